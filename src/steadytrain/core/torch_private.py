@@ -239,6 +239,9 @@ SAVED_SIZES = TorchAttribute(
 _NO_GRAPH = "the first losses are not looked into"
 NODE_SHAPES = TorchAttribute("torch.autograd.graph:Node._input_metadata", _NO_GRAPH, made=torch_samples.likelihood)
 SAVED_DIMENSION = TorchAttribute("torch.autograd.graph:Node._saved_dim", _NO_GRAPH, made=torch_samples.softmax)
+SAVED_AXIS_0 = TorchAttribute("torch.autograd.graph:Node._saved_dim0", _NO_GRAPH, made=torch_samples.transpose)
+SAVED_AXIS_1 = TorchAttribute("torch.autograd.graph:Node._saved_dim1", _NO_GRAPH, made=torch_samples.transpose)
+SAVED_AXES = TorchAttribute("torch.autograd.graph:Node._saved_dims", _NO_GRAPH, made=torch_samples.permute)
 SAVED_IGNORED = TorchAttribute(
     "torch.autograd.graph:Node._saved_ignore_index", _NO_GRAPH, made=torch_samples.likelihood
 )

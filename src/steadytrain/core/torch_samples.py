@@ -28,6 +28,14 @@ def softmax() -> Any:
     return torch().ones(2, requires_grad=True).softmax(0).grad_fn
 
 
+def transpose() -> Any:
+    return torch().ones(1, 1, requires_grad=True).transpose(0, 1).grad_fn
+
+
+def permute() -> Any:
+    return torch().ones(1, 1, requires_grad=True).permute(1, 0).grad_fn
+
+
 def attention() -> Any:
     one = torch().ones(1, 1, 2, 8, requires_grad=True)
     return torch().nn.functional.scaled_dot_product_attention(one, one, one).grad_fn

@@ -7,7 +7,6 @@ the script's own hooks (checkpointing, offloading) are not read, because reading
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,27 +14,29 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from steadytrain.core.torch_private import (
-    NODE_SHAPES,
-    SAVED_CAUSAL,
-    SAVED_DIMENSION,
-    SAVED_HOOK,
-    SAVED_IGNORED,
+from steadytrain.capture.looks.graph_nodes import (
+    OF_SHAPE,
+    axis_before,
+    inputs_of_node,
+    kind_of,
+    made_by,
+    saved_tensor,
+    shape_of,
+    signed,
 )
+from steadytrain.core.torch_private import SAVED_CAUSAL, SAVED_DIMENSION, SAVED_IGNORED
 
 NODES_MAX = 100_000
 """Nodes read per graph; the largest models have some ten thousand operations."""
-
-OF_SHAPE = frozenset(
-    {"View", "UnsafeView", "ReshapeAlias", "Transpose", "T", "Permute", "Slice", "Squeeze", "Unsqueeze", "Select"}
-    | {"Index", "ToCopy", "Clone", "Alias", "Narrow", "Expand"}
-)
-"""Operations that rearrange or copy values without changing them."""
 
 MAKES_SCORES = frozenset({"Addmm", "Mm", "Bmm", "Linear", "Convolution"})
 LIKELIHOODS = frozenset({"NllLoss", "NllLoss2D", "NllLossNd"})
 FUSED_DISTANCES = frozenset({"MseLoss", "SmoothL1Loss", "HuberLoss"})
 LOSSES = LIKELIHOODS | FUSED_DISTANCES | {"BinaryCrossEntropy", "BinaryCrossEntropyWithLogits"}
+
+BEFORE_LIKELIHOOD = OF_SHAPE | {"Log", "Add", "Clamp", "ClampMin"}
+BEFORE_PRODUCT = OF_SHAPE | {"Mul", "Div", "NativeDropout", "FusedDropout", "MaskedFill"}
+"""Operations that may stand between a softmax and what reads it, and that keep its axes."""
 
 
 @dataclass
@@ -76,23 +77,11 @@ def read_graph(root: Tensor) -> LossGraph:
             _read_likelihood(node, graph)
         if kind in LOSSES or kind in ("LogSoftmax", "Sub"):
             _read_loss(kind, node, graph)
+        if kind in LIKELIHOODS or kind in ("Gather", "Bmm"):
+            _read_axis(kind, node, graph)
         if kind == "Softmax" or kind.startswith("ScaledDotProduct"):
             _read_attention(kind, node, graph)
     return graph
-
-
-def kind_of(node: Any) -> str:
-    """The operation of ``node``: ``Addmm`` for ``AddmmBackward0``."""
-    return re.sub(r"Backward\d*$", "", type(node).__name__)
-
-
-def saved_tensor(node: Any, name: str) -> Tensor | None:
-    """The tensor that ``node`` saved as ``name``; None if there is none, or if reading it would run a script's hook."""
-    raw = getattr(node, f"_raw_saved_{name}", None)
-    if raw is None or SAVED_HOOK.on(raw, raw) is not None:
-        return None
-    value = getattr(node, f"_saved_{name}")
-    return value.detach() if isinstance(value, Tensor) else None
 
 
 def _nodes(first: Any, graph: LossGraph) -> Iterator[Any]:
@@ -109,28 +98,10 @@ def _nodes(first: Any, graph: LossGraph) -> Iterator[Any]:
                 waiting.append(following)
 
 
-def _shape(node: Any) -> tuple[int, ...]:
-    """The output shape of ``node``; empty if unknown."""
-    shapes = NODE_SHAPES.on(node) or ()
-    return tuple(int(size) for size in shapes[0].shape) if shapes else ()
-
-
-def _inputs(node: Any) -> list[Any]:
-    return [one for one, _ in node.next_functions if one is not None]
-
-
-def _made_by(node: Any) -> Any:
-    """The node that computed the first input of ``node``, past the operations ``OF_SHAPE``; None if there is none."""
-    following = _inputs(node)
-    while following and kind_of(following[0]) in OF_SHAPE:
-        following = _inputs(following[0])
-    return following[0] if following else None
-
-
 def _read_loss(kind: str, node: Any, graph: LossGraph) -> None:
     if kind in FUSED_DISTANCES or kind == "Sub":
         _read_distance(kind, node, graph)
-    maker = _made_by(node)
+    maker = made_by(node)
     made = kind_of(maker) if maker is not None else ""
     found = ""
     if made == "Softmax" and kind in LOSSES and _classes(maker) == 1:
@@ -138,7 +109,7 @@ def _read_loss(kind: str, node: Any, graph: LossGraph) -> None:
     elif kind == "LogSoftmax" and made == "Softmax":
         found = "softmax-twice"
     elif kind in LIKELIHOODS and made == "LogSoftmax":
-        inner = _made_by(maker)
+        inner = made_by(maker)
         if _classes(maker) == 1:
             found = "softmax-of-one"
         elif inner is not None and kind_of(inner) == "Sigmoid":
@@ -153,21 +124,73 @@ def _read_loss(kind: str, node: Any, graph: LossGraph) -> None:
         graph.misuses[found] = graph.misuses.get(found, 0.0) + 1.0
 
 
+def _read_axis(kind: str, node: Any, graph: LossGraph) -> None:
+    """Find a softmax over another axis than the one that the next operation reads as classes or as keys."""
+    if kind == "Bmm":
+        made = [_read_by_product(one, axis) for (one, _), axis in zip(node.next_functions, (2, 1), strict=False)]
+        wrong = [one for one in made if one is not None and _is_square(shape_of(one[0])) and not _is_over(*one)]
+        for softmax, _ in wrong:
+            name = "causal-attention-dimension" if _is_causal(softmax) else "attention-dimension"
+            graph.misuses[name] = graph.misuses.get(name, 0.0) + 1.0
+        return
+    scores = inputs_of_node(node)
+    shape = shape_of(scores[0]) if scores else ()
+    axis = min(1, len(shape) - 1) if kind in LIKELIHOODS else signed(SAVED_DIMENSION.on(node, 0)) % max(1, len(shape))
+    if not shape or (
+        kind == "Gather" and (len(shape) != 2 or shape_of(node) != (*shape[:axis], 1, *shape[axis + 1 :]))
+    ):
+        return
+    found = axis_before(scores[0], axis, BEFORE_LIKELIHOOD)
+    if found is None or kind_of(found[0]) not in ("LogSoftmax", "Softmax") or _is_over(*found):
+        return
+    if not _names_pairs(node, shape):
+        graph.misuses["softmax-dimension"] = graph.misuses.get("softmax-dimension", 0.0) + 1.0
+
+
+def _read_by_product(node: Any, axis: int) -> tuple[Any, int] | None:
+    """The softmax behind an operand of a matrix product, with the axis of it that the product sums over."""
+    found = axis_before(node, axis, BEFORE_PRODUCT) if node is not None and len(shape_of(node)) == 3 else None
+    return found if found is not None and kind_of(found[0]) == "Softmax" else None
+
+
+def _is_over(softmax: Any, axis: int) -> bool:
+    return signed(SAVED_DIMENSION.on(softmax, 0)) % max(1, len(shape_of(softmax))) == axis
+
+
+def _is_causal(softmax: Any) -> bool:
+    """Whether no place gives weight to a later one."""
+    weights = saved_tensor(softmax, "result")
+    return weights is not None and not bool(weights.triu(1).any())
+
+
+def _is_square(shape: tuple[int, ...]) -> bool:
+    return len(shape) >= 3 and shape[-1] == shape[-2] > 1
+
+
+def _names_pairs(node: Any, shape: tuple[int, ...]) -> bool:
+    """Whether the targets of scores [N, N] are 0 to N - 1: pairs, which a softmax over either axis compares."""
+    targets = saved_tensor(node, "target")
+    targets = targets if targets is not None else saved_tensor(node, "index")
+    if targets is None or len(shape) != 2 or shape[0] != shape[1]:
+        return False
+    return torch.equal(targets.reshape(-1), torch.arange(shape[0], device=targets.device))
+
+
 def _classes(node: Any) -> int:
-    shape, dimension = _shape(node), _signed(SAVED_DIMENSION.on(node, 0))
+    shape, dimension = shape_of(node), signed(SAVED_DIMENSION.on(node, 0))
     return shape[dimension] if -len(shape) <= dimension < len(shape) else 0
 
 
 def _read_distance(kind: str, node: Any, graph: LossGraph) -> None:
     """Find predictions [N, 1] or [N] that broadcast to [N, N] against targets without gradients."""
-    inputs = _inputs(node)
+    inputs = inputs_of_node(node)
     if len(inputs) != 1:
         return  # both sides are trained: the script compares pairs on purpose
-    spread = _shape(node) if kind == "Sub" else _shape(inputs[0])
+    spread = shape_of(node) if kind == "Sub" else shape_of(inputs[0])
     before = inputs[0]
-    while kind_of(before) == "Expand" and _inputs(before):
-        before = _inputs(before)[0]
-    shape = _shape(before)
+    while kind_of(before) == "Expand" and inputs_of_node(before):
+        before = inputs_of_node(before)[0]
+    shape = shape_of(before)
     if len(spread) != 2 or spread[0] != spread[1] or spread[0] < 2 or shape not in ((spread[0], 1), (spread[0],)):
         return
     if kind == "Sub" and kind_of(before) in ("Unsqueeze", "View", "UnsafeView", "ReshapeAlias"):
@@ -177,17 +200,12 @@ def _read_distance(kind: str, node: Any, graph: LossGraph) -> None:
 
 def _read_likelihood(node: Any, graph: LossGraph) -> None:
     targets = saved_tensor(node, "target")
-    if targets is not None and not _shape(node):  # the script may still mask a loss per label
-        graph.likelihoods.append(Likelihood(targets.detach(), _signed(SAVED_IGNORED.on(node, -100))))
-
-
-def _signed(number: int) -> int:
-    """Restore the sign: torch stores a node's negative numbers as unsigned 64-bit."""
-    return number - (1 << 64) if number >= 1 << 63 else number
+    if targets is not None and not shape_of(node):  # the script may still mask a loss per label
+        graph.likelihoods.append(Likelihood(targets.detach(), signed(SAVED_IGNORED.on(node, -100))))
 
 
 def _read_attention(kind: str, node: Any, graph: LossGraph) -> None:
-    shape = _shape(node)
+    shape = shape_of(node)
     if kind == "Softmax":
         if len(shape) >= 3 and shape[-1] == shape[-2] > 1 and (weights := saved_tensor(node, "result")) is not None:
             graph.attention.append(weights.diagonal(1, -2, -1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.signs import listed, symptom
 from steadytrain.diagnosis.trial_effects import like
 
@@ -24,7 +24,7 @@ class LossFunctionMisuse(Cause):
     Causes:
         - softmax or sigmoid in the model and again in the loss
         - `nll_loss` or `kl_div` without a logarithm
-        - input and target exchanged; `softmax(dim=0)`
+        - input and target exchanged; `softmax(dim=0)`, in the loss or in attention
 
     Next:
         1. Check the named line: does it get logits, probabilities or log-probabilities?
@@ -69,6 +69,7 @@ class LossFunctionMisuse(Cause):
                 ),
                 *listed(case, "softmax_dimension", CERTAIN, "softmax is taken over the batch: {names}", invariant=True),
                 *symptom(case, STRONG, "misused-loss"),
+                *symptom(case, FAIR, "misnormalized-attention"),
                 *symptom(case, HINT, "plateau", "no-learning", "loss-collapse"),
             ),
         )

@@ -1,0 +1,104 @@
+"""What single nodes of an autograd graph tell: their operation, shapes and saved values, and the axes between them."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from torch import Tensor
+
+from steadytrain.core.torch_private import (
+    NODE_SHAPES,
+    SAVED_AXES,
+    SAVED_AXIS_0,
+    SAVED_AXIS_1,
+    SAVED_DIMENSION,
+    SAVED_HOOK,
+)
+
+OF_SHAPE = frozenset(
+    {"View", "UnsafeView", "ReshapeAlias", "Transpose", "T", "Permute", "Slice", "Squeeze", "Unsqueeze", "Select"}
+    | {"Index", "ToCopy", "Clone", "Alias", "Narrow", "Expand"}
+)
+"""Operations that rearrange or copy values without changing them."""
+
+AXIS_STEPS_MAX = 64
+"""Operations between a value and the one that made it, for which an axis is followed."""
+
+
+def kind_of(node: Any) -> str:
+    """The operation of ``node``: ``Addmm`` for ``AddmmBackward0``."""
+    return re.sub(r"Backward\d*$", "", type(node).__name__)
+
+
+def saved_tensor(node: Any, name: str) -> Tensor | None:
+    """The tensor that ``node`` saved as ``name``; None if there is none, or if reading it would run a script's hook."""
+    raw = getattr(node, f"_raw_saved_{name}", None)
+    if raw is None or SAVED_HOOK.on(raw, raw) is not None:
+        return None
+    value = getattr(node, f"_saved_{name}")
+    return value.detach() if isinstance(value, Tensor) else None
+
+
+def shape_of(node: Any) -> tuple[int, ...]:
+    """The output shape of ``node``; empty if unknown."""
+    shapes = NODE_SHAPES.on(node) or ()
+    return tuple(int(size) for size in shapes[0].shape) if shapes else ()
+
+
+def inputs_of_node(node: Any) -> list[Any]:
+    return [one for one, _ in node.next_functions if one is not None]
+
+
+def made_by(node: Any) -> Any:
+    """The node that computed the first input of ``node``, past the operations ``OF_SHAPE``; None if there is none."""
+    following = inputs_of_node(node)
+    while following and kind_of(following[0]) in OF_SHAPE:
+        following = inputs_of_node(following[0])
+    return following[0] if following else None
+
+
+def signed(number: int) -> int:
+    """Restore the sign: torch stores a node's negative numbers as unsigned 64-bit."""
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+def axis_before(node: Any, axis: int, past: frozenset[str] = OF_SHAPE) -> tuple[Any, int] | None:
+    """Follow ``axis`` of the output of ``node`` back to the first operation that is not in ``past``.
+
+    Returns that operation and the axis of its output; None if an operation on the way loses the axis.
+    """
+    for _ in range(AXIS_STEPS_MAX):
+        if kind_of(node) not in past:
+            return node, axis
+        inputs = inputs_of_node(node)
+        if len(inputs) != 1:
+            return None
+        before = _axis_of_input(node, axis, shape_of(node), shape_of(inputs[0]))
+        if before is None:
+            return None
+        node, axis = inputs[0], before
+    return None
+
+
+def _axis_of_input(node: Any, axis: int, after: tuple[int, ...], before: tuple[int, ...]) -> int | None:
+    kind = kind_of(node)
+    if not 0 <= axis < len(after):
+        return None
+    if kind == "T" or kind == "Transpose":
+        one, two = (0, 1) if kind == "T" else (SAVED_AXIS_0.on(node, 0), SAVED_AXIS_1.on(node, 1))
+        one, two = signed(one) % len(after), signed(two) % len(after)
+        return {one: two, two: one}.get(axis, axis)
+    if kind == "Permute":
+        return signed(SAVED_AXES.on(node)[axis]) % len(after)
+    if kind == "Select":
+        return axis + (signed(SAVED_DIMENSION.on(node, 0)) % len(before) <= axis)
+    if kind in ("Index", "Expand"):  # both keep the last axes
+        kept = axis - len(after) + len(before)
+        return kept if kept >= 0 and before[kept] == after[axis] and (kind == "Expand" or kept > 0) else None
+    if math.prod(after) == math.prod(before):  # all others keep the order of the elements
+        inner = math.prod(after[axis + 1 :])
+        same = [at for at, size in enumerate(before) if size == after[axis] and math.prod(before[at + 1 :]) == inner]
+        return same[0] if same and after[axis] > 1 else None
+    return axis if len(after) == len(before) and after[axis] == before[axis] else None
