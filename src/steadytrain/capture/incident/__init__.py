@@ -1,4 +1,4 @@
-"""What an incident keeps, and the message that reports it.
+"""Builds an incident's bundle and the message that reports it.
 
-When a finite symptom becomes an incident is decided in ``detection``.
+``detection`` decides when a finite symptom becomes an incident.
 """

@@ -1,8 +1,8 @@
-"""What is handed over at an incident, and what may be asked of the run afterwards.
+"""The contracts between the watcher and the search for the first bad operation.
 
-The live half does not judge: at an incident the watcher hands a :class:`IncidentContext` to an :class:`Investigator`
-(the lab's, put in by whoever attaches). It answers with a finding, or asks for one more lap: the script goes round its
-own loop once more with the recorded batch and random state, the update already refused, and the lap looks at every
+The live half does not judge. At an incident the watcher passes an :class:`IncidentContext` to an :class:`Investigator`,
+which the code that attaches provides. The investigator returns a finding, or requests one more lap: the script runs its
+own loop again with the recorded batch and random state. The update is already refused, and the lap observes every
 operation.
 """
 
@@ -23,13 +23,12 @@ from steadytrain.core.incident import Finding
 
 @dataclass(frozen=True)
 class IncidentContext:
-    """The failing step, with everything that is needed to do it again.
+    """The failing step, with everything that a rerun needs.
 
-    ``fetched`` are the batches that data loaders gave since the step before, with the number of the loader's data
-    set (in order of first use);
-    ``loop`` is the function that called the model and backward for the last micro-batch, where it is still running.
-    ``alone`` is False where other ranks step together with this one; ``no_lap`` says why the script cannot be let
-    round once more, None when it can.
+    ``fetched`` are the loaders' batches since the previous step, each with the number of its data set (in order of
+    first use). ``loop`` is the function that called the model and backward for the last micro-batch, if it is still
+    running. ``alone`` is False if other ranks step together with this one. ``no_lap`` is the reason why the script's
+    loop cannot run once more, None if it can.
     """
 
     step: int
@@ -46,11 +45,11 @@ class IncidentContext:
 
 
 class LoopRerun(ABC):
-    """One more round through the script's own loop under observation."""
+    """One more lap of the script's own loop under observation."""
 
     @abstractmethod
     def forward_begins(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
-        """A root module is called with gradients on; may replace the arguments."""
+        """The script calls a root module with gradients enabled. Returns other arguments, or None."""
 
     @abstractmethod
     def other_forward_ends(self) -> None:
@@ -62,44 +61,45 @@ class LoopRerun(ABC):
 
     @abstractmethod
     def fetch(self, dataset: int) -> Any:
-        """The batch to give to a data loader of ``dataset``; ``patches.MISSING`` for the script's own."""
+        """The batch for a data loader of ``dataset`` to return; ``patches.MISSING`` for the script's own."""
 
     @abstractmethod
     def gate(self) -> Finding:
-        """The lap reached the optimizer again: what it saw."""
+        """The lap reached the optimizer again. Returns its finding."""
 
     @abstractmethod
     def abandon(self, why: str) -> Finding:
-        """The lap will not reach the optimizer: what that means for the search."""
+        """The lap will not reach the optimizer. Returns what that means for the search."""
 
     @abstractmethod
     def end(self) -> None:
-        """Let go of the process, whatever has happened; may be called twice."""
+        """Release everything in the process, in any state; may be called twice."""
 
 
 class Rehearsal(ABC):
-    """A recorded step to be done again in this process, which was launched for that: see ``steadytrain locate``."""
+    """A recorded step to rerun in this process, which was launched for that: see ``steadytrain locate``."""
 
     @abstractmethod
     def begins_after(self, step: int) -> bool:
-        """Whether the recorded step shall be next, now that the launched script has come to its own ``step``."""
+        """Whether the recorded step comes next, now that the launched script has reached its own ``step``."""
 
     @abstractmethod
     def prepare(self, incident_context: IncidentContext) -> Finding | LoopRerun:
-        """Called at that gate: puts the recorded state into the model and gives the lap, or says why not."""
+        """Called at that gate: loads the recorded state into the model and returns the lap, or a finding that explains
+        why not."""
 
     @abstractmethod
     def done(self, finding: Finding) -> None:
-        """Takes the result; does not return."""
+        """Receives the result; does not return."""
 
 
 class Investigator(ABC):
-    """Finds the first bad operation of a scene."""
+    """Finds the first bad operation of an incident."""
 
     @abstractmethod
     def look_at_loss(self, incident_context: IncidentContext) -> Finding | None:
-        """Called right before backward from a loss that is not finite; None when the gate has to look further."""
+        """Called right before backward of a non-finite loss. None if the search must wait for the gate."""
 
     @abstractmethod
     def investigate(self, incident_context: IncidentContext) -> Finding | LoopRerun:
-        """Called at the gate, when the update was refused."""
+        """Called at the gate after the update was refused."""

@@ -1,6 +1,6 @@
-"""What a bug report needs to know of the machine and the run: versions, commit, devices, configuration.
+"""Collects what a bug report needs about machine and run: versions, commit, devices, configuration.
 
-Everything here is read without a network and redacted before it is handed on.
+Everything is read without a network and redacted before it is passed on.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PACKAGES = (
 
 
 def versions() -> dict[str, str]:
-    """Versions of the training libraries that are installed."""
+    """Versions of the installed training libraries."""
     found = {}
     for package in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -65,7 +65,7 @@ def devices() -> dict[str, Any]:
 
 
 def numerics() -> dict[str, Any]:
-    """The switches of torch that change what is computed."""
+    """The settings of torch that affect numerical results."""
     return {
         "default_dtype": str(torch.get_default_dtype()),
         "float32_matmul_precision": torch.get_float32_matmul_precision(),
@@ -75,7 +75,7 @@ def numerics() -> dict[str, Any]:
 
 
 def configuration(roots: Iterable[nn.Module], namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings in sight: plain values among the script's globals, argparse results, the model's ``config``."""
+    """The visible settings: plain values among the script's globals, argparse results, the model's ``config``."""
     settings: dict[str, Any] = {}
     for name, value in list(namespace.items())[:CONFIGURATION_ENTRIES_MAX]:
         if name.startswith("_"):
@@ -94,7 +94,7 @@ def configuration(roots: Iterable[nn.Module], namespace: Mapping[str, Any]) -> d
 
 
 def model_facts(roots: Sequence[nn.Module], parameters: Sequence[Tensor]) -> dict[str, Any]:
-    """Class, and sizes by dtype."""
+    """The model's class, and its parameter counts by dtype."""
     by_dtype: Counter[str] = Counter()
     for parameter in parameters:
         by_dtype[str(parameter.dtype)] += parameter.numel()
@@ -108,12 +108,12 @@ def model_facts(roots: Sequence[nn.Module], parameters: Sequence[Tensor]) -> dic
 
 
 def structure(roots: Sequence[nn.Module]) -> str:
-    """The modules as torch prints them. One that torch cannot print, such as a cycle, is listed by path and class."""
+    """The modules as torch prints them. If torch cannot print one (a cycle, for example), its paths and classes."""
     return "\n".join(_printed(root) for root in roots)[:STRUCTURE_CHARACTERS_MAX]
 
 
 def _printed(root: nn.Module) -> str:
-    # Where the script has raised the recursion limit, printing a cycle overflows the stack: it must not be tried.
+    # If the script has raised the recursion limit, printing a cycle overflows the stack, so do not try.
     if not _has_cycle(root):
         with contextlib.suppress(Exception):  # a script's own extra_repr
             return str(root)
@@ -139,7 +139,7 @@ def _has_cycle(root: nn.Module) -> bool:
 
 
 def optimizer_facts(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Class and the hyper-parameters of each group, without the parameters."""
+    """The optimizer's class and the hyper-parameters of each group, without the parameters."""
     groups = [
         {name: _plain(value) for name, value in group.items() if name != "params"}
         | {"parameters": len(group["params"])}
@@ -162,7 +162,7 @@ def command_facts() -> dict[str, Any]:
 def _folder() -> str | None:
     try:
         return str(Path.cwd())
-    except FileNotFoundError:  # the script has taken away the folder that it stands in
+    except FileNotFoundError:  # the script has deleted its working folder
         return None
 
 

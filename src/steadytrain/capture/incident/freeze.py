@@ -1,4 +1,4 @@
-"""Write an incident bundle from what is in memory at that moment. Tensors go out as safetensors, never as pickle."""
+"""Writes an incident bundle from the data in memory. Tensors are stored as safetensors, never as pickle."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STATE_FILES = ("model.safetensors", "optimizer.json", "optimizer.safetensors")
 
 @dataclass(frozen=True)
 class RecordedInputs:
-    """What the last steps got: ``batches`` by step, ``fetched`` by data set of the failing one, and random states."""
+    """The inputs of the last steps: ``batches`` by step, the failing step's ``fetched`` by data set, random states."""
 
     batches: Sequence[tuple[int, list[MicroBatch]]] = ()
     fetched: Sequence[tuple[int, Any]] = ()
@@ -47,9 +47,9 @@ def write_bundle(
     diff: str | None,
     scalars: Window | None = None,
 ) -> None:
-    """Everything but the state, sealed. Raises ``OSError`` when the disk does not take it.
+    """Write everything except the state, and seal the bundle. Raises ``OSError`` if the disk cannot store it.
 
-    ``scalars``: more steps than ``window`` has, without their tensors.
+    ``scalars``: more steps than in ``window``, without their tensors.
     """
     folder.mkdir(parents=True, exist_ok=False)
     write_json(folder / "incident.json", incident.to_json())
@@ -67,7 +67,7 @@ def write_bundle(
 def write_state(
     folder: Path, roots: Sequence[nn.Module], optimizers: Sequence[torch.optim.Optimizer], names: Mapping[int, str]
 ) -> None:
-    """Weights, buffers and optimizer state, as they are now; seals the bundle again. A failure leaves no part."""
+    """Write the current weights, buffers and optimizer state; reseal the bundle. A failure leaves no partial file."""
     try:
         save_file(model_tensors(roots), folder / "model.safetensors")
         tree, tensors = optimizer_tree(optimizers, names)
@@ -81,7 +81,7 @@ def write_state(
 
 
 def state_bytes(roots: Sequence[nn.Module], optimizers: Sequence[torch.optim.Optimizer]) -> int:
-    """Size of what :func:`write_state` would write, without writing it."""
+    """The size in bytes that :func:`write_state` would write, without writing it."""
     model = [*(p for root in roots for p in root.parameters()), *(b for root in roots for b in root.buffers())]
     moments = [
         value
@@ -103,12 +103,12 @@ def model_tensors(roots: Sequence[nn.Module]) -> dict[str, Tensor]:
 
 
 def named_state(roots: Sequence[nn.Module]) -> dict[str, Tensor]:
-    """Parameters and buffers that can be written, by plain name; each of several roots leads with its number."""
+    """Parameters and buffers that can be written, by plain name; with several roots, the root's number comes first."""
     return {name: tensor for name, tensor in _all_state(roots) if is_tensor(tensor)}
 
 
 def left_out(roots: Sequence[nn.Module]) -> list[str]:
-    """The others: those on no device, and those that keep their values in a form of their own."""
+    """Parameters and buffers that cannot be written: on the meta device, or with values in their own storage format."""
     return [name for name, tensor in _all_state(roots) if not is_tensor(tensor)]
 
 
@@ -121,7 +121,7 @@ def _all_state(roots: Sequence[nn.Module]) -> Iterator[tuple[str, Tensor]]:
 def optimizer_tree(
     optimizers: Sequence[torch.optim.Optimizer], names: Mapping[int, str]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Hyper-parameters and state of the optimizers, the state keyed by parameter name. The tensors are copies."""
+    """Hyper-parameters and state of the optimizers; state is keyed by parameter name. The tensors are copies."""
     tree, tensors = live_optimizer_tree(optimizers, names)
     return tree, {key: savable(tensor) for key, tensor in tensors.items()}
 
@@ -129,7 +129,7 @@ def optimizer_tree(
 def live_optimizer_tree(
     optimizers: Sequence[torch.optim.Optimizer], names: Mapping[int, str]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """As :func:`optimizer_tree`, with the optimizers' own tensors."""
+    """Like :func:`optimizer_tree`, with the optimizers' own tensors."""
     trees, tensors = [], {}
     for number, optimizer in enumerate(optimizers):
         groups = [
@@ -182,7 +182,7 @@ def autocast_tree(state: AutocastState) -> dict[str, Any]:
 def _write_batches(
     folder: Path, batches: Sequence[tuple[int, list[MicroBatch]]], fetched: Sequence[tuple[int, Any]]
 ) -> None:
-    """What the model got in the last steps, and what data loaders gave for the failing one (within a bound)."""
+    """Write the model's inputs in the last steps, and the loaders' batches for the failing one (within a bound)."""
     documents: list[dict[str, Any]] = []
     fetches: list[dict[str, Any]] = []
     tensors: dict[str, Tensor] = {}
@@ -227,7 +227,7 @@ def _write_tree(path: Path, value: Any) -> None:
 
 
 def savable(tensor: Tensor) -> Tensor:
-    """A plain, contiguous copy on the host that shares its memory with nothing (tied weights are written twice)."""
+    """A plain, contiguous copy on the host that shares no memory (tied weights are written twice)."""
     tensor = tensor.detach()
     if hasattr(tensor, "to_local"):
         tensor = tensor.to_local()

@@ -1,4 +1,4 @@
-"""The commit that a run was started from, and what was changed on top of it. No torch: asked before the script runs."""
+"""Reads a run's git commit and uncommitted changes. This file does not import torch: it runs before the script."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def git_state(folder: Path) -> dict[str, Any] | None:
 
 
 def git_diff(folder: Path) -> str | None:
-    """The uncommitted changes, redacted, cut at ``DIFF_CHARACTERS_MAX``."""
+    """The uncommitted changes, redacted and cut at ``DIFF_CHARACTERS_MAX``."""
     diff = _git(folder, "diff", "HEAD")
     return redact_text(diff[:DIFF_CHARACTERS_MAX]) if diff else None
 

@@ -1,4 +1,4 @@
-"""An incident as it is frozen: what goes into its bundle, and the notes on what does not."""
+"""Freezes an incident: the contents of its bundle, and notes on what it lacks."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ NAMES_MAX = 3
 
 @dataclass(frozen=True)
 class Account:
-    """What is known of a step that is frozen, beside its numbers: also of which ``samples`` its batches were made."""
+    """The facts of a frozen step besides its numbers; ``samples`` are the data set samples of its batches."""
 
     symptoms: Sequence[Symptom]
     action: Action
     finding: Finding
     samples: tuple[Samples, ...]
     name: str = ""
-    """What is put behind the step in the bundle's name."""
+    """The suffix after the step in the bundle's name."""
 
 
 def freeze_incident(
@@ -46,7 +46,7 @@ def freeze_incident(
     measured: Measurement,
     account: Account,
 ) -> tuple[Path, Incident]:
-    """Write the bundle of this step. What cannot be written of the state is told and noted; the rest raises."""
+    """Write the bundle of this step. A state that cannot be written is reported and noted; other errors raise."""
     run = recorder.open(stream)
     step = measured.record.step
     name = f"step-{step:06d}" if stream.name == "main" else f"{stream.name}-step-{step:06d}"
@@ -98,7 +98,7 @@ def freeze_incident(
 def state_plan(
     folder: Path, roots: Sequence[nn.Module], stream: Stream, seen: StepInProgress, bound: int
 ) -> tuple[str, bool]:
-    """Whether model and optimizer state are kept, and that in words."""
+    """A note on the model and optimizer state for the user, and whether it is kept."""
     size = freeze.state_bytes(roots, stream.optimizers)
     if bound == 0:
         return "not kept: --state-mb 0 keeps none", False
@@ -114,12 +114,12 @@ def state_plan(
 
 
 def process_facts(settings: Settings) -> dict[str, Any]:
-    """How the process was started and what it runs on: nothing of it changes while it trains."""
+    """How the process was started and what it runs on; none of it changes during training."""
     command = environment.command_facts()
     return {
         **command,
         "argv": settings.description.get("argv", command["argv"]),
-        # The folder it was started in: a script that has gone elsewhere since goes there again by itself.
+        # The start folder: a script that has changed its working folder does so again when it is rerun.
         "cwd": settings.description.get("cwd") or command["cwd"],
         "script": settings.description.get("script"),
         "module": settings.description.get("module"),
@@ -132,9 +132,9 @@ def process_facts(settings: Settings) -> dict[str, Any]:
 
 
 def script_facts(stream: Stream, roots: Sequence[nn.Module]) -> dict[str, Any]:
-    """What is known of the script's own things, as they stand now: the training thread's to ask.
+    """The current facts of the script's model and optimizers. Only the training thread calls this.
 
-    Where the script has let go of the model, as they stood when it made its next optimizer.
+    If the script has dropped the model, the facts are from when it created its next optimizer.
     """
     if stream.last_facts is not None and not stream.optimizers:
         return stream.last_facts

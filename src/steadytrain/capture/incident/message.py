@@ -1,4 +1,4 @@
-"""What a person reads at the moment of an incident, on the terminal of the run."""
+"""The message of an incident on the terminal of the run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARTLY_APPLIED = "the optimizer had moved the weights within this step already: 
 
 
 def damaged_state(bad: Sequence[str], step: int, since: int | None, good: Path | None) -> str:
-    """What is said of weights that held NaN or Inf already before the refused update of ``step``."""
+    """The text about weights that held NaN or Inf even before the refused update of ``step``."""
     names = ", ".join(bad[:TENSORS_SHOWN]) + (
         f" (+{len(bad) - TENSORS_SHOWN} more)" if len(bad) > TENSORS_SHOWN else ""
     )
@@ -43,7 +43,7 @@ def stop_message(
 def let_go_message(
     step: int, reason: str, bad: Sequence[BadTensor], finding: Finding, path: Path, samples: Sequence[Samples]
 ) -> str:
-    """The same for a batch that the script lets go by itself."""
+    """The same for a batch for which the script itself makes no update."""
     return _message(f"NO UPDATE at step {step}, by the script itself: {reason}.", bad, finding, None, path, samples)
 
 
@@ -71,7 +71,7 @@ def _message(
 
 
 def finding_lines(finding: Finding) -> list[str]:
-    """The first bad operation with its place and inputs, or why none is named."""
+    """The first bad operation with its place and inputs, or the reason why none is named."""
     located = finding.located
     if located is None:
         return [f"  first bad operation  not named: {finding.why}"]
@@ -85,7 +85,7 @@ def finding_lines(finding: Finding) -> list[str]:
 
 
 def sample_lines(samples: Sequence[Samples]) -> list[str]:
-    """The samples that hold what is not finite, by their place in the data set."""
+    """The samples with non-finite values, by their index in the data set."""
     bad = [(one, row) for one in samples for row in one.nonfinite_rows]
     lines = [
         f"  bad sample           {one.named(row)} holds NaN or Inf{_in_fields(one)} (row {row} of the batch)"
@@ -101,7 +101,7 @@ def _in_fields(samples: Samples) -> str:
 
 
 def operand_text(operand: OperandRange) -> str:
-    """One input of an operation in a line."""
+    """One input of an operation, in one line."""
     return f"{operand.name}{' =' if operand.text is not None else ':'} {operand.summary()}"
 
 

@@ -1,4 +1,4 @@
-"""The script is about to end by an error of its own: what tells why memory ran out or ranks lost each other is kept."""
+"""Keeps evidence of memory and communication failures when the script is about to end with its own error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS_MAX = 3
 
 
 def keep_evidence(run: LiveRun, error: BaseException) -> None:
-    """Write what there is about ``error`` into the run folder, and tell of it."""
+    """Write the evidence about ``error`` into the run folder, and report it."""
     moment = Moment(
         created=utc_now(),
         since=started_at(run.settings),
@@ -42,7 +42,7 @@ def keep_evidence(run: LiveRun, error: BaseException) -> None:
 
 
 def how_it_ended(run: LiveRun, error: BaseException) -> str:
-    """The error that ends the script, in a line: its step, its place, and what the model had got."""
+    """The error that ends the script, in one line: its step, its place, and the model's input."""
     step = max((stream.step for stream in run.streams), default=0)
     begun = bool(run.seen.micro_batches or run.seen.losses)
     when = f"in step {step + 1}" if begun else f"after step {step}"
@@ -58,7 +58,7 @@ def how_it_ended(run: LiveRun, error: BaseException) -> str:
 
 
 def _frames(error: BaseException) -> list[FrameType]:
-    """Outermost first; a line number in them is the one that raised."""
+    """The frames of the traceback, outermost first; their current lines are the ones that raised."""
     found: list[FrameType] = []
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
@@ -68,7 +68,7 @@ def _frames(error: BaseException) -> list[FrameType]:
 
 
 def _module(run: LiveRun, frames: list[FrameType]) -> str:
-    """The innermost module whose code was running, and the shapes that the model was called with."""
+    """The innermost running module, and the shapes of the model's input."""
     running = [one for frame in frames if isinstance(one := frame.f_locals.get("self"), nn.Module)]
     if not running:
         return ""
@@ -86,7 +86,7 @@ def _called(run: LiveRun) -> bool:
 
 
 def _bad_labels(error: BaseException) -> str:
-    """The rows of a classification's targets that name no class."""
+    """The rows of classification targets that are not valid class indices."""
     if not isinstance(error, IndexError):
         return ""
     for frame in _frames(error):

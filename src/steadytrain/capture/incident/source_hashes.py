@@ -1,7 +1,7 @@
-"""The script's own source files, by SHA-256: what a replay compares to tell that a file was changed since.
+"""Hashes the script's own source files with SHA-256. A replay compares the hashes to detect changed files.
 
-Own is what was imported from neither the standard library nor an installed package nor steadytrain. A file is read as
-it lies on the disk now, which is what was imported unless somebody has edited it meanwhile.
+Own files are those imported from neither the standard library, nor an installed package, nor steadytrain. Files are
+read from disk now, so the hash is that of the imported code unless the file was edited since its import.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pathlib import Path
 
 FILES_MAX = 2000
 FILE_BYTES_MAX = 4 << 20
-"""Larger ones are generated, and no person edits them between two runs."""
+"""Larger files are generated, and nobody edits them between two runs."""
 
 _INSTALLED = ("site-packages", "dist-packages")
 _OWN_FOLDER = str(Path(__file__).parents[2]) + os.sep
 
 
 def source_digests() -> dict[str, str]:
-    """SHA-256 of each own source file that is imported, by its absolute path; at most ``FILES_MAX``."""
+    """SHA-256 of each imported own source file, by absolute path; at most ``FILES_MAX``."""
     digests = {}
     for path in sorted(set(_own_files()))[:FILES_MAX]:
         digest = file_digest(path)
@@ -33,7 +33,7 @@ def source_digests() -> dict[str, str]:
 
 
 def file_digest(path: str) -> str | None:
-    """SHA-256 of a source file, None where it is not there, cannot be read or is too large."""
+    """SHA-256 of a source file; None if it does not exist, cannot be read or is too large."""
     try:
         if os.path.getsize(path) > FILE_BYTES_MAX:
             return None
@@ -55,7 +55,7 @@ def _own_files() -> Iterator[str]:
 
 
 def _library_folders() -> tuple[str, ...]:
-    """Where Python's own modules and installed ones lie."""
+    """The folders of Python's own modules and of installed packages."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     folders = {*(sysconfig.get_paths().get(name, "") for name in names), *site.getsitepackages()}
     return tuple(os.path.abspath(folder) + os.sep for folder in folders if folder)

@@ -1,4 +1,4 @@
-"""What makes steps replayable: snapshots of the state, and the tape of what the model was fed.
+"""Records what a replay needs: snapshots of the state, and the tape of the model's inputs.
 
 Nothing is replayed here.
 """

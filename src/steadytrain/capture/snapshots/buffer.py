@@ -1,6 +1,7 @@
-"""Memory for one copy of a state, made once and written over: into new pages copying takes four times as long.
+"""Memory for one copy of a state, allocated once and reused: a copy into new pages takes four times as long.
 
-Tensors here have the names of a snapshot's. All copying is exact; of a tensor in pieces, so that it can be left off.
+Tensors here have the same names as in a snapshot. All copies are exact. A tensor is copied in pieces, so the copy can
+be abandoned.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from steadytrain.capture.snapshots.digests import bytes_of, plain_values
 from steadytrain.capture.snapshots.safetensors_writer import PIECE_BYTES, GivenUp
 
 MEMORY_SHARE = 1 / 16
-"""Of the memory that is available, the most that a slot may take."""
+"""The largest share of the available memory that a slot may take."""
 
 
 class StateBuffer:
-    """Written by one thread at a time; the caller sees to that."""
+    """The buffer for one state. The caller ensures that only one thread writes at a time."""
 
     def __init__(self) -> None:
         self._tensors: dict[str, Tensor] = {}
@@ -30,7 +31,7 @@ class StateBuffer:
         return size_bytes(self._tensors.copy().values())
 
     def has(self, name: str, tensor: Tensor) -> bool:
-        """Whether there is memory for ``tensor``, of any device."""
+        """Whether the buffer has memory for ``tensor``, which may be on any device."""
         kept = self._tensors.get(name)
         return kept is not None and kept.shape == tensor.shape and kept.dtype == tensor.dtype
 
@@ -38,12 +39,12 @@ class StateBuffer:
         return all(self.has(name, tensor) for name, tensor in tensors.items())
 
     def may_take(self, tensors: Mapping[str, Tensor]) -> bool:
-        """Whether what is missing for ``tensors`` is little beside the memory that is available."""
+        """Whether the memory still missing for ``tensors`` is a small share of the available memory."""
         missing = size_bytes(tensor for name, tensor in tensors.items() if not self.has(name, tensor))
         return not missing or missing + self.memory_bytes <= MEMORY_SHARE * available_bytes()
 
     def copied(self, name: str, tensor: Tensor) -> Tensor:
-        """A copy of ``tensor`` on the host, made by torch with the threads that it has."""
+        """A copy of ``tensor`` on the host, with torch's own threads."""
         if self.has(name, tensor):
             with torch.no_grad():
                 self._tensors[name].copy_(tensor)
@@ -52,16 +53,16 @@ class StateBuffer:
         return self._tensors[name]
 
     def copied_by_pieces(self, name: str, tensor: Tensor, *, go_on: Callable[[], bool]) -> Tensor:
-        """The same of a tensor on the host for a thread beside training: without torch's threads, which it would share.
+        """The same for a host tensor, from a background thread: does not use torch's threads, which training needs.
 
         Raises:
-            GivenUp: ``go_on`` said no. The memory stays.
+            GivenUp: ``go_on`` returned False. The memory stays.
         """
         source = plain_values(tensor)
         if not self.has(name, tensor):
             self._tensors[name] = torch.empty(source.shape, dtype=source.dtype)
         kept = self._tensors[name]
-        if source.numel() <= 1:  # a view of its bytes would be one of a copy
+        if source.numel() <= 1:  # a view of its bytes would be a view of a copy
             kept.copy_(source)
             return kept
         into, out_of = bytes_of(kept), bytes_of(source)
@@ -72,7 +73,7 @@ class StateBuffer:
         return kept
 
     def make(self, tensors: Mapping[str, Tensor]) -> None:
-        """Memory for all of ``tensors`` that has been written once: zeros that nobody wrote are no memory yet."""
+        """Allocate memory for all of ``tensors`` and write it once: unwritten zeros have no physical memory yet."""
         for name, tensor in tensors.items():
             if not self.has(name, tensor):
                 self._tensors[name] = torch.empty(tensor.shape, dtype=tensor.dtype)
@@ -84,7 +85,7 @@ def size_bytes(tensors: Iterable[Tensor]) -> int:
 
 
 def available_bytes() -> int:
-    """Memory of the host that can be had without swapping; 0 where that is not known."""
+    """Host memory that is available without swapping, in bytes; 0 if unknown."""
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))

@@ -1,11 +1,11 @@
-"""Digests of tensors: the same for the same bits, whatever the device, and another one for swapped or changed elements.
+"""Digests of tensors: equal for equal bits on any device, different for swapped or changed elements.
 
 A tensor's bytes are read as 32-bit words ``w[i]`` (the last one padded with zeros). The digest is its dtype, its shape,
-``sum w[i]`` and ``sum w[i] * r[i]``, both modulo 2^64, with a fixed table of random numbers ``r`` (its rows are told
-apart by a random factor each). Integers, so that the order of summation does not matter and no rounding does. The words
-are half as wide as the sums: with 64-bit words the topmost bits (signs) of two words would cancel. The weights are
-random because with weights that count (1, 3, 5, ...) two batches of eight small labels were found to agree by chance;
-now that has a chance below 2^-32 for any two tensors. It is a checksum against chance, not against an adversary.
+``sum w[i]`` and ``sum w[i] * r[i]``, both modulo 2^64, with a fixed table of random numbers ``r`` (each of its rows has
+its own random factor). Integer sums do not depend on the order of summation and have no rounding. The words are half as
+wide as the sums: with 64-bit words the top bits (signs) of two words would cancel. The weights are random because with
+counting weights (1, 3, 5, ...) two batches of eight small labels were found to agree by chance. Now the chance is below
+2^-32 for any two tensors. This checksum protects against chance, not against an adversary.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor
 
 WORD_BYTES = 4
 CHUNK_WORDS = 1 << 15
-"""Words at once on the host: two arrays of this size stay in the cache (measured: 1.6 times as fast as 2^19)."""
+"""Words processed at once on the host: two arrays of this size fit the cache (measured: 1.6 times as fast as 2^19)."""
 
 DEVICE_CHUNK_WORDS = 1 << 24
 ROWS_AT_ONCE = 8
@@ -29,7 +29,7 @@ _MODULO = 1 << 64
 
 
 def _random_words(numbers: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """A fixed random 64-bit number for each number (the mixing of SplitMix64)."""
+    """A fixed random 64-bit number for each input number (the mixing function of SplitMix64)."""
     mixed = (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -41,12 +41,12 @@ _WEIGHTS = _random_words(np.arange(CHUNK_WORDS, dtype=np.uint64))
 
 @functools.lru_cache(maxsize=1 << 16)
 def _factor(row: int) -> int:
-    """What the sum of a row of ``CHUNK_WORDS`` words is multiplied by: odd, so that nothing of it is lost."""
+    """The factor for the sum of a row of ``CHUNK_WORDS`` words: odd, so the product loses no information."""
     return int(_random_words(np.array([row + (1 << 40)], np.uint64))[0]) | 1
 
 
 class Words:
-    """The two sums over bytes that come in pieces. Each piece but the last is a whole number of words."""
+    """The two sums over bytes that arrive in pieces. Each piece but the last is a whole number of words."""
 
     def __init__(self) -> None:
         self._sum = 0
@@ -69,10 +69,10 @@ class Words:
             self._add(last.view("<i4").astype(np.int64))
 
     def _add_rows(self, words: NDArray[np.int32]) -> int:
-        """The whole rows of ``words``, in as few calls as can be; returns how many words that are.
+        """Add the whole rows of ``words``, in as few calls as possible; returns the number of words added.
 
-        Each call gives the interpreter's lock back and takes it again. A thread that digests beside training must not
-        do so thousands of times: on a busy machine it is put to sleep with the lock in its hand.
+        Each call releases and reacquires the interpreter's lock. A background thread must not do so thousands of times:
+        on a busy machine the system may suspend it while it holds the lock.
         """
         rows = len(words) // CHUNK_WORDS
         room = np.empty((min(rows, ROWS_AT_ONCE), CHUNK_WORDS), np.int64)
@@ -89,13 +89,13 @@ class Words:
         return rows * CHUNK_WORDS
 
     def _add(self, words: NDArray[np.int64]) -> None:
-        """Words of one row."""
+        """Add words of one row."""
         row, place = divmod(self._words, CHUNK_WORDS)
         self.add_row(row, int(words.sum()), int(np.dot(words, _WEIGHTS[place : place + len(words)])))
         self._words += len(words)
 
     def add_row(self, row: int, plain: int, weighted: int) -> None:
-        """Words of a row that are summed already."""
+        """Add the finished sums of a row's words."""
         self._sum += plain
         self._weighted = (self._weighted + weighted * _factor(row)) % _MODULO
 
@@ -105,15 +105,15 @@ class Words:
 
 
 def labelled(tensor: Tensor, words: Words) -> str:
-    """The digest of ``tensor``, whose bytes ``words`` has summed."""
+    """The digest of ``tensor`` from the sums of its bytes in ``words``."""
     return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}:{words.text}".replace(" ", "")
 
 
 @torch.no_grad()
 def digest(tensor: Tensor) -> str:
-    """The digest of a tensor on any device. What has no plain memory is digested as its dense values.
+    """The digest of a tensor on any device. A tensor without plain memory is digested as its dense values.
 
-    One host-to-device synchronisation where the tensor lies on a device; memory beyond the tensor is bounded.
+    Synchronises once if the tensor is on an accelerator; additional memory is bounded.
     """
     plain = plain_values(tensor)
     words = Words()
@@ -126,7 +126,7 @@ def digest(tensor: Tensor) -> str:
 
 
 def plain_values(tensor: Tensor) -> Tensor:
-    """``tensor`` as an ordinary dense contiguous one; shares its memory where it is one already."""
+    """``tensor`` as an ordinary dense contiguous tensor; shares its memory if it already is one."""
     tensor = tensor.detach()
     if hasattr(tensor, "to_local"):
         tensor = tensor.to_local()
@@ -136,18 +136,18 @@ def plain_values(tensor: Tensor) -> Tensor:
 
 
 def bytes_of(tensor: Tensor) -> NDArray[np.uint8]:
-    """The memory of a contiguous tensor on the host, not copied."""
+    """The memory of a contiguous host tensor, without a copy."""
     array: NDArray[np.uint8] = _flat(tensor).view(torch.uint8).numpy()
     return array
 
 
 def _flat(tensor: Tensor) -> Tensor:
-    """The elements of a contiguous tensor in a row. With at most one, its stride may be any, and it is copied."""
+    """The flattened contiguous tensor. With at most one element its stride is arbitrary, so it is copied."""
     return tensor.reshape(-1) if tensor.numel() > 1 else tensor.reshape(-1).clone(memory_format=torch.contiguous_format)
 
 
 def text_digest(*parts: Any) -> str:
-    """A short hash of plain values, by their ``repr`` (bytes by themselves)."""
+    """A short hash of plain values, from their ``repr`` (bytes are hashed directly)."""
     sha = hashlib.blake2b(digest_size=16)
     for part in parts:
         sha.update(part if isinstance(part, bytes) else repr(part).encode())

@@ -1,4 +1,4 @@
-"""Whether weights are finite, now and in the snapshots of a recording."""
+"""Checks whether weights are finite, now and in the snapshots of a recording."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @torch.no_grad()
 def nonfinite_parameters(stream: Stream) -> list[str]:
-    """Names of the parameters that hold NaN or Inf now, in order."""
+    """Names of the parameters that now hold NaN or Inf, in order."""
     pairs = zip(stream.tensor_names, stream.parameters, strict=True)
     held = [(name, values) for name, parameter in pairs if (values := dense_values(parameter)) is not None]
     norms = fetch(l2_norms([values for _, values in held]))
@@ -28,7 +28,7 @@ def nonfinite_parameters(stream: Stream) -> list[str]:
 
 
 def last_good_snapshot(folder: Path) -> Path | None:
-    """The newest snapshot of the run or bundle at ``folder`` in which every number is finite."""
+    """The newest snapshot of the run or bundle at ``folder`` with only finite numbers; None if there is none."""
     from safetensors.torch import load_file
 
     for shot in sorted(find_recording(folder).snapshots, key=lambda one: -one.step):

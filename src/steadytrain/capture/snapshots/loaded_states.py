@@ -1,10 +1,10 @@
-"""What the script loads into its model and optimizers against what was given, and a card of what it saves.
+"""Compares what the script loads into model and optimizers with the given state, and fingerprints what it saves.
 
-``load_state_dict`` loses without a word: tensors that a ``strict=False`` passes over, moments of another shape, moments
-that are rounded to the weights' dtype, parameters in another order. Each load becomes one entry of the fact ``loads``;
-where something was lost, a note says so. Nothing is changed and no load is stopped: the script's own call happens as
-it is. Asking an optimizer for its state is what saving begins with; then a card (``state_fingerprints.py``) is written,
-at most so often that all cards together cost a hundredth of the time.
+``load_state_dict`` may lose state without a message: tensors that ``strict=False`` skips, moments of another shape,
+moments rounded to the weights' dtype, parameters in another order. Each load becomes one entry of the fact ``loads``.
+If something was lost, a note reports it. Nothing is changed and no load is stopped. A script that saves a checkpoint
+first reads an optimizer's state dict; then a fingerprint (``state_fingerprints.py``) is written, at most so often that
+all fingerprints together cost a hundredth of the time.
 """
 
 from __future__ import annotations
@@ -29,36 +29,36 @@ from steadytrain.core.torch_private import INNER_SCHEDULERS
 from steadytrain.storage.bundle import write_json
 
 LOADS_MAX = 32
-"""Loads that are kept as a fact; a script that loads in a loop fills no disk."""
+"""Loads kept in the fact, which bounds the disk use of a script that loads in a loop."""
 
 NAMES_MAX = 16
 CARDS_MAX = 8
-"""Cards that are kept, the newest: as many as checkpoints usually are."""
+"""Fingerprints kept, the newest: as many as there usually are checkpoints."""
 
 CARD_SHARE_MAX = 0.01
-"""Share of the time that cards may take."""
+"""The share of the time that fingerprints may take."""
 
 CARDS_FOLDER = "saved"
 SHAPED_LIKE_PARAMETER = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer", "square_avg", "grad_avg", "sum")
 SETTINGS_THAT_STAY = ("betas", "eps", "weight_decay", "momentum", "nesterov", "amsgrad", "alpha", "rho", "dampening")
-"""What a schedule does not move: a load that changes these changes the training."""
+"""Settings that no schedule changes: a load that changes them changes the training."""
 
 CYCLE_MARK = "base_momentum"
-"""What OneCycleLR and CyclicLR put into a group whose momentum, or first beta, they move all the same."""
+"""Keys that OneCycleLR and CyclicLR add to a group whose momentum, or first beta, they change."""
 
 KEEP_NO_STATE = ("SGD",)
-"""Optimizers that may rightly have no state."""
+"""Optimizers for which an empty state is normal."""
 
 
 class StateEvents(Protocol):
-    """What the wrappers ask of the watcher."""
+    """The watcher's methods that the wrappers call."""
 
     def load_watch(self) -> LoadedStates | None: ...
     def saving(self, optimizer: torch.optim.Optimizer) -> None: ...
 
 
 def state_wrappers(events: StateEvents) -> Iterator[tuple[type, str, Callable[..., Any]]]:
-    """What takes the place of ``load_state_dict`` and ``state_dict``: owner, name, wrapper."""
+    """The replacements of ``load_state_dict`` and ``state_dict``: owner, name, wrapper."""
     load_model, load_optimizer = nn.Module.load_state_dict, torch.optim.Optimizer.load_state_dict
     ask_optimizer = torch.optim.Optimizer.state_dict
 
@@ -97,7 +97,7 @@ Shapes = dict[str, tuple[tuple[int, ...], torch.dtype]]
 
 
 class LoadedStates:
-    """Keeps the book of loads; an error of ours is told once and the script's call stands."""
+    """Records loads. An error of our own is reported once and does not affect the script's call."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class LoadedStates:
     # -- models ----------------------------------------------------------------------------------------------------
 
     def model_given(self, state: Any) -> Shapes | None:
-        """Shapes and dtypes of what a model is given, before the model takes it."""
+        """Shapes and dtypes of the state that a model is about to load."""
         given: Shapes = {}
         with self._guard.part("looking at what is loaded"):
             for name, value in state.items() if isinstance(state, Mapping) else ():
@@ -128,12 +128,12 @@ class LoadedStates:
 
     def model_loaded(self, module: nn.Module, given: Shapes, result: Any) -> None:
         with self._guard.part("looking at what was loaded"):
-            # Not by its own state_dict, which may gather shards from other ranks.
+            # Does not call state_dict, which may gather shards from other ranks.
             tensors = dict(named_tensors(module))
             missing = [str(name) for name in getattr(result, "missing_keys", ())]
             unexpected = [str(name) for name in getattr(result, "unexpected_keys", ())]
             restored = {tensor.data_ptr() for name, tensor in tensors.items() if name in given and tensor.numel()}
-            # A tied weight is there once under another name.
+            # A tied weight may be present under another name.
             missing = [name for name in missing if name not in tensors or tensors[name].data_ptr() not in restored]
             cast = [
                 name
@@ -148,7 +148,7 @@ class LoadedStates:
                 "restored": len([name for name in given if name in tensors]),
                 **_listed(missing=missing, unexpected=unexpected, reshaped=reshaped, cast=cast),
             }
-            # An adapter, or a part that is loaded by itself, leaves most of the model as it is: that is no loss.
+            # Loading an adapter, or one part of the model, leaves the rest unchanged: that is no loss.
             lost = []
             if missing and len(missing) * 2 < len(tensors):
                 lost.append(f"{_named(missing)} not given, so left as it was made")
@@ -160,7 +160,7 @@ class LoadedStates:
     # -- optimizers ------------------------------------------------------------------------------------------------
 
     def optimizer_given(self, optimizer: torch.optim.Optimizer, state: Any) -> dict[str, Any] | None:
-        """Shapes, dtypes and settings of what an optimizer is given, by the position of its parameters."""
+        """Shapes, dtypes and settings of the state that an optimizer is about to load, by parameter position."""
         given: dict[str, Any] | None = None
         with self._guard.part("looking at what is loaded"):
             if not isinstance(state, Mapping) or "state" not in state or "param_groups" not in state:
@@ -180,7 +180,7 @@ class LoadedStates:
         return given  # noqa: RET504 (a guarded part may end without it)
 
     def state_asked(self, optimizer: torch.optim.Optimizer) -> None:
-        """Accelerate asks an optimizer for its state before the first step and gives it right back, on its device."""
+        """Remember optimizers whose state was read while empty: Accelerate reads it and loads it back at once."""
         with self._guard.part("looking at what is saved"):
             if not optimizer.state:
                 self._asked_while_empty.add(optimizer)
@@ -257,7 +257,7 @@ class LoadedStates:
         names: Mapping[int, str],
         scaler: Any,
     ) -> None:
-        """Write a card of this moment, unless cards have taken their share of the time."""
+        """Write a fingerprint of the current state, unless fingerprints have used up their share of the time."""
         began = time.perf_counter()
         if self._card_ended is not None and began - self._card_ended < self._card_cost_s / CARD_SHARE_MAX:
             return
@@ -294,7 +294,7 @@ def _names(optimizer: torch.optim.Optimizer) -> dict[int, str]:
 
 
 def schedulers_of(optimizer: torch.optim.Optimizer) -> list[Any]:
-    """The schedulers that move this optimizer, found as a model is: a script need not hand them over."""
+    """The schedulers of this optimizer, found among the garbage collector's objects: a script need not pass them."""
     found = [thing for thing in gc.get_objects() if issubclass(type(thing), LRScheduler)]
     mine = [thing for thing in found if _moves(getattr(thing, "optimizer", None), optimizer)]
     inner = {id(part) for thing in mine for part in INNER_SCHEDULERS.on(thing, ())}
@@ -302,7 +302,7 @@ def schedulers_of(optimizer: torch.optim.Optimizer) -> list[Any]:
 
 
 def _moves(owner: Any, optimizer: torch.optim.Optimizer) -> bool:
-    """Whether a scheduler's optimizer is this one, or wraps it as Accelerate does."""
+    """Whether a scheduler's optimizer is this one, or a wrapper of it, as in Accelerate."""
     return owner is optimizer or (owner is not None and getattr(owner, "optimizer", None) is optimizer)
 
 
@@ -311,7 +311,7 @@ def _settings(group: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _changed(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> list[list[Any]]:
-    """Settings that the load replaced: group, name, what the script had set, what it is now."""
+    """Settings that the load replaced: group, name, the script's value, the current value."""
     return [
         [number, name, old[name], value]
         for number, (old, new) in enumerate(zip(before, after, strict=False))
@@ -321,7 +321,7 @@ def _changed(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> list[
 
 
 def _that_stay(changed: list[list[Any]], optimizer: torch.optim.Optimizer) -> list[tuple[str, Any, Any]]:
-    """The settings that a load replaced though no schedule moves them."""
+    """The settings that a load replaced although no schedule changes them."""
     cycled = [CYCLE_MARK in group for group in optimizer.param_groups]
     found = {
         (name, str(before), str(after))
@@ -332,12 +332,12 @@ def _that_stay(changed: list[list[Any]], optimizer: torch.optim.Optimizer) -> li
 
 
 def _of_momentum(name: str, before: Any, after: Any) -> bool:
-    """Whether a cycle of momentum makes this difference: of Adam's betas it moves the first."""
+    """Whether a momentum schedule explains this difference: it changes momentum or Adam's first beta."""
     return name == "momentum" or (name == "betas" and list(before)[1:] == list(after)[1:])
 
 
 def _listed(**names: list[str]) -> dict[str, Any]:
-    """Lists of names cut to a bound, with the number of all where that is more."""
+    """Lists of names cut to a bound, with the total number of longer ones."""
     found: dict[str, Any] = {}
     for what, listed in names.items():
         found[what] = listed[:NAMES_MAX]

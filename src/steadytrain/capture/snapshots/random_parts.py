@@ -1,4 +1,4 @@
-"""Random states on the tape: each part once, by the digest of what it is."""
+"""Stores random states on the tape: each part once, keyed by its digest."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from steadytrain.capture.step.input_recorder import RandomState
 
 
 class RandomTable:
-    """Random states by the hash of their parts; a part that is as it was last is not hashed again."""
+    """Stores random states by the hashes of their parts. An unchanged part is not hashed again."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[Any, str]] = {}
 
     def keys(self, state: RandomState, parts: dict[str, Any]) -> dict[str, Any]:
-        """The document of ``state``: a key for each part. New parts are put into ``parts``, keyed so."""
+        """The document of ``state``: one key per part. Adds new parts to ``parts`` under their keys."""
         found = {
             "python": self._key("python", state.python, _same_value, parts),
             "numpy": self._key("numpy", state.numpy, _same_numpy, parts) if state.numpy is not None else None,
@@ -42,7 +42,7 @@ class RandomTable:
 
 
 def random_keys(state: RandomState) -> dict[str, Any]:
-    """The digests of a random state, part by part, as they stand on a tape."""
+    """The digests of a random state's parts, as on a tape."""
     return RandomTable().keys(state, {})
 
 

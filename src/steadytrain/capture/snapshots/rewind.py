@@ -1,8 +1,8 @@
-"""What makes a run replayable: the tape and the snapshots of its first stream, and what becomes of them.
+"""Manages the tape and the snapshots of a run's first stream, which make the run replayable.
 
-They are written into the run folder while it runs, and linked into the bundle of an incident. A run leaves none behind
-if every symptom of it is in a bundle. A failure of ours or of the disk ends the recording with one note, and training
-goes on.
+They are written into the run folder during the run, and linked into the bundle of an incident. At the end a run deletes
+them if every symptom is in a bundle. A failure of our own or of the disk ends the recording with one note, and training
+continues.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from steadytrain.storage.tape_files import (
 )
 
 TAPE_SHARE = 0.25
-"""Of the disk's budget, for the tape; snapshots get the rest."""
+"""The tape's share of the disk budget; snapshots get the rest."""
 
 HELD_SHARE = 0.25
-"""Of the budget, for what one incident of a symptom holds beside what it needs; it stays when the run goes on."""
+"""The share of the budget for older snapshots in one symptom's bundle; they stay while the run continues."""
 
 NOT_WHOLE = "the last steps could not be written"
 
 
 class Rewind(StepObserver):
-    """Records. The training thread's alone."""
+    """The observer that records tape and snapshots. Only the training thread uses it."""
 
     def __init__(
         self, size_bytes_max: int, *, note: Callable[[str], None], keep: bool, snapshots: Snapshots | None = None
@@ -119,7 +119,7 @@ class Rewind(StepObserver):
         if self.tape.failure is not None:
             self._stop(f"no tape of the steps is kept any more: {self.tape.failure}")
         elif self._steps_since_call > 1:
-            self._snapshot(stream)  # no call of a module marks the beginning of a step
+            self._snapshot(stream)  # no module call marks the beginning of a step
 
     def stream_done(self, stream: Stream) -> None:
         if stream is self._stream:
@@ -153,7 +153,7 @@ class Rewind(StepObserver):
         return self._off
 
     def hold(self, stream: Stream, folder: Path, *, onset: int) -> Callable[[Path], None]:
-        """The last snapshot before the onset and what follows it; of the older ones as many as may be."""
+        """Hold the last snapshot before the onset and all later ones, and as many older ones as the budget allows."""
         off = self.why_not(stream)
         last, share = stream.step, int(self._size_bytes_max * HELD_SHARE)
 
@@ -192,14 +192,14 @@ class Rewind(StepObserver):
 
 
 def recorder_of(settings: Settings, note: Callable[[str], None], *, recording: bool) -> StepObserver:
-    """The follower of a run with these settings: one that does nothing where no rewinding is asked for."""
+    """The observer for a run with these settings; it does nothing if no recording is requested."""
     if settings.rewind_bytes_max == 0 or not recording:
         return StepObserver()
     return Rewind(settings.rewind_bytes_max, note=note, keep=settings.keep_rewind)
 
 
 def link_recording(recording: Recording, bundle: Path) -> str | None:
-    """Put its files into the bundle, as hard links where the file system has them; what went wrong, in words."""
+    """Link the recording's files into the bundle, or copy them without hard links. Returns an error text or None."""
     target = bundle / REPLAY_FOLDER
     target.mkdir(exist_ok=True)
     try:
@@ -209,7 +209,7 @@ def link_recording(recording: Recording, bundle: Path) -> str | None:
             try:
                 os.link(recording.folder / name, place)
             except FileNotFoundError:
-                continue  # the oldest was thinned out meanwhile
+                continue  # the oldest file was deleted meanwhile
             except OSError:
                 shutil.copyfile(recording.folder / name, place)
     except OSError as error:
@@ -218,7 +218,7 @@ def link_recording(recording: Recording, bundle: Path) -> str | None:
 
 
 def seal_recording(bundle: Path, *, note: str | None) -> None:
-    """Say what of a recording lies in the bundle, and seal it again."""
+    """Record which parts of the recording are in the bundle, and seal it again."""
     target = bundle / REPLAY_FOLDER
     target.mkdir(exist_ok=True)
     found = find_recording(bundle)

@@ -1,7 +1,7 @@
-"""Write tensors to a safetensors file straight from their memory, and digest them on the way.
+"""Writes tensors to a safetensors file directly from their memory, and computes their digests on the way.
 
-No tensor is copied as a whole. The caller sees to it that nothing changes them meanwhile, or looks afterwards whether
-something did.
+No tensor is copied as a whole. The caller ensures that nothing changes them meanwhile, or checks for changes
+afterwards.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from steadytrain.capture.snapshots.digests import Words, bytes_of, labelled, plain_values
 
 PIECE_BYTES = 4 << 20
-"""Written and digested at a time; whether to go on is asked in between, so this is how late giving up may be."""
+"""Bytes written and digested at a time. ``go_on`` is called in between, so this bounds the delay of giving up."""
 
 ALIGNMENT = 8
 _DTYPES = {
@@ -41,7 +41,7 @@ _DTYPES = {
 
 
 class GivenUp(Exception):  # noqa: N818 (not an error: the writer was told to stop)
-    """Raised by :func:`write_tensors` when ``go_on`` said no; the file is a part and has to be removed."""
+    """Raised by :func:`write_tensors` when ``go_on`` returned False. The file is incomplete; the caller removes it."""
 
 
 def can_be_written(tensor: Tensor) -> bool:
@@ -49,13 +49,13 @@ def can_be_written(tensor: Tensor) -> bool:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], *, go_on: Callable[[], bool]) -> dict[str, str]:
-    """Write ``tensors`` (on the host, dtypes by :func:`can_be_written`) to ``path``; returns the digest of each.
+    """Write ``tensors`` (on the host, with dtypes that :func:`can_be_written`) to ``path``; returns their digests.
 
-    A file that is there is written over.
+    Overwrites an existing file.
 
     Raises:
-        GivenUp: ``go_on`` said no.
-        OSError: the disk does not take it.
+        GivenUp: ``go_on`` returned False.
+        OSError: the disk cannot store the file.
     """
     header: dict[str, Any] = {}
     at = 0
@@ -83,6 +83,6 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], *, go_on: Callable[
 
 
 def _write(file: Any, data: memoryview) -> None:
-    """All of ``data``: a raw file may take less at once."""
+    """Write all of ``data``: one write to a raw file may store only a part."""
     while len(data):
         data = data[file.write(data) :]

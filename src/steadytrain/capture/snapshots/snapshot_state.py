@@ -1,4 +1,4 @@
-"""The state that a snapshot holds (model, optimizers and scalers, by name, each tensor once), and one being made."""
+"""The contents of a snapshot (model, optimizers and scalers, by name, each tensor once), and a snapshot in progress."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from steadytrain.storage.tape_files import (
 from steadytrain.storage.tree import encode
 
 HORIZON_MIN = 2000
-"""Steps to rewind at least, as with ``beta2 = 0.999``: a slow fault is known hundreds of steps after it began."""
+"""The minimum of steps to rewind, as for ``beta2 = 0.999``: a slow fault is found hundreds of steps after it began."""
 
 
 def horizon(optimizers: Sequence[torch.optim.Optimizer]) -> int:
-    """Steps over which the slowest second moment forgets, ``2 / (1 - beta2)``, or more."""
+    """The memory of the slowest second moment, ``2 / (1 - beta2)`` steps, or the minimum if that is larger."""
     betas = [group["betas"][1] for one in optimizers for group in one.param_groups if _has_betas(group)]
     slowest = max((float(beta) for beta in betas), default=0.0)
     return max(HORIZON_MIN, math.ceil(2 / (1 - slowest))) if slowest < 1.0 else HORIZON_MIN
@@ -39,7 +39,7 @@ def _has_betas(group: Mapping[str, Any]) -> bool:
 
 
 def state_of(stream: Stream, scalers: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Tensor], set[str]]:
-    """The document, the live tensors by name, and the names of those that a forward may change."""
+    """The document, the live tensors by name, and the names of tensors that a forward may change."""
     roots = list(stream.roots())
     names = stream.model.names if stream.model else {}
     tree, optimizer_tensors = live_optimizer_tree(stream.optimizers, names)
@@ -85,7 +85,7 @@ def _has_memory(tensor: Tensor) -> bool:
 
 @dataclass
 class SnapshotJob:
-    """One snapshot that is being made. ``live`` names the tensors that are those of training still, not copies."""
+    """One snapshot in progress. ``live`` has the tensors that are not yet copied but belong to the training."""
 
     step: int
     folder: Path
@@ -97,10 +97,10 @@ class SnapshotJob:
     stalled_s: float = 0.0
     given_up: bool = False
     over: bool = False
-    """Whole, given up or failed."""
+    """Complete, given up or failed."""
 
     tidied: bool = False
-    """And its thread waits for the next one."""
+    """Over, and its thread waits for the next snapshot."""
 
     hurried: bool = False
     whole: bool = False
@@ -109,5 +109,5 @@ class SnapshotJob:
 
     @property
     def were_changed(self) -> bool:
-        """Whether training has written to one of the live tensors."""
+        """Whether the training has written to one of the live tensors."""
         return any(VERSION.of(tensor) != version for tensor, version in self.versions)

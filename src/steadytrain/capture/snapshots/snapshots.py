@@ -1,14 +1,14 @@
-"""Snapshots: the state that a step begins with, written while its forward and backward run.
+"""Takes snapshots of the state at the beginning of a step, while its forward and backward run.
 
-The state is copied into a slot, and a thread of its own writes the copy at leisure: it rests nine times as long as it
-works, so that training keeps its core. What can be copied in a twelfth of a step is copied at once, by the training
-thread; the rest by that other thread, from the live tensors, which do not change between one update and the next gate.
-There a copy that is not through is waited for a little, and else the snapshot is given up; the version counters of all
-tensors are compared before it counts. Where the memory for a slot is not free, only what forward changes (buffers) is
-copied, and the thread writes the rest straight from the live tensors to the disk.
+The state is copied into a slot, and a separate thread writes the copy slowly: it rests nine times as long as it works,
+so training keeps its core. The training thread copies what it can in a twelfth of a step. The other thread copies the
+rest from the live tensors, which do not change between an update and the next gate. The gate waits a little for an
+unfinished copy and otherwise gives the snapshot up. Before a snapshot counts, the version counters of all tensors are
+compared. If there is no memory for a slot, only the tensors that forward changes (buffers) are copied, and the thread
+writes the rest directly from the live tensors to disk.
 
-How often: every ``EVERY_STEPS``, less often where that costs more than ``COST_SHARE`` of the run. Not here: what a
-state is (``snapshot_state``) and which ones stay (``snapshot_thinning``).
+A snapshot is taken every ``EVERY_STEPS``, less often if that costs more than ``COST_SHARE`` of the run. Not here: the
+contents of a state (``snapshot_state``), and which snapshots stay (``snapshot_thinning``).
 """
 
 from __future__ import annotations
@@ -46,27 +46,27 @@ from steadytrain.storage.tape_files import (
 
 EVERY_STEPS = 64
 COST_SHARE = 0.01
-"""Of the run's time, what snapshots may cost: the stalls of training plus all processor time of the thread."""
+"""The share of the run's time that snapshots may cost: training stalls plus the thread's processor time."""
 
 STALL_SHARE = 0.1
-"""Of a step's time, what the training thread copies at once and waits at the gate for a snapshot, in all."""
+"""The share of a step's time that the training thread may spend per snapshot, copying and waiting at the gate."""
 
 COPIED_BYTES_MAX = 4 << 20
-"""A state up to this size is copied at once (0.7 ms at 6 GB/s into a slot that is there) and written at leisure."""
+"""A state up to this size is copied at once (0.7 ms at 6 GB/s into an existing slot) and written later."""
 
 COPY_SHARE = 0.08
-"""Of a step's time, what copying of a larger state is done at once. With a core that is free the thread could do all of
-it; where none is, it takes that time from training twice over."""
+"""The share of a step's time for copying a larger state at once. With a free core the thread could copy all of it;
+without one, its copying costs training twice that time."""
 
 COPY_BYTES_A_S = 3e9
-"""At least, for the tensor that is next: whether it still fits into that share (measured: 5 to 10 GB/s)."""
+"""The assumed minimum copy speed, to decide if the next tensor fits into that share (measured: 5 to 10 GB/s)."""
 
 REST = 9.0
 REST_S_MIN, REST_S_MAX = 0.002, 0.5
-"""A copy is written by pieces of 4 MB; after each the thread rests this many times as long as it has worked."""
+"""A copy is written in pieces of 4 MB; after each the thread rests this many times as long as it worked."""
 
 FIRST_SHARE = 1 / 6
-"""Of the budget of snapshots (an eighth of the whole): up to this size the first one stays for the life of the run."""
+"""The share of the snapshot budget (an eighth of the whole) up to which the first snapshot stays for the whole run."""
 
 FAILURES_MAX = 3
 STEP_TIMES = 16
@@ -74,28 +74,28 @@ CLOSE_WAIT_S = 5.0
 
 
 class Snapshots:
-    """Decides when, hands the state to its thread, and sees to it that the update waits for it or does without."""
+    """Decides when to take snapshots, passes the state to its thread, and lets the update wait or gives up."""
 
     def __init__(self, size_bytes_max: int, *, every_steps: int = EVERY_STEPS, cost_share: float = COST_SHARE) -> None:
         self.note: str | None = None
-        """Why no more are taken, once that is so."""
+        """Why no more snapshots are taken; None while they are."""
 
         self.failure: Exception | None = None
         self.stall_s = 0.0
-        """What the training thread has waited or copied, in all."""
+        """Seconds that the training thread has waited or copied, in total."""
 
         self.worst_stall_s = 0.0
         self.busy_s = 0.0
         self.asked = 0
         self.taken = 0
         self.oldest = 0
-        """The step of the oldest snapshot that is kept, beside the run's first."""
+        """The step of the oldest snapshot kept, apart from the run's first."""
 
         self.keeps_first = False
         """Whether the run's first snapshot stays."""
 
         self.files = threading.Lock()
-        """Held while snapshots are taken away, and by who wants them to stay meanwhile."""
+        """Held while snapshots are deleted, and by code that needs them to stay meanwhile."""
 
         self.every = every_steps
         self._cost_share = cost_share
@@ -118,16 +118,16 @@ class Snapshots:
     # -- the training thread ---------------------------------------------------------------------------------------
 
     def is_due(self, stream: Stream) -> bool:
-        """Whether one is to be taken of the state after the step that ``stream`` has made last."""
+        """Whether to take a snapshot of the state after the last step of ``stream``."""
         if self.note is not None or stream.step == 0 or self._job is not None:
             return False
         return self._last == 0 or stream.step >= self._last + self.every
 
     def begin(self, stream: Stream, folder: Path, scalers: Sequence[Any]) -> None:
-        """Take one: the first forward of the next step is about to run.
+        """Take a snapshot; the first forward of the next step is about to run.
 
-        Schedulers are not in it: what they set stands on the tape, gate by gate, and looking for them among all objects
-        of the process would be the longest stall of all.
+        It has no schedulers: the tape records their effect at every gate, and a search for them among all objects of
+        the process would be the longest stall of all.
         """
         started = time.perf_counter()
         self._last = stream.step
@@ -167,7 +167,7 @@ class Snapshots:
             self._thread.start()
 
     def gate(self, step_s: float) -> None:
-        """The update is about to run. ``step_s`` is the time of the step that is at the gate."""
+        """The update is about to run. ``step_s`` is the time of the step at the gate."""
         job = self._job
         self._step_s.append(step_s)
         if job is None:
@@ -183,7 +183,7 @@ class Snapshots:
             self._settle(job)
 
     def close(self) -> None:
-        """End the thread; what it is writing is given up, unless it was copied."""
+        """End the thread. A snapshot in progress is given up, unless its copy is complete."""
         with self._condition:
             if self._job is not None and self._job.live:
                 self._job.given_up = True
@@ -195,14 +195,14 @@ class Snapshots:
                 shutil.rmtree(self._folder / SPARE, ignore_errors=True)
 
     def give_up_live(self) -> None:
-        """The model is not trained any more: hold none of its tensors for a snapshot that is being made."""
+        """The model's training is over: drop its tensors from a snapshot in progress."""
         with self._condition:
             if self._job is not None and self._job.live:
                 self._job.given_up = True
                 self._condition.notify_all()
 
     def settle(self) -> None:
-        """Let the snapshot that is being written be finished or given up, so that files do not change any more."""
+        """Wait until the current snapshot is finished or given up; after that no file changes."""
         job = self._job
         if job is None:
             return
@@ -236,7 +236,7 @@ class Snapshots:
             self._failed = 0
         elif not job.had_slot and not self._was_without_slot:
             self._was_without_slot = True
-            self._last = 0  # the slot is there now: once more at the next step
+            self._last = 0  # the slot exists now: try again at the next step
             return
         else:
             self._failed += 1
@@ -273,12 +273,12 @@ class Snapshots:
         return None
 
     def _is_in_time(self, name: str, tensor: Tensor, deadline: float) -> bool:
-        """Whether the training thread may copy this one too, into memory that is there."""
+        """Whether the training thread may copy this tensor too: it has memory and fits the deadline."""
         copying_s = size_bytes([tensor]) / COPY_BYTES_A_S
         return time.perf_counter() + copying_s <= deadline and self._slot.has(name, tensor)
 
     def _stalled(self, seconds: float, before_s: float = 0.0) -> None:
-        """Training has waited, for a snapshot for which it had waited ``before_s`` already."""
+        """Training has waited ``seconds`` for a snapshot, after ``before_s`` seconds for the same one."""
         self.stall_s += seconds
         self.worst_stall_s = max(self.worst_stall_s, before_s + seconds)
 
@@ -300,7 +300,7 @@ class Snapshots:
                 job.error = error
             job.busy_s = time.thread_time() - started
             with self._condition:
-                # The gate need not wait for what is tidied up now.
+                # The gate need not wait for the cleanup.
                 job.over = True
                 self._condition.notify_all()
             started = time.thread_time()
@@ -315,7 +315,7 @@ class Snapshots:
                 self._condition.notify_all()
 
     def _goes_on(self, job: SnapshotJob) -> bool:
-        """Whether to write the next piece; of a copy after a rest, unless somebody waits for it."""
+        """Whether to write the next piece. For a copied state it rests first, unless a caller waits."""
         rest_s = 0.0 if job.live else min(REST * (time.thread_time() - self._worked_s), REST_S_MAX)
         if rest_s > REST_S_MIN:
             self._rest(job, rest_s)
@@ -327,10 +327,10 @@ class Snapshots:
             self._condition.wait_for(lambda: job.hurried or job.given_up or self._stopping, seconds)
 
     def _copy(self, job: SnapshotJob) -> None:
-        """The tensors that are live still, into the slot. From then on the update may change them.
+        """Copy the live tensors into the slot. After that the update may change them.
 
         Raises:
-            GivenUp: it may already, or has.
+            GivenUp: the update may already change them, or has changed them.
         """
         for name, tensor in job.live.items():
             job.tensors[name] = self._slot.copied_by_pieces(name, tensor, go_on=lambda: not job.given_up)
@@ -358,7 +358,7 @@ class Snapshots:
         if job.live and self._slot.may_take(job.live):
             self._copy(job)
         if not job.live and size_bytes(job.tensors.values()) > COPIED_BYTES_MAX:
-            self._rest(job, min(self.typical_step_s, REST_S_MAX))  # this step has had its part
+            self._rest(job, min(self.typical_step_s, REST_S_MAX))  # this step has already lost its share of time
         folder = part_of(job.folder)
         shutil.rmtree(folder, ignore_errors=True)
         spare = folder.with_name(SPARE)
@@ -371,7 +371,7 @@ class Snapshots:
         text = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         (folder / STATE_FILE).write_text(text, encoding="utf-8", errors="backslashreplace")
         with self._condition:
-            # From here on the gate may let the update run: whether the tensors were left alone is known now.
+            # From here on the gate may let the update run, because it is now known whether the tensors changed.
             if job.given_up or (job.live and job.were_changed):
                 return
             shutil.rmtree(job.folder, ignore_errors=True)
@@ -385,7 +385,7 @@ class Snapshots:
         for shot in shots[:-1]:
             following = shot.step + 1
             if tape and following < tape[-1].first and not any(one.first <= following <= one.last for one in tape):
-                remove_snapshot(shot)  # the steps after it are not on the tape any more
+                remove_snapshot(shot)  # the tape no longer has the steps after it
         shots = find_snapshots(self._folder.parent)
         sizes = {shot.step: shot.tensors.stat().st_size for shot in shots}
         always = {step for step in sizes if step == self._first and sizes[step] <= FIRST_SHARE * self._size_bytes_max}

@@ -1,8 +1,8 @@
-"""A card of what a run had: digests, norms and plain values of model, optimizer, schedulers and generators by name.
+"""Fingerprints a run's state: digests, norms and plain values of model, optimizer, schedulers and generators by name.
 
-A card is made when the script asks an optimizer for its state, which is what saving a checkpoint begins with. It lies
-in ``saved/`` of the run, and ``steadytrain audit`` holds checkpoints against it. Not here: reading checkpoints, and any
-judgement of what differs (``compare``).
+A fingerprint is written when the script reads an optimizer's state dict, the first part of saving a checkpoint. It is
+stored in ``saved/`` of the run, and ``steadytrain audit`` compares checkpoints with it. Not here: reading checkpoints,
+and judging differences (``compare``).
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from steadytrain.compare.checkpoint_contents import CheckpointContents, Held, pl
 from steadytrain.core.torch_private import BUFFERS, INNER_SCHEDULERS, PARAMETERS, TRANSIENT_BUFFERS
 
 CHUNK_BYTES = 8 << 20
-"""Of a tensor on a device looked at at once: what the look takes of memory is a few times this."""
+"""Elements of a device tensor processed at once; the temporary memory is a few times this."""
 
 HOST_CHUNK_BYTES = 256 << 10
-"""The same on the host, where its squares in float64 stay in the cache (measured: five times as fast)."""
+"""The same on the host, where the float64 squares fit the cache (measured: five times as fast)."""
 
 SAMPLE_MAX = 1 << 16
-"""Elements of which it is seen whether they fit a shorter format."""
+"""Elements checked for whether they fit a shorter format."""
 
 SCHEDULER_UNTOLD = ("optimizer", "lr_lambdas", INNER_SCHEDULERS.attribute, "step", "_initial_step")
-"""Functions and other objects: what of them is state is saved by schedulers in ways of their own."""
+"""Functions and other objects; schedulers save the state of these in their own ways."""
 
 
 def hold(tensors: Mapping[str, Tensor]) -> dict[str, Held]:
     """Every tensor's shape, dtype, digest and norm."""
-    # Of a tensor that lies in parts on several ranks this rank has no digest: its shape and dtype must do.
+    # For a tensor sharded over ranks, this rank has no digest, only shape and dtype.
     held = {name: Held(tuple(tensor.shape), _dtype(tensor)) for name, tensor in tensors.items()}
     whole = {name: tensor.detach() for name, tensor in tensors.items() if not hasattr(tensor, "to_local")}
     looked = [_look(tensor) for tensor in whole.values()]
@@ -58,7 +58,7 @@ def hold(tensors: Mapping[str, Tensor]) -> dict[str, Held]:
 def optimizer_parts(
     groups: Sequence[Mapping[str, Any]], state: Mapping[str, Any]
 ) -> tuple[dict[str, Tensor], dict[str, float], tuple[dict[str, Any], ...]]:
-    """Moments, step counters and settings of an optimizer whose parameters are names already."""
+    """Moments, step counters and settings of an optimizer whose state is keyed by parameter name."""
     moments: dict[str, Tensor] = {}
     counters: dict[str, float] = {}
     for parameter, entries in state.items():
@@ -75,7 +75,7 @@ def optimizer_parts(
 
 
 def random_digests(state: RandomState) -> dict[str, str]:
-    """One short digest a generator, the same for the same state wherever it came from."""
+    """One short digest per generator, equal for equal states from any source."""
     found = {"torch": bytes_digest(state.torch), "python": python_digest(state.python)}
     if state.numpy is not None and state.numpy.get("bit_generator") == "MT19937":
         inner = state.numpy["state"]
@@ -84,12 +84,12 @@ def random_digests(state: RandomState) -> dict[str, str]:
 
 
 def bytes_digest(state: Tensor) -> str:
-    """Digest of a generator state of torch."""
+    """Digest of a torch generator's state."""
     return hashlib.sha256(state.cpu().contiguous().numpy().tobytes()).hexdigest()[:16]
 
 
 def python_digest(state: Any) -> str:
-    """Digest of what ``random.getstate()`` gives, also after a round trip that made lists of its tuples."""
+    """Digest of the result of ``random.getstate()``, even after a round trip that turned tuples into lists."""
     words = ",".join(map(str, state[1]))
     return hashlib.sha256(f"{words};{state[2]}".encode()).hexdigest()[:16]
 
@@ -111,7 +111,7 @@ def card(
     scaler: Any,
     position: Mapping[str, Any],
 ) -> CheckpointContents:
-    """What a live run has at this moment."""
+    """The fingerprint of a live run's current state."""
     groups = [
         {**group, "parameters": [names.get(id(parameter), "?") for parameter in group["params"]]}
         for group in optimizer.param_groups
@@ -137,7 +137,7 @@ def card(
 
 
 def saved_tensors(roots: Iterable[nn.Module]) -> dict[str, Tensor]:
-    """Parameters and persistent buffers by plain name: what ``state_dict`` would give, without calling it."""
+    """Parameters and persistent buffers by plain name: the result of ``state_dict``, without calling it."""
     found: dict[str, Tensor] = {}
     several = list(roots)
     for root in several:
@@ -182,7 +182,7 @@ def _square(chunk: Tensor) -> Tensor:
 
 
 def _fits(sample: Tensor) -> Tensor:
-    """Whether values of a long format all fit a shorter one; values that are all the same say nothing of it."""
+    """Whether all values of a long format fit a shorter one; values that are all equal do not count as evidence."""
     verdict = torch.zeros(2, dtype=torch.int64, device=sample.device)
     if sample.dtype in (torch.float32, torch.float64) and sample.numel() > 1:
         varied = (sample != sample[0]).any()
@@ -199,7 +199,7 @@ def _nonfinite(tensor: Tensor) -> int:
 
 
 def _fetch(rows: Sequence[Tensor], dtype: torch.dtype) -> list[list[Any]]:
-    """All rows as plain numbers; from each device in one transfer."""
+    """All rows as plain numbers, with one transfer per device."""
     by_device: dict[torch.device, list[int]] = {}
     for at, row in enumerate(rows):
         by_device.setdefault(row.device, []).append(at)

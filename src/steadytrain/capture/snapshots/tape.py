@@ -1,10 +1,10 @@
-"""The tape: what was fed to the last steps, in a bounded ring in memory, spilled to disk by a thread of its own.
+"""The tape: the inputs of the last steps, in a bounded ring in memory; a separate thread writes them to disk.
 
-For each step: every call of the model (arguments, random states before, at and after it, autocast), what data loaders
-gave, hyper-parameters as they stood at the gate, and digests of loss, gradients and inputs. The training thread only
-keeps copies; encoding, digesting and writing happen in the thread. What cannot be kept is named, never replaced.
+For each step it has every model call (arguments, random states before, at and after it, autocast), the loaders'
+batches, the hyper-parameters at the gate, and digests of loss, gradients and inputs. The training thread only makes
+copies; encoding, digests and writing happen in the other thread. What cannot be kept is named, never replaced.
 
-Not here: what is kept of a step (``tape_steps``), state (``snapshots``), and when the whole is kept or thrown away
+Not here: the contents of one step (``tape_steps``), state (``snapshots``), and keeping or deleting the whole
 (``rewind``).
 """
 
@@ -45,18 +45,18 @@ from steadytrain.storage.tape_files import (
 )
 
 RING_BYTES_MAX = 64 << 20
-"""Copies of batches that wait to be written. What is beyond it (the disk is slower than the run) is dropped."""
+"""Copies of batches that wait to be written. More are dropped (if the disk is slower than the run)."""
 
 STEP_BYTES_MAX = RING_BYTES_MAX // 2
 CHUNK_BYTES = 8 << 20
 CHUNK_S = 2.0
-"""A chunk is written when it has this much, or is this old: what a killed process loses."""
+"""A chunk is written at this size or age; a killed process loses at most that."""
 
 CHUNK_STEPS_MAX = 512
 HEAD_STEPS = 2048
 HEAD_SHARE = 0.25
-"""The first steps stay for the life of the run, up to this many and this much of the tape's budget: with the snapshot
-after the first step they make an early onset replayable whenever it is found."""
+"""The first steps stay for the whole run, up to this number and this share of the tape's budget. With the snapshot
+after the first step, they make an early onset replayable even if it is found late."""
 
 CALLS_MAX = 256
 FETCHES_MAX = 256
@@ -64,19 +64,19 @@ FLUSH_WAIT_S = 20.0
 
 
 class Tape:
-    """The ring and its thread. All public methods are the training thread's, and none waits, but :meth:`flush`."""
+    """The ring and its thread. Only the training thread calls the methods, and none waits, except :meth:`flush`."""
 
     def __init__(self, size_bytes_max: int) -> None:
         self.failure: Exception | None = None
         self.dropped = 0
         self.keep_from = 0
-        """Chunks of which the last step lies before this one are not needed any more."""
+        """Chunks whose last step is before this one are no longer needed."""
 
         self.keep_head = True
-        """Whether the run's first steps stay all the same."""
+        """Whether the run's first steps stay nevertheless."""
 
         self.busy_s = 0.0
-        """Processor time that the thread has taken."""
+        """Processor time of the thread, in seconds."""
 
         self._size_bytes_max = size_bytes_max
         self._forming = TapeStep()
@@ -99,20 +99,20 @@ class Tape:
     # -- a step forms ----------------------------------------------------------------------------------------------
 
     def drawn(self, samples: Samples) -> None:
-        """Of what the next batch is made."""
+        """The samples of the next batch."""
         self._drawn = samples
 
     def fetched(self, dataset: int, batch: Any) -> None:
         number = self._fetched[dataset] = self._fetched.get(dataset, 0) + 1
         samples, self._drawn = self._drawn, None
         if not torch.is_grad_enabled():
-            return  # an evaluation's
+            return  # a batch of an evaluation
         fetches = self._forming.fetches
         fetches.append(copied_fetch(dataset, number, batch, samples, size_bytes_max=STEP_BYTES_MAX))
         while len(fetches) > 1 and (
             len(fetches) > FETCHES_MAX or sum(one.size_bytes for one in fetches) > STEP_BYTES_MAX
         ):
-            fetches.pop(0)  # an evaluation between the steps: the last ones are the next step's
+            fetches.pop(0)  # an evaluation between steps: only the last batches belong to the next step
 
     def call_begins(self, batch: MicroBatch) -> None:
         if len(self._forming.calls) < CALLS_MAX:
@@ -121,7 +121,7 @@ class Tape:
             self.calls_left_out()
 
     def calls_left_out(self) -> None:
-        """The step that forms has more calls than are recorded."""
+        """The step in progress has more calls than are recorded."""
         self._forming.left_out = f"more than {CALLS_MAX} calls of the model"
 
     def call_ended(self, batch: MicroBatch, random: RandomState) -> None:
@@ -131,11 +131,11 @@ class Tape:
                 return
 
     def gate(self, stream: Stream, measured: Measurement, *, evaluations: int) -> None:
-        """The numbers of the step that forms; a later look at the same step replaces them."""
+        """Set the numbers of the step in progress; a later measurement of the same step replaces them."""
         self._measure(self._forming, stream, measured, evaluations=evaluations)
 
     def let_go(self, stream: Stream, measured: Measurement, *, evaluations: int, folder: Path) -> None:
-        """Put the step that forms into the ring as it is now: the script makes no update with it, and may go on."""
+        """Add the step in progress to the ring in its current form: the script makes no update and may continue."""
         calls = [replace(call) for call in self._forming.calls]
         kept = replace(self._forming, calls=calls, fetches=list(self._forming.fetches), no_update=True)
         self._measure(kept, stream, measured, evaluations=evaluations)
@@ -153,13 +153,13 @@ class Tape:
         step.groups = [[plain_settings(group) for group in optimizer.param_groups] for optimizer in stream.optimizers]
 
     def step_ended(self, folder: Path) -> None:
-        """Put the step into the ring; the thread begins with the first one."""
+        """Add the step to the ring; the first one starts the thread."""
         step, self._forming = self._forming, TapeStep()
-        if step.step:  # else it is in the ring already, as the step of an incident
+        if step.step:  # else it is already in the ring, as the step of an incident
             self._put(step, folder)
 
     def incident(self, folder: Path) -> None:
-        """Put the step at the gate into the ring, where there is one."""
+        """Add the step at the gate to the ring, if there is one."""
         if self._forming.step:
             self.step_ended(folder)
 
@@ -187,16 +187,16 @@ class Tape:
             self._thread.start()
 
     def forget_step(self) -> None:
-        """What was seen belongs to no step of the stream that is recorded: that one is over."""
+        """Drop the events so far: they belong to no step of the recorded stream, which is over."""
         self._forming = TapeStep()
 
     @property
     def memory_bytes(self) -> int:
-        """Copies of batches: of the step that forms, and of those in the ring."""
+        """Memory for copies of batches, of the step in progress and the steps in the ring."""
         return self._forming.size_bytes + self._pending_bytes + self._writing_bytes
 
     def flush(self, wait_s: float = FLUSH_WAIT_S) -> bool:
-        """Let everything that is in the ring now be written; whether it was, within ``wait_s``. Any thread may wait."""
+        """Wait until the current ring is written; returns whether it was within ``wait_s``. Any thread may call it."""
         with self._condition:
             if self._thread is None:
                 return not self._pending
@@ -208,15 +208,15 @@ class Tape:
 
     @property
     def _writes(self) -> bool:
-        """Whether the thread is going to write what is in the ring."""
+        """Whether the thread will still write the ring."""
         return self.failure is None and not (self._stopping and not self._pending)
 
     def _last_in_ring(self) -> int:
-        """The last step that is not on disk yet, else the last that is."""
+        """The last step in the ring, or the last one on disk if the ring is empty."""
         return self._pending[-1].step if self._pending else self._taken
 
     def close(self, *, write: bool) -> None:
-        """End the thread. Without ``write`` what is in the ring is thrown away."""
+        """End the thread. Without ``write`` the ring is discarded."""
         with self._condition:
             self._stopping = True
             if not write:
@@ -264,7 +264,7 @@ class Tape:
         return full or self._pending[0].step <= self._wanted
 
     def _take(self) -> list[TapeStep]:
-        """The next consecutive steps, about a chunk of them."""
+        """The next consecutive steps, about one chunk."""
         steps: list[TapeStep] = []
         size = 0
         while self._pending and size < CHUNK_BYTES and len(steps) < CHUNK_STEPS_MAX:
@@ -295,7 +295,7 @@ class Tape:
         os.replace(part, self._folder / f"{name}.json")
 
     def _prune(self) -> None:
-        """Within the budget, and nothing that no snapshot needs; the newest chunk stays, and so do the first steps."""
+        """Delete chunks over the budget or not needed by any snapshot, except the newest chunk and the first steps."""
         assert self._folder is not None
         chunks = find_chunks(self._folder.parent)
         sizes = [chunk.document.stat().st_size + chunk.tensors.stat().st_size for chunk in chunks]
@@ -308,7 +308,7 @@ class Tape:
             total -= size
 
     def _head(self, chunks: Sequence[Chunk], sizes: Sequence[int]) -> int:
-        """How many of the oldest chunks are the run's beginning, without a gap, within what it may take."""
+        """The number of chunks from the run's beginning, without a gap and within their share of the budget."""
         head, reached, total = 0, 0, 0
         for chunk, size in zip(chunks, sizes, strict=True):
             total += size

@@ -1,4 +1,4 @@
-"""What the tape keeps of one step, and the document that a chunk of steps becomes.
+"""The contents of one step on the tape, and the document of a chunk of steps.
 
 Not here: the ring and the thread that writes (``tape``).
 """
@@ -31,20 +31,20 @@ _NO_MODULE = nn.Module()
 
 @dataclass
 class Call:
-    """A call of the model and the random state after it. In the ring ``batch`` holds the module no more."""
+    """A call of the model and the random state after it. In the ring ``batch`` no longer holds the module."""
 
     batch: MicroBatch
     module_class: str
     random_after: RandomState | None = None
 
     def let_go(self) -> None:
-        """Hold the model no longer than its step."""
+        """Drop the reference to the model, which must not outlive the step."""
         self.batch = replace(self.batch, module=_NO_MODULE)
 
 
 @dataclass(frozen=True)
 class Fetch:
-    """The ``number``-th batch (from 1) that a loader of ``dataset`` gave; ``batch`` holds copies."""
+    """The ``number``-th batch (from 1) that a loader of ``dataset`` returned; ``batch`` has copies."""
 
     dataset: int
     number: int
@@ -60,7 +60,7 @@ class Fetch:
 
 @dataclass
 class TapeStep:
-    """What one step got, as it is kept in the ring."""
+    """The inputs of one step, as kept in the ring."""
 
     calls: list[Call] = field(default_factory=list)
     fetches: list[Fetch] = field(default_factory=list)
@@ -162,7 +162,7 @@ def _step_document(step: TapeStep, tree_of: Any, random: RandomTable, parts: dic
 
 @dataclass(frozen=True)
 class _WithHistory:
-    """Stands for a tensor that is part of a graph: it is the script's own to make again."""
+    """Represents a tensor that is part of an autograd graph: a replay lets the script compute it again."""
 
 
 def _without_history(value: Any) -> Any:
@@ -177,13 +177,13 @@ def _is_kept(value: Any) -> bool:
 
 
 def plain_settings(group: Mapping[str, Any]) -> dict[str, Any]:
-    """Hyper-parameters now; tensors among them are copied."""
+    """The current hyper-parameters, with copies of tensors."""
     plain = {key: value for key, value in group.items() if key != "params"}
     return {key: value.detach().clone() if isinstance(value, Tensor) else value for key, value in plain.items()}
 
 
 def copied_fetch(dataset: int, number: int, batch: Any, samples: Samples | None, *, size_bytes_max: int) -> Fetch:
-    """``batch`` as it is now: copies of plain tensors, of at most ``size_bytes_max`` in all."""
+    """``batch`` in its current state: copies of plain tensors, of at most ``size_bytes_max`` bytes in total."""
     tensors = list(tensors_in(batch))
     size_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
     references: list[tuple[Tensor, int]] = []

@@ -1,4 +1,4 @@
-"""What is kept when the script itself fails: who held memory that ran out, and which ranks lost each other.
+"""Collects evidence when the script itself fails: which tensors held the memory, and which ranks lost contact.
 
 Nothing is pickled, and no pickle is opened or copied.
 """
@@ -22,13 +22,13 @@ EVIDENCE_FOLDER = "evidence"
 
 @dataclass(frozen=True)
 class Moment:
-    """Where the run was when it failed.
+    """The state of the run at the failure.
 
     Args:
-        created: time as it stands in every document.
-        since: when the run began, in seconds since the epoch; older dumps of others are not its own.
-        rank: this process's.
-        step: the last whole step, None before the first.
+        created: current time in the format of all documents.
+        since: when the run began, in seconds since the epoch; older dump files belong to other runs.
+        rank: rank of this process.
+        step: the last complete step, None before the first.
         names: names of parameters by ``id``.
         own: tensors that steadytrain keeps.
         samples: the last readings of the machine.
@@ -44,10 +44,10 @@ class Moment:
 
 
 def evidence_of(error: BaseException, moment: Moment, *, disk: Path) -> dict[str, dict[str, Any]]:
-    """The documents worth keeping of an error that ended the script, by name; none for most errors.
+    """The documents of evidence for an error that ended the script, by name; none for most errors.
 
     Args:
-        disk: the run folder, or where it would be.
+        disk: the run folder, or its future path.
     """
     found: dict[str, dict[str, Any]] = {}
     if is_out_of_memory(error):
@@ -60,7 +60,7 @@ def evidence_of(error: BaseException, moment: Moment, *, disk: Path) -> dict[str
 
 
 def write_evidence(folder: Path, documents: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Write the documents into the run folder; returns what to tell, a line each. Raises ``OSError``."""
+    """Write the documents into the run folder; returns one line of text for each. Raises ``OSError``."""
     told = []
     (folder / EVIDENCE_FOLDER).mkdir(parents=True, exist_ok=True)
     for name, document in documents.items():

@@ -1,8 +1,8 @@
-"""Ranks that lost each other: the errors of the backend, and torch's flight recorder of collectives.
+"""Evidence of failed communication between ranks: the backend's errors, and torch's flight recorder of collectives.
 
-The recorder is asked in this process for its JSON (NCCL, and Gloo in newer versions; it records when
-``TORCH_FR_BUFFER_SIZE`` or ``TORCH_NCCL_TRACE_BUFFER_SIZE`` is set). The files that a watchdog dumps are pickles: they
-are listed with their size and hash, and stay where they are.
+This reads the recorder's JSON in this process (NCCL, and Gloo in newer versions; it records if ``TORCH_FR_BUFFER_SIZE``
+or ``TORCH_NCCL_TRACE_BUFFER_SIZE`` is set). The files that a watchdog dumps are pickles: they are listed with size and
+hash, and stay in place.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _SAYS_SO = re.compile(r"\bNCCL\b|\bnccl[A-Z]\w+|ProcessGroup(NCCL|Gloo)|Watchdog
 
 
 def communication_document(error: BaseException, *, since: float) -> dict[str, Any] | None:
-    """What is known of a failure between ranks; None where ``error`` is none and nobody has dumped anything.
+    """The evidence of a failure between ranks; None if ``error`` is none and there are no dumps.
 
     Args:
-        since: in seconds since the epoch; dumps older than this are of another run.
+        since: in seconds since the epoch; older dumps belong to another run.
     """
     errors = [one for one in chain(error) if _is_of_communication(one)]
     dumps = _dumps(_dump_prefixes(os.environ, failed=bool(errors)), since)
@@ -58,7 +58,7 @@ def communication_document(error: BaseException, *, since: float) -> dict[str, A
 
 
 def flight_recorder() -> dict[str, Any] | None:
-    """The collectives that torch has recorded in this process, None where it does not record."""
+    """The collectives that torch has recorded in this process; None if it does not record."""
     if not torch.distributed.is_available():
         return None
     for name in (NCCL_RECORDER, FLIGHT_RECORDER):
@@ -83,13 +83,13 @@ def _is_of_communication(error: BaseException) -> bool:
 
 
 def _dump_prefixes(environment: Mapping[str, str], *, failed: bool) -> list[str]:
-    """Where dumps may lie. What lies at the default place may be anybody's: it counts only where this run failed."""
+    """The path prefixes of dumps. Dumps at the default path may belong to others: they count only after a failure."""
     named = [environment[name] for name in _DUMP_VARIABLES if environment.get(name)]
     return named or (list(_DUMP_DEFAULTS) if failed else [])
 
 
 def _dumps(prefixes: list[str], since: float) -> list[dict[str, Any]]:
-    """The recorder's files of this run: of every rank on this host."""
+    """The recorder's files of this run, from every rank on this host."""
     found: dict[Path, dict[str, Any]] = {}
     for prefix in prefixes:
         start = Path(prefix).expanduser()

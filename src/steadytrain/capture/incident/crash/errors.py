@@ -1,4 +1,4 @@
-"""An error of the script with those behind it, as bounded and redacted text."""
+"""Converts an error of the script and its causes into bounded and redacted text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OWN_FOLDER = str(Path(__file__).parents[3])
 
 
 def chain(error: BaseException) -> list[BaseException]:
-    """``error`` first, then those that led to it."""
+    """``error`` first, then its causes."""
     found: list[BaseException] = []
     current: BaseException | None = error
     while current is not None and current not in found and len(found) < CHAIN_MAX:
@@ -27,12 +27,12 @@ def chain(error: BaseException) -> list[BaseException]:
 
 
 def message(error: BaseException) -> str:
-    """What it says, without secrets."""
+    """The error's message, without secrets."""
     return redact_text(str(error))[:MESSAGE_CHARACTERS_MAX]
 
 
 def error_facts(error: BaseException) -> dict[str, Any]:
-    """Type, message, and the innermost lines of Python, the last one where it was raised."""
+    """Type, message, and the innermost lines of the traceback; the last line raised."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
     return {
         "type": f"{type(error).__module__}.{type(error).__qualname__}",
@@ -50,7 +50,7 @@ def error_facts(error: BaseException) -> dict[str, Any]:
 
 
 def live_frames(error: BaseException) -> list[FrameType]:
-    """The functions that were running when it was raised, innermost first. They keep their variables alive."""
+    """The frames of the traceback, innermost first. They keep their variables alive."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return [frame for frame in reversed(frames) if not _is_ours(frame.f_code.co_filename)][:FRAMES_MAX]
 

@@ -1,7 +1,7 @@
-"""Memory that ran out: who held it. On a GPU what torch's allocator tells, and everywhere the tensors that are alive.
+"""Reports what held the memory when it ran out: the live tensors, and on a GPU the state of torch's allocator.
 
-Tensors are found among Python's objects. What only autograd holds (activations saved for backward) is not among them;
-on a GPU its size is what the allocator has given out beyond them.
+Tensors are found among Python's objects. These do not include tensors that only autograd holds (activations saved for
+backward). On a GPU, their size is the allocated memory minus the tensors found.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _BEFORE_COLUMNS = ("process_memory_bytes", "available_memory_bytes", "allocated_
 
 @dataclass(frozen=True)
 class LiveTensor:
-    """A tensor that is alive, with the storage it keeps: ``storage`` is the same for views of one another."""
+    """A live tensor and its storage; views of the same storage have equal ``storage``."""
 
     kind: str
     name: str
@@ -57,14 +57,14 @@ class LiveTensor:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out, of torch's allocators or of Python, in ``error`` or in what led to it."""
+    """Whether ``error`` or one of its causes is an out-of-memory error of torch's allocators or of Python."""
     return any(map(_says_so, chain(error)))
 
 
 def out_of_memory_document(
     error: BaseException, folder: Path, names: Mapping[int, str], own: Collection[Tensor], samples: Sequence[Sample]
 ) -> dict[str, Any]:
-    """All that can be told without asking the device to do anything.
+    """All evidence that needs no work on the device.
 
     Args:
         folder: the run folder.
@@ -90,9 +90,9 @@ def out_of_memory_document(
 
 
 def live_tensors(names: Mapping[int, str], *, error: BaseException, own: Collection[Tensor]) -> list[LiveTensor]:
-    """Every tensor that Python knows, largest storage first and one for each storage, the best known of its views."""
+    """One tensor per storage, the view about which most is known, largest storage first."""
     objects = gc.get_objects()
-    # What is known for certain comes last and wins.
+    # Certain labels come last and take precedence.
     labels = {
         **{id(tensor): ("steadytrain", "a recorded batch") for tensor in own},
         **_variables(error),
@@ -105,7 +105,7 @@ def live_tensors(names: Mapping[int, str], *, error: BaseException, own: Collect
         try:
             found = _live(thing, *labels.get(id(thing), ("other", "")))
         except Exception:
-            continue  # a tensor without memory of its own: fake, of a transform, on the meta device
+            continue  # a tensor without memory: fake, of a functional transform, on the meta device
         known = best.get(found.storage)
         if known is None or (known.kind == "other" and found.kind != "other"):
             best[found.storage] = found
@@ -113,9 +113,9 @@ def live_tensors(names: Mapping[int, str], *, error: BaseException, own: Collect
 
 
 def snapshot_facts(snapshot: Mapping[str, Any], device: int) -> dict[str, Any]:
-    """What ``MEMORY_SNAPSHOT()`` tells of one GPU: its largest blocks, and the last that happened.
+    """The contents of ``MEMORY_SNAPSHOT()`` for one GPU: its largest blocks, and the last events.
 
-    Blocks and events carry lines of Python where the script had switched on ``_record_memory_history``.
+    Blocks and events have lines of Python if the script had enabled ``_record_memory_history``.
     """
     segments = [segment for segment in snapshot.get("segments", ()) if segment.get("device", device) == device]
     blocks = sorted((block for one in segments for block in one["blocks"]), key=lambda block: -block["size"])
@@ -144,7 +144,7 @@ def _says_so(error: BaseException) -> bool:
 
 
 def _variables(error: BaseException) -> dict[int, tuple[str, str]]:
-    """Tensors in the variables of the functions that were running, by ``id``; of the innermost where several do."""
+    """Labels of the tensors among the running functions' variables, by ``id``; the innermost function wins."""
     labels: dict[int, tuple[str, str]] = {}
     for frame in live_frames(error):
         for name, value in list(frame.f_locals.items()):
@@ -157,7 +157,7 @@ def _variables(error: BaseException) -> dict[int, tuple[str, str]]:
 
 
 def _labels(objects: Iterable[Any], names: Mapping[int, str]) -> dict[int, tuple[str, str]]:
-    """What each known tensor is, by ``id``: parameter, gradient, buffer or optimizer state, and of what name."""
+    """Kind and name of each known tensor, by ``id``: parameter, gradient, buffer or optimizer state."""
     labels: dict[int, tuple[str, str]] = {}
     optimizers = []
     for thing in objects:
@@ -245,7 +245,7 @@ def _accelerator_facts(tensors: Sequence[LiveTensor]) -> list[dict[str, Any]]:
 
 
 def _limits() -> dict[str, Any]:
-    """Limits on this process, and whether the kernel grants memory that it does not have."""
+    """Limits on this process, and whether the kernel overcommits memory."""
     address_space = resource.getrlimit(resource.RLIMIT_AS)[0]
     try:
         overcommit = Path("/proc/sys/vm/overcommit_memory").read_text(encoding="ascii").strip()
@@ -258,7 +258,7 @@ def _limits() -> dict[str, Any]:
 
 
 def _before(samples: Sequence[Sample]) -> list[dict[str, Any]]:
-    """Memory over the last readings of the machine, oldest first."""
+    """Memory in the last readings of the machine, oldest first."""
     found = []
     for sample in samples[-SAMPLES_MAX:]:
         columns = sample.reading.columns
