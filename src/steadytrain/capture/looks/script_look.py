@@ -23,6 +23,7 @@ from steadytrain.capture.looks.idle_schedules import IdleSchedules, Passes
 from steadytrain.capture.looks.label_places import label_rows
 from steadytrain.capture.looks.loss_graph import LossGraph, read_graph
 from steadytrain.capture.looks.repeated_inputs import Fetched, Inputs, RepeatedInputs, inputs_of
+from steadytrain.capture.looks.running_statistics import statistics_rows
 from steadytrain.capture.looks.tied_tables import TiedTables
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, tensors_in
@@ -36,6 +37,9 @@ from steadytrain.core.torch_private import BATCH_NORMS, DROPOUTS
 LOOK_STEPS = frozenset({1, 2, 3, 4, 8, 16, 32})
 INPUT_STEPS = 48
 """Steps whose inputs are compared: enough to be sure that the script reuses one batch."""
+
+STATISTICS_STEPS = (16, 32)
+"""Steps in which the running statistics of batch norms are read: after so many batches they have moved."""
 
 GRAPHS_MAX = 4
 """Loss graphs read per step; further micro-batches have the same graph."""
@@ -162,6 +166,8 @@ class ScriptLook(StepObserver):
         rows |= dict(one.schedules.rows(stream, self._passes.of_largest))
         if stream.own_steps < INPUT_STEPS:
             rows |= self._of_inputs(one, stream, seen)
+        if stream.own_steps + 1 in STATISTICS_STEPS:
+            rows |= dict(statistics_rows(stream.roots()))
         if self._seen.graphs and self._is_due(stream):
             rows |= self._of_graphs(one, stream)
             rows["carried-over:gradients"] = float(one.left_over)

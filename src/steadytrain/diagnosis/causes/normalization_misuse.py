@@ -24,6 +24,7 @@ class NormalizationMisuse(Cause):
     Causes:
         - batch size 1 per device, or a last batch of 1 (pytorch #1206, SparseConvNet #105)
         - statistics poisoned by one batch; momentum of 1
+        - statistics that never move: momentum of 0
         - `LayerNorm` over a dimension of size 1
 
     Next:
@@ -64,6 +65,7 @@ class NormalizationMisuse(Cause):
                     "running variances are out of bounds",
                     "fact batch_norm_variance",
                 ),
+                *symptom(case, STRONG, "frozen-running-statistics"),
                 *symptom(case, HINT, "validation-gap", "no-learning", "plateau", "loss-spike"),
                 *when(
                     surveyed(case) and not fact(case, "batch_norm_modules") and not fact(case, "norm_over_batch"),

@@ -1,0 +1,58 @@
+"""Batch norms in training mode that never learn their running statistics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from steadytrain.core.model import Symptom, Window
+from steadytrain.core.plugins import threshold
+from steadytrain.detectors import ScriptRule
+from steadytrain.statistics.script_rows import script_rows
+
+
+@final
+@dataclass(frozen=True)
+class FrozenRunningStatistics(ScriptRule):
+    """The running mean and variance of batch norms are still 0 and 1, though the model trains.
+
+    Means:
+        A batch norm in training mode normalises with the statistics of the batch, and in evaluation mode with the
+        running ones. If these never move, training looks normal and evaluation is wrong. It is a warning at a momentum
+        of exactly 0, where they cannot move. At another momentum it is a note: the script may keep them elsewhere.
+
+    Causes:
+        - `momentum=0.0`, or torch's momentum (the share of the new batch) taken for that of other libraries
+        - the statistics are reset, or the buffers of another copy are loaded, in each step
+        - a forward with copies of the buffers (`functional_call`, a wrapped or replicated model)
+        - no fault: evaluation uses the statistics of its own batches
+
+    Next:
+        1. Set `momentum=0.1`, the default; None takes the mean of all batches.
+        2. Print `running_mean` of one batch norm before and after a step.
+        3. Compare the loss of one batch in training mode and in evaluation mode.
+    """
+
+    steps_min: int = threshold(16, "steps in training mode after which statistics have moved at any usual momentum")
+
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        rows = [one for one in script_rows(window, "new-statistics") if one.steps[-1] >= self.steps_min]
+        if not rows:
+            return ()
+        stuck = [one for one in rows if one.last == 0.0]
+        names = tuple(one.place for one in stuck or rows)
+        which = f"{names[0]} has" if len(names) == 1 else f"{names[0]} and {len(names) - 1} more batch norms have"
+        why = " because their momentum is 0" if stuck else ""
+        return (
+            Symptom(
+                name="frozen-running-statistics",
+                severity="warning" if stuck else "note",
+                first_step=int(rows[0].steps[0]),
+                last_step=int(window.steps[-1]),
+                message=f"{which} running mean 0 and variance 1 after {int(rows[0].steps[-1])} steps in training mode"
+                f"{why.replace('their', 'its') if len(names) == 1 else why}",
+                signals=("script.value",),
+                tensors=names,
+                numbers={"batch_norms": float(len(names)), "momentum": rows[0].last},
+            ),
+        )

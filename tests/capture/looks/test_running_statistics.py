@@ -1,0 +1,64 @@
+"""Which batch norms count as never having learned their running statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from steadytrain.capture.looks.running_statistics import statistics_rows
+
+
+def rows(norm: nn.Module, *, prepare: Callable[[nn.Module], object] = lambda model: None) -> dict[str, float]:
+    model = nn.Sequential(nn.Linear(4, 6), norm, nn.Linear(6, 2))
+    prepare(model)
+    for _ in range(3):
+        x = torch.randn(8, 4)
+        model(x).square().sum().backward()
+    return dict(statistics_rows([model]))
+
+
+def test_a_momentum_of_zero() -> None:
+    assert rows(nn.BatchNorm1d(6, momentum=0.0)) == {"new-statistics:1": 0.0}
+
+
+def test_statistics_that_are_reset() -> None:
+    norm = nn.BatchNorm1d(6)
+    rows(norm)
+    norm.reset_running_stats()
+    assert dict(statistics_rows([norm])) == {"new-statistics:BatchNorm1d": pytest.approx(0.1)}
+
+
+@pytest.mark.parametrize(
+    "norm",
+    [
+        nn.BatchNorm1d(6),
+        nn.BatchNorm1d(6, momentum=None),
+        nn.BatchNorm1d(6, momentum=0.0, track_running_stats=False),
+        nn.LayerNorm(6),
+    ],
+)
+def test_others_are_left_alone(norm: nn.Module) -> None:
+    assert rows(norm) == {}
+
+
+def test_frozen_in_evaluation_mode() -> None:
+    assert rows(nn.BatchNorm1d(6, momentum=0.0), prepare=lambda model: model.eval()) == {}
+
+
+def test_statistics_that_were_loaded() -> None:
+    norm = nn.BatchNorm1d(6, momentum=0.0)
+    norm.running_mean.fill_(0.3)  # type: ignore[union-attr]
+    assert rows(norm) == {}
+
+
+def test_a_norm_that_was_not_called() -> None:
+    class Unused(nn.Sequential):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self[2](self[0](x))
+
+    model = Unused(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 2))
+    model(torch.randn(8, 4)).sum().backward()
+    assert dict(statistics_rows([model])) == {}
