@@ -1,4 +1,4 @@
-"""Healthy: a frozen batch norm in evaluation mode, one with a momentum of None, and an instance norm without statistics."""
+"""Healthy: a frozen batch norm in evaluation mode, one with a momentum of None, and an instance norm."""
 
 import torch
 import torch.nn.functional as F
