@@ -1,4 +1,4 @@
-"""Files, functions and parameter lists of the package stay short; what is longer says why, here."""
+"""Files, functions and parameter lists of the package, and test files, stay short; exceptions say why, here."""
 
 from __future__ import annotations
 
@@ -61,6 +61,12 @@ def test_nothing_is_longer_than_it_may_be_and_no_exception_is_stale(
     over = {name: size for measured, name, size in sizes() if measured == kind and size > bound}
     assert {name: size for name, size in over.items() if name not in exceptions} == {}
     assert sorted(exceptions) == sorted(over)
+
+
+def test_no_file_of_tests_is_longer_than_one_of_the_package() -> None:
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in Path(__file__).parent.rglob("*.py")}
+    assert len(lengths) > 100
+    assert {path.name: length for path, length in lengths.items() if length > FILE_LINES_MAX} == {}
 
 
 def test_lengths_are_counted_as_a_reader_counts_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

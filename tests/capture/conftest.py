@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from machine_fixtures import cuda
+
 from in_process import NOT_COLLECTED, _one_thread_and_nothing_left_behind
 
-__all__ = ["_one_thread_and_nothing_left_behind"]
+__all__ = ["_one_thread_and_nothing_left_behind", "cuda"]
 collect_ignore_glob = NOT_COLLECTED

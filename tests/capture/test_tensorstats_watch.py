@@ -1,10 +1,9 @@
-"""A row of numbers for each parameter, from looks before and after the update, against NumPy in float64."""
+"""A row of numbers for each parameter, measured before and after the update, against NumPy in float64."""
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,29 +11,14 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tensorstats_rows import cell, filled, measure
 from torch import Tensor, nn
 
-from hard_tensors import FLOATS, INF, LAYOUTS, NAN, laid_out, tensors, truth, values_of
+from hard_tensors import FLOATS, LAYOUTS, NAN, laid_out, tensors, truth, values_of
 from steadytrain.capture.tensors.statistics import COLUMNS, FLOAT32_MAX, TensorWatch, sample_statistics
 from steadytrain.capture.tensors.statistics.sample_chunks import plan_for
 from steadytrain.capture.tensors.statistics.sample_statistics import SAMPLED, Samples, SecondMoment
 from steadytrain.core.model import Reading
-
-
-def cell(reading: Reading, column: str, row: int = 0) -> float:
-    return float(reading.values[row, reading.columns.index(column)])
-
-
-def measure(
-    parameters: list[nn.Parameter], optimizer: torch.optim.Optimizer, *, scale: float = 1.0, **sizes: int
-) -> Reading:
-    """A look before, the step, a look after."""
-    watch = TensorWatch([f"p{at}" for at in range(len(parameters))], parameters, **sizes)
-    watch.before_update(scale=scale)
-    optimizer.step()
-    readback = watch.after_update([optimizer])
-    assert readback.ready()
-    return readback.result()
 
 
 def expected_row(
@@ -90,10 +74,6 @@ def agrees(reading: Reading, expected: dict[str, float], row: int = 0) -> None:
         if column.endswith("mean"):
             near += 1e-5 * abs(expected[column.replace("_mean", "_norm")])
         assert found == pytest.approx(number, rel=2e-5, abs=near, nan_ok=True), column
-
-
-def filled(shape: tuple[int, ...], dtype: torch.dtype, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
 
 
 MAKERS: dict[str, tuple[Callable[..., torch.optim.Optimizer], dict[str, Any], str | None, str | None]] = {
@@ -292,218 +272,3 @@ def test_a_parameter_that_changes_is_measured_as_it_is(change: str) -> None:
         if step == 1:
             parameter.grad = None
             parameter.data = filled((7, 3), torch.float32) if change == "shape" else parameter.data.bfloat16()
-
-
-SPARSE = torch.sparse_coo_tensor([[0, 2]], [[3.0, 0.0], [4.0, INF]], (6, 2), check_invariants=True)
-
-
-def odd(name: str) -> tuple[Tensor, Tensor | None]:
-    """A parameter of a kind that needs care, and its gradient."""
-    if name == "sparse gradient":
-        return nn.Parameter(filled((6, 2), torch.float32)), SPARSE
-    if name == "complex":
-        return nn.Parameter(torch.complex(*filled((2, 4, 3), torch.float32))), torch.full((4, 3), 3 + 4j)
-    if name == "meta":
-        return nn.Parameter(torch.empty(3, device="meta")), None
-    if name == "integer":
-        return torch.tensor([1, 2, 3]), None
-    if name == "lazy":
-        return nn.LazyLinear(3).weight, None
-    if name == "quantised":
-        return torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8), None
-    return nn.Parameter(torch.ones(3).expand(4, 3)), torch.ones(4, 3)
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
-@pytest.mark.parametrize(
-    ("name", "weight_norm", "gradient_norm", "noted"),
-    [
-        ("sparse gradient", None, 5.0, "sparse"),
-        ("complex", None, math.sqrt(12 * 25), None),
-        ("expanded", math.sqrt(12), math.sqrt(12), None),
-        ("meta", NAN, NAN, "no plain floats"),
-        ("integer", NAN, NAN, "no plain floats"),
-        ("lazy", NAN, NAN, "no plain floats"),
-        ("quantised", NAN, NAN, "no plain floats"),
-    ],
-)
-def test_odd_tensors_are_handled_or_named(
-    name: str, weight_norm: float | None, gradient_norm: float, noted: str | None
-) -> None:
-    parameter, gradient = odd(name)
-    if gradient is not None:
-        parameter.grad = gradient
-    plain = nn.Parameter(torch.full((3,), 2.0))
-    plain.grad = torch.ones(3)
-    watch = TensorWatch(["odd", "plain"], [parameter, plain])
-    for _ in range(2):
-        watch.before_update()
-        reading = watch.after_update([]).result()
-    if weight_norm is None:
-        weight_norm = float(parameter.detach().norm())
-    assert cell(reading, "weight_norm") == pytest.approx(weight_norm, rel=1e-6, nan_ok=True)
-    assert cell(reading, "gradient_norm") == pytest.approx(gradient_norm, rel=1e-6, nan_ok=True)
-    assert cell(reading, "weight_norm", 1) == pytest.approx(math.sqrt(12))
-    notes = watch.take_notes()
-    assert [noted is not None and noted in note for note in notes] == ([True] if noted else [])
-    assert watch.take_notes() == []
-
-
-def test_wrappers_that_keep_no_values_are_named() -> None:
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    with FakeTensorMode():
-        fake = nn.Parameter(torch.ones(3))
-    watch = TensorWatch(["fake"], [fake])
-    watch.before_update()
-    assert np.isnan(watch.after_update([]).result().values).all()
-    assert "fake holds no plain floats" in watch.take_notes()[0]
-
-
-@pytest.fixture
-def one_rank() -> Iterator[None]:
-    import torch.distributed as distributed
-
-    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
-    yield
-    distributed.destroy_process_group()
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
-def test_sharded_parameters_give_their_local_part(one_rank: None) -> None:
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor import Shard, distribute_tensor
-
-    mesh = init_device_mesh("cpu", (1,))
-    readings = []
-    for spread in (lambda tensor: tensor, lambda tensor: distribute_tensor(tensor, mesh, [Shard(0)])):
-        parameter = nn.Parameter(spread(filled((30, 5), torch.float32)))
-        parameter.grad = spread(filled((30, 5), torch.float32, 1))
-        readings.append(measure([parameter], torch.optim.AdamW([parameter])).values)
-    assert np.array_equal(*readings)
-
-
-def test_epsilon_that_its_dtype_cannot_hold_is_named() -> None:
-    parameter = nn.Parameter(filled((3, 4), torch.float16))
-    parameter.grad = filled((3, 4), torch.float16)
-    optimizer = torch.optim.AdamW([parameter], eps=1e-8)
-    watch = TensorWatch(["p"], [parameter])
-    watch.before_update()
-    optimizer.step()
-    assert math.isnan(cell(watch.after_update([optimizer]).result(), "gradient_rms_to_epsilon"))
-    (note,) = watch.take_notes()
-    assert "epsilon 1e-08 is zero in torch.float16" in note
-
-
-def test_nothing_of_the_users_is_touched() -> None:
-    model = nn.Sequential(nn.Linear(300, 200), nn.LayerNorm(200), nn.Linear(200, 3))
-    parameters = list(model.parameters())
-    optimizer = torch.optim.AdamW(parameters)
-    model(torch.ones(4, 300)).sum().backward()
-    optimizer.step()
-    seen = copy.deepcopy((model.state_dict(), optimizer.state_dict(), [p.grad for p in parameters]))
-    versions = [(p._version, p.grad._version, p.data_ptr()) for p in parameters if p.grad is not None]
-    states = [tensor for state in optimizer.state.values() for tensor in state.values()]
-    state_versions = [tensor._version for tensor in states]
-    random = torch.get_rng_state()
-    watch = TensorWatch([str(at) for at in range(len(parameters))], parameters, sample_max=640)
-    watch.before_update()
-    watch.after_update([optimizer]).result()
-    assert torch.equal(torch.get_rng_state(), random)
-    assert [(p._version, p.grad._version, p.data_ptr()) for p in parameters if p.grad is not None] == versions
-    assert [tensor._version for tensor in states] == state_versions
-    now = (model.state_dict(), optimizer.state_dict(), [p.grad for p in parameters])
-    flat, flat_now = (torch.utils._pytree.tree_leaves(everything) for everything in (seen, now))
-    assert all(torch.equal(a, b) if isinstance(a, Tensor) else a == b for a, b in zip(flat, flat_now, strict=True))
-    assert all(p.grad is not None and p.grad.grad_fn is None and p.requires_grad for p in parameters)
-    assert set(optimizer.state) == set(parameters)
-
-
-@pytest.mark.parametrize(
-    "mode",
-    [
-        lambda: torch.inference_mode(),
-        lambda: torch.autocast("cpu", torch.bfloat16),
-        lambda: torch.device("meta"),
-        lambda: torch.autograd.graph.saved_tensors_hooks(lambda t: 1 / 0, lambda t: 1 / 0),
-    ],
-    ids=["inference", "autocast", "device", "saved tensors"],
-)
-def test_modes_of_the_script_change_no_number(mode: Callable[[], Any]) -> None:
-    readings = []
-    for context in (None, mode):
-        parameters = [nn.Parameter(filled((400, 50), torch.float32)), nn.Parameter(filled((7,), torch.float32))]
-        for parameter in parameters:
-            parameter.grad = filled(tuple(parameter.shape), torch.float32, 1)
-        optimizer = torch.optim.AdamW(parameters)
-        watch = TensorWatch(["a", "b"], parameters)
-        for _ in range(2):  # what is kept from the first look must be usable in the second
-            if context is None:
-                watch.before_update()
-            else:
-                with context():
-                    watch.before_update()
-            optimizer.step()
-            if context is None:
-                reading = watch.after_update([optimizer]).result()
-            else:
-                with context():
-                    reading = watch.after_update([optimizer]).result()
-        watch.before_update()
-        readings.append(reading)
-    assert np.array_equal(readings[0].values, readings[1].values, equal_nan=True)
-
-
-def test_defaults_of_the_script_change_no_number() -> None:
-    parameter = nn.Parameter(filled((400, 50), torch.float32))
-    parameter.grad = filled((400, 50), torch.float32, 1)
-    watch = TensorWatch(["p"], [parameter])
-    watch.before_update()
-    expected = watch.after_update([]).result().values
-    try:
-        torch.set_default_dtype(torch.float16)
-        torch.use_deterministic_algorithms(True)
-        watch = TensorWatch(["p"], [parameter])
-        watch.before_update()
-        assert np.array_equal(watch.after_update([]).result().values, expected, equal_nan=True)
-    finally:
-        torch.set_default_dtype(torch.float32)
-        torch.use_deterministic_algorithms(False)
-
-
-def test_a_dispatch_mode_of_the_script_sees_nothing() -> None:
-    from torch.overrides import TorchFunctionMode
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    calls: list[str] = []
-
-    class Operations(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            calls.append(str(func))
-            return func(*args, **(kwargs or {}))
-
-    class Functions(TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            calls.append(str(func))
-            return func(*args, **(kwargs or {}))
-
-    parameter = nn.Parameter(filled((30, 5), torch.float32))
-    parameter.grad = filled((30, 5), torch.float32, 1)
-    watch = TensorWatch(["p"], [parameter])
-    with Operations():
-        watch.before_update()
-        watch.after_update([]).result()
-    assert calls == []
-    with Functions():
-        watch.before_update()
-        watch.after_update([]).result()
-    assert [call for call in calls if "__get__" not in call] == []  # attributes, no operation
-
-
-def test_what_is_kept_is_counted() -> None:
-    parameters = [nn.Parameter(torch.ones(1000, 100)), nn.Parameter(torch.ones(7, dtype=torch.bfloat16))]
-    watch = TensorWatch(["a", "b"], parameters)
-    assert watch.held_bytes == 0
-    watch.before_update()
-    assert watch.held_bytes == 2 * 4 * plan_for(parameters[0]).length + 7 * (2 + 4)
-    assert all(column in COLUMNS for column in SAMPLED)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,70 +11,16 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
-from safetensors.torch import load_file, save_file  # noqa: E402
+from checkpoint_runs import EVERY, audited  # noqa: E402
+from safetensors.torch import load_file  # noqa: E402
 from torch import nn  # noqa: E402
-from torch.distributed import checkpoint as distributed  # noqa: E402
-from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, Metadata  # noqa: E402
-from torch.distributed.checkpoint.state_dict import get_state_dict  # noqa: E402
 
 import steadytrain  # noqa: E402
-from scripts import call, run_script  # noqa: E402
-from steadytrain.checkpoints import read_checkpoint  # noqa: E402
-from steadytrain.checkpoints.distributed import _KnownClasses  # noqa: E402
-from steadytrain.cli.main import commands  # noqa: E402
-from steadytrain.core.errors import UsageError  # noqa: E402
+from scripts import run_script  # noqa: E402
 from steadytrain.storage.tape_files import find_snapshots  # noqa: E402
 from watching import stopping  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # torch warns of its own distributed checkpoints
-
-EVERY = 3
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of six steps that saved after three and after six, in several formats."""
-    folder = tmp_path_factory.mktemp("saved")
-    torch.manual_seed(0)
-    network = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 8, bias=False), nn.Linear(8, 1))
-    optimizer = torch.optim.AdamW(network.parameters(), lr=0.01)
-    schedule = torch.optim.lr_scheduler.StepLR(optimizer, EVERY)
-    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
-    # Cards are rationed by time; these two saves lie closer together than any of a training that is worth saving.
-    patch = pytest.MonkeyPatch()
-    patch.setattr("steadytrain.capture.snapshots.loaded_states.CARD_SHARE_MAX", 1e9)
-    with steadytrain.watch(network, optimizer, runs_dir=folder, name="run"):
-        for step in range(1, 2 * EVERY + 1):
-            optimizer.zero_grad()
-            scaler.scale(network(torch.randn(16, 8)).square().mean()).backward()
-            scaler.step(optimizer)
-            scaler.update()
-            schedule.step()
-            if step % EVERY == 0:
-                content = {
-                    "model": network.state_dict(),
-                    "optimizer": optimizer.state_dict(),
-                    "scheduler": schedule.state_dict(),
-                    "scaler": scaler.state_dict(),
-                    "rng": {"torch": torch.get_rng_state()},
-                    "step": step,
-                }
-                torch.save(content, folder / f"step-{step}.pt")
-        weights, state = get_state_dict(network, optimizer)
-        nested = {**content, "model": weights}
-        nested["optim"] = state
-        del nested["optimizer"]
-        distributed.save(nested, checkpoint_id=folder / "distributed")
-        save_file(network.state_dict(), folder / "model.safetensors")
-        torch.save(network.state_dict(), folder / "bare.pt")
-    patch.undo()
-    return folder
-
-
-def audited(path: Path, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, dict[str, Any]]:
-    """Status and document of ``steadytrain audit``."""
-    status = commands.main(["audit", str(path), *options, "--json"], prog_name="steadytrain", standalone_mode=False)
-    return status, json.loads(capsys.readouterr().out)
 
 
 def differences(document: dict[str, Any]) -> list[tuple[str, str, str]]:
@@ -330,136 +274,3 @@ def test_a_script_that_resumes_without_its_moments_is_told_at_once(
     status, document = audited(tmp_path / "c.pt", capsys, "--run", str(resumed.run_dir))
     assert [load["what"] for load in document["loads"]] == ["model", "optimizer"]
     assert (status, document["step"]) == (0, 3)
-
-
-class Got:
-    """Pickled as Python before 3.11.4 does a member of an enumeration."""
-
-    def __init__(self, owner: Any, name: str) -> None:
-        self.of = owner, name
-
-    def __reduce__(self) -> Any:
-        return getattr, self.of
-
-
-def test_a_member_of_an_enumeration_is_got_from_its_class_and_nothing_else_is() -> None:
-    def loaded(one: Got) -> Any:
-        return _KnownClasses(io.BytesIO(pickle.dumps(one))).load()
-
-    assert loaded(Got(_MEM_FORMAT_ENCODING, "TORCH_PRESERVE_FORMAT")) is _MEM_FORMAT_ENCODING.TORCH_PRESERVE_FORMAT
-    for other in (Got(_MEM_FORMAT_ENCODING, "__init__"), Got(Metadata, "__reduce__"), Got("text", "join")):
-        with pytest.raises(UsageError, match="refused"):
-            loaded(other)
-
-
-class Evil:
-    def __reduce__(self) -> Any:
-        return exec, ("raise SystemExit('code of a checkpoint was run')",)
-
-
-def metadata_with_code(folder: Path, home: Path) -> Path:
-    shutil.copytree(home / "distributed", folder / "c")
-    (folder / "c" / ".metadata").write_bytes(pickle.dumps(Evil()))
-    return folder / "c"
-
-
-def without_a_piece(folder: Path, home: Path) -> Path:
-    shutil.copytree(home / "distributed", folder / "c")
-    (folder / "c" / "__0_0.distcp").unlink()
-    return folder / "c"
-
-
-def written(content: Any) -> Callable[[Path, Path], Path]:
-    def write(folder: Path, home: Path) -> Path:
-        if isinstance(content, bytes):
-            (folder / "c.pt").write_bytes(content)
-        else:
-            torch.save(content, folder / "c.pt")
-        return folder / "c.pt"
-
-    return write
-
-
-def cut(folder: Path, home: Path) -> Path:
-    (folder / "c.pt").write_bytes((home / "step-6.pt").read_bytes()[:3000])
-    return folder / "c.pt"
-
-
-def damaged_safetensors(folder: Path, home: Path) -> Path:
-    (folder / "model.safetensors").write_bytes((home / "model.safetensors").read_bytes()[:50])
-    return folder / "model.safetensors"
-
-
-def shards(*names: str) -> Callable[[Path, Path], Path]:
-    """A folder with these files."""
-
-    def write(folder: Path, home: Path) -> Path:
-        for name in names:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(b"{}")
-        return folder
-
-    return write
-
-
-@pytest.mark.parametrize(
-    ("make", "what"),
-    [
-        (written(b""), "an empty file"),
-        (written(b"not a checkpoint at all"), "refused|not a checkpoint"),
-        (written({"model": Evil()}), "refused"),
-        (written(pickle.dumps(Evil())), "refused"),
-        (written([1, 2]), "holds a list"),
-        (written({"model": {"w": torch.ones(1)}, "o": {"state": {0: 1}, "param_groups": [{"params": 5}]}}), "form"),
-        (written({"a": 1}), "neither a model nor an optimizer"),
-        (cut, "not a checkpoint"),
-        (metadata_with_code, "refused.*exec"),
-        (without_a_piece, "__0_0.distcp.*missing"),
-        (damaged_safetensors, "not a safetensors file"),
-        (lambda folder, home: folder / "nothing.pt", "no such checkpoint"),
-        (shards("global_step8/mp_rank_00_model_states.pt"), "a DeepSpeed checkpoint.*zero_to_fp32"),
-        (shards("bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt"), "a DeepSpeed checkpoint"),
-        (shards("trainer_state.json", "pytorch_model_fsdp_rank0.bin"), "a piece for each rank.*FULL_STATE_DICT"),
-        (shards("trainer_state.json", "pytorch_model_fsdp_0/.metadata"), "audit pytorch_model_fsdp_0 in it"),
-        (
-            lambda folder, home: shards("mp_rank_00_model_states.pt")(folder, home) / "mp_rank_00_model_states.pt",
-            "one rank's piece of a DeepSpeed",
-        ),
-        (lambda folder, home: folder, "no checkpoint here"),
-    ],
-)
-def test_bad_input_is_one_line(home: Path, tmp_path: Path, make: Callable[[Path, Path], Path], what: str) -> None:
-    with pytest.raises(UsageError, match=what) as caught:
-        read_checkpoint(make(tmp_path, home))
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("options", "what"),
-    [
-        (("--run", "nothing"), "no such run"),
-        (("--run", "x", "--against", "y"), "give only one of them"),
-        (("--against", "nothing.pt"), "no such checkpoint"),
-    ],
-)
-def test_bad_use_is_one_line(
-    home: Path, options: tuple[str, ...], what: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(UsageError, match=what):
-        audited(home / "step-6.pt", capsys, *options)
-
-
-def test_a_damaged_card(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shutil.copytree(home / "run", tmp_path / "run")
-    (card, *_) = (tmp_path / "run" / "saved").iterdir()
-    card.write_text('{"format": "steadytrain.card", "version": 99}')
-    with pytest.raises(UsageError, match="not a readable fingerprint"):
-        audited(home / "step-6.pt", capsys, "--run", str(tmp_path / "run"))
-
-
-def test_the_text_and_the_status_of_the_command(home: Path) -> None:
-    done = call("audit", home / "step-6.pt", "--run", home / "run")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "10 of 10 as expected" in done.stdout
-    done = call("audit", home / "step-6.pt", "--run", "nothing")
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)

@@ -11,7 +11,8 @@ import pytest
 pytest.importorskip("torch")
 import faulty_models as faulty
 import healthy_models as healthy
-import test_checks_find as planted
+import planted_loops
+import planted_models
 from healthy_models import Given
 from test_pytest_plugin import run
 
@@ -27,22 +28,26 @@ def padded() -> Given:
 
 
 CASES: dict[str, tuple[Maker, Maker, str]] = {
-    "overfits_one_batch": (healthy.tabular, planted.same_inputs, "the loss of 4 rows"),
-    "causal": (healthy.recurrent, planted.chooses_by_what_comes, "causality-by-change"),
-    "no_batch_leak": (healthy.vision_transformer, planted.rows_swapped, "a row depends on the others"),
+    "overfits_one_batch": (healthy.tabular, planted_models.same_inputs, "the loss of 4 rows"),
+    "causal": (healthy.recurrent, planted_models.chooses_by_what_comes, "causality-by-change"),
+    "no_batch_leak": (healthy.vision_transformer, planted_models.rows_swapped, "a row depends on the others"),
     "resumes_exactly": (healthy.tabular, faulty.forgetful, "the model is not as it was saved"),
-    "accumulation_equivalent": (planted.accumulated_right, planted.accumulated, "differs from that of the whole batch"),
-    "gradients_reach_everything": (healthy.lora, planted.head_forgotten, "are in no optimizer"),
-    "labels_aligned": (planted.hidden_loss(1), planted.labels_shifted_twice, "shifted more than once"),
-    "initial_loss": (healthy.tabular, planted.loud_embedding, "far too high"),
-    "uses_inputs": (healthy.tabular, planted.sees_labels, "the labels are seen"),
-    "order_invariant": (healthy.tabular, planted.place_matters, "turned round"),
-    "deterministic_eval": (planted.drops_in_training, planted.drops_always, "differ by"),
-    "batch_size_invariant": (healthy.tabular, planted.squeezes, "alone"),
-    "padding_invariant": (padded, planted.reads_padding, "outputs at real tokens change"),
+    "accumulation_equivalent": (
+        planted_loops.accumulated_right,
+        planted_loops.accumulated,
+        "differs from that of the whole batch",
+    ),
+    "gradients_reach_everything": (healthy.lora, planted_models.head_forgotten, "are in no optimizer"),
+    "labels_aligned": (planted_models.hidden_loss(1), planted_models.labels_shifted_twice, "shifted more than once"),
+    "initial_loss": (healthy.tabular, planted_models.loud_embedding, "far too high"),
+    "uses_inputs": (healthy.tabular, planted_models.sees_labels, "the labels are seen"),
+    "order_invariant": (healthy.tabular, planted_loops.place_matters, "turned round"),
+    "deterministic_eval": (planted_loops.drops_in_training, planted_loops.drops_always, "differ by"),
+    "batch_size_invariant": (healthy.tabular, planted_loops.squeezes, "alone"),
+    "padding_invariant": (padded, planted_loops.reads_padding, "outputs at real tokens change"),
     "loss_used_right": (
         healthy.binary,
-        planted.with_loss(healthy.binary, planted.sigmoid_twice),
+        planted_loops.with_loss(healthy.binary, planted_loops.sigmoid_twice),
         "sigmoid of it again",
     ),
 }

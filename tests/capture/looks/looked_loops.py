@@ -1,0 +1,237 @@
+"""Loops whose look concerns optimizers, gradients and inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - the name that everybody uses
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from steadytrain.core.model import Severity
+from steadytrain.detectors import ScriptRule
+from steadytrain.grouping.catalog import declared
+from watching import watching
+
+STEPS = 16
+TOKENS, LENGTH = 20, 12
+
+Step = Callable[[int], None]
+Found = dict[str, Severity]
+
+
+def found(folder: Path, begin: Callable[[], Step], *, steps: int = STEPS) -> Found:
+    """What rules of the script say after ``steps`` steps, by name, with the severity."""
+    torch.manual_seed(0)
+    with watching(folder, "observe") as watcher:
+        step = begin()
+        for at in range(1, steps + 1):
+            step(at)
+    return {one.name: one.severity for one in watcher.symptoms if issubclass(declared(one.name), ScriptRule)}
+
+
+def small() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3))
+
+
+def batch() -> tuple[Tensor, Tensor]:
+    x = torch.randn(24, 8)
+    return x, x[:, :3].argmax(1)
+
+
+def update(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+def adam(*models: nn.Module) -> torch.optim.Adam:
+    return torch.optim.Adam([one for model in models for one in model.parameters()], lr=1e-3)
+
+
+# Parameters.
+
+
+def head_made_after_the_optimizer() -> Step:
+    model = small()
+    optimizer = adam(model)
+    model[4] = nn.Linear(16, 3)
+    return lambda at: update(optimizer, F.cross_entropy(model(batch()[0]), batch()[1]))
+
+
+def decoder_forgotten() -> Step:
+    encoder, decoder = nn.Linear(8, 32), nn.Linear(32, 3)
+    model = nn.Sequential(encoder, nn.ReLU(), decoder)
+    optimizer = adam(encoder)
+    return lambda at: update(optimizer, F.cross_entropy(model(batch()[0]), batch()[1]))
+
+
+def features_stay() -> Step:
+    model = small()
+    optimizer = adam(model[4])
+    return lambda at: update(optimizer, F.cross_entropy(model(batch()[0]), batch()[1]))
+
+
+def features_are_frozen() -> Step:
+    model = small()
+    model.requires_grad_(False)
+    model[4].requires_grad_(True)
+    optimizer = adam(model[4])
+    return lambda at: update(optimizer, F.cross_entropy(model(batch()[0]), batch()[1]))
+
+
+def two_that_play_against_each_other() -> Step:
+    maker, judge = nn.Linear(4, 8), nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+    of_maker, of_judge = adam(maker), adam(judge)
+
+    def step(at: int) -> None:
+        made = maker(torch.randn(24, 4))
+        said = judge(torch.cat([batch()[0], made.detach()]))
+        update(of_judge, F.binary_cross_entropy_with_logits(said, torch.arange(48)[:, None].lt(24).float()))
+        update(of_maker, -judge(made).mean())
+
+    return step
+
+
+def copies_in_float64() -> Step:
+    """The optimizer holds copies; the script carries gradients and weights over."""
+    model = small()
+    copies = [one.detach().double().requires_grad_() for one in model.parameters()]
+    optimizer = torch.optim.SGD(copies, lr=0.1)
+
+    def step(at: int) -> None:
+        model.zero_grad()
+        F.cross_entropy(model(batch()[0]), batch()[1]).backward()
+        for copy, one in zip(copies, model.parameters(), strict=True):
+            assert one.grad is not None
+            copy.grad = one.grad.double()
+        optimizer.step()
+        with torch.no_grad():
+            for copy, one in zip(copies, model.parameters(), strict=True):
+                one.copy_(copy)
+
+    return step
+
+
+# Gradients.
+
+
+def never_cleared() -> Step:
+    model = small()
+    optimizer = adam(model)
+
+    def step(at: int) -> None:
+        F.cross_entropy(model(batch()[0]), batch()[1]).backward()
+        optimizer.step()
+
+    return step
+
+
+def cleared_to_zeros() -> Step:
+    model = small()
+    optimizer = adam(model)
+
+    def step(at: int) -> None:
+        F.cross_entropy(model(batch()[0]), batch()[1]).backward()
+        optimizer.step()
+        model.zero_grad(set_to_none=False)
+
+    return step
+
+
+def accumulated() -> Step:
+    model = small()
+    optimizer = adam(model)
+
+    def step(at: int) -> None:
+        for _ in range(4):
+            (F.cross_entropy(model(batch()[0]), batch()[1]) / 4).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def closure() -> Step:
+    model = small()
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+    x, y = batch()
+
+    def evaluated() -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        return loss
+
+    return lambda at: optimizer.step(evaluated) and None
+
+
+# Batches.
+
+
+def loader(rows: int = 200, size: int = 8) -> DataLoader[tuple[Tensor, ...]]:
+    x = torch.randn(rows, 8)
+    return DataLoader(TensorDataset(x, x[:, :3].argmax(1)), batch_size=size)
+
+
+def first_batch_each_time() -> Step:
+    model, batches = small(), loader()
+    optimizer = adam(model)
+
+    def step(at: int) -> None:
+        x, y = next(iter(batches))
+        update(optimizer, F.cross_entropy(model(x), y))
+
+    return step
+
+
+def one_batch_kept() -> Step:
+    model = small()
+    optimizer = adam(model)
+    x, y = next(iter(loader()))
+    return lambda at: update(optimizer, F.cross_entropy(model(x), y))
+
+
+def seed_in_the_loop() -> Step:
+    model = small()
+    optimizer = adam(model)
+
+    def step(at: int) -> None:
+        torch.manual_seed(1)
+        x, y = batch()
+        update(optimizer, F.cross_entropy(model(x), y))
+
+    return step
+
+
+def all_data_at_once() -> Step:
+    model = small()
+    optimizer = adam(model)
+    x, y = batch()
+    return lambda at: update(optimizer, F.cross_entropy(model(x), y))
+
+
+def all_rows_of_the_loader() -> Step:
+    model, batches = small(), loader(rows=24, size=24)
+    optimizer = adam(model)
+
+    def step(at: int) -> None:
+        for x, y in batches:
+            update(optimizer, F.cross_entropy(model(x), y))
+
+    return step
+
+
+def four_updates_a_batch() -> Step:
+    model, batches = small(), iter(loader())
+    optimizer = adam(model)
+    held: list[tuple[Tensor, ...]] = []
+
+    def step(at: int) -> None:
+        if at % 4 == 1:
+            held[:] = [tuple(next(batches))]
+        update(optimizer, F.cross_entropy(model(held[0][0]), held[0][1]))
+
+    return step
