@@ -73,7 +73,7 @@ def test_attention_that_hides_its_scores() -> None:
     hidden, seen = FusedAttention(), OpenAttention()
     model = nn.Sequential(seen, hidden, hidden, nn.Sequential(FusedAttention()))
     (note,) = notes_of(model, lambda: model(torch.randn(1, 2, 4, 8).requires_grad_()))
-    assert note.startswith("attention entropy and logits of 2 modules (the first: 1) are not seen:")
+    assert note.startswith("attention entropy and logits of 2 modules (the first: 1) are not measured:")
 
 
 def test_attention_that_was_not_called_is_no_news() -> None:
@@ -89,7 +89,7 @@ def test_attention_that_was_not_called_is_no_news() -> None:
 def test_torchscript() -> None:
     model = nn.Sequential(torch.jit.trace(nn.Linear(3, 3), torch.ones(1, 3)), nn.Linear(3, 1))
     assert notes_of(model, lambda: model(torch.ones(1, 3))) == [
-        "outputs of 0 are not seen: they lie inside TorchScript"
+        "outputs of 0 are not measured: they are inside TorchScript"
     ]
 
 
@@ -110,7 +110,7 @@ def test_slots_that_stayed_on_another_device() -> None:
     activations.saw(model, torch.ones(1, 1))
     activations.take()
     activations.remove()
-    assert "no place to write to" in activations.take_notes()[0]
+    assert "without memory for them" in activations.take_notes()[0]
 
 
 # -- a whole run -----------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def notes(run: Run) -> str:
 def test_at_the_edges_by_default(tmp_path: Path) -> None:
     run = train(tmp_path)
     assert run.table("modules").rows == ("",)
-    assert "outputs of 4 modules (the first: 0) are not seen" in notes(run)
+    assert "outputs of 4 modules (the first: 0) are not measured" in notes(run)
     assert "--compiled inside" in notes(run)
 
 
@@ -191,7 +191,7 @@ def test_after_the_watch_the_graphs_are_traced_once_more_and_hold_nothing_of_our
 
 def test_what_was_compiled_before_is_said_to_be_unseen(tmp_path: Path) -> None:
     run = train(tmp_path, compiled_before=True, compiled="inside")
-    assert "compiled before steadytrain came" in notes(run)
+    assert "compiled before steadytrain started" in notes(run)
     assert notes(run).count("outputs of") == 1
 
 

@@ -80,7 +80,7 @@ def test_a_script_that_runs_out_of_memory_leaves_who_held_it(tmp_path: Path) -> 
     plain, seen = Started(bare(script, "4"), tmp_path).end(), run(tmp_path, script, "4")
     assert (seen.status, seen.out, seen.own) == (plain.status, plain.out, plain.own)
     path = tmp_path / "runs" / "run" / "evidence" / "out-of-memory.json"
-    assert f"out of memory on cpu: what is known of it lies in {path}\n" in seen.told
+    assert f"out of memory on cpu: the evidence is in {path}\n" in seen.told
     assert not seen.warnings
     told = document(tmp_path / "runs" / "run")
     assert (told["schema"], told["step"], told["rank"]) == ("steadytrain.out-of-memory/1", 3, 0)
@@ -324,7 +324,7 @@ def test_an_error_between_ranks_leaves_what_the_backend_and_the_recorder_tell(tm
     (tmp_path / "trace_rank_x").write_bytes(b"no dump at all")
     environment = one_rank(TORCH_FR_BUFFER_SIZE="50", TORCH_NCCL_DEBUG_INFO_TEMP_FILE=str(prefix))
     seen = run(tmp_path, write(tmp_path, FAILS_IN_A_COLLECTIVE), environment=environment)
-    assert "ranks lost each other: what is known of it lies in" in seen.told
+    assert "communication between ranks failed: the evidence is in" in seen.told
     told = document(tmp_path / "runs" / "run", "communication")
     assert told["schema"] == "steadytrain.communication/1"
     (error,) = told["errors"]

@@ -176,8 +176,8 @@ def test_a_later_evaluation_of_a_closure_does_not_claim_untouched_weights(
     (path,) = open_run(watch.run_dir).incidents
     incident = open_bundle(path).incident
     assert incident.action.what == "refused-rest-of-update"
-    assert incident.state_note.startswith("kept as it was in the midst of step 1")
+    assert incident.state_note.startswith("kept as it was in the middle of step 1")
     message = capsys.readouterr().err
-    assert "had moved the weights within this step already" in message
+    assert "had already changed the weights within this step" in message
     assert "as they were before the step" not in message
     assert all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters())

@@ -147,7 +147,7 @@ def test_a_gpu_that_is_lost_is_told_once(probe: Callable[..., NvmlProbe]) -> Non
     board.answers, board.status = {}, GPU_IS_LOST
     assert set(asked.read([GPU])[0]) == {"xid_errors"}
     asked.read([GPU])
-    assert asked.notes == ["NVML says of a GPU in use: GPU is lost"]
+    assert asked.notes == ["NVML reports for a GPU in use: GPU is lost"]
 
 
 def test_xid_errors_add_up(probe: Callable[..., NvmlProbe]) -> None:

@@ -192,7 +192,7 @@ def test_a_driver_that_is_not_loaded(
     machine = started()
     until(lambda: len(machine.recent()) >= 2)
     (note,) = machine.notes
-    assert "not recorded: NVML says: Driver Not Loaded" in note
+    assert "not recorded: NVML reports: Driver Not Loaded" in note
     assert cells(machine.recent()[-1], "cuda:0")["allocated_bytes"] == 100
 
 

@@ -78,8 +78,8 @@ finally:
     print("all finite" if all(parameter.isfinite().all() for parameter in model.parameters()) else "spoiled")
 """
 
-SPARSE = "the gradient of words.weight is sparse: what is measured element by element is not"
-SECOND_MODEL = "outputs of modules are looked at in steps of main only, for the models it updates"
+SPARSE = "the gradient of words.weight is sparse: it has no element-wise measurements"
+SECOND_MODEL = "outputs of modules are measured only in steps of main, for the models it updates"
 NO_MODULE = "no torch.nn.Module holds the parameters: they are named by their position in the optimizer"
 CASES = [
     Case("in-place", plain(InPlace())),

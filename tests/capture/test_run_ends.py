@@ -167,4 +167,4 @@ def test_calls_that_raise_are_counted_where_the_script_goes_on(tmp_path: Path) -
     """
     run = run_script(tmp_path, source)
     assert run.status == 0
-    assert "2 calls of the model raised, and the script went on" in run.told
+    assert "2 calls of the model raised, and the script continued" in run.told

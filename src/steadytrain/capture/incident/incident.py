@@ -107,7 +107,7 @@ def state_plan(
     free = freeze.free_bytes(folder)
     if 2 * size > free:
         return f"not kept: {size / 1e6:.1f} MB would fill the disk ({free / 1e6:.1f} MB free)", False
-    when = "in the midst of" if seen.moved_weights else "before"
+    when = "in the middle of" if seen.moved_weights else "before"
     missing = freeze.left_out(roots)
     without = f", without {len(missing)} that cannot be written ({', '.join(missing[:NAMES_MAX])})" if missing else ""
     return f"kept as it was {when} step {stream.step + 1}: {size / 1e6:.1f} MB{without}", True
@@ -158,4 +158,4 @@ def _batch_note(batches: Sequence[MicroBatch]) -> str:
     changed = sum(batch.changed_since() for batch in batches)
     if changed:
         return f"{len(batches)} kept, but {changed} changed in place after use: not what the step saw"
-    return f"{len(batches)} kept as the model got them"
+    return f"{len(batches)} kept as the model received them"

@@ -14,7 +14,7 @@ SAMPLES_SHOWN = 3
 
 
 UNTOUCHED = "weights, optimizer state and buffers are as they were before the step"
-PARTLY_APPLIED = "the optimizer had moved the weights within this step already: they are finite, but in its midst"
+PARTLY_APPLIED = "the optimizer had already changed the weights within this step: finite, but the update is incomplete"
 
 
 def damaged_state(bad: Sequence[str], step: int, since: int | None, good: Path | None) -> str:

@@ -252,7 +252,7 @@ class NvmlProbe:
         try:
             return function(*arguments)
         except self.library.NVMLError as error:
-            if error.value in _GONE and (note := f"NVML says of a GPU in use: {error}") not in self._told:
+            if error.value in _GONE and (note := f"NVML reports for a GPU in use: {error}") not in self._told:
                 self._told.add(note)
                 self.notes.append(note)
             return None

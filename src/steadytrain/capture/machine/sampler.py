@@ -148,7 +148,7 @@ class MachineSampler:
         except Exception as error:
             if self._nvml is None or not isinstance(error, self._nvml.library.NVMLError):
                 raise
-            self._give_up(f"NVML says: {error}")
+            self._give_up(f"NVML reports: {error}")
         return {}
 
     def _open_nvml(self) -> None:

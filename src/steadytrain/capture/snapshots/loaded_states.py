@@ -151,7 +151,7 @@ class LoadedStates:
             # Loading an adapter, or one part of the model, leaves the rest unchanged: that is no loss.
             lost = []
             if missing and len(missing) * 2 < len(tensors):
-                lost.append(f"{_named(missing)} not given, so left as it was made")
+                lost.append(f"{_named(missing)} not in the loaded state, so it keeps its initial value")
             narrowed = [name for name in cast if _narrower(tensors[name].dtype, given[name][1])]
             if narrowed:
                 lost.append(f"{_named(narrowed)} rounded from {_word(given[narrowed[0]][1])}")
@@ -236,7 +236,7 @@ class LoadedStates:
         if len(entry["missing"]) > len(missing):
             lost.append(f"{_named(entry['missing'][len(missing) :])} not given")
         if entry["reshaped"]:
-            lost.append(f"{_named(entry['reshaped'])} of another shape than its parameter: an order that changed")
+            lost.append(f"moments of {_named(entry['reshaped'])} have another shape: the parameters' order changed")
         if entry["swapped"]:
             lost.append(f"parameters in another order ({_named(entry['swapped'])})")
         if entry["cast"]:

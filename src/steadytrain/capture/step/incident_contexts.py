@@ -33,7 +33,7 @@ def before_backward(run: LiveRun) -> IncidentContext:
         fetched=(),
         loop=loop_lines(batch.frames, term.frames),
         alone=not any(stream.together for stream in run.streams),
-        no_lap="the loss is looked at before backward",
+        no_lap="the loss was checked before backward",
     )
 
 
@@ -61,7 +61,7 @@ def let_go_context(
         fetched=run.seen.fetched,
         loop=loop,
         alone=not stream.together,
-        no_lap="the script itself has gone on from this step",
+        no_lap="the script itself has continued after this step",
     )
 
 
@@ -94,5 +94,5 @@ def _why_no_lap(run: LiveRun, stream: Stream, optimizer: torch.optim.Optimizer, 
     if len(run.streams) > 1 or len(stream.optimizers) > 1:
         return "several optimizers take turns"
     if not type(optimizer).__module__.startswith("torch.optim"):
-        return f"the optimizer {type(optimizer).__qualname__} is not known to leave weights without gradient alone"
+        return f"the optimizer {type(optimizer).__qualname__} may change weights that have no gradient"
     return None

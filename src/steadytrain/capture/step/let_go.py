@@ -43,7 +43,7 @@ class LetGo:
                 f"{batches} batches"
             )
         if self.row >= ROW_CRITICAL:
-            text += f"; the last {self.row} came in a row: nothing is learned any more"
+            text += f"; the last {self.row} came in a row: the model no longer learns"
         return Symptom(
             name=self.name,
             severity=self.severity,

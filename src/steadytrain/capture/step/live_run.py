@@ -134,7 +134,7 @@ class LiveRun:
             activations = self.activations if stream is first else None
             others = {id(root) for root in stream.roots()} - {id(root) for root in first.roots()}
             if others and self.settings.level.modules_every is not None:
-                self.note(f"outputs of modules are looked at in steps of {first.name} only, for the models it updates")
+                self.note(f"outputs of modules are measured only in steps of {first.name}, for the models it updates")
             stream.instruments = MeasurementSchedule(
                 self.settings.level,
                 activations,

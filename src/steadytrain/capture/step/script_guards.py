@@ -186,7 +186,7 @@ class ScriptGuards:
         calls = len(self._raised)
         went_on = "call of the model raised" if calls == 1 else "calls of the model raised"
         found = [let.symptom().message for let in self._let_go.values()]
-        return [*found, *([f"{calls} {went_on}, and the script went on"] if calls else [])]
+        return [*found, *([f"{calls} {went_on}, and the script continued"] if calls else [])]
 
     # -- how -------------------------------------------------------------------------------------------------------
 

@@ -31,13 +31,13 @@ class StepBatches:
     def __init__(self, step_fn: Callable[..., Any]) -> None:
         code = getattr(step_fn, "__code__", None)
         if not isinstance(code, CodeType) or code.co_argcount < 2:
-            raise UsageError(f"step_fn: a plain function of a model and a batch is wanted, got {step_fn!r}")
+            raise UsageError(f"step_fn: expected a plain function of a model and a batch, got {step_fn!r}")
         self._code = code
         self._name = code.co_varnames[1]
         if self._name in assigned_names(code):
             raise UsageError(
-                f"step_fn: {code.co_name} gives {self._name!r} another value, so it cannot be recorded what it was "
-                "called with; use another name for that"
+                f"step_fn: {code.co_name} reassigns {self._name!r}, so its argument cannot be recorded; use another "
+                "name for the new value"
             )
         self._given: int | None = None
 

@@ -158,7 +158,7 @@ class Stopping:
                 complete = replace(frozen[1], finding=finding)
                 update_incident(frozen[0], complete)
                 run.recorder.add_incident(frozen[0], complete)
-        with self._guard.part("telling of the incident"):
+        with self._guard.part("reporting the incident"):
             why = reason(measured)
             state = PARTLY_APPLIED if run.seen.moved_weights else self._state(stream, step, frozen)
             path, samples = (frozen[0], frozen[1].samples) if frozen else (None, ())
@@ -178,7 +178,7 @@ class Stopping:
 
         def finish(finding: Finding) -> RunStopped:
             rehearsal.done(finding)
-            return RunStopped("the recorded step was done again")
+            return RunStopped("the recorded step was run again")
 
         if isinstance(answer, Finding):
             raise finish(answer)

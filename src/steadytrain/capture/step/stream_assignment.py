@@ -95,8 +95,8 @@ class StreamAssignment:
             stream = self._begin_stream(name)
             if stream.began and _begins_anew(optimizer):
                 self._note(
-                    f"the run goes on from step {stream.began}, but its {type(optimizer).__name__} has no moments: its "
-                    "state was not loaded, they begin at zero"
+                    f"the run continues from step {stream.began}, but its {type(optimizer).__name__} has no moments: "
+                    "its state was not loaded, so they begin at zero"
                 )
             self._put(optimizer, stream)
             self.streams.append(stream)

@@ -66,6 +66,7 @@ def write_evidence(folder: Path, documents: Mapping[str, Mapping[str, Any]]) -> 
     for name, document in documents.items():
         path = folder / EVIDENCE_FOLDER / f"{name}.json"
         write_json(path, document)
-        what = f"out of memory on {document['device']}" if name == "out-of-memory" else "ranks lost each other"
-        told.append(f"{what}: what is known of it lies in {path}")
+        is_memory = name == "out-of-memory"
+        what = f"out of memory on {document['device']}" if is_memory else "communication between ranks failed"
+        told.append(f"{what}: the evidence is in {path}")
     return told

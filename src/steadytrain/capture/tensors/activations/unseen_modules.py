@@ -15,26 +15,26 @@ from steadytrain.capture.tensors.activations.compiled import MODULES_MAX, Hidden
 INSIDE = "`--compiled inside`"
 
 _WHY: dict[Hidden, str] = {
-    "compiled": f"lie inside compiled code; {INSIDE} has the compiled graphs compute them",
-    "compiled-before": f"lie in code that was compiled before steadytrain came: watch first, then compile ({INSIDE})",
-    "traced": "are called inside a compiled function; compile the model itself, and they can be",
-    "scripted": "lie inside TorchScript",
+    "compiled": f"are inside compiled code; {INSIDE} lets the compiled graphs compute them",
+    "compiled-before": f"are in code compiled before steadytrain started: watch first, then compile ({INSIDE})",
+    "traced": "are called inside a compiled function; compile the model itself to measure them",
+    "scripted": "are inside TorchScript",
     "hooked": "carry hooks of the script in a process that compiles; one more could make torch.compile trace again",
     "guarded": "cannot carry a hook: torch._dynamo.config.skip_nnmodule_hook_guards is off",
 }
-_WHY_NO_SLOT = "lie inside compiled code that gives them no place to write to (CUDA graphs, or moved to a device since)"
+_WHY_NO_SLOT = "are inside compiled code without memory for them (CUDA graphs, or moved to another device since)"
 
 NOTHING_SEEN = (
-    "no output of a module was seen in a step in which they were due: the model is called inside a compiled function, "
-    "or in another thread"
+    "no module output was measured in a step in which it was due: the model is called inside a compiled function, or "
+    "in another thread"
 )
 SILENT_SLOTS = (
-    "compiled graphs computed no statistics of the modules inside them, though that was asked for: torch.compile uses "
-    "graphs again that it made for another model of the same class, before steadytrain came"
+    "compiled graphs computed no statistics of the modules inside them, although this was requested: torch.compile "
+    "reuses graphs of another model of the same class, from before steadytrain started"
 )
 FUNCTIONS_LEFT = (
-    "attention entropy, attention logits and the input of cross_entropy are not looked at in a process that uses "
-    "torch.compile: compiled code notices who stands in for a function"
+    "attention entropy, attention logits and the input of cross_entropy are not measured in a process that uses "
+    "torch.compile: compiled code guards on the functions that steadytrain would wrap"
 )
 
 
@@ -62,9 +62,9 @@ class Unseen:
                 hidden.setdefault(place.hidden, []).append(place.path)
         for why, paths in hidden.items():
             reason = _WHY_NO_SLOT if why == "compiled" and in_graph else _WHY[why]
-            self.note(why, f"outputs of {_some(paths)} are not seen: they {reason}")
+            self.note(why, f"outputs of {_some(paths)} are not measured: they {reason}")
         if len(places) >= MODULES_MAX:
-            self.note("many", f"outputs are looked at for the first {MODULES_MAX} modules only")
+            self.note("many", f"outputs are measured for the first {MODULES_MAX} modules only")
 
     def note_attention(self, places: Sequence[Place], seen: Collection[str], with_heads: Collection[str]) -> None:
         """Note the attention modules that were called without any scores from them or their children."""
@@ -80,7 +80,7 @@ class Unseen:
         if blind:
             self.note(
                 "attention",
-                f"attention entropy and logits of {_some(blind)} are not seen: their scores pass neither through "
+                f"attention entropy and logits of {_some(blind)} are not measured: their scores pass neither through "
                 "torch's scaled_dot_product_attention nor through its softmax (a fused kernel, or no softmax at all)",
             )
 

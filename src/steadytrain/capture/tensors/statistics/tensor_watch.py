@@ -147,7 +147,7 @@ class TensorWatch:
             targets.append(held_weights)
             sources.append(plans[row].view(weights[row]))
             if gradient is not None and gradient.shape != weights[row].shape:
-                self._note(f"the gradient of {self._names[row]} is sparse: what is measured element by element is not")
+                self._note(f"the gradient of {self._names[row]} is sparse: it has no element-wise measurements")
                 gradient = None
             group.smallest_normal.append(torch.finfo(gradient.dtype).tiny if gradient is not None else None)
             if gradient is not None:
