@@ -157,6 +157,35 @@ def test_a_row_that_is_not_finite_is_confirmed_and_named(tmp_path: Path) -> None
     assert diagnosed(tmp_path) == first  # finished trials are read, and the answer is the same
 
 
+GUARDED_SCRIPT = BATCH_SCRIPT.replace(
+    "            optimizer.zero_grad()",
+    """            if not torch.isfinite(loss):
+                raise SystemExit(0)
+            optimizer.zero_grad()""",
+)
+
+
+@pytest.mark.slow
+def test_a_script_that_leaves_its_loop_itself_is_diagnosed_alike(tmp_path: Path) -> None:
+    assert GUARDED_SCRIPT != BATCH_SCRIPT
+    assert run_script(tmp_path, GUARDED_SCRIPT).status == 0
+    found = diagnosed(tmp_path)
+    assert (found["verdict"], found["status"], found["replay"]) == ("nonfinite-input", "confirmed", "exact")
+    assert {row["trial"]: row["effect"] for row in found["trials"]}["drop-batch"] == "delayed"
+
+
+@pytest.mark.slow
+def test_a_broken_state_behind_such_a_guard_is_no_bad_batch(tmp_path: Path) -> None:
+    script = GUARDED_SCRIPT.replace('features[37, 3] = float("nan")', "steps = 0").replace("AdamW", "SGD")
+    raised = "            steps += 1\n            optimizer.param_groups[0]['lr'] = 1e20 if steps == 9 else 1e-3\n"
+    assert run_script(tmp_path, script.replace("            loss = nn", f"{raised}            loss = nn")).status == 0
+    found = diagnosed(tmp_path)
+    trials = {row["trial"]: row for row in found["trials"]}
+    assert trials["unchanged"]["effect"] == "persists"
+    assert trials["drop-batch"]["why"].startswith("only without its neighbours too")  # the update before broke the state
+    assert found["verdict"] not in ("nonfinite-input", "bad-batch")
+
+
 def diagnosed(folder: Path) -> dict[str, Any]:
     done = call("diagnose", "run", "--runs-dir", "runs", "--json", "--workers", "2", folder=folder)
     assert done.returncode == 0, done.stderr

@@ -138,3 +138,19 @@ def test_what_burst_leads_before_the_standstill_that_it_leaves(at: int, leading:
     found = leading_symptom((still, burst))
     assert found is not None
     assert found.name == leading
+
+
+def test_a_script_that_guards_itself_never_meets_its_bad_batch_in_a_trial_without_it() -> None:
+    case = finite_case(onset=92, taped=((1, 92),), guarded=True, of_loader=True)
+    alone, beside = planned("drop-batch", case)
+    assert fed(alone)[:11] == [*range(82, 92), 82]
+    assert fed(beside)[:11] == [*range(82, 92), 82]
+    assert [entry.step for entry in alone.schedule if entry.role == "refused"] == [82]
+
+
+def test_without_a_loader_probes_come_before_the_batch_at_which_a_guarded_script_ends() -> None:
+    case = finite_case(onset=92, taped=((1, 92),), guarded=True)
+    alone, _ = planned("drop-batch", case)
+    at = next(at for at, entry in enumerate(alone.schedule) if entry.role == "refused")
+    assert alone.schedule[at].step == 92
+    assert {entry.role for entry in alone.schedule[at - len(case.probe_steps()) : at]} == {"probe"}

@@ -119,6 +119,20 @@ def test_a_trial_that_ended_before_the_control_was_not_finite_concludes_nothing(
     assert verdict.why == "it ended 2 steps before the control: the script's loop was over"
 
 
+@pytest.mark.parametrize(("probe", "expected"), [(2.0, "removed"), (math.nan, "inconclusive"), (None, "inconclusive")])
+def test_a_script_that_ends_at_the_dropped_batch_is_judged_by_the_probes_before_it(
+    case: Case, probe: float | None, expected: str
+) -> None:
+    assert case.symptom is not None
+    named = replace(case, symptom=replace(case.symptom, name="nonfinite-loss"))
+    control = made("unchanged", [2.0, 2.0, 2.0, math.nan], FLAT)
+    ended = made("drop-batch", [2.0, 2.0, 2.0], FLAT[:3], ended="the script's loop was over")
+    schedule = (*ended.spec.schedule, Entry(BEGIN + 4, "refused"))
+    probes = (*ended.probes[:-1], replace(ended.probes[-1], loss=probe))
+    ended = replace(ended, spec=replace(ended.spec, schedule=schedule), probes=probes)
+    assert judge("drop-batch", named, [control], [ended]).effect == expected
+
+
 def test_progress_is_judged_by_probes_and_by_how_much_more_they_fall(case: Case) -> None:
     stuck = replace(case, symptom=replace(case.symptom, name="no-learning")) if case.symptom else case
     control = made("unchanged", CALM, [2.0, 1.9, 1.8, 1.7, 1.6])

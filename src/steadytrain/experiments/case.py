@@ -23,7 +23,7 @@ from steadytrain.experiments.specs import Entry, Json, Lead
 from steadytrain.grouping.catalog import declared
 from steadytrain.storage.bundle import is_bundle, open_bundle
 from steadytrain.storage.run_folder import open_run
-from steadytrain.storage.tape_files import Recording, find_recording
+from steadytrain.storage.tape_files import Recording, find_recording, read_chunk
 
 LEAD_STEPS_MIN = 2
 """Minimum number of steps between the snapshot and the onset, so that a change takes effect and a probe comes before
@@ -55,6 +55,8 @@ class Case:
     ranges of steps on the tape as (first, last), oldest first. ``facts`` are what a survey found, under the names of
     ``steadytrain.experiments.facts``; ``finding`` is the first bad operation of a bundle.
     ``of_note`` says that the bundle is that of a note. It counts as a warning here: somebody asks why it happened.
+    ``guarded`` says that the script itself made no update at ``step``: it saw the loss, and may leave its loop there.
+    ``of_loader`` says that a data loader gave that batch.
     """
 
     path: Path
@@ -71,6 +73,8 @@ class Case:
     after: int | None = None
     finding: Finding | None = None
     of_note: bool = False
+    guarded: bool = False
+    of_loader: bool = False
 
     @property
     def aim(self) -> Aim:
@@ -141,7 +145,8 @@ class Case:
         refused: Collection[int] = (),
     ) -> tuple[Entry, ...]:
         """A schedule of ``steps`` (by default the recorded ones in order) with probes between them. ``refused`` steps
-        are left out.
+        are left out: the loop runs their batch without its update. A script that guards itself would leave its loop at
+        the batch of ``step``. So it gets that of the schedule's first step instead, or probes come before it.
         """
         chosen = self.recorded(begin) if steps is None else list(steps)
         points = self._probe_points(begin, len(chosen))
@@ -150,7 +155,12 @@ class Case:
         for place, step in enumerate(chosen):
             if place in points:
                 entries += probes
-            entries.append(Entry(step, "refused" if step is not None and step in refused else "train"))
+            if step is None or step not in refused:
+                entries.append(Entry(step))
+            elif self.guarded and step == self.step:
+                entries += [Entry(begin + 1, "refused")] if self.of_loader else [*probes, Entry(step, "refused")]
+            else:
+                entries.append(Entry(step, "refused"))
         return (*entries, *probes)
 
     def own_schedule(self, count: int) -> tuple[Entry, ...]:
@@ -246,6 +256,7 @@ def open_case(
     assert began is not None
     seen = step if step is not None else began
     seconds = window.series("step_s").values
+    recorded = _recorded(recording, seen)
     return Case(
         path=path,
         symptom=leading,
@@ -260,7 +271,16 @@ def open_case(
         facts=dict(facts or {}),
         finding=finding,
         of_note=of_note,
+        guarded=bool(recorded.get("no_update")),
+        of_loader=bool(recorded.get("fetches")),
     )
+
+
+def _recorded(recording: Recording, step: int) -> Mapping[str, Json]:
+    """The step as the tape has it, empty if it has not."""
+    chunk = recording.chunk_of(step)
+    steps = read_chunk(chunk)["steps"] if chunk is not None else ()
+    return next((one for one in steps if one["step"] == step), {})
 
 
 def _stretches(recording: Recording) -> tuple[tuple[int, int], ...]:

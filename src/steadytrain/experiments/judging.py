@@ -144,9 +144,15 @@ class _Pair:
 
     @cached_property
     def short(self) -> str | None:
-        """Why a trial that ended before its control proves nothing, None if it did not."""
+        """Why a trial that ended before its control proves nothing, None if it did not.
+
+        A script that guards itself leaves its loop at a batch that the trial refuses. If the other batches had finite
+        losses just before, this is where the trial ends.
+        """
         missing = len(self.control.steps) - len(self.outcome.steps)
         if self.outcome.ended is None or missing <= 0:
+            return None
+        if missing == _refused(self.outcome) and _last_probes_are_finite(self.outcome):
             return None
         return f"it ended {missing} steps before the control: {self.outcome.ended}"
 
@@ -173,6 +179,19 @@ def _judge_one(pair: _Pair) -> Verdict:
     return _by_rise(pair) or _by_growth(pair) or _by_highest_loss(pair)
 
 
+def _refused(outcome: Outcome) -> int:
+    return sum(entry.role == "refused" for entry in outcome.spec.schedule)
+
+
+def _last_probes_are_finite(outcome: Outcome) -> bool:
+    """Whether the probes after the last step that was trained on measured something, and only finite losses."""
+    places = [place_of(outcome, seen.entry) for seen in outcome.probes]
+    if not places or max(places) < len(outcome.steps):
+        return False
+    losses = [seen.loss for seen, place in zip(outcome.probes, places, strict=True) if place == max(places)]
+    return all(loss is not None and math.isfinite(loss) for loss in losses)
+
+
 def _by_first_nonfinite(pair: _Pair) -> Verdict:
     there, here = pair.control.first_nonfinite, pair.outcome.first_nonfinite
     assert there is not None
@@ -180,9 +199,8 @@ def _by_first_nonfinite(pair: _Pair) -> Verdict:
         if pair.short is not None:
             return pair.says("inconclusive", pair.short)
         return pair.says("removed", "every value is finite to the end")
-    refused = sum(entry.role == "refused" for entry in pair.outcome.spec.schedule)
     later = place_of(pair.outcome, here) - place_of(pair.control, there)
-    if later >= DELAYED_ENTRIES + refused:
+    if later >= DELAYED_ENTRIES + _refused(pair.outcome):
         return pair.says("delayed", f"not finite {later} steps later than in the control")
     if later < 0:
         return pair.says("worse", f"not finite {-later} steps before the control")

@@ -42,7 +42,7 @@ class DropBatch(Trial):
             return alone
         begin = case.begin
         near = [step for step in (case.onset - 1, case.onset, case.onset + 1) if begin is None or step > begin]
-        fed = {entry.step for entry in alone[0].schedule if entry.role != "probe"}
+        fed = {case.onset, *(entry.step for entry in alone[0].schedule if entry.role != "probe")}
         near = [step for step in near if step in fed]
         if case.onset - 1 not in near:
             return alone  # no update between the snapshot and the onset, so no neighbour can be the cause
