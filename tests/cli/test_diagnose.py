@@ -182,7 +182,8 @@ def test_a_broken_state_behind_such_a_guard_is_no_bad_batch(tmp_path: Path) -> N
     found = diagnosed(tmp_path)
     trials = {row["trial"]: row for row in found["trials"]}
     assert trials["unchanged"]["effect"] == "persists"
-    assert trials["drop-batch"]["why"].startswith("only without its neighbours too")  # the update before broke the state
+    # The update before broke the state.
+    assert trials["drop-batch"]["why"].startswith("only without its neighbours too")
     assert found["verdict"] not in ("nonfinite-input", "bad-batch")
 
 
