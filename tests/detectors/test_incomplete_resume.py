@@ -13,7 +13,8 @@ def begun(schedule: float, moments: float) -> Window:
 SECOND_PHASE = begun(0.0, 400.0)
 QUIET = (looked(), begun(0.0, 0.0), begun(1.0, 0.0), begun(400.0, 400.0), begun(0.0, 1.0))
 HEALTHY = (*QUIET, SECOND_PHASE)
-SICK = (begun(400.0, 0.0),)
+ANOTHER_ORDER = looked(moments_reshaped__Adam=[NAN, NAN, 0.0], moments_swapped__Adam=[NAN, NAN, 6.0])
+SICK = (begun(400.0, 0.0), ANOTHER_ORDER)
 
 
 def test_quiet() -> None:
@@ -32,3 +33,11 @@ def test_a_second_phase_is_a_note() -> None:
     symptom = newest(IncompleteResume(), SECOND_PHASE)
     assert symptom is not None
     assert symptom.severity == "note"
+
+
+def test_moments_of_other_parameters() -> None:
+    symptom = newest(IncompleteResume(), ANOTHER_ORDER)
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step) == ("warning", 3)
+    said = "before step 3 Adam was given 6 moments of another parameter of the same model"
+    assert symptom.message == f"{said}: the order of the parameters has changed"

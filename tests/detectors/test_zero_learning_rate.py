@@ -38,7 +38,8 @@ HEALTHY = (
     window([0.0] * 40, MOVING),  # another group has a rate
     window([0.0] * 40, None),
 )
-SICK = (window([0.0] * 40), window([1e-3] * 60 + [0.0] * 32))
+SHORT = COSINE[::4] + [0.0] * 40
+SICK = (window([0.0] * 40), window([1e-3] * 60 + [0.0] * 32), window(SHORT))
 
 
 def test_quiet() -> None:
@@ -63,6 +64,13 @@ def test_a_schedule_that_has_ended_is_a_note() -> None:
     symptom = newest(ZeroLearningRate(), window(COSINE + [0.0] * 32))
     assert symptom is not None
     assert (symptom.severity, symptom.first_step) == ("note", len(COSINE))
+
+
+def test_a_schedule_that_was_too_short_is_a_warning() -> None:
+    symptom = newest(ZeroLearningRate(), window(SHORT))
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step) == ("warning", 51)
+    assert newest(ZeroLearningRate(), window(SHORT, MOVING)).severity == "note"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("update", [None, MOVING])

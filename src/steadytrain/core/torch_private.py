@@ -303,11 +303,10 @@ MILESTONES = TorchAttribute(
     "the length of a chain of schedulers is not checked",
     made=torch_samples.schedule,
 )
-DATASET = TorchAttribute(
-    "torch.utils.data.dataloader:_BaseDataLoaderIter._dataset",
-    "data sets are not distinguished",
-    made=torch_samples.loader_iterator,
-)
+_DATA, _MADE = "data sets and passes over them are not distinguished", torch_samples.loader_iterator
+DATASET = TorchAttribute("torch.utils.data.dataloader:_BaseDataLoaderIter._dataset", _DATA, made=_MADE)
+INDEX_SAMPLER = TorchAttribute("torch.utils.data.dataloader:_BaseDataLoaderIter._index_sampler", _DATA, made=_MADE)
+WORKERS = TorchAttribute("torch.utils.data.dataloader:_BaseDataLoaderIter._num_workers", _DATA, made=_MADE)
 SENT = TorchAttribute(
     "torch.utils.data.dataloader:_MultiProcessingDataLoaderIter._send_idx",
     "samples of loaders with workers are unknown",

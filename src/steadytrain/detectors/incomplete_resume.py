@@ -1,7 +1,8 @@
-"""A resume that loaded the schedule and not the optimizer, or the other way round."""
+"""A resume that loaded the schedule and not the optimizer, the other way round, or moments of other parameters."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
@@ -20,12 +21,14 @@ class IncompleteResume(ScriptRule):
         Before the first update the learning-rate schedule stood at a later step, and the optimizer had no moments: they
         begin at zero, at the full rate and without the warm-up that the schedule gave them once. The loss often rises
         for some hundred steps. Moments that have counted many updates beside a schedule that begins are a note: a
-        second phase may be meant.
+        second phase may be meant. It is a warning, too, if the optimizer was given moments of another shape than their
+        parameter, or names its parameters in another order than the checkpoint does.
 
     Causes:
         - a checkpoint that holds the model and the schedule only
         - `optimizer.load_state_dict` is missing, or is called on an optimizer that is made anew afterwards
         - a schedule that is made with `last_epoch`, or stepped forward, in place of a whole resume
+        - groups or parameters that are given to the optimizer in another order than before
 
     Next:
         1. Save and load the state of the optimizer, the schedule, the scaler and the random generators together.
@@ -37,6 +40,9 @@ class IncompleteResume(ScriptRule):
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
+        return tuple(sorted((*self._begun(window), *_misplaced(window)), key=lambda one: one.first_step))
+
+    def _begun(self, window: Window) -> tuple[Symptom, ...]:
         schedules, moments = script_rows(window, "schedule-at"), script_rows(window, "moments-at")
         if not schedules or not moments:
             return ()
@@ -62,3 +68,25 @@ class IncompleteResume(ScriptRule):
                 numbers={"schedule": at, "moments": counted},
             ),
         )
+
+
+def _misplaced(window: Window) -> Iterator[Symptom]:
+    """Loads that put moments to parameters that they do not belong to."""
+    for measure, what in (
+        ("moments-reshaped", "moments of another shape than their parameter"),
+        ("moments-swapped", "moments of another parameter of the same model"),
+    ):
+        for row in script_rows(window, measure):
+            at = row.values > 0.0
+            if at.any():
+                step, count = int(row.steps[at][0]), float(row.values[at][0])
+                yield Symptom(
+                    name="incomplete-resume",
+                    severity="warning",
+                    first_step=step,
+                    last_step=step,
+                    message=f"before step {step} {row.place} was given {count:.0f} {what}: the order of the parameters "
+                    "has changed",
+                    signals=("script.value",),
+                    numbers={"moments": count},
+                )

@@ -22,8 +22,8 @@ class ZeroLearningRate(Detector):
     Means:
         Every step computes a gradient and then multiplies it by zero. The loss only follows the batches. The detector
         reads the rate of the first parameter group. It warns if the measured tensors did not move either, and the rate
-        was zero from the first step or fell to zero in one step. A rate that decayed to zero is a note: the schedule
-        has ended, and training goes on.
+        was zero from the first step, fell to zero in one step, or decayed to zero and stayed there for half as many
+        steps as the decay took. Fewer steps after a decay are a note: the schedule has ended, and training goes on.
 
     Causes:
         - a warm-up schedule that begins at zero and is never stepped (`scheduler.step()` is missing)
@@ -49,6 +49,9 @@ class ZeroLearningRate(Detector):
     decayed_share: float = threshold(
         0.1, "a last rate above zero below this share of the largest one was a decay: the schedule has ended"
     )
+    decay_steps_share: float = threshold(
+        0.5, "of the steps that a decay took: with as many at zero the schedule was too short, and did not just end"
+    )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         rate = window.applied("learning_rate")
@@ -63,12 +66,14 @@ class ZeroLearningRate(Detector):
         since, until = int(rate.steps[first]), int(rate.steps[-1])
         before = float(rate.values[first - 1]) if first else 0.0
         decayed = first > 0 and before < self.decayed_share * float(rate.values.max())
+        over = until - since >= self.decay_steps_share * (since - int(rate.steps[0]))
+        over = over and holds_start(window.steps, stride=stride_of(window.steps))
         moved = self._moved(window, since)
         how = f", after {before:.3g} at step {int(rate.steps[first - 1])}" if first else " from the first step on"
         weights = {True: "some weights move", False: "no weight moves", None: "no update was measured"}[moved]
         return Symptom(
             name="zero-learning-rate",
-            severity="note" if decayed or moved is not False else "warning",
+            severity="note" if (decayed and not over) or moved is not False else "warning",
             first_step=since,
             last_step=until,
             message=f"the learning rate is 0 at {len(rate) - first} steps{how}: {weights}",

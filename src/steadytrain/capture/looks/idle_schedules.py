@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from steadytrain.capture.snapshots.loaded_states import schedulers_of
 from steadytrain.capture.step.input_recorder import tensors_in
 from steadytrain.capture.step.optimizer_streams import Stream
 
@@ -33,11 +32,10 @@ class Passes:
 
 
 class IdleSchedules:
-    """Follows the schedulers that exist at the first update of ``stream``, and none that are created later."""
+    """Follows the ``schedulers`` that exist at the first update of ``stream``, and none that are created later."""
 
-    def __init__(self, stream: Stream) -> None:
-        scheduled = [one for one in stream.optimizers if any("initial_lr" in group for group in one.param_groups)]
-        self._schedules = [weakref.ref(each) for one in scheduled for each in schedulers_of(one)]
+    def __init__(self, stream: Stream, schedulers: Sequence[weakref.ref[Any]]) -> None:
+        self._schedules = list(schedulers)
         self._rates = _rates(stream)
         self._due = 2.0
 

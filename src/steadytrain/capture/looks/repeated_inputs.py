@@ -59,7 +59,7 @@ class RepeatedInputs:
             now() is before() is not None for now, before in zip(given, self._held, strict=True)
         )
         self._held = given
-        digest = _digest(calls)
+        digest = digest_of(*((call.args, call.kwargs) for call in calls[:CALLS_MAX]))
         if not digest:
             return
         repeats = digest == self._digest
@@ -75,11 +75,11 @@ class RepeatedInputs:
 
 
 @torch.no_grad()
-def _digest(calls: Sequence[MicroBatch]) -> bytes:
-    """A digest of sampled values of the inputs; empty if there are none."""
+def digest_of(*things: Any) -> bytes:
+    """A digest of sampled values of the first tensors in each of ``things``; empty if there are none."""
     parts = []
-    for call in calls[:CALLS_MAX]:
-        for one in list(tensors_in((call.args, call.kwargs)))[:INPUTS_MAX]:
+    for thing in things:
+        for one in list(tensors_in(thing))[:INPUTS_MAX]:
             if (
                 one.numel()
                 and type(one) is Tensor

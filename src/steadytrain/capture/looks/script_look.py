@@ -22,9 +22,12 @@ from steadytrain.capture.looks.held_parameters import HeldParameters, is_sharded
 from steadytrain.capture.looks.idle_schedules import IdleSchedules, Passes
 from steadytrain.capture.looks.label_places import label_rows
 from steadytrain.capture.looks.loss_graph import LossGraph, read_graph
+from steadytrain.capture.looks.pass_orders import PassOrders
 from steadytrain.capture.looks.repeated_inputs import Fetched, Inputs, RepeatedInputs, inputs_of
 from steadytrain.capture.looks.running_statistics import statistics_rows
+from steadytrain.capture.looks.schedule_counts import ScheduleCounts, schedulers_at_start
 from steadytrain.capture.looks.tied_tables import TiedTables
+from steadytrain.capture.snapshots.lost_loads import LostLoads
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, tensors_in
 from steadytrain.capture.step.live_run import LiveRun
@@ -57,6 +60,7 @@ class _Followed:
     held: HeldParameters = field(default_factory=HeldParameters)
     tied: TiedTables | None = None
     schedules: IdleSchedules | None = None
+    counts: ScheduleCounts | None = None
     signature: tuple[int, ...] = ()
     since_change: int = 0
     updated: bool = False
@@ -83,11 +87,15 @@ class ScriptLook(StepObserver):
 
     Args:
         rows_of: returns the number of rows of a data set, given its number; 0 if it has no length.
+        lost: what the script's loads passed over.
+        orders: the order of the samples in each pass over a loader.
     """
 
-    def __init__(self, run: LiveRun, rows_of: Callable[[int], int]) -> None:
+    def __init__(self, run: LiveRun, rows_of: Callable[[int], int], lost: LostLoads, orders: PassOrders) -> None:
         self._run = run
         self._rows_of = rows_of
+        self._lost = lost
+        self._orders = orders
         self._of: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
         self._followed: dict[int, _Followed] = {}
         self._seen = _Seen()
@@ -161,9 +169,12 @@ class ScriptLook(StepObserver):
             one.signature, one.since_change = stream.signature, 0
         rows = dict(self._of_mode(one, seen))
         if one.schedules is None:
-            one.schedules = IdleSchedules(stream)
+            schedulers = schedulers_at_start(stream)
+            one.schedules, one.counts = IdleSchedules(stream, schedulers), ScheduleCounts(schedulers)
             rows |= dict(counted_rows(stream))
-        rows |= dict(one.schedules.rows(stream, self._passes.of_largest))
+        for counts in (one.schedules, one.counts):
+            rows |= dict(counts.rows(stream, self._passes.of_largest)) if counts is not None else {}
+        rows |= dict(self._lost.rows()) | dict(self._orders.rows(stream.name))
         if stream.own_steps < INPUT_STEPS:
             rows |= self._of_inputs(one, stream, seen)
         if stream.own_steps + 1 in STATISTICS_STEPS:
@@ -185,6 +196,7 @@ class ScriptLook(StepObserver):
         rows, one.rows = one.rows, {}
         one.updated, one.left_over = True, False
         self._seen, self._data.batches = _Seen(), 0
+        self._orders.stepped(stream.name)
         if not rows or folder is None:
             return
         one.known += [name for name in rows if name not in one.known][: ROWS_MAX - len(one.known)]

@@ -23,6 +23,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.hooks.model_discovery import find_model, named_tensors, optimizer_parameters, plain_name
+from steadytrain.capture.snapshots.lost_loads import LostLoads, inner_state
 from steadytrain.capture.snapshots.state_fingerprints import card
 from steadytrain.compare.checkpoint_contents import plain_state
 from steadytrain.core.torch_private import INNER_SCHEDULERS
@@ -110,6 +111,7 @@ class LoadedStates:
         self._note = note
         self._set_fact = set_fact
         self._loaded = loaded
+        self.lost = LostLoads()
         self._loads: list[dict[str, Any]] = []
         self._card_cost_s = 0.0
         self._card_ended: float | None = None
@@ -124,6 +126,8 @@ class LoadedStates:
             for name, value in state.items() if isinstance(state, Mapping) else ():
                 if isinstance(value, Tensor):
                     given[str(name)] = (tuple(value.shape), value.dtype)
+            if not given and isinstance(state, Mapping):  # a whole checkpoint in place of the model's part of it
+                given = {name: (tuple(one.shape), one.dtype) for name, one in inner_state(state).items()}
         return given or None
 
     def model_loaded(self, module: nn.Module, given: Shapes, result: Any) -> None:
@@ -141,6 +145,7 @@ class LoadedStates:
                 if name in tensors and tensors[name].dtype != dtype and tensors[name].is_floating_point()
             ]
             reshaped = [name for name, (shape, _) in given.items() if name in tensors and tensors[name].shape != shape]
+            self.lost.model(module, tensors, given, (missing, unexpected))
             entry = {
                 "what": "model",
                 "class": type(module).__qualname__,
@@ -215,6 +220,7 @@ class LoadedStates:
                 for theirs, own in zip(given["named"], given["own_names"], strict=False)
                 if theirs != own
             ]
+            self.lost.optimizer(optimizer, len(reshaped), given)
             changed = _changed(given["settings"], [_settings(group) for group in optimizer.param_groups])
             entry = {
                 "what": "optimizer",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from steadytrain.capture.hooks.patches import MISSING
+from steadytrain.capture.looks.pass_orders import PassOrders
 from steadytrain.capture.step.data_wait import DataWait
 from steadytrain.capture.step.dataset_numbers import DatasetNumbers
 from steadytrain.capture.step.live_run import LiveRun
@@ -17,6 +18,7 @@ class DataLoaders:
 
     def __init__(self, run: LiveRun) -> None:
         self.datasets = DatasetNumbers()
+        self.orders = PassOrders()
         self._run = run
         self._wait = DataWait()
 
@@ -40,6 +42,7 @@ class DataLoaders:
         if run.is_script() and run.rerun is None:
             with run.guard.part("following the samples"):
                 run.draws.drawn(iterator, indices)
+                self.orders.drawn(iterator, self.datasets.number_of(iterator), indices)
 
     def fetch_ends(self, iterator: Any, batch: Any) -> Any:
         """``iterator`` returned ``batch``. Returns the batch to use instead, or ``MISSING``."""
@@ -49,6 +52,7 @@ class DataLoaders:
         self._wait.ends(iterator)
         if run.rerun is None:
             with run.guard.part("following the samples"):
+                self.orders.given(iterator, self.datasets.number_of(iterator), batch)
                 samples = run.draws.given(iterator, batch)
                 if samples is not None:
                     run.observer.drawn(samples)

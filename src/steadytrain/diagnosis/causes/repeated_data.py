@@ -68,7 +68,7 @@ class RepeatedData(Cause):
                     if within_an_epoch
                     else ()
                 ),
-                *symptom(case, STRONG, "repeated-batch"),
+                *symptom(case, STRONG, "repeated-batch", "worker-duplicates"),
                 *symptom(case, HINT, "validation-gap", "loss-collapse"),
                 *ruled_out(
                     measured(case, "repeated_batches") == 0.0 and not measured(case, "repeated_rows") > 0.02,

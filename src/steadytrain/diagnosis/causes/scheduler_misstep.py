@@ -82,7 +82,8 @@ class SchedulerMisstep(Cause):
                     "the rate jumped under a scheduler",
                     "window learning_rate",
                 ),
-                *symptom(case, CERTAIN, "zero-learning-rate", "idle-schedule"),
+                *symptom(case, CERTAIN, "zero-learning-rate", "idle-schedule", "spent-schedule"),
+                *symptom(case, STRONG, "mistimed-schedule"),
                 *ruled_out(
                     surveyed(case) and fact(case, "scheduler") is None and seen(case, "zero-learning-rate") is None,
                     "there is no scheduler",

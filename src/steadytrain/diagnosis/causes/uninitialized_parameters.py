@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.signs import enumerated, fact, first_name, listed, surveyed, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
@@ -62,6 +62,7 @@ class UninitializedParameters(Cause):
                     "fact parameters_nonfinite",
                     invariant=True,
                 ),
+                *symptom(case, FAIR, "unloaded-weights"),
                 *symptom(case, HINT, "nonfinite-weight", "exploding-gradients"),
                 *when(
                     surveyed(case) and not fact(case, "parameters_strange") and not fact(case, "parameters_nonfinite"),

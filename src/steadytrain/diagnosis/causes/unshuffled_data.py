@@ -68,6 +68,7 @@ class UnshuffledData(Cause):
                     "the share of a label changed by {value} standard errors between halves",
                 ),
                 *holds(case, "loader_shuffles", -FAIR, "the data loader shuffles"),
+                *symptom(case, FAIR, "repeated-order"),
                 *symptom(case, FAIR, "oscillation"),
                 *symptom(case, HINT, "divergence", "plateau", "no-learning"),
                 *below(

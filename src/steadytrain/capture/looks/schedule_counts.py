@@ -1,0 +1,121 @@
+"""Follows how many steps a schedule counts for each update, and where they lead its rate.
+
+The schedulers are those that exist at the first update of a stream. The first of them that counts is followed. Not
+here: whether its unit is meant.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.optim.lr_scheduler import CosineAnnealingLR, ReduceLROnPlateau
+
+from steadytrain.capture.snapshots.loaded_states import schedulers_of
+from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.core.torch_private import INNER_SCHEDULERS
+
+STEADY_UPDATES = 16
+"""Updates in which a schedule counts equally many steps, from the first one on."""
+
+RISEN_SHARE = 0.1
+"""Share of the way from its lowest to its base rate that a cosine has risen again."""
+
+WARM_SHARE, ONE_CYCLE_SHARE = 0.02, 0.05
+"""Share of its full rate below which a warm-up has hardly begun. OneCycleLR begins at 4 %."""
+
+COUNTED_SHARE = 1 / 16
+UPDATES_DUE = 200
+
+
+def schedulers_at_start(stream: Stream) -> list[weakref.ref[Any]]:
+    """The schedulers of ``stream``, searched for only if a group has what every scheduler of torch writes into it."""
+    scheduled = [one for one in stream.optimizers if any("initial_lr" in group for group in one.param_groups)]
+    return [weakref.ref(each) for one in scheduled for each in schedulers_of(one)]
+
+
+class ScheduleCounts:
+    """Follows one stream from its first update on; a step costs some comparisons."""
+
+    def __init__(self, schedulers: Sequence[weakref.ref[Any]]) -> None:
+        self._schedule: weakref.ref[Any] | None = None
+        for held in schedulers:
+            one = held()
+            if not isinstance(one, ReduceLROnPlateau) and isinstance(getattr(one, "last_epoch", None), int):
+                self._schedule = held
+                break
+        self._updates = 0
+        self._start = self._last = 0
+        self._each: int | None = None
+        self._turned_after: float | None = None
+        self._highest = 0.0
+        self._passes_due, self._updates_due = 1.0, UPDATES_DUE
+
+    def rows(self, stream: Stream, passes: float) -> Iterator[tuple[str, float]]:
+        """The rows before an update, given the ``passes`` over the data so far (0 if they are not known).
+
+        ``steps-an-update:CLASS`` is how many steps the schedule counts for each of the first 16 updates, if that is 2
+        or more and not the number of ranks (Accelerate steps once for each of them). ``cosine-turned:CLASS`` is the
+        ``T_max`` of a cosine whose rate rises again, ``turned-after:CLASS`` the passes over the data until it turned.
+        ``warm-up-share:CLASS`` is the share of its full rate that the schedule has reached, reported after 1, 2, 4, ...
+        passes or 200, 400, ... updates while it is small and the schedule counts few steps:
+        ``steps-counted:CLASS``, in ``passes-made:CLASS`` passes.
+        """
+        schedule = self._schedule() if self._schedule is not None else None
+        if schedule is None:
+            return
+        count, name = int(schedule.last_epoch), type(schedule).__name__
+        self._updates += 1
+        if self._updates == 1:
+            self._start = self._last = count
+            return
+        counted, self._last = count - self._last, count
+        if self._updates <= STEADY_UPDATES + 1:
+            self._each = counted if self._each in (None, counted) else 0
+            if self._updates == STEADY_UPDATES + 1 and (self._each or 0) > 1 and self._each != _ranks():
+                yield f"steps-an-update:{name}", float(self._each or 0)
+        yield from self._turned(schedule, passes)
+        yield from self._warms(stream, name, count - self._start, passes)
+
+    def _turned(self, schedule: Any, passes: float) -> Iterator[tuple[str, float]]:
+        chain = (schedule, *INNER_SCHEDULERS.on(schedule, ()))
+        cosine = next((one for one in chain if type(one) is CosineAnnealingLR), None)
+        if cosine is None or cosine.last_epoch <= cosine.T_max or self._turned_after == -1.0:
+            return
+        if self._turned_after is None:
+            self._turned_after = passes * _ranks()  # the ranks may share the data
+        low, full = float(cosine.eta_min), float(cosine.base_lrs[0])
+        if float(cosine.optimizer.param_groups[0]["lr"]) > low + RISEN_SHARE * (full - low):
+            yield f"cosine-turned:{type(cosine).__name__}", float(cosine.T_max)
+            yield f"turned-after:{type(cosine).__name__}", self._turned_after
+            self._turned_after = -1.0
+
+    def _warms(self, stream: Stream, name: str, counted: int, passes: float) -> Iterator[tuple[str, float]]:
+        if self._highest > ONE_CYCLE_SHARE:
+            return
+        self._highest = max((_share(group) for one in stream.optimizers for group in one.param_groups), default=1.0)
+        due = passes >= self._passes_due or self._updates > self._updates_due
+        if not due or self._highest > ONE_CYCLE_SHARE:
+            return
+        while passes >= self._passes_due:
+            self._passes_due *= 2.0
+        while self._updates > self._updates_due:
+            self._updates_due *= 2
+        if 1 <= counted <= COUNTED_SHARE * self._updates:
+            yield f"warm-up-share:{name}", self._highest
+            yield f"steps-counted:{name}", float(counted)
+            yield f"passes-made:{name}", passes
+
+
+def _share(group: dict[str, Any]) -> float:
+    """The share of its full rate that a group has; 1 where the rate is not small, or not known."""
+    full, rate = float(group.get("max_lr", group.get("initial_lr", 0.0))), group.get("lr")
+    share = float(rate) / full if rate is not None and full > 0.0 else 1.0
+    return share if share <= (ONE_CYCLE_SHARE if "max_lr" in group else WARM_SHARE) else 1.0
+
+
+def _ranks() -> int:
+    distributed = torch.distributed
+    return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1

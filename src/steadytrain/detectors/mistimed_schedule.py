@@ -1,0 +1,98 @@
+"""A schedule counts in another unit than the script steps it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+from steadytrain.core.model import Severity, Symptom, Window
+from steadytrain.core.plugins import threshold
+from steadytrain.detectors import ScriptRule
+from steadytrain.statistics.script_rows import ScriptRow, script_rows
+
+
+@final
+@dataclass(frozen=True)
+class MistimedSchedule(ScriptRule):
+    """A learning-rate schedule is stepped more often, or more seldom, than its length is counted in.
+
+    Means:
+        A schedule knows no updates and no passes over the data: it counts its own steps. Three things show that the
+        unit is wrong. `CosineAnnealingLR` is stepped beyond its `T_max`, where its rate rises again: a warning if that
+        comes within the first pass over the data, else a note. A warm-up has hardly begun after the second pass,
+        because the schedule was stepped once a pass: a warning; a note after the first pass, because a warm-up over
+        several passes may be meant. The schedule counts several steps for each update: a note, because its length may
+        be counted in micro-batches. A schedule that decayed far too early is told by spent-schedule.
+
+    Causes:
+        - `T_max=epochs` and `scheduler.step()` after each batch
+        - a warm-up in updates, and `scheduler.step()` after each pass
+        - `scheduler.step()` for each micro-batch of an accumulated update, for each process, or by script and trainer
+
+    Next:
+        1. Count the calls of `scheduler.step()` in one pass, and give the schedule its length in these calls.
+        2. Step it once per update, after `optimizer.step()`.
+        3. Meant to rise again: `CosineAnnealingWarmRestarts` or `CyclicLR` say so.
+    """
+
+    passes_max: float = threshold(1.0, "passes over the data in which a cosine must not turn")
+    passes_min: float = threshold(2.0, "passes over the data after which a warm-up has to be under way")
+    updates_min: int = threshold(200, "updates after which it has to be, where the passes are not known")
+
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        found = [*self._turned(window), *self._warms(window), *_counted(window)]
+        return tuple(sorted(found, key=lambda one: one.first_step))
+
+    def _turned(self, window: Window) -> Iterator[Symptom]:
+        for row in script_rows(window, "cosine-turned")[:1]:
+            passes = _beside(window, "turned-after", row)
+            early = 0.0 < passes < self.passes_max
+            when = f", after {passes:.2f} passes over the data" if early else ""
+            yield _symptom(
+                row,
+                "warning" if early else "note",
+                f"{row.place} was stepped beyond its T_max of {row.last:.0f}{when}: the learning rate rises again",
+                t_max=row.last,
+                passes=passes,
+            )
+
+    def _warms(self, window: Window) -> Iterator[Symptom]:
+        for row in script_rows(window, "warm-up-share")[:1]:
+            counted, passes = _beside(window, "steps-counted", row), _beside(window, "passes-made", row)
+            updates = int(row.steps[-1]) - 1
+            sure = passes >= self.passes_min or (passes == 0.0 and updates >= self.updates_min and counted > 1)
+            if not sure and passes < 1.0:
+                continue
+            yield _symptom(
+                row,
+                "warning" if sure else "note",
+                f"{row.place} counted {counted:.0f} steps in {updates} updates: its warm-up has reached "
+                f"{100.0 * row.last:.2g} % of the rate",
+                counted=counted,
+                updates=float(updates),
+                passes=passes,
+            )
+
+
+def _counted(window: Window) -> Iterator[Symptom]:
+    for row in script_rows(window, "steps-an-update")[:1]:
+        yield _symptom(row, "note", f"{row.place} counts {row.last:.0f} steps for each update", counted=row.last)
+
+
+def _beside(window: Window, measure: str, row: ScriptRow) -> float:
+    """The newest value of ``measure`` at the place of ``row``; 0 if there is none."""
+    return next((one.last for one in script_rows(window, measure) if one.place == row.place), 0.0)
+
+
+def _symptom(row: ScriptRow, severity: Severity, message: str, **numbers: float) -> Symptom:
+    step = int(row.steps[0])
+    return Symptom(
+        name="mistimed-schedule",
+        severity=severity,
+        first_step=step,
+        last_step=int(row.steps[-1]),
+        message=message,
+        signals=("script.value",),
+        numbers=numbers,
+    )

@@ -1,0 +1,116 @@
+"""Schedules that are stepped in another unit than they count, in real loops, and loops that look like them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import lr_scheduler
+from torch.utils.data import DataLoader, TensorDataset
+
+from steadytrain.core.model import Severity
+from watching import watching
+
+Schedule = Callable[[torch.optim.Optimizer], Any]
+NAMES = {"mistimed-schedule", "spent-schedule", "zero-learning-rate", "idle-schedule"}
+PASS = 32
+"""Updates in a pass over the data."""
+
+
+def found(
+    folder: Path, schedule: Schedule, *, passes: int = 3, each_batch: int = 0, each_pass: int = 0, loader: bool = True
+) -> dict[str, Severity]:
+    """What is told of a training whose ``schedule`` is stepped so often."""
+    torch.manual_seed(0)
+    data = TensorDataset(torch.randn(PASS * 4, 6), torch.randint(3, (PASS * 4,)))
+    with watching(folder, "observe") as watcher:
+        model = nn.Linear(6, 3)
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+        planned = schedule(optimizer)
+        for _ in range(passes):
+            for x, y in DataLoader(data, 4, shuffle=True) if loader else [data[at : at + 4] for at in range(0, 128, 4)]:
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                for _ in range(each_batch):
+                    planned.step()
+            for _ in range(each_pass):
+                planned.step()
+    return {one.name: one.severity for one in watcher.symptoms if one.name in NAMES}
+
+
+def warm_up(updates: int) -> Schedule:
+    return lambda optimizer: lr_scheduler.LambdaLR(optimizer, lambda at: min(1.0, (at + 1) / updates))
+
+
+def cosine(steps: int) -> Schedule:
+    return lambda optimizer: lr_scheduler.CosineAnnealingLR(optimizer, steps)
+
+
+def linear(steps: int) -> Schedule:
+    return lambda optimizer: lr_scheduler.LambdaLR(optimizer, lambda at: max(0.0, 1.0 - at / steps))
+
+
+def exponential(gamma: float) -> Schedule:
+    return lambda optimizer: lr_scheduler.ExponentialLR(optimizer, gamma)
+
+
+def stairs(every: int) -> Schedule:
+    return lambda optimizer: lr_scheduler.StepLR(optimizer, every, 0.1)
+
+
+def warm_up_then_cosine(optimizer: torch.optim.Optimizer) -> Any:
+    parts = [lr_scheduler.LinearLR(optimizer, 0.01, total_iters=4), lr_scheduler.CosineAnnealingLR(optimizer, 12)]
+    return lr_scheduler.SequentialLR(optimizer, parts, [4])
+
+
+def one_cycle(optimizer: torch.optim.Optimizer) -> Any:
+    return lr_scheduler.OneCycleLR(optimizer, 1e-2, total_steps=32 * PASS)
+
+
+def restarts(optimizer: torch.optim.Optimizer) -> Any:
+    return lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 10)
+
+
+SICK: list[tuple[Schedule, dict[str, Any], dict[str, Severity]]] = [
+    (cosine(12), {"each_batch": 1, "passes": 2}, {"mistimed-schedule": "warning"}),
+    (warm_up_then_cosine, {"each_batch": 1, "passes": 2}, {"mistimed-schedule": "warning"}),
+    (cosine(40), {"each_batch": 1}, {"mistimed-schedule": "note"}),
+    (cosine(12), {"each_batch": 1, "loader": False}, {"mistimed-schedule": "note"}),
+    (warm_up(500), {"each_pass": 1}, {"mistimed-schedule": "warning"}),
+    (warm_up(500), {"each_pass": 1, "passes": 8, "loader": False}, {"mistimed-schedule": "warning"}),
+    (one_cycle, {"each_pass": 1}, {"mistimed-schedule": "warning"}),
+    (cosine(2 * PASS * 4), {"each_batch": 4, "passes": 2}, {"mistimed-schedule": "note"}),
+    (exponential(0.8), {"each_batch": 1}, {"spent-schedule": "warning"}),
+    (stairs(5), {"each_batch": 1}, {"spent-schedule": "warning"}),
+    (linear(20), {"each_batch": 1, "passes": 2}, {"zero-learning-rate": "warning"}),
+]
+HEALTHY: list[tuple[Schedule, dict[str, Any]]] = [
+    (cosine(3 * PASS), {"each_batch": 1}),
+    (cosine(3), {"each_pass": 1}),
+    (cosine(3 * PASS - 8), {"each_batch": 1}),
+    (restarts, {"each_batch": 1}),
+    (warm_up(5), {"each_pass": 1}),
+    (warm_up(30), {"each_pass": 1}),
+    (warm_up(40), {"each_batch": 1}),
+    (warm_up(2000), {"each_batch": 1}),
+    (exponential(0.9), {"each_pass": 1}),
+    (stairs(1), {"each_pass": 1}),
+    (linear(3 * PASS), {"each_batch": 1}),
+]
+
+
+@pytest.mark.parametrize(("schedule", "how", "expected"), SICK)
+def test_a_wrong_unit_is_told(
+    schedule: Schedule, how: dict[str, Any], expected: dict[str, Severity], tmp_path: Path
+) -> None:
+    assert found(tmp_path / "run", schedule, **how) == expected
+
+
+@pytest.mark.parametrize(("schedule", "how"), HEALTHY)
+def test_a_right_one_is_not(schedule: Schedule, how: dict[str, Any], tmp_path: Path) -> None:
+    assert found(tmp_path / "run", schedule, **how) == {}

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from script_windows import NAN, looked
+from steadytrain.core.model import Window
+from steadytrain.detectors.mistimed_schedule import MistimedSchedule
+from steadytrain.testing import newest
+
+
+def turned(after: float) -> Window:
+    name = "CosineAnnealingLR"
+    return looked(**{f"cosine_turned__{name}": [NAN] * 4 + [20.0], f"turned_after__{name}": [NAN] * 4 + [after]})
+
+
+def warms(counted: float, passes: float, *, steps: int = 40) -> Window:
+    values = {"warm_up_share": 0.004, "steps_counted": counted, "passes_made": passes}
+    return looked(steps, **{f"{measure}__LambdaLR": [NAN] * 6 + [value] for measure, value in values.items()})
+
+
+IN_THE_FIRST_PASS, LATER, UNKNOWN = turned(0.25), turned(10.0), turned(0.0)
+AFTER_TWO_PASSES, AFTER_ONE, WITHOUT_PASSES = warms(2.0, 2.01), warms(1.0, 1.01), warms(2.0, 0.0)
+OFTEN = looked(steps_an_update__StepLR=[NAN] * 5 + [4.0])
+QUIET = (looked(), WITHOUT_PASSES)
+HEALTHY = (*QUIET, LATER, UNKNOWN, AFTER_ONE, OFTEN)
+SICK = (IN_THE_FIRST_PASS, AFTER_TWO_PASSES)
+
+
+def test_quiet() -> None:
+    assert [MistimedSchedule().check(window) for window in QUIET] == [()] * len(QUIET)
+
+
+def test_a_cosine_that_rises_again_in_the_first_pass() -> None:
+    symptom = newest(MistimedSchedule(), IN_THE_FIRST_PASS)
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step) == ("warning", 8)
+    said = "CosineAnnealingLR was stepped beyond its T_max of 20, after 0.25 passes over the data"
+    assert symptom.message == f"{said}: the learning rate rises again"
+
+
+def test_a_warm_up_that_is_stepped_once_a_pass() -> None:
+    symptom = newest(MistimedSchedule(), AFTER_TWO_PASSES)
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step) == ("warning", 32)
+    assert symptom.message == "LambdaLR counted 2 steps in 31 updates: its warm-up has reached 0.4 % of the rate"
+
+
+def test_without_a_loader_it_takes_more_updates() -> None:
+    assert newest(MistimedSchedule(updates_min=30), WITHOUT_PASSES).severity == "warning"  # type: ignore[union-attr]
+
+
+def test_what_may_be_meant_is_a_note() -> None:
+    told = [newest(MistimedSchedule(), window) for window in (LATER, UNKNOWN, AFTER_ONE, OFTEN)]
+    assert [one.severity for one in told if one is not None] == ["note"] * 4
+    assert told[-1] is not None
+    assert told[-1].message == "StepLR counts 4 steps for each update"
