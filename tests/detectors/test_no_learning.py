@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from steadytrain.core.model import Window
 from steadytrain.detectors.no_learning import NoLearning
 from steadytrain.testing import healthy_loss, steps
 from steadytrain.testing.windows import table
@@ -21,7 +22,41 @@ def ratios(value: float) -> dict[str, object]:
     }
 
 
+ALIVE = {"gradient_norm": [0.3] * ROWS, "learning_rate": [1e-3] * ROWS}
+WAVE = 0.01 * np.random.default_rng(2).standard_normal(ROWS)
+FALLING = math.log(10) - 2e-4 * np.arange(ROWS) + WAVE
+
+
+def classified(
+    count: int, loss: object, *, classes: float = 10.0, entropy: float | None = None, **signals: object
+) -> Window:
+    """The first ``count`` steps of a run whose loss was looked into."""
+    rows = {"classes:train.py:7": [classes] * 3}
+    if entropy is not None:
+        rows["label-entropy:train.py:7"] = [entropy] * 3
+    cut = {name: np.asarray(values)[:count] for name, values in {"loss": loss, **ALIVE, **signals}.items()}
+    return steps(**cut, tables={"script": table("script", at=[1, 2, 3], value=rows)})
+
+
+EARLY = classified(250, math.log(10) + WAVE)
+NOTED = (
+    classified(64, math.log(10) + WAVE),
+    classified(250, math.log(2) + WAVE / 4, classes=2.0),  # a parity, or balanced classes that start late
+    classified(250, math.log(10) + WAVE, learning_rate=WARMING),
+    classified(250, 1.2 + WAVE / 4, entropy=1.2),  # the frequencies of imbalanced labels
+    classified(48, [1.7320511] * ROWS),
+    classified(250, [1.75] * ROWS),  # a loss that half precision rounds
+)
 HEALTHY = (
+    *NOTED,
+    classified(48, math.log(10) + WAVE),
+    classified(250, FALLING),
+    classified(250, math.log(10) + 40 * WAVE),
+    classified(250, math.log(10) + WAVE, learning_rate=np.zeros(ROWS)),
+    classified(250, 250.0 + WAVE),  # a sum over the batch
+    classified(100, [1.7320511] * ROWS, gradient_norm=np.zeros(ROWS)),
+    classified(100, [1.7320511] * ROWS, learning_rate=WARMING),
+    classified(100, [0.0] * ROWS),  # advantages that sum to zero
     steps(loss=healthy_loss(ROWS)),
     steps(loss=STUCK[:400]),  # too early to tell
     steps(loss=STUCK, learning_rate=WARMING),
@@ -35,6 +70,10 @@ HEALTHY = (
     steps(loss=healthy_loss(ROWS), tables=ratios(0.0)),  # LBFGS: what moved the weights was not measured
 )
 SICK = (
+    EARLY,
+    classified(300, math.log(10) + 0.01 + 0.2 * np.exp(-np.arange(ROWS) / 60.0) + WAVE),  # from a bad initial output
+    classified(250, 1.945 + WAVE, classes=7.0),
+    classified(100, [1.7320511] * ROWS),
     steps(loss=STUCK),
     steps(loss=STUCK[:600], learning_rate=np.full(600, 1e-3)),
     steps(loss=6.1 + NOISE, facts={"baseline_loss": 6.15}),
@@ -44,18 +83,18 @@ SICK = (
 
 
 def test_the_loss_of_a_guess() -> None:
-    (symptom,) = NoLearning().check(SICK[0])
+    (symptom,) = NoLearning().check(SICK[4])
     assert (symptom.severity, symptom.first_step, symptom.last_step) == ("warning", 1, ROWS)
     assert symptom.numbers["level"] == pytest.approx(math.log(10))
 
 
 def test_a_loss_that_stands_still_elsewhere_is_a_note() -> None:
-    (symptom,) = NoLearning().check(HEALTHY[3])
+    (symptom,) = NoLearning().check(HEALTHY[len(NOTED) + 11])
     assert symptom.severity == "note"
 
 
 def test_weights_that_do_not_move() -> None:
-    (symptom,) = NoLearning().check(SICK[4])
+    (symptom,) = NoLearning().check(SICK[8])
     assert symptom.signals == ("tensors.update_ratio",)
     assert (symptom.first_step, symptom.last_step) == (50, 1500)
 
@@ -63,3 +102,26 @@ def test_weights_that_do_not_move() -> None:
 def test_a_sparse_log() -> None:
     (symptom,) = NoLearning().check(steps(loss=STUCK[:60], first_step=1, stride=300))
     assert symptom.severity == "warning"
+
+
+def test_the_guess_among_the_classes_of_the_loss() -> None:
+    (symptom,) = NoLearning().check(EARLY)
+    assert (symptom.severity, symptom.first_step, symptom.last_step) == ("warning", 1, 250)
+    assert symptom.message == (
+        "the loss of train.py:7 stays at 2.302 for 250 steps, within 2% of what a guess among 10 classes costs, 2.303"
+    )
+
+
+@pytest.mark.parametrize("window", NOTED)
+def test_what_may_be_a_slow_start_is_a_note(window: Window) -> None:
+    (symptom,) = NoLearning().check(window)
+    assert (symptom.severity, symptom.first_step) == ("note", 1)
+
+
+def test_others_are_left_alone() -> None:
+    assert [NoLearning().check(window) for window in HEALTHY[len(NOTED) : len(NOTED) + 8]] == [()] * 8
+
+
+def test_a_loss_that_is_constant_to_the_last_bit() -> None:
+    (symptom,) = NoLearning().check(SICK[3])
+    assert symptom.message == "the loss is 1.732051 to the last bit in 100 steps, though its gradient is not zero"

@@ -8,10 +8,12 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from steadytrain.core.model import Series, Symptom, Window
+from steadytrain.core.model import SEVERITIES, Series, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Aim, Detector
+from steadytrain.statistics.guess_levels import guesses, level_of, line_through, steps_at_work
 from steadytrain.statistics.rolling_baseline import holds_start, stride_of
+from steadytrain.statistics.script_rows import script_rows
 from steadytrain.statistics.table_episodes import applied_cells, known_first_reading
 
 CLASSES = (2, 3, 4, 5, 8, 10, 16, 20, 50, 100, 1000)
@@ -30,7 +32,9 @@ class NoLearning(Detector):
     Means:
         After the warm-up the loss is still within 2 % of the best guess that ignores the input, or the weights do not
         change. If the run does not give the loss of that guess, the detector uses the logarithm of a usual number of
-        classes. A loss that is merely constant at another value is a note.
+        classes. A loss that is merely constant at another value is a note. In a watched run the detector knows the
+        classes and labels of a likelihood: it notes a loss that stays at their guess after 64 steps, and warns after
+        200 at a rate that is up. It also notes a loss that does not change by a single bit.
 
     Causes:
         - parameters that the optimizer does not hold, or that are frozen; a graph that is cut (`detach`, `no_grad`)
@@ -46,8 +50,8 @@ class NoLearning(Detector):
         4. Compare ten times and a tenth of the learning rate.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("loss", "tensors.update_ratio")
-    waits_for: ClassVar[str] = "span_steps"
+    needs: ClassVar[tuple[str, ...]] = ("loss", "tensors.update_ratio", "script.value")
+    waits_for: ClassVar[str] = "early_steps"
     leaves_open: ClassVar[bool] = True
     aim: ClassVar[Aim] = "progress"
 
@@ -67,12 +71,82 @@ class NoLearning(Detector):
         1e-5, "median of update norm over weight norm below which weights do not change; 1e-3 is usual"
     )
 
+    early_steps: int = threshold(
+        64, "steps at the loss of a guess, known from the classes or labels of the loss, before a note"
+    )
+    early_warning_steps: int = threshold(
+        200,
+        "such steps at a learning rate that is up, and does not rise, before a warning (three classes or more). Chosen",
+    )
+    early_rate_share: float = threshold(0.1, "share of the largest learning rate from which on these steps count")
+    error_share: float = threshold(0.005, "standard error of the level, as a share of it, above which it is not judged")
+    balanced_share: float = threshold(
+        0.9,
+        "labels whose entropy is below this share of a uniform guess are imbalanced: their frequencies alone take "
+        "long to improve on, so it is a note",
+    )
+    constant_steps: int = threshold(16, "first steps with one loss, to the last bit, before a note")
+    constant_warning_steps: int = threshold(64, "such steps before a warning, if the loss is a likelihood in float32")
+
     fallen_share: float = threshold(0.8, "a loss below this share of its first level did learn. Chosen")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         loss = window.applied("loss")
-        found = self._still(window, loss) or self._frozen(window)
-        return (found,) if found is not None else ()
+        found = [self._still(window, loss), self._at_guess(window, loss), self._constant(window, loss)]
+        told = [one for one in found if one is not None] or [one for one in (self._frozen(window),) if one is not None]
+        return tuple(sorted(told, key=lambda one: -SEVERITIES.index(one.severity))[:1])
+
+    def _at_guess(self, window: Window, loss: Series) -> Symptom | None:
+        """A loss that stands at the guess of its own classes from the start on, without a fall."""
+        known = guesses(window)
+        if not known or len(loss) < self.early_steps or not holds_start(window.steps, stride=stride_of(window.steps)):
+            return None
+        rate = window.applied("learning_rate")
+        settled = loss.values[len(loss) // 4 :]
+        late = settled[len(settled) // 2 :]
+        level, error = level_of(late)
+        guess = min(known, key=lambda one: abs(one.level - level))
+        if abs(level - guess.level) > self.level_share * guess.level or error > self.error_share * guess.level:
+            return None
+        if len(rate) and rate.values.max() <= 0.0:
+            return None
+        comes_down = level - error > guess.level  # from a bad initial output, and the guess may be where it stops
+        stops = comes_down and line_through(late).after(len(loss)) >= (1.0 - self.error_share) * guess.level
+        if line_through(settled).falls and not stops:
+            return None
+        at_work = steps_at_work(rate, self.early_rate_share)
+        certain = guess.classes > 2 and guess.level >= self.balanced_share * math.log(guess.classes)
+        return Symptom(
+            name="no-learning",
+            severity="warning" if certain and (at_work or 0) >= self.early_warning_steps else "note",
+            first_step=int(loss.steps[0]),
+            last_step=int(loss.steps[-1]),
+            message=f"the loss of {guess.place} stays at {level:.4g} for {len(loss)} steps, within "
+            f"{self.level_share:.0%} of what a guess among {guess.classes:,} classes costs, {guess.level:.4g}",
+            signals=("loss", "script.value"),
+            numbers={"loss": level, "level": guess.level, "classes": float(guess.classes)},
+        )
+
+    def _constant(self, window: Window, loss: Series) -> Symptom | None:
+        """A loss that has had one value since the start, though its gradient is not zero."""
+        norms, rate = window.applied("gradient_norm"), window.applied("learning_rate")
+        if len(loss) < self.constant_steps or not holds_start(window.steps, stride=stride_of(window.steps)):
+            return None
+        value = float(loss.values[0])
+        if value == 0.0 or (loss.values != value).any() or not len(norms) or not (norms.values > 0.0).all():
+            return None
+        if steps_at_work(rate, self.early_rate_share) is None:
+            return None  # the rate is zero, or still rises
+        sharp = bool(script_rows(window, "classes")) and not _is_coarse(value)
+        return Symptom(
+            name="no-learning",
+            severity="warning" if sharp and len(loss) >= self.constant_warning_steps else "note",
+            first_step=int(loss.steps[0]),
+            last_step=int(loss.steps[-1]),
+            message=f"the loss is {value:.7g} to the last bit in {len(loss)} steps, though its gradient is not zero",
+            signals=("loss", "gradient_norm"),
+            numbers={"loss": value, "steps": float(len(loss))},
+        )
 
     def _still(self, window: Window, loss: Series) -> Symptom | None:
         if len(loss) < ROWS_MIN or not holds_start(window.steps, stride=stride_of(window.steps)):
@@ -145,3 +219,9 @@ class NoLearning(Detector):
             signals=("tensors.update_ratio",),
             numbers={"update_ratio": float(moved[-1]), "readings": float(len(cells))},
         )
+
+
+def _is_coarse(value: float) -> bool:
+    """Whether ``value`` is exact in half precision: such losses repeat because they are rounded."""
+    bits = int(np.float32(value).view(np.uint32))
+    return bits & 0xFFFF == 0 or float(np.float16(value)) == value

@@ -41,10 +41,14 @@ BEFORE_PRODUCT = OF_SHAPE | {"Mul", "Div", "NativeDropout", "FusedDropout", "Mas
 
 @dataclass
 class Likelihood:
-    """One negative log-likelihood in the graph: its targets, and the target value that it ignores."""
+    """One negative log-likelihood in the graph: its targets, the target value that it ignores, its number of classes.
+
+    ``classes`` is 0 if unknown.
+    """
 
     targets: Tensor
     ignored: int
+    classes: int = 0
 
 
 @dataclass
@@ -201,7 +205,9 @@ def _read_distance(kind: str, node: Any, graph: LossGraph) -> None:
 def _read_likelihood(node: Any, graph: LossGraph) -> None:
     targets = saved_tensor(node, "target")
     if targets is not None and not shape_of(node):  # the script may still mask a loss per label
-        graph.likelihoods.append(Likelihood(targets.detach(), signed(SAVED_IGNORED.on(node, -100))))
+        shape = shape_of(inputs_of_node(node)[0]) if inputs_of_node(node) else ()
+        classes = shape[min(1, len(shape) - 1)] if shape else 0
+        graph.likelihoods.append(Likelihood(targets.detach(), signed(SAVED_IGNORED.on(node, -100)), classes))
 
 
 def _read_attention(kind: str, node: Any, graph: LossGraph) -> None:

@@ -20,6 +20,7 @@ from steadytrain.capture.hooks.patches import MISSING
 from steadytrain.capture.looks.counted_steps import counted_rows
 from steadytrain.capture.looks.held_parameters import HeldParameters, is_sharded
 from steadytrain.capture.looks.idle_schedules import IdleSchedules, Passes
+from steadytrain.capture.looks.label_counts import LabelCounts
 from steadytrain.capture.looks.label_places import label_rows
 from steadytrain.capture.looks.loss_graph import LossGraph, read_graph
 from steadytrain.capture.looks.pass_orders import PassOrders
@@ -58,6 +59,7 @@ class _Followed:
 
     inputs: RepeatedInputs = field(default_factory=RepeatedInputs)
     held: HeldParameters = field(default_factory=HeldParameters)
+    labels: LabelCounts = field(default_factory=LabelCounts)
     tied: TiedTables | None = None
     schedules: IdleSchedules | None = None
     counts: ScheduleCounts | None = None
@@ -221,7 +223,7 @@ class ScriptLook(StepObserver):
                 ]
                 given = [each.to(likelihood.targets.device) for each in given if each.dtype.itemsize > 1]
                 found = label_rows(likelihood, given, call.samples, graph.attention)
-                rows |= {f"{measure}:{line}": value for measure, value in found}
+                rows |= {f"{measure}:{line}": value for measure, value in (*found, *one.labels.rows(likelihood))}
         return rows
 
     def _of_inputs(self, one: _Followed, stream: Stream, seen: StepInProgress) -> dict[str, float]:

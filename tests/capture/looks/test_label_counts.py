@@ -1,0 +1,58 @@
+"""What a guess costs, by the labels that the looks saw."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from steadytrain.capture.looks.label_counts import LabelCounts
+from steadytrain.capture.looks.loss_graph import Likelihood, read_graph
+
+
+def rows(labels: Tensor, classes: int) -> dict[str, float]:
+    return dict(LabelCounts().rows(Likelihood(labels, -100, classes)))
+
+
+def test_classes_and_entropy() -> None:
+    labels = torch.tensor([0, 1, 1, 1] * 10 + [-100] * 7)
+    entropy = -(0.25 * math.log(0.25) + 0.75 * math.log(0.75))
+    assert rows(labels, 4) == {"classes": 4.0, "label-entropy": pytest.approx(entropy)}
+
+
+def test_few_labels_have_no_entropy() -> None:
+    assert rows(torch.arange(16) % 10, 10) == {"classes": 10.0}
+
+
+def test_the_looks_add_up() -> None:
+    counts = LabelCounts()
+    for _ in range(3):
+        assert dict(counts.rows(Likelihood(torch.zeros(30).long() + torch.arange(30) % 2, -100, 3)))
+    one = dict(counts.rows(Likelihood(torch.tensor([2] * 45 + [0, 1] * 0 + [0] * 1), -100, 3)))
+    shares = [46 / 136, 45 / 136, 45 / 136]
+    assert one["label-entropy"] == pytest.approx(-sum(share * math.log(share) for share in shares))
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (torch.arange(16), 16),  # pairs
+        (torch.arange(16) + 15, 31),  # two views of each row
+        (torch.zeros(16).long(), 4097),  # the first of many keys
+        (torch.tensor([0, 1, 1]), 3),
+        (torch.arange(16) % 2, 1),
+    ],
+)
+def test_labels_that_are_places_or_too_few(labels: Tensor, classes: int) -> None:
+    assert rows(labels, classes) == {}
+
+
+@pytest.mark.parametrize(
+    ("shape", "labels"), [((6, 3), (6,)), ((2, 3, 5), (2, 5)), ((2, 3, 4, 4), (2, 4, 4)), ((3,), ())]
+)
+def test_the_classes_of_a_graph(shape: tuple[int, ...], labels: tuple[int, ...]) -> None:
+    scores = torch.randn(shape, requires_grad=True)
+    (found,) = read_graph(torch.nn.functional.cross_entropy(scores, torch.zeros(labels).long())).likelihoods
+    assert found.classes == 3
