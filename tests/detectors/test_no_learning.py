@@ -71,7 +71,7 @@ HEALTHY = (
 )
 SICK = (
     EARLY,
-    classified(300, math.log(10) + 0.01 + 0.2 * np.exp(-np.arange(ROWS) / 60.0) + WAVE),  # from a bad initial output
+    classified(320, math.log(10) + 0.01 + 0.2 * np.exp(-np.arange(ROWS) / 40.0) + WAVE),  # from a bad initial output
     classified(250, 1.945 + WAVE, classes=7.0),
     classified(100, [1.7320511] * ROWS),
     steps(loss=STUCK),
