@@ -15,6 +15,7 @@ import pkgutil
 import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -53,7 +54,11 @@ def threshold(default: Default, about: str) -> Default:
 
 def kebab(named: type | str) -> str:
     """Kebab case of a class or its name: ``LossSpike`` becomes ``loss-spike``, in ``loss_spike.py``."""
-    name = named if isinstance(named, str) else named.__name__
+    return _kebab(named if isinstance(named, str) else named.__name__)
+
+
+@lru_cache(maxsize=1024)  # detectors ask for their names at every step
+def _kebab(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", name).lower()
 
 

@@ -327,7 +327,9 @@ JOIN = TorchAttribute(
 # -- where operations and backward passes are seen -------------------------------------------------------------------
 
 GRAPH_TASK = TorchName("torch._C:_current_graph_task_id", "outputs of modules are not measured, `locate` does not run")
-DISPATCH_DEPTH = TorchName("torch._C:_len_torch_dispatch_stack", "outputs of modules are not measured")
+DISPATCH_DEPTH = TorchName(
+    "torch._C:_len_torch_dispatch_stack", "our operations would run in the script's modes", needed=True
+)
 TRACE_STATE = TorchName("torch._C:_get_tracing_state", "outputs of modules are not measured")
 IS_FUNCTORCH = TorchName("torch._C:_functorch.is_functorch_wrapped_tensor", "outputs of modules are not measured")
 BACKWARD_NODE = TorchName("torch._C:_current_autograd_node", "`locate` does not name operations of the backward")

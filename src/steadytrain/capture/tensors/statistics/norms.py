@@ -101,7 +101,8 @@ def fetch(scalars: Sequence[Tensor]) -> list[float]:
             by_device.setdefault(device, []).append((positions, stacked))
         for device, stacks in by_device.items():
             wide = torch.float32 if device.type == "mps" else torch.float64  # MPS has no float64
-            together = torch.cat([stacked.to(wide) for _, stacked in stacks])
+            all_wide = [stacked.to(wide) for _, stacked in stacks]
+            together = torch.cat(all_wide) if len(all_wide) > 1 else all_wide[0]
             order = [position for positions, _ in stacks for position in positions]
             for position, value in zip(order, together.tolist(), strict=True):
                 values[position] = value
