@@ -10,11 +10,22 @@ def begun(schedule: float, moments: float) -> Window:
     return looked(schedule_at__OneCycleLR=[schedule, NAN], moments_at__AdamW=[moments, NAN])
 
 
+def restarted(ratio: float, *, left: float = 400.0) -> Window:
+    return looked(
+        schedule_at__LambdaLR=[0.0, NAN],
+        moments_at__AdamW=[400.0, NAN],
+        schedule_left__LambdaLR=[left, NAN],
+        rate_over_loaded__AdamW=[1.0, ratio, ratio, NAN],
+    )
+
+
 SECOND_PHASE = begun(0.0, 400.0)
+SAME_RATE, OTHER_SCHEDULE = restarted(1.2), restarted(0.01, left=NAN)
+MOMENTS_LEFT = looked(moments_left__AdamW=[12.0, NAN])
 QUIET = (looked(), begun(0.0, 0.0), begun(1.0, 0.0), begun(400.0, 400.0), begun(0.0, 1.0))
-HEALTHY = (*QUIET, SECOND_PHASE)
+HEALTHY = (*QUIET, SECOND_PHASE, SAME_RATE, OTHER_SCHEDULE, MOMENTS_LEFT)
 ANOTHER_ORDER = looked(moments_reshaped__Adam=[NAN, NAN, 0.0], moments_swapped__Adam=[NAN, NAN, 6.0])
-SICK = (begun(400.0, 0.0), ANOTHER_ORDER)
+SICK = (begun(400.0, 0.0), ANOTHER_ORDER, restarted(0.01), restarted(25.0))
 
 
 def test_quiet() -> None:
@@ -29,10 +40,22 @@ def test_moments_were_not_loaded() -> None:
     assert symptom.message == said
 
 
-def test_a_second_phase_is_a_note() -> None:
-    symptom = newest(IncompleteResume(), SECOND_PHASE)
+def test_what_may_be_meant_is_a_note() -> None:
+    told = [newest(IncompleteResume(), window) for window in (SECOND_PHASE, SAME_RATE, OTHER_SCHEDULE, MOMENTS_LEFT)]
+    assert [one.severity for one in told if one is not None] == ["note"] * 4
+    assert told[-1] is not None
+    said = "the checkpoint of the weights holds moments of 12 parameters, and AdamW was given none"
+    assert told[-1].message == said
+
+
+def test_a_schedule_was_left_in_the_checkpoint() -> None:
+    symptom = newest(IncompleteResume(), SICK[2])
     assert symptom is not None
-    assert symptom.severity == "note"
+    assert (symptom.severity, symptom.first_step) == ("warning", 1)
+    said = (
+        "before the first update AdamW had moments of 400 updates and LambdaLR begins at 0; the same schedule stood at"
+    )
+    assert symptom.message == f"{said} 400 in the checkpoint, and the rate becomes 0.01 times the loaded one"
 
 
 def test_moments_of_other_parameters() -> None:

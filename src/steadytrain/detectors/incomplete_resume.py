@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
-from steadytrain.core.model import Symptom, Window
+from steadytrain.core.model import Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import ScriptRule
 from steadytrain.statistics.script_rows import script_rows
@@ -21,8 +21,10 @@ class IncompleteResume(ScriptRule):
         Before the first update the learning-rate schedule stood at a later step, and the optimizer had no moments: they
         begin at zero, at the full rate and without the warm-up that the schedule gave them once. The loss often rises
         for some hundred steps. Moments that have counted many updates beside a schedule that begins are a note: a
-        second phase may be meant. It is a warning, too, if the optimizer was given moments of another shape than their
-        parameter, or names its parameters in another order than the checkpoint does.
+        second phase may be meant. It is a warning if the checkpoint of the weights holds a schedule with the same
+        settings, and the rate leaves the loaded one by a factor of 4. Moments in that checkpoint that no optimizer was
+        given are a note: fine-tuning begins so. It is a warning, too, if the optimizer was given moments of another
+        shape than their parameter, or names its parameters in another order than the checkpoint does.
 
     Causes:
         - a checkpoint that holds the model and the schedule only
@@ -39,8 +41,13 @@ class IncompleteResume(ScriptRule):
         2, "steps that one of them has counted: a schedule may be stepped once before the first update"
     )
 
+    rate_ratio_max: float = threshold(
+        4.0, "ratio of the rate to the loaded one, either way, that no schedule makes in its first steps by chance"
+    )
+
     def check(self, window: Window) -> tuple[Symptom, ...]:
-        return tuple(sorted((*self._begun(window), *_misplaced(window)), key=lambda one: one.first_step))
+        found = [*(self._begun(window) or _left(window)), *_misplaced(window)]
+        return tuple(sorted(found, key=lambda one: one.first_step))
 
     def _begun(self, window: Window) -> tuple[Symptom, ...]:
         schedules, moments = script_rows(window, "schedule-at"), script_rows(window, "moments-at")
@@ -51,23 +58,35 @@ class IncompleteResume(ScriptRule):
         lost = at >= self.steps_min and counted == 0.0
         if not lost and not (counted >= self.steps_min and at == 0.0):
             return ()
+        restarted = "" if lost else self._restarted(window, schedule.place)
         said = (
             f"{schedule.place} stood at step {at:.0f} and {held.place} had no moments: they begin at zero"
             if lost
-            else f"{held.place} had moments of {counted:.0f} updates and {schedule.place} begins at 0"
+            else f"{held.place} had moments of {counted:.0f} updates and {schedule.place} begins at 0{restarted}"
         )
-        step = int(schedule.steps[0])
-        return (
-            Symptom(
-                name="incomplete-resume",
-                severity="warning" if lost else "note",
-                first_step=step,
-                last_step=step,
-                message=f"before the first update {said}",
-                signals=("script.value",),
-                numbers={"schedule": at, "moments": counted},
-            ),
+        severity: Severity = "warning" if lost or restarted else "note"
+        numbers = {"schedule": at, "moments": counted}
+        return (_symptom(severity, int(schedule.steps[0]), f"before the first update {said}", numbers),)
+
+    def _restarted(self, window: Window, place: str) -> str:
+        """How the rate shows that a schedule was left in the checkpoint; empty where it does not."""
+        left = [row for row in script_rows(window, "schedule-left") if row.place == place]
+        for row in script_rows(window, "rate-over-loaded"):
+            ratios = row.values[row.values > 0.0]
+            far = ratios[(ratios >= self.rate_ratio_max) | (ratios <= 1.0 / self.rate_ratio_max)]
+            if left and len(far):
+                stood = f"the same schedule stood at {left[0].last:.0f} in the checkpoint"
+                return f"; {stood}, and the rate becomes {float(far[-1]):.2g} times the loaded one"
+        return ""
+
+
+def _left(window: Window) -> Iterator[Symptom]:
+    """Moments that lie in the checkpoint of the weights."""
+    for row in script_rows(window, "moments-left")[:1]:
+        said = (
+            f"the checkpoint of the weights holds moments of {row.last:.0f} parameters, and {row.place} was given none"
         )
+        yield _symptom("note", int(row.steps[0]), said, {"parameters": row.last})
 
 
 def _misplaced(window: Window) -> Iterator[Symptom]:
@@ -80,13 +99,22 @@ def _misplaced(window: Window) -> Iterator[Symptom]:
             at = row.values > 0.0
             if at.any():
                 step, count = int(row.steps[at][0]), float(row.values[at][0])
-                yield Symptom(
-                    name="incomplete-resume",
-                    severity="warning",
-                    first_step=step,
-                    last_step=step,
-                    message=f"before step {step} {row.place} was given {count:.0f} {what}: the order of the parameters "
-                    "has changed",
-                    signals=("script.value",),
-                    numbers={"moments": count},
+                yield _symptom(
+                    "warning",
+                    step,
+                    f"before step {step} {row.place} was given {count:.0f} {what}: the order of the parameters has "
+                    "changed",
+                    {"moments": count},
                 )
+
+
+def _symptom(severity: Severity, step: int, message: str, numbers: dict[str, float]) -> Symptom:
+    return Symptom(
+        name="incomplete-resume",
+        severity=severity,
+        first_step=step,
+        last_step=step,
+        message=message,
+        signals=("script.value",),
+        numbers=numbers,
+    )

@@ -1,14 +1,20 @@
-"""Reads the step counts of scheduler and optimizer before a stream's first update: they show what a resume loaded."""
+"""Reads the step counts of scheduler and optimizer before a stream's first updates: they show what a resume loaded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from steadytrain.capture.snapshots.loaded_states import schedulers_of
+from steadytrain.capture.snapshots.resumed_states import Beside, ResumedStates, same_settings
 from steadytrain.capture.step.optimizer_streams import Stream
+
+RATE_UPDATES = 4
+"""First updates whose rate is compared with the loaded one: a schedule moves it when it is stepped."""
 
 
 def counted_rows(stream: Stream) -> Iterator[tuple[str, float]]:
@@ -25,6 +31,32 @@ def counted_rows(stream: Stream) -> Iterator[tuple[str, float]]:
         if counts:
             yield f"schedule-at:{type(found[0]).__name__}", float(max(counts))
             yield f"moments-at:{type(optimizer).__name__}", _updates(optimizer)
+
+
+def resumed_rows(
+    stream: Stream, resumed: ResumedStates, schedulers: Sequence[weakref.ref[Any]]
+) -> Iterator[tuple[str, float]]:
+    """Rows before the first ``RATE_UPDATES`` updates of ``stream``.
+
+    ``moments-left:CLASS`` is the number of parameters whose moments the checkpoint of the weights holds, if the
+    optimizer was given none. ``schedule-left:CLASS`` is the step count of a schedule in that checkpoint, if one with
+    the same settings begins at 0. ``rate-over-loaded:CLASS`` is the learning rate as a multiple of the one that was
+    loaded with the optimizer's state.
+    """
+    first = stream.own_steps == 0
+    for optimizer in stream.optimizers:
+        name = type(optimizer).__name__
+        held = [one for group in optimizer.param_groups for one in group["params"]]
+        beside = resumed.take(held) if first else Beside()
+        given = resumed.rate_of(optimizer)
+        if beside.parameters == len(held) and not given and _keeps_moments(optimizer) and not _updates(optimizer):
+            yield f"moments-left:{name}", float(beside.parameters)
+        rate = optimizer.param_groups[0].get("lr")
+        if given and rate is not None:
+            yield f"rate-over-loaded:{name}", float(rate) / given
+        for one in (each for ref in schedulers if (each := ref()) is not None) if given and beside.settings else ():
+            if getattr(one, "last_epoch", None) == 0 and same_settings(one, beside.settings or {}):
+                yield f"schedule-left:{type(one).__name__}", float(beside.schedule_at)
 
 
 def _keeps_moments(optimizer: torch.optim.Optimizer) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from steadytrain.capture.hooks.patches import MISSING
-from steadytrain.capture.looks.counted_steps import counted_rows
+from steadytrain.capture.looks.counted_steps import RATE_UPDATES, counted_rows, resumed_rows
 from steadytrain.capture.looks.held_parameters import HeldParameters, is_sharded
 from steadytrain.capture.looks.idle_schedules import IdleSchedules, Passes
 from steadytrain.capture.looks.label_counts import LabelCounts
@@ -28,7 +28,7 @@ from steadytrain.capture.looks.repeated_inputs import Fetched, Inputs, RepeatedI
 from steadytrain.capture.looks.running_statistics import statistics_rows
 from steadytrain.capture.looks.schedule_counts import ScheduleCounts, schedulers_at_start
 from steadytrain.capture.looks.tied_tables import TiedTables
-from steadytrain.capture.snapshots.lost_loads import LostLoads
+from steadytrain.capture.snapshots.loaded_states import LoadedStates
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, tensors_in
 from steadytrain.capture.step.live_run import LiveRun
@@ -63,6 +63,7 @@ class _Followed:
     tied: TiedTables | None = None
     schedules: IdleSchedules | None = None
     counts: ScheduleCounts | None = None
+    schedulers: list[weakref.ref[Any]] = field(default_factory=list)
     signature: tuple[int, ...] = ()
     since_change: int = 0
     updated: bool = False
@@ -89,14 +90,14 @@ class ScriptLook(StepObserver):
 
     Args:
         rows_of: returns the number of rows of a data set, given its number; 0 if it has no length.
-        lost: what the script's loads passed over.
+        loads: what the script has loaded.
         orders: the order of the samples in each pass over a loader.
     """
 
-    def __init__(self, run: LiveRun, rows_of: Callable[[int], int], lost: LostLoads, orders: PassOrders) -> None:
+    def __init__(self, run: LiveRun, rows_of: Callable[[int], int], loads: LoadedStates, orders: PassOrders) -> None:
         self._run = run
         self._rows_of = rows_of
-        self._lost = lost
+        self._loads = loads
         self._orders = orders
         self._of: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
         self._followed: dict[int, _Followed] = {}
@@ -171,12 +172,14 @@ class ScriptLook(StepObserver):
             one.signature, one.since_change = stream.signature, 0
         rows = dict(self._of_mode(one, seen))
         if one.schedules is None:
-            schedulers = schedulers_at_start(stream)
-            one.schedules, one.counts = IdleSchedules(stream, schedulers), ScheduleCounts(schedulers)
+            one.schedulers = schedulers_at_start(stream)
+            one.schedules, one.counts = IdleSchedules(stream, one.schedulers), ScheduleCounts(one.schedulers)
             rows |= dict(counted_rows(stream))
+        if stream.own_steps < RATE_UPDATES:
+            rows |= dict(resumed_rows(stream, self._loads.resumed, one.schedulers))
         for counts in (one.schedules, one.counts):
             rows |= dict(counts.rows(stream, self._passes.of_largest)) if counts is not None else {}
-        rows |= dict(self._lost.rows()) | dict(self._orders.rows(stream.name))
+        rows |= dict(self._loads.lost.rows()) | dict(self._orders.rows(stream.name))
         if stream.own_steps < INPUT_STEPS:
             rows |= self._of_inputs(one, stream, seen)
         if stream.own_steps + 1 in STATISTICS_STEPS:

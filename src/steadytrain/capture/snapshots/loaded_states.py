@@ -24,6 +24,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.hooks.model_discovery import find_model, named_tensors, optimizer_parameters, plain_name
 from steadytrain.capture.snapshots.lost_loads import LostLoads, inner_state
+from steadytrain.capture.snapshots.resumed_states import ResumedStates
 from steadytrain.capture.snapshots.state_fingerprints import card
 from steadytrain.compare.checkpoint_contents import plain_state
 from steadytrain.core.torch_private import INNER_SCHEDULERS
@@ -111,7 +112,7 @@ class LoadedStates:
         self._note = note
         self._set_fact = set_fact
         self._loaded = loaded
-        self.lost = LostLoads()
+        self.lost, self.resumed = LostLoads(), ResumedStates()
         self._loads: list[dict[str, Any]] = []
         self._card_cost_s = 0.0
         self._card_ended: float | None = None
@@ -123,6 +124,7 @@ class LoadedStates:
         """Shapes and dtypes of the state that a model is about to load."""
         given: Shapes = {}
         with self._guard.part("looking at what is loaded"):
+            self.resumed.model_given(state)
             for name, value in state.items() if isinstance(state, Mapping) else ():
                 if isinstance(value, Tensor):
                     given[str(name)] = (tuple(value.shape), value.dtype)
@@ -145,6 +147,7 @@ class LoadedStates:
                 if name in tensors and tensors[name].dtype != dtype and tensors[name].is_floating_point()
             ]
             reshaped = [name for name, (shape, _) in given.items() if name in tensors and tensors[name].shape != shape]
+            self.resumed.model_loaded(module, whole=not missing)
             self.lost.model(module, tensors, given, (missing, unexpected))
             entry = {
                 "what": "model",
@@ -170,6 +173,7 @@ class LoadedStates:
         with self._guard.part("looking at what is loaded"):
             if not isinstance(state, Mapping) or "state" not in state or "param_groups" not in state:
                 return None
+            self.resumed.optimizer_given(optimizer, state)
             keys = [key for group in state["param_groups"] for key in group["params"]]
             moments: list[Shapes] = []
             for key in keys:

@@ -102,7 +102,7 @@ class Watcher:
         self.clip, self.clip_by_value = gradients.clip, gradients.clip_by_value
         self.step_begins, self.step_ends = steps.step_begins, steps.step_ends
         if run.recorder.recording:
-            self.follow(ScriptLook(run, self._loaders.datasets.rows_of, self._loads.lost, self._loaders.orders))
+            self.follow(ScriptLook(run, self._loaders.datasets.rows_of, self._loads, self._loaders.orders))
         self._patches = Patches(self)
 
     def follow(self, guest: StepObserver) -> None:
