@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from steadytrain.capture.looks.loss_graph import Likelihood
+from steadytrain.capture.looks.loss_graph import Likelihood, LossGraph
 from steadytrain.capture.looks.token_inputs import SHIFTS, shares_equal, tokens_beside
 
 ALIGNED = 0.99
@@ -23,15 +23,13 @@ KINDS_MIN = 4
 
 
 @torch.no_grad()
-def label_rows(
-    one: Likelihood, given: Sequence[Tensor], rows: int, attention: Sequence[Tensor | bool]
-) -> Iterator[tuple[str, float]]:
+def label_rows(one: Likelihood, given: Sequence[Tensor], rows: int, graph: LossGraph) -> Iterator[tuple[str, float]]:
     """Measures of one likelihood, by name.
 
     ``rows-without-label`` is the share of the batch's ``rows`` without a label. The other measures need labels that
-    belong to one of the integer inputs ``given`` ([rows, length]). ``label-shift`` is the shift at which
-    ``labels[i] == tokens[i + shift]``. ``padding-share`` is the share of the labels that are padding where the token
-    is padding too.
+    belong to one of the integer inputs ``given`` ([rows, length]); those that an embedding of ``graph`` looked up come
+    first. ``label-shift`` is the shift at which ``labels[i] == tokens[i + shift]``. ``padding-share`` is the share of
+    the labels that are padding where the token is padding too.
     ``next-place-seen`` is the smallest attention weight, over the model's square attentions, from places with a label
     to the next place. ``causal`` is 1 if that weight is 0, else 0.
     """
@@ -41,7 +39,7 @@ def label_rows(
     used = labels != one.ignored
     if rows > 1 and labels.numel() % rows == 0 and labels.numel() > rows:
         yield "rows-without-label", float((~used).reshape(rows, -1).all(1).float().mean())
-    tokens = tokens_beside(labels, given, ())
+    tokens = tokens_beside(labels, given, graph.looked_up)
     if tokens is None or int(used.sum()) < SUPERVISED_MIN:
         return
     batch, length = tokens.shape
@@ -57,7 +55,7 @@ def label_rows(
         pad, _ = found
         filled = (beside == pad) & (tokens[:, :width] == pad) & counted
         yield "padding-share", float(filled.sum()) / float(counted.sum())
-    seen = [weight for part in attention if (weight := _next_seen(part, counted, length)) is not None]
+    seen = [weight for part in graph.attention if (weight := _next_seen(part, counted, length)) is not None]
     if shift is not None and seen:
         yield "next-place-seen", min(seen)
         yield "causal", float(min(seen) == 0.0)

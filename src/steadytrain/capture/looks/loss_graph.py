@@ -57,13 +57,15 @@ class LossGraph:
 
     ``parameters`` are those that this backward fills, by id. ``misuses`` counts each wrong way to compute the loss,
     by name. ``attention`` has one entry per square attention: the weights from each place to the next one, or a bool
-    that is True for a causal kernel and False without a mask. ``whole`` is False if the graph exceeds ``NODES_MAX``.
+    that is True for a causal kernel and False without a mask. ``looked_up`` are the ids that embeddings got. ``whole``
+    is False if the graph exceeds ``NODES_MAX``.
     """
 
     parameters: dict[int, nn.Parameter] = field(default_factory=dict)
     misuses: dict[str, float] = field(default_factory=dict)
     likelihoods: list[Likelihood] = field(default_factory=list)
     attention: list[Tensor | bool] = field(default_factory=list)
+    looked_up: list[Tensor] = field(default_factory=list)
     whole: bool = True
 
 
@@ -85,6 +87,8 @@ def read_graph(root: Tensor) -> LossGraph:
             _read_axis(kind, node, graph)
         if kind == "Softmax" or kind.startswith("ScaledDotProduct"):
             _read_attention(kind, node, graph)
+        if kind == "Embedding" and (indices := saved_tensor(node, "indices")) is not None:
+            graph.looked_up.append(indices)
     return graph
 
 

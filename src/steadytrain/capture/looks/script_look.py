@@ -225,7 +225,7 @@ class ScriptLook(StepObserver):
                     if each.dim() == 2 and not each.is_floating_point()
                 ]
                 given = [each.to(likelihood.targets.device) for each in given if each.dtype.itemsize > 1]
-                found = label_rows(likelihood, given, call.samples, graph.attention)
+                found = label_rows(likelihood, given, call.samples, graph)
                 rows |= {f"{measure}:{line}": value for measure, value in (*found, *one.labels.rows(likelihood))}
         return rows
 
