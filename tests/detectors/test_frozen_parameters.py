@@ -35,6 +35,16 @@ def readings(gradients: Mapping[str, float], updates: Mapping[str, float], weigh
 LIVE = (1.0 + 0.1 * np.random.default_rng(0).standard_normal(400)).tolist()
 LIVES = {f"h.{block}.weight": LIVE for block in range(4)}
 
+
+def cut(norms: Mapping[str, Sequence[float]], kind: float = 1.0, place: str = "encoder") -> Window:
+    """Eight steps in which ``place`` was called."""
+    held = table("script", at=[8], value={f"cut-off:{place}": [kind]})
+    return steps(gradient_norms={name: row[:8] for name, row in norms.items()}, loss=[2.0] * 8, tables={"script": held})
+
+
+ENCODER = {"encoder.weight": [ABSENT] * 400, "encoder.bias": [ABSENT] * 400}
+LARGE = {f"encoder.{at}.weight": [ABSENT] * 400 for at in range(12)}
+
 HEALTHY = (
     window(LIVES),
     window({**LIVES, "pooler.dense.weight": [ABSENT] * 400}),
@@ -49,6 +59,9 @@ HEALTHY = (
     readings({"a": 1.0, "gain": 1.0}, {"a": 1e-3, "gain": 0.0}, weight=0.4375),  # rounding: lost-updates
     readings({"a": 1.0, "b": 1.0, "bias": 1e-8}, {"a": 1e-3, "b": 1e-3, "bias": 0.0}),  # before a normalisation
     window({**LIVES, "unfrozen.weight": [ABSENT] * 200 + [1.0] * 200}),
+    cut({**LIVES, "encoder.weight": [ABSENT] * 7 + [1.0]}),  # a part that has its turn
+    cut({**LIVES, **LARGE}, kind=2.0),  # a base that runs under no_grad, and that the optimizer got all the same
+    cut({**LIVES, "pooler.weight": [ABSENT] * 8}, place="pooler"),
 )
 SICK = (
     window({**LIVES, "extra.weight": [ABSENT] * 400}),
@@ -56,6 +69,9 @@ SICK = (
     window({**LIVES, "cut.weight": [1.0] * 200 + [0.0] * 200}),
     readings({"a": 1.0, "b": 1.0, "c": NAN}, {"a": 1e-3, "b": 1e-3, "c": 0.0}),
     readings({"a": 1.0, "b": 1.0}, {"a": 1e-3, "b": 0.0}),
+    cut({**LIVES, **ENCODER}),
+    cut({**LIVES, **LARGE}),
+    cut({**LIVES, **ENCODER}, kind=2.0),
 )
 
 
@@ -83,7 +99,7 @@ def test_a_gradient_that_comes_late_or_a_run_that_goes_on_is_quiet() -> None:
 
 
 def test_quiet() -> None:
-    quiet = (HEALTHY[0], *HEALTHY[3:])
+    quiet = (HEALTHY[0], *HEALTHY[3:-2])
     assert [FrozenParameters().check(sight) for sight in quiet] == [()] * len(quiet)
 
 
@@ -128,3 +144,17 @@ def test_it_keeps_its_name_as_the_window_slides() -> None:
     frozen = {**LIVES, "extra.weight": [ABSENT] * 400}
     looks = [newest(FrozenParameters(), window(frozen, first_step=at)) for at in range(5000, 5200, 16)]
     assert len({symptom.first_step for symptom in looks if symptom is not None}) <= 3
+
+
+def test_a_module_whose_output_is_detached() -> None:
+    (symptom,) = FrozenParameters().check(SICK[-3])
+    assert (symptom.severity, symptom.first_step, symptom.last_step) == ("warning", 1, 8)
+    assert symptom.tensors == ("encoder.weight", "encoder.bias")
+    assert symptom.message == (
+        "encoder is called in every step and never gets a gradient: its output is detached or not used"
+    )
+
+
+def test_a_large_base_under_no_grad_is_a_note() -> None:
+    (symptom,) = FrozenParameters().check(HEALTHY[-2])
+    assert symptom.severity == "note"

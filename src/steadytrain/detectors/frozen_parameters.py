@@ -14,6 +14,7 @@ from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Aim, Detector
 from steadytrain.statistics.layer_names import experts_among
 from steadytrain.statistics.rolling_baseline import holds_start, stride_of
+from steadytrain.statistics.script_rows import script_rows
 from steadytrain.statistics.table_episodes import (
     APART_STEPS,
     Episode,
@@ -23,6 +24,14 @@ from steadytrain.statistics.table_episodes import (
     is_coarse,
     stretches,
 )
+
+UNDER_NO_GRAD = 2.0
+CUT = {
+    1.0: "its output is detached or not used",
+    UNDER_NO_GRAD: "it runs under no_grad",
+    3.0: "it detaches its output itself",
+}
+"""Values of the measure ``cut-off`` of the table ``script``, and what they say."""
 
 
 @final
@@ -52,9 +61,17 @@ class FrozenParameters(Detector):
         4. Meant to be frozen: set `requires_grad` to False and leave them out of the optimizer.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("gradient_norms", "tensors.gradient_norm", "tensors.update_norm")
-    waits_for: ClassVar[str] = "never_steps"
+    needs: ClassVar[tuple[str, ...]] = (
+        *("gradient_norms", "tensors.gradient_norm", "tensors.update_norm"),
+        "script.value",
+    )
+    waits_for: ClassVar[str] = "cut_steps"
     aim: ClassVar[Aim] = "progress"
+    hasty: ClassVar[bool] = True
+
+    cut_steps: int = threshold(
+        8, "first steps in each of which a module was called, and no backward reached it, after which it is named"
+    )
 
     never_steps: int = threshold(
         16, "first steps of a run after which a parameter that had no gradient in any of them is reported"
@@ -72,8 +89,45 @@ class FrozenParameters(Detector):
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
-        found = [*self._without_gradient(window), *self._without_update(window)]
-        return tuple(sorted(found or self._never(window), key=_first_step))
+        cut = self._cut_off(window)
+        gone = {name for one in cut for name in one.tensors}
+        found = [*self._without_gradient(window), *self._without_update(window)] or self._never(window)
+        return tuple(sorted([*cut, *(one for one in found if not gone.issuperset(one.tensors))], key=_first_step))
+
+    def _cut_off(self, window: Window) -> list[Symptom]:
+        """Modules that the script calls in every step in training mode, and that no backward reaches."""
+        steps, norms = window.steps, window.gradient_norms
+        rows = script_rows(window, "cut-off")
+        if not rows or not window.tensor_names or len(norms) != len(steps) or len(steps) < self.cut_steps:
+            return []
+        if not holds_start(steps, stride=stride_of(steps)):
+            return []
+        absent = (norms == GRADIENT_ABSENT).all(axis=0) & ~experts_among(window.tensor_names)
+        gone = [name for name, none in zip(window.tensor_names, absent, strict=True) if none]
+        alive = [name for name, none in zip(window.tensor_names, absent, strict=True) if not none]
+        cut, names = [], []
+        for row in rows:
+            inside = [name for name in gone if name.startswith(f"{row.place}.")]
+            if inside and not any(name.startswith(f"{row.place}.") for name in alive):
+                cut.append(row)
+                names += inside
+        if not cut:
+            return []
+        meant = all(row.last == UNDER_NO_GRAD for row in cut) and len(gone) > self.design_share * len(absent)
+        meant = meant or all("pooler" in row.place for row in cut) or all(_has_sibling(name, alive) for name in names)
+        more = f" (and {len(cut) - 1} more)" if len(cut) > 1 else ""
+        return [
+            Symptom(
+                name="frozen-parameters",
+                severity="note" if meant else "warning",
+                first_step=int(steps[0]),
+                last_step=int(steps[-1]),
+                message=f"{cut[0].place}{more} is called in every step and never gets a gradient: {CUT[cut[0].last]}",
+                signals=("gradient_norms", "script.value"),
+                tensors=tuple(names),
+                numbers={"tensors": float(len(names)), "tensors_measured": float(len(absent)), "cut": cut[0].last},
+            )
+        ]
 
     def _never(self, window: Window) -> list[Symptom]:
         """Parameters without a gradient since the first step of a run that is young.

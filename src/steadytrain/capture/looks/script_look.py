@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from steadytrain.capture.hooks.patches import MISSING
 from steadytrain.capture.looks.counted_steps import RATE_UPDATES, counted_rows, resumed_rows
+from steadytrain.capture.looks.cut_modules import CutModules
 from steadytrain.capture.looks.held_parameters import HeldParameters, is_sharded
 from steadytrain.capture.looks.idle_schedules import IdleSchedules, Passes
 from steadytrain.capture.looks.label_counts import LabelCounts
@@ -60,6 +61,7 @@ class _Followed:
     inputs: RepeatedInputs = field(default_factory=RepeatedInputs)
     held: HeldParameters = field(default_factory=HeldParameters)
     labels: LabelCounts = field(default_factory=LabelCounts)
+    cut: CutModules | None = None
     tied: TiedTables | None = None
     schedules: IdleSchedules | None = None
     counts: ScheduleCounts | None = None
@@ -126,9 +128,17 @@ class ScriptLook(StepObserver):
         self._guarded(self._step_ended, stream, folder)
 
     def stream_done(self, stream: Stream) -> None:
-        self._followed.pop(id(stream), None)
+        one = self._followed.pop(id(stream), None)
+        if one is not None and one.cut is not None:
+            one.cut.release()
+
+    def close(self, *, finished: bool, noted: bool) -> None:
+        for one in self._followed.values():
+            if one.cut is not None:
+                one.cut.release()
 
     def forget(self) -> None:
+        self.close(finished=False, noted=False)
         self._works = False
 
     def _guarded(self, look: Callable[..., None], *arguments: Any) -> None:
@@ -180,6 +190,10 @@ class ScriptLook(StepObserver):
         for counts in (one.schedules, one.counts):
             rows |= dict(counts.rows(stream, self._passes.of_largest)) if counts is not None else {}
         rows |= dict(self._loads.lost.rows()) | dict(self._orders.rows(stream.name))
+        if one.cut is None:
+            one.cut = CutModules(stream)
+        else:
+            rows |= dict(one.cut.rows(stream))
         if stream.own_steps < INPUT_STEPS:
             rows |= self._of_inputs(one, stream, seen)
         if stream.own_steps + 1 in STATISTICS_STEPS:

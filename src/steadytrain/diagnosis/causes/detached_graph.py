@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, final
 
-from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, Cause, Intervention, Signature
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.signs import (
     enumerated,
     equivalence,
@@ -15,6 +15,7 @@ from steadytrain.diagnosis.signs import (
     measured,
     not_finite,
     ruled_out,
+    seen,
     surveyed,
     symptom,
     when,
@@ -81,12 +82,19 @@ class DetachedGraph(Cause):
                 *listed(case, "detached_calls", FAIR, "the graph is cut at {names}"),
                 *listed(case, "no_grad_calls", FAIR, "called under no_grad in training: {names}"),
                 *listed(case, "modules_output_detached", HINT, "their output requires no gradient: {names}"),
-                *symptom(case, HINT, "frozen-parameters", "no-learning", "plateau"),
+                *symptom(case, STRONG if _is_cut(case) else HINT, "frozen-parameters"),
+                *symptom(case, HINT, "no-learning", "plateau"),
                 *ruled_out(surveyed(case) and not lost, "a gradient reaches every trainable parameter"),
                 *ruled_out(not_finite(case), "a cut makes nothing infinite", "symptoms"),
             ),
             layer=first_name(case, "parameters_without_gradient"),
         )
+
+
+def _is_cut(case: Case) -> bool:
+    """Whether the run itself saw a module that is called in every step and that no backward reaches."""
+    found = seen(case, "frozen-parameters")
+    return found is not None and "cut" in found.numbers
 
 
 def _inside(names: Iterable[str], *modules: Any) -> list[str]:

@@ -1,0 +1,120 @@
+"""Follows the calls of modules that no backward reaches, though the optimizer holds their parameters.
+
+Hooks are on these modules only, and only from the first step to the eighth. Nothing is hooked once code was compiled.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from steadytrain.capture.hooks.model_discovery import named_places, plain_name
+from steadytrain.capture.hooks.module_hooks import ModuleHook
+from steadytrain.capture.looks.held_parameters import is_sharded
+from steadytrain.capture.step.input_recorder import tensors_in
+from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.capture.tensors.activations.compiled import something_was_compiled
+from steadytrain.core.torch_private import PARAMETERS
+
+MODULES_MAX = 8
+LAST_STEP = 8
+
+DETACHED, NO_GRAD, CUT_INSIDE = 1.0, 2.0, 3.0
+"""The output carries a graph that no loss reaches; the module ran under ``no_grad``; its output carries no graph."""
+
+
+class _Followed:
+    """One module: the steps in which it was called in training mode, and the way in which its last call was cut."""
+
+    def __init__(self, name: str, module: nn.Module) -> None:
+        self.name = name
+        self.steps = 0
+        self._called = False
+        self.cut = 0.0
+        self.parameters = [weakref.ref(one) for one in module.parameters() if one.requires_grad]
+        self.handle = module.register_forward_hook(ModuleHook(self._ended))
+
+    def _ended(self, module: nn.Module, args: Any, output: Any) -> None:
+        if not module.training:
+            return
+        made = [one for one in tensors_in(output) if isinstance(one, Tensor) and one.is_floating_point()]
+        if made:
+            self._called = True
+            graph = any(one.requires_grad for one in made)
+            self.cut = DETACHED if graph else CUT_INSIDE if torch.is_grad_enabled() else NO_GRAD
+
+    def step(self) -> None:
+        self.steps += self._called
+        self._called = False
+
+    def is_reached(self) -> bool:
+        return any(one is not None and one.grad is not None for one in (held() for held in self.parameters))
+
+
+class CutModules:
+    """Serves one stream. Create it at the gate of the first step: then backward has left its gradients."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._followed: list[_Followed] = []
+        self._since = stream.own_steps + 1
+        unreached = {id(one) for one in stream.parameters if one.grad is None and one.requires_grad}
+        if not unreached or len(unreached) == len(stream.parameters):
+            return
+        if is_sharded(stream.parameters) or something_was_compiled():
+            return
+        names = {id(one): name for one, name in zip(stream.parameters, stream.tensor_names, strict=False)}
+        for root in stream.roots():
+            self._followed += _cut_in(root, unreached, names)
+        for one in self._followed[MODULES_MAX:]:
+            one.handle.remove()
+        del self._followed[MODULES_MAX:]
+
+    def rows(self, stream: Stream) -> Iterator[tuple[str, float]]:
+        """``cut-off:MODULE``, at step 8, says how a module is cut that was called in each step since the first.
+
+        1: its output carries a graph, which no loss reaches. 2: it ran under ``no_grad``. 3: it cuts the graph itself.
+        """
+        if not self._followed:
+            return
+        now = stream.own_steps + 1
+        for one in self._followed:
+            one.step()
+            if now == self._since + LAST_STEP - 1 and one.steps == now - self._since and not one.is_reached():
+                yield f"cut-off:{one.name}", one.cut
+        if now >= self._since + LAST_STEP - 1:
+            self.release()
+
+    def release(self) -> None:
+        """Take the hooks off."""
+        for one in self._followed:
+            one.handle.remove()
+        self._followed = []
+
+
+def _cut_in(root: nn.Module, unreached: set[int], names: dict[int, str]) -> list[_Followed]:
+    """The outermost modules under ``root`` in training mode whose trainable parameters are all unreached."""
+    found: list[_Followed] = []
+    inside: list[str] = []
+    for path, module in named_places(root):
+        if not path or any(path.startswith(f"{outer}.") for outer in inside) or not module.training:
+            continue
+        held = [one for one in module.parameters() if one.requires_grad]
+        if held and all(id(one) in unreached for one in held):
+            inside.append(path)
+            found.append(_Followed(_name(path, module, names), module))
+    return found
+
+
+def _name(path: str, module: nn.Module, names: dict[int, str]) -> str:
+    """The module's name as it stands in the names of its parameters."""
+    for place, part in named_places(module):
+        for name, one in PARAMETERS.of(part).items():
+            full = names.get(id(one), "")
+            local = plain_name(f"{place}.{name}" if place else name)
+            if full.endswith(f".{local}"):
+                return full[: -len(local) - 1]
+    return plain_name(path)
