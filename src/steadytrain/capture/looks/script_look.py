@@ -29,6 +29,7 @@ from steadytrain.capture.looks.repeated_inputs import Fetched, Inputs, RepeatedI
 from steadytrain.capture.looks.running_statistics import statistics_rows
 from steadytrain.capture.looks.schedule_counts import ScheduleCounts, schedulers_at_start
 from steadytrain.capture.looks.tied_tables import TiedTables
+from steadytrain.capture.looks.trained_elements import trained_rows
 from steadytrain.capture.snapshots.loaded_states import LoadedStates
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, tensors_in
@@ -192,6 +193,7 @@ class ScriptLook(StepObserver):
         rows |= dict(self._loads.lost.rows()) | dict(self._orders.rows(stream.name))
         if one.cut is None:
             one.cut = CutModules(stream)
+            rows |= dict(trained_rows(stream, self._run.streams))
         else:
             rows |= dict(one.cut.rows(stream))
         if stream.own_steps < INPUT_STEPS:

@@ -75,6 +75,7 @@ class FrozenParameters(Cause):
                     invariant=whole,
                 ),
                 *listed(case, "parameters_zero_gradient", HINT, "gradients that are exactly zero: {names}"),
+                *symptom(case, FAIR, "few-trained-parameters"),
                 *symptom(case, HINT, "frozen-parameters", "no-learning", "plateau"),
                 *listed(case, "parameters_not_in_optimizer", -FAIR, "parameters that no optimizer holds: {names}"),
                 *listed(case, "parameters_without_gradient", -HINT, "parameters without a gradient: {names}"),

@@ -1,0 +1,45 @@
+"""Counts the elements that an optimizer trains, where these are only biases and gains of norms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from torch import nn
+
+from steadytrain.capture.hooks.model_discovery import named_places
+from steadytrain.capture.looks.held_parameters import is_sharded
+from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.core.torch_private import NORMS, PARAMETERS
+
+SHARE_MAX = 0.02
+"""Largest share of the elements that biases and gains have in usual models; above it nothing is reported."""
+
+
+def trained_rows(stream: Stream, streams: Iterable[Stream]) -> Iterator[tuple[str, float]]:
+    """``trained-elements:KIND`` and ``all-elements:model`` count elements of the models of ``stream``.
+
+    KIND is ``biases``, ``norms`` or ``biases and norms``. There are no rows where other parameters are trained too.
+    """
+    if is_sharded(stream.parameters):
+        return
+    held = {id(one) for other in streams for one in other.parameters}
+    trained, total, kinds, seen = 0, 0, set(), set()
+    for root in stream.roots():
+        for _, module in named_places(root):
+            for name, one in PARAMETERS.of(module).items():
+                if one is None or id(one) in seen:
+                    continue
+                seen.add(id(one))
+                total += one.numel()
+                if one.requires_grad and id(one) in held:
+                    trained += one.numel()
+                    kinds.add(_kind(module, name))
+    if trained and "" not in kinds and trained <= SHARE_MAX * total:
+        yield f"trained-elements:{' and '.join(sorted(kinds))}", float(trained)
+        yield "all-elements:model", float(total)
+
+
+def _kind(module: nn.Module, name: str) -> str:
+    if isinstance(module, (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, NORMS.get())) or "Norm" in type(module).__name__:
+        return "norms"
+    return "biases" if "bias" in name else ""
