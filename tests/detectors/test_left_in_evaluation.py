@@ -4,7 +4,10 @@ from script_windows import NAN, looked
 from steadytrain.detectors.left_in_evaluation import LeftInEvaluation
 from steadytrain.testing import newest
 
-SICK = (looked(in_eval__Model=[NAN, NAN, NAN, NAN, 4.0, NAN]),)
+SICK = (
+    looked(in_eval__Model=[NAN, NAN, NAN, NAN, 4.0, NAN]),
+    looked(in_eval_no_draws__Model=[NAN, NAN, NAN, NAN, 4.0, NAN]),
+)
 QUIET = (looked(), looked(in_eval__Model=[NAN, 1.0, 2.0, 3.0, NAN, NAN]))
 HEALTHY = QUIET
 
@@ -18,3 +21,11 @@ def test_since_when() -> None:
     assert symptom is not None
     assert (symptom.severity, symptom.first_step) == ("warning", 5)
     assert symptom.message.startswith("Model trains in evaluation mode from step 5 on")
+
+
+def test_what_is_off() -> None:
+    by_modules, by_draws = (newest(LeftInEvaluation(), window) for window in SICK)
+    assert by_modules is not None
+    assert by_modules.message.endswith("normalisation does not follow the batches")
+    assert by_draws is not None
+    assert by_draws.message.endswith("draws none now, so dropout is off")

@@ -42,7 +42,7 @@ ONCE = [
         "clipped-while-scaled untied-weights incomplete-resume idle-schedule "
         "misnormalized-attention frozen-running-statistics few-trained-parameters "
         "unloaded-weights mistimed-schedule spent-schedule repeated-order "
-        "worker-duplicates",
+        "worker-duplicates optimizer-without-gradients",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

@@ -12,6 +12,9 @@ from steadytrain.core.plugins import threshold
 from steadytrain.detectors import ScriptRule
 from steadytrain.statistics.script_rows import script_rows
 
+BY_MODULES = "dropout is off and normalisation does not follow the batches"
+BY_DRAWS = "its forward drew random numbers in training mode and draws none now, so dropout is off"
+
 
 @final
 @dataclass(frozen=True)
@@ -21,7 +24,9 @@ class LeftInEvaluation(ScriptRule):
     Means:
         Dropout is off, and batch normalisation uses running statistics that no longer follow. The call of the model
         that each update is made from was in evaluation mode, after steps in training mode. Parts that are kept in
-        evaluation mode inside a model in training mode are not meant.
+        evaluation mode inside a model in training mode are not meant. A model without a module of dropout or batch
+        normalisation is judged by its draws: its forward drew random numbers in training mode and draws none in
+        evaluation mode (`F.dropout(x, p, self.training)`).
 
     Causes:
         - `model.eval()` for an evaluation or a sample, and no `model.train()` after it
@@ -34,8 +39,10 @@ class LeftInEvaluation(ScriptRule):
     eval_steps: int = threshold(4, "steps in a row in evaluation mode, after one in training mode")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
+        by_modules = [(row, BY_MODULES) for row in script_rows(window, "in-eval")]
+        by_draws = [(row, BY_DRAWS) for row in script_rows(window, "in-eval-no-draws")]
         found = []
-        for row in script_rows(window, "in-eval"):
+        for row, what in (*by_modules, *by_draws):
             beyond = row.values >= self.eval_steps
             if beyond.any():
                 at = int(np.flatnonzero(beyond)[-1])
@@ -46,8 +53,7 @@ class LeftInEvaluation(ScriptRule):
                         severity="warning",
                         first_step=since,
                         last_step=int(window.steps[-1]),
-                        message=f"{row.place} trains in evaluation mode from step {since} on: dropout is off and "
-                        "normalisation does not follow the batches",
+                        message=f"{row.place} trains in evaluation mode from step {since} on: {what}",
                         signals=("script.value",),
                         numbers={"steps": row.last},
                     )

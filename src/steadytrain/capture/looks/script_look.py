@@ -19,11 +19,13 @@ from torch import Tensor, nn
 from steadytrain.capture.hooks.patches import MISSING
 from steadytrain.capture.looks.counted_steps import RATE_UPDATES, counted_rows, resumed_rows
 from steadytrain.capture.looks.cut_modules import CutModules
+from steadytrain.capture.looks.evaluation_mode import ModeEffects
 from steadytrain.capture.looks.held_parameters import HeldParameters, is_sharded
 from steadytrain.capture.looks.idle_schedules import IdleSchedules, Passes
 from steadytrain.capture.looks.label_counts import LabelCounts
 from steadytrain.capture.looks.label_places import label_rows
 from steadytrain.capture.looks.loss_graph import LossGraph, read_graph
+from steadytrain.capture.looks.missing_gradients import MissingGradients
 from steadytrain.capture.looks.pass_orders import PassOrders
 from steadytrain.capture.looks.repeated_inputs import Fetched, Inputs, RepeatedInputs, inputs_of
 from steadytrain.capture.looks.running_statistics import statistics_rows
@@ -32,13 +34,12 @@ from steadytrain.capture.looks.tied_tables import TiedTables
 from steadytrain.capture.looks.trained_elements import trained_rows
 from steadytrain.capture.snapshots.loaded_states import LoadedStates
 from steadytrain.capture.step.gate import Measurement
-from steadytrain.capture.step.input_recorder import MicroBatch, tensors_in
+from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, tensors_in
 from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.script_frames import user_frames
 from steadytrain.core.model import Reading
-from steadytrain.core.torch_private import BATCH_NORMS, DROPOUTS
 
 LOOK_STEPS = frozenset({1, 2, 3, 4, 8, 16, 32})
 INPUT_STEPS = 48
@@ -63,6 +64,7 @@ class _Followed:
     held: HeldParameters = field(default_factory=HeldParameters)
     labels: LabelCounts = field(default_factory=LabelCounts)
     cut: CutModules | None = None
+    missing: MissingGradients = field(default_factory=MissingGradients)
     tied: TiedTables | None = None
     schedules: IdleSchedules | None = None
     counts: ScheduleCounts | None = None
@@ -86,6 +88,8 @@ class _Seen:
     given: Inputs = field(default_factory=list)
     training: bool = True
     can_tell: bool = False
+    draws_no_more: bool = False
+    backward: bool = False
 
 
 class ScriptLook(StepObserver):
@@ -102,7 +106,7 @@ class ScriptLook(StepObserver):
         self._rows_of = rows_of
         self._loads = loads
         self._orders = orders
-        self._of: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
+        self._modes = ModeEffects()
         self._followed: dict[int, _Followed] = {}
         self._seen = _Seen()
         self._data = Fetched()
@@ -119,11 +123,15 @@ class ScriptLook(StepObserver):
         self._guarded(self._called, module, call, args, kwargs)
         return None
 
+    def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
+        if call is not None:
+            self._guarded(self._returned, call, random)
+
     def loss_seen(self, root: Tensor) -> None:
         self._guarded(self._loss_seen, root)
 
     def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
-        self._guarded(self._gate, stream, seen)
+        self._guarded(self._gate, stream, seen, measured)
 
     def step_ended(self, stream: Stream, folder: Path | None) -> None:
         self._guarded(self._step_ended, stream, folder)
@@ -160,11 +168,17 @@ class ScriptLook(StepObserver):
 
     def _called(self, module: nn.Module, call: MicroBatch, args: Any, kwargs: Any) -> None:
         first, self._seen.call = self._seen.call is None, call
-        self._seen.training, self._seen.can_tell = module.training, self._mode_matters(module)
+        self._seen.training, self._seen.can_tell = module.training, self._modes.by_modules(module)
+        self._seen.draws_no_more = False
         if first:
             self._seen.given = inputs_of(args, kwargs)
 
+    def _returned(self, call: MicroBatch, random: RandomState) -> None:
+        if call is self._seen.call:
+            self._seen.draws_no_more = self._modes.by_draws(call, random, training=self._seen.training)
+
     def _loss_seen(self, root: Tensor) -> None:
+        self._seen.backward = True
         due = [stream for stream in self._run.streams if self._is_due(stream)]
         if len(self._seen.graphs) >= GRAPHS_MAX or not (due or not self._run.streams):
             return
@@ -177,11 +191,13 @@ class ScriptLook(StepObserver):
                 there = any(each.grad is not None and bool(each.grad.any()) for each in filled)
                 one.left_over, one.updated = (one.updated or one.left_over) and there, False
 
-    def _gate(self, stream: Stream, seen: StepInProgress) -> None:
+    def _gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         one = self._one(stream)
         if stream.signature is not one.signature and stream.signature != one.signature:
             one.signature, one.since_change = stream.signature, 0
         rows = dict(self._of_mode(one, seen))
+        norm = measured.record.scalars.get("parameter_norm")
+        rows |= dict(one.missing.rows(stream, after_backward=self._seen.backward, norm=norm))
         if one.schedules is None:
             one.schedulers = schedulers_at_start(stream)
             one.schedules, one.counts = IdleSchedules(stream, one.schedulers), ScheduleCounts(one.schedulers)
@@ -255,18 +271,11 @@ class ScriptLook(StepObserver):
             return
         if self._seen.training:
             one.trained, one.in_eval = True, 0
-        elif self._seen.can_tell and one.trained:
+        elif (self._seen.can_tell or self._seen.draws_no_more) and one.trained:
             one.in_eval += 1
             if one.in_eval in EVAL_TOLD:
-                yield f"in-eval:{type(seen.micro_batches[-1].module).__name__}", float(one.in_eval)
-
-    def _mode_matters(self, module: nn.Module) -> bool:
-        """Whether ``module`` behaves differently in evaluation mode."""
-        known = self._of.get(module)
-        if known is None:
-            kinds = (DROPOUTS.get(), BATCH_NORMS.get())
-            known = self._of[module] = any(isinstance(one, kinds) for one in module.modules())
-        return known
+                measure = "in-eval" if self._seen.can_tell else "in-eval-no-draws"
+                yield f"{measure}:{type(seen.micro_batches[-1].module).__name__}", float(one.in_eval)
 
     # -- where it stands -------------------------------------------------------------------------------------------
 

@@ -83,6 +83,7 @@ class DetachedGraph(Cause):
                 *listed(case, "no_grad_calls", FAIR, "called under no_grad in training: {names}"),
                 *listed(case, "modules_output_detached", HINT, "their output requires no gradient: {names}"),
                 *symptom(case, STRONG if _is_cut(case) else HINT, "frozen-parameters"),
+                *symptom(case, STRONG, "optimizer-without-gradients"),
                 *symptom(case, HINT, "no-learning", "plateau"),
                 *ruled_out(surveyed(case) and not lost, "a gradient reaches every trainable parameter"),
                 *ruled_out(not_finite(case), "a cut makes nothing infinite", "symptoms"),

@@ -1,0 +1,68 @@
+"""Says whether the mode of a module matters: whether it behaves differently in evaluation mode.
+
+A dropout or a batch norm in it says so. So does a forward that drew random numbers in training mode and draws none in
+evaluation mode (``F.dropout(x, p, self.training)``): the generators' states before and after a call are recorded
+anyway. A first call that makes lazy parameters draws for another reason and does not count.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
+from steadytrain.core.torch_private import BATCH_NORMS, DROPOUTS
+
+CALLS_COMPARED = 32
+"""Calls in training mode whose random states are compared, as long as none of them drew."""
+
+
+class ModeEffects:
+    """Serves all models of a run."""
+
+    def __init__(self) -> None:
+        self._holds: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
+        self._drew: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
+        self._compared: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
+        self._makes_parameters = False
+
+    def by_modules(self, module: nn.Module) -> bool:
+        """Whether a module inside ``module``, which is about to be called, tells that the mode matters."""
+        known = self._holds.get(module)
+        if known is None:
+            kinds = (DROPOUTS.get(), BATCH_NORMS.get())
+            known = self._holds[module] = any(isinstance(one, kinds) for one in module.modules())
+            self._makes_parameters = any(is_lazy(one) for one in module.parameters())
+        return known
+
+    def by_draws(self, call: MicroBatch, after: RandomState, *, training: bool) -> bool:
+        """Whether ``call``, which has ended in evaluation mode, drew nothing, and one in training mode did."""
+        module = call.module
+        if not training:
+            return self._drew.get(module, False) and not differ(call.random, after)
+        compared = self._compared.get(module, 0)
+        if not self._makes_parameters and compared < CALLS_COMPARED and not self._drew.get(module, False):
+            self._drew[module], self._compared[module] = differ(call.random, after), compared + 1
+        self._makes_parameters = False
+        return False
+
+
+def differ(before: RandomState, after: RandomState) -> bool:
+    """Whether a generator has drawn between the two states."""
+    tensors = zip((before.torch, *before.cuda), (after.torch, *after.cuda), strict=False)
+    if not all(torch.equal(one, other) for one, other in tensors):
+        return True
+    return bool(before.python != after.python) or not _same_numpy(before.numpy, after.numpy)
+
+
+def _same_numpy(before: Any, after: Any) -> bool:
+    if not isinstance(before, Mapping) or not isinstance(after, Mapping):
+        return True
+    one, other = before["state"], after["state"]
+    return all(np.array_equal(one[name], other[name]) for name in one)
