@@ -30,6 +30,7 @@ from steadytrain.capture.looks.pass_orders import PassOrders
 from steadytrain.capture.looks.repeated_inputs import Fetched, Inputs, RepeatedInputs, inputs_of
 from steadytrain.capture.looks.running_statistics import statistics_rows
 from steadytrain.capture.looks.schedule_counts import ScheduleCounts, schedulers_at_start
+from steadytrain.capture.looks.summed_backwards import SummedBackwards
 from steadytrain.capture.looks.tied_tables import TiedTables
 from steadytrain.capture.looks.trained_elements import trained_rows
 from steadytrain.capture.snapshots.loaded_states import LoadedStates
@@ -65,6 +66,7 @@ class _Followed:
     labels: LabelCounts = field(default_factory=LabelCounts)
     cut: CutModules | None = None
     missing: MissingGradients = field(default_factory=MissingGradients)
+    summed: SummedBackwards = field(default_factory=SummedBackwards)
     tied: TiedTables | None = None
     schedules: IdleSchedules | None = None
     counts: ScheduleCounts | None = None
@@ -180,6 +182,9 @@ class ScriptLook(StepObserver):
     def _loss_seen(self, root: Tensor) -> None:
         self._seen.backward = True
         due = [stream for stream in self._run.streams if self._is_due(stream)]
+        for stream in due if self._run.seen.losses else ():
+            summed = self._one(stream).summed
+            summed.backward_begins(stream, self._run.seen.losses[-1], root, scaled=bool(self._run.scaling.scalers))
         if len(self._seen.graphs) >= GRAPHS_MAX or not (due or not self._run.streams):
             return
         graph = read_graph(root)
@@ -219,6 +224,7 @@ class ScriptLook(StepObserver):
         if self._seen.graphs and self._is_due(stream):
             rows |= self._of_graphs(one, stream)
             rows["carried-over:gradients"] = float(one.left_over)
+            rows |= dict(one.summed.rows(stream, seen, scaled=bool(self._run.scaling.scalers)))
             if one.tied is None:
                 one.tied = TiedTables(stream.roots())
             else:

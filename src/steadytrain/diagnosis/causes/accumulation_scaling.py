@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Sign, Signature
 from steadytrain.diagnosis.interventions import LOWER_RATE
-from steadytrain.diagnosis.signs import fact, holds, measured, quiet, ruled_out, when
+from steadytrain.diagnosis.signs import fact, holds, measured, noted, quiet, ruled_out, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class AccumulationScaling(Cause):
                     "fact loss_divided",
                     invariant=wrong,
                 ),
+                *_summed(case),
                 *when(
                     twice,
                     STRONG,
@@ -79,3 +80,9 @@ class AccumulationScaling(Cause):
                 ),
             ),
         )
+
+
+def _summed(case: Case) -> tuple[Sign, ...]:
+    """A sign if the run itself saw a sum of gradients, which is a note there."""
+    found = noted(case, "summed-gradients")
+    return () if found is None else (Sign(found.message, FAIR, "symptom summed-gradients"),)
