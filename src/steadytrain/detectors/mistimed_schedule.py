@@ -23,7 +23,7 @@ class MistimedSchedule(ScriptRule):
         comes within the first pass over the data, else a note. A warm-up has hardly begun after the second pass,
         because the schedule was stepped once a pass: a warning; a note after the first pass, because a warm-up over
         several passes may be meant. The schedule counts several steps for each update: a note, because its length may
-        be counted in micro-batches. A schedule that decayed far too early is told by spent-schedule.
+        be counted in micro-batches. spent-schedule reports a schedule that decayed far too early.
 
     Causes:
         - `T_max=epochs` and `scheduler.step()` after each batch

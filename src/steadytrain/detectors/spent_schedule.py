@@ -22,7 +22,7 @@ class SpentSchedule(Detector):
         The schedule is over, and the updates that follow change next to nothing. It is a note if they are half as many
         as those of the decay, and a warning if they are as many. A decay that ends with the run does not show this, and
         neither does one that stops at a floor of a thousandth or more. A drop in one step is a new phase: nothing is
-        said. A rate of exactly zero is told by zero-learning-rate.
+        said. zero-learning-rate reports a rate of exactly zero.
 
     Causes:
         - a schedule in passes over the data (`StepLR`, `ExponentialLR`, a cosine) that is stepped after each batch

@@ -14,12 +14,12 @@ from steadytrain.statistics.script_rows import script_rows
 @final
 @dataclass(frozen=True)
 class SupervisedPadding(ScriptRule):
-    """The loss counts padding: a large part of the labels is to tell padding after padding.
+    """The loss counts padding: many labels ask for padding after padding.
 
     Means:
         Rows are filled up at their ends with one id. Where that id stands, the label is the same id again, and the loss
-        does not ignore it. These labels are told at once, so the loss looks far too low, and it depends on the lengths
-        of the rows. The id that ends a text is a label too, and counts once.
+        does not ignore it. The model learns these labels at once. So the loss looks far too low, and it depends on the
+        lengths of the rows. The id that ends a text is a label too, and counts once.
 
     Causes:
         - `ignore_index` is not set, or is another number than the padding's id
