@@ -20,8 +20,8 @@ class MisplacedLabels(ScriptRule):
         The labels of the loss were compared with the tokens that the model was given. A model that predicts the next
         token has labels that are the token one place later. With labels at the same place it learns to copy its input:
         the loss falls to nearly nothing within some hundred steps, and generated text repeats itself. Labels two places
-        later were shifted twice. It is a warning where attention is causal or the shift is two or more, else a note: an autoencoder may be
-        meant.
+        later were shifted twice. It is a warning where attention is causal or the shift is two or more, else a note: an
+        autoencoder may be meant.
 
     Causes:
         - labels equal to the inputs, and no shift in the loss
