@@ -13,7 +13,8 @@ def ordered(passes: float, shuffles: float) -> Window:
 BY_LENGTH = ordered(2.0, 0.0)
 QUIET = (looked(), ordered(NAN, NAN))
 HEALTHY = (*QUIET, BY_LENGTH)
-SICK = (ordered(2.0, 1.0),)
+CYCLED = looked(cycled_batches__RandomSampler=[NAN] * 5 + [8.0])
+SICK = (ordered(2.0, 1.0), CYCLED)
 
 
 def test_quiet() -> None:
@@ -31,3 +32,10 @@ def test_an_order_that_may_be_meant_is_a_note() -> None:
     symptom = newest(RepeatedOrder(), BY_LENGTH)
     assert symptom is not None
     assert symptom.severity == "note"
+
+
+def test_a_cycle_of_the_first_batches() -> None:
+    symptom = newest(RepeatedOrder(), CYCLED)
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step) == ("warning", 16)
+    assert symptom.message == "the batches that RandomSampler drew first come again in their order, without the loader"

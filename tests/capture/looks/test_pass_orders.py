@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,9 +41,9 @@ def found(folder: Path, batches: Batches, *, trainings: int = 1) -> dict[str, Se
     return {one.name: one.severity for one in watcher.symptoms if one.name in NAMES}
 
 
-def data() -> TensorDataset:
+def data(rows: int = ROWS) -> TensorDataset:
     chance = torch.Generator().manual_seed(1)
-    return TensorDataset(torch.randn(ROWS, 6, generator=chance), torch.randint(3, (ROWS,), generator=chance))
+    return TensorDataset(torch.randn(rows, 6, generator=chance), torch.randint(3, (rows,), generator=chance))
 
 
 class ByLength(Sampler[int]):
@@ -87,6 +88,30 @@ def seeded_each_pass() -> Iterator[list[Tensor]]:
     for _ in range(PASSES):
         torch.manual_seed(3)
         yield from DataLoader(rows, 8, shuffle=True)
+
+
+def cycled() -> Iterator[list[Tensor]]:
+    return itertools.islice(itertools.cycle(DataLoader(data(), 8, shuffle=True)), 24)
+
+
+def cycled_late() -> Iterator[list[Tensor]]:
+    return itertools.islice(itertools.cycle(DataLoader(data(200 * 4), 4, shuffle=True)), 240)
+
+
+def cycled_in_order() -> Iterator[list[Tensor]]:
+    return itertools.islice(itertools.cycle(DataLoader(data(), 8)), 24)
+
+
+def kept_beforehand() -> Iterator[list[Tensor]]:
+    batches = list(DataLoader(data(), 8, shuffle=True))
+    for _ in range(PASSES):
+        yield from batches
+
+
+def each_batch_twice() -> Iterator[list[Tensor]]:
+    for x, y in itertools.chain(*[DataLoader(data(), 8, shuffle=True)] * PASSES):
+        yield [x, y]
+        yield [x, y]
 
 
 def shuffled() -> Iterator[list[Tensor]]:
@@ -145,6 +170,8 @@ SICK: list[tuple[Batches, dict[str, Severity]]] = [
     (sampled(set_epoch=False), {"repeated-order": "warning"}),
     (sampled(set_epoch=False, workers=2), {"repeated-order": "warning"}),
     (seeded_each_pass, {"repeated-order": "warning"}),
+    (cycled, {"repeated-order": "warning"}),
+    (cycled_late, {"repeated-order": "warning"}),
     (by_length, {"repeated-order": "note"}),
     (streamed(shared=False), {"worker-duplicates": "warning"}),
 ]
@@ -162,6 +189,9 @@ def test_what_repeats_is_told(batches: Batches, expected: dict[str, Severity], t
         sampled(set_epoch=True, workers=2),
         shuffled,
         in_order,
+        cycled_in_order,
+        kept_beforehand,
+        each_batch_twice,
         all_at_once,
         with_an_evaluation,
         pairs,

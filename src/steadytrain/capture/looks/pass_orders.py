@@ -48,6 +48,7 @@ class _Pass:
     stream: str = ""
     repeats: int = 1
     judged: bool = False
+    mixed: bool = False
 
     @property
     def trains(self) -> bool:
@@ -60,7 +61,6 @@ class PassOrders:
     def __init__(self) -> None:
         self._now: weakref.WeakKeyDictionary[Any, _Pass] = weakref.WeakKeyDictionary()
         self._newest: OrderedDict[Key, _Pass] = OrderedDict()
-        self._mixed: set[Key] = set()
         self._since: dict[int, _Pass] = {}
         self._told: set[str] = set()
 
@@ -83,11 +83,18 @@ class PassOrders:
         if not torch.is_grad_enabled():
             return
         now = self._pass(iterator, dataset, begins=False)
-        if self._newest.get(now.key) is not now:
-            self._mixed.add(now.key)  # two loaders side by side, perhaps with one seed on purpose
+        newest = self._newest.get(now.key, now)
+        if newest is not now:
+            now.mixed = newest.mixed = True  # two loaders side by side, perhaps with one seed on purpose
         self._since[id(now)] = now
         if now.workers > 1 and len(now.digests) < _compared(now.workers) and now.dataset not in self._told:
             now.digests.append(digest_of(batch))
+
+    @property
+    def shuffler(self) -> str:
+        """The class of the sampler of the newest pass that trains, if it shuffles."""
+        training = [one for one in self._newest.values() if one.trains]
+        return training[-1].key[1] if training and training[-1].shuffles else ""
 
     def stepped(self, stream: str) -> None:
         """An update of ``stream`` followed the batches since the last one."""
@@ -103,7 +110,7 @@ class PassOrders:
         are not reported. ``equal-workers:DATASET`` is the number of workers that all give the same batches.
         """
         for one in self._since.values():
-            if one.trains and not one.judged and one.stream == stream and one.key not in self._mixed:
+            if one.trains and not one.judged and one.stream == stream and not one.mixed:
                 yield from self._of_order(one)
             if one.trains and len(one.digests) >= _compared(one.workers) and one.dataset not in self._told:
                 yield from self._of_workers(one)
@@ -135,11 +142,10 @@ class PassOrders:
         key = dataset, type(sampler).__name__
         shuffles = isinstance(sampler, SHUFFLERS) or getattr(sampler, "shuffle", None) is True
         earlier = self._newest.pop(key, None)
+        now = _Pass(key, shuffles, WORKERS.on(iterator, 0), earlier, dataset=type(DATASET.on(iterator)).__name__)
         if earlier is not None:
-            earlier.earlier = None
-        now = self._now[iterator] = self._newest[key] = _Pass(
-            key, shuffles, WORKERS.on(iterator, 0), earlier, dataset=type(DATASET.on(iterator)).__name__
-        )
+            earlier.earlier, now.mixed = None, earlier.mixed
+        self._now[iterator] = self._newest[key] = now
         if len(self._newest) > KNOWN_MAX:
             self._newest.popitem(last=False)
         return now

@@ -19,6 +19,11 @@ from steadytrain.capture.step.input_recorder import MicroBatch, tensors_in
 SAMPLED_MAX = 1024
 CALLS_MAX = 4
 INPUTS_MAX = 8
+CYCLE_MAX = 8
+"""First steps whose inputs are kept to be recognised."""
+
+CYCLED_STEPS_MAX = 48
+"""Steps without a loader whose inputs are compared with them."""
 
 
 Inputs = list[weakref.ref[Tensor]]
@@ -41,6 +46,7 @@ class RepeatedInputs:
     """Counts, for one stream, the steps in a row with the same inputs."""
 
     def __init__(self) -> None:
+        self.cycled = CycledInputs()
         self._digest = b""
         self._count = 0
         self._held: list[weakref.ref[Tensor]] = []
@@ -67,11 +73,38 @@ class RepeatedInputs:
         self._same_tensors = (self._same_tensors and again) if repeats else True
         self._fetched = self._fetched + data.batches if repeats else data.batches
         self._digest = digest
+        self.cycled.step(digest, data.batches)
         rows = sum(call.samples for call in calls[:CALLS_MAX])
         if 0 < data.rows_in_all <= rows:
             return
         of_loader = data.rows_in_all > rows and self._fetched >= (1 if self._same_tensors else self._count)
         yield f"same-batch:{'loader' if of_loader else 'tensors' if self._same_tensors else 'values'}", self._count
+
+
+class CycledInputs:
+    """Compares the inputs of steps for which no loader was asked with those of the first steps with a batch each."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        """Steps in a row that have the inputs of first steps, in their order, without a loader."""
+        self._first: list[bytes] = []
+        self._at = -1
+        self._left = CYCLED_STEPS_MAX
+
+    def compares(self, fetched: int) -> bool:
+        """Whether a step that had ``fetched`` batches from loaders before it is worth a digest of its inputs."""
+        return fetched == 0 and len(self._first) > 1 and self._left > 0 and self.steps < len(self._first)
+
+    def step(self, digest: bytes, fetched: int) -> None:
+        if fetched:
+            self.steps, self._at = 0, -1
+            if len(self._first) < CYCLE_MAX and digest not in self._first:
+                self._first.append(digest)
+        elif self.compares(fetched):
+            at = self._first.index(digest) if digest in self._first else -1
+            self.steps = 0 if at < 0 else self.steps + 1 if at == self._at + 1 else 1
+            self._at = at
+            self._left -= 1
 
 
 @torch.no_grad()

@@ -43,6 +43,9 @@ from steadytrain.capture.step.script_frames import user_frames
 from steadytrain.core.model import Reading
 
 LOOK_STEPS = frozenset({1, 2, 3, 4, 8, 16, 32})
+CYCLED_STEPS = 4
+"""Steps in a row that repeat the inputs of the first ones."""
+
 INPUT_STEPS = 48
 """Steps whose inputs are compared: enough to be sure that the script reuses one batch."""
 
@@ -217,7 +220,7 @@ class ScriptLook(StepObserver):
             rows |= dict(trained_rows(stream, self._run.streams))
         else:
             rows |= dict(one.cut.rows(stream))
-        if stream.own_steps < INPUT_STEPS:
+        if stream.own_steps < INPUT_STEPS or one.inputs.cycled.compares(self._data.batches):
             rows |= self._of_inputs(one, stream, seen)
         if stream.own_steps + 1 in STATISTICS_STEPS:
             rows |= dict(statistics_rows(stream.roots()))
@@ -270,7 +273,12 @@ class ScriptLook(StepObserver):
     def _of_inputs(self, one: _Followed, stream: Stream, seen: StepInProgress) -> dict[str, float]:
         step = stream.own_steps + 1
         found = dict(one.inputs.step(self._seen.given, seen.micro_batches, self._data))
-        return found if step in LOOK_STEPS or step == INPUT_STEPS or step % 16 == 0 else {}
+        if step not in LOOK_STEPS and step != INPUT_STEPS and step % 16:
+            found = {}
+        shuffler = self._orders.shuffler
+        if shuffler and one.inputs.cycled.steps >= CYCLED_STEPS:
+            found[f"cycled-batches:{shuffler}"] = float(one.inputs.cycled.steps)
+        return found
 
     def _of_mode(self, one: _Followed, seen: StepInProgress) -> Iterator[tuple[str, float]]:
         if not seen.micro_batches:
