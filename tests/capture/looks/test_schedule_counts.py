@@ -22,24 +22,35 @@ PASS = 32
 
 
 def found(
-    folder: Path, schedule: Schedule, *, passes: int = 3, each_batch: int = 0, each_pass: int = 0, loader: bool = True
+    folder: Path,
+    schedule: Schedule,
+    *,
+    passes: int = 3,
+    each_batch: int = 0,
+    each_pass: int = 0,
+    loader: bool = True,
+    trainings: int = 1,
+    anew: bool = False,
 ) -> dict[str, Severity]:
-    """What is told of a training whose ``schedule`` is stepped so often."""
+    """What is told of trainings whose ``schedule`` is stepped so often; ``anew``: on data made anew for each pass."""
     torch.manual_seed(0)
-    data = TensorDataset(torch.randn(PASS * 4, 6), torch.randint(3, (PASS * 4,)))
+    rows = torch.randn(PASS * 4, 6), torch.randint(3, (PASS * 4,))
+    data = TensorDataset(*rows)
     with watching(folder, "observe") as watcher:
-        model = nn.Linear(6, 3)
-        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-        planned = schedule(optimizer)
-        for _ in range(passes):
-            for x, y in DataLoader(data, 4, shuffle=True) if loader else [data[at : at + 4] for at in range(0, 128, 4)]:
-                optimizer.zero_grad()
-                nn.functional.cross_entropy(model(x), y).backward()
-                optimizer.step()
-                for _ in range(each_batch):
+        for _ in range(trainings):
+            model = nn.Linear(6, 3)
+            optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+            planned = schedule(optimizer)
+            for _ in range(passes):
+                batches = DataLoader(TensorDataset(*rows) if anew else data, 4, shuffle=True)
+                for x, y in batches if loader else [data[at : at + 4] for at in range(0, 128, 4)]:
+                    optimizer.zero_grad()
+                    nn.functional.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                    for _ in range(each_batch):
+                        planned.step()
+                for _ in range(each_pass):
                     planned.step()
-            for _ in range(each_pass):
-                planned.step()
     return {one.name: one.severity for one in watcher.symptoms if one.name in NAMES}
 
 
@@ -101,6 +112,8 @@ HEALTHY: list[tuple[Schedule, dict[str, Any]]] = [
     (exponential(0.9), {"each_pass": 1}),
     (stairs(1), {"each_pass": 1}),
     (linear(3 * PASS), {"each_batch": 1}),
+    (stairs(1), {"each_pass": 1, "trainings": 2}),
+    (cosine(8 * PASS), {"each_batch": 1, "trainings": 3}),
 ]
 
 
@@ -114,3 +127,8 @@ def test_a_wrong_unit_is_told(
 @pytest.mark.parametrize(("schedule", "how"), HEALTHY)
 def test_a_right_one_is_not(schedule: Schedule, how: dict[str, Any], tmp_path: Path) -> None:
     assert found(tmp_path / "run", schedule, **how) == {}
+
+
+def test_data_made_anew_for_each_pass_are_no_first_pass(tmp_path: Path) -> None:
+    told = found(tmp_path / "run", cosine(2), each_pass=1, passes=4, anew=True)
+    assert told["mistimed-schedule"] == "note"

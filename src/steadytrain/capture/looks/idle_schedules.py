@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import weakref
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from steadytrain.capture.step.input_recorder import tensors_in
 from steadytrain.capture.step.optimizer_streams import Stream
+
+DATASETS_MAX = 64
+"""Data sets whose rows are counted, the newest: a script may make one for each pass."""
 
 
 class Passes:
@@ -17,9 +21,9 @@ class Passes:
     """
 
     def __init__(self) -> None:
-        self._rows: dict[int, int] = {}
-        self._largest = 0
-        self.of_largest = 0.0
+        self._rows: OrderedDict[int, int] = OrderedDict()
+        self._largest = self._all = 0
+        self._of_largest = 0.0
 
     def fetched(self, dataset: int, batch: Any, rows_in_all: int) -> None:
         """A loader returned ``batch``. ``rows_in_all`` is 0 if the data set has no length; it is not counted then."""
@@ -27,8 +31,24 @@ class Passes:
         if first is None or rows_in_all <= 0:
             return
         self._rows[dataset] = self._rows.get(dataset, 0) + len(first)
+        self._all += len(first)
         if rows_in_all >= self._largest:
-            self._largest, self.of_largest = rows_in_all, self._rows[dataset] / rows_in_all
+            self._largest, self._of_largest = rows_in_all, self._rows[dataset] / rows_in_all
+        if len(self._rows) > DATASETS_MAX:
+            self._rows.popitem(last=False)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The passes over the newest of the largest data sets, and over all data sets as if they were one.
+
+        They differ if the script makes its data set anew for each pass.
+        """
+        return self._of_largest, self._all / self._largest if self._largest else 0.0
+
+    def since(self, begun: tuple[float, float]) -> tuple[float, float]:
+        """Both bounds, counted from the time at which they were ``begun``."""
+        least, most = (now - then if now >= then else now for now, then in zip(self.bounds, begun, strict=True))
+        return least, most
 
 
 class IdleSchedules:

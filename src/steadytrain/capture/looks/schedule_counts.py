@@ -53,8 +53,10 @@ class ScheduleCounts:
         self._highest = 0.0
         self._passes_due, self._updates_due = 1.0, UPDATES_DUE
 
-    def rows(self, stream: Stream, passes: float) -> Iterator[tuple[str, float]]:
+    def rows(self, stream: Stream, passes: float, most: float) -> Iterator[tuple[str, float]]:
         """The rows before an update, given the ``passes`` over the data so far (0 if they are not known).
+
+        ``most`` is what they are at most, if data sets that were made anew are one.
 
         ``steps-an-update:CLASS`` is how many steps the schedule counts for each of the first 16 updates, if that is 2
         or more and not the number of ranks (Accelerate steps once for each of them). ``cosine-turned:CLASS`` is the
@@ -76,7 +78,7 @@ class ScheduleCounts:
             self._each = counted if self._each in (None, counted) else 0
             if self._updates == STEADY_UPDATES + 1 and (self._each or 0) > 1 and self._each != _ranks():
                 yield f"steps-an-update:{name}", float(self._each or 0)
-        yield from self._turned(schedule, passes)
+        yield from self._turned(schedule, most)
         yield from self._warms(stream, name, count - self._start, passes)
 
     def _turned(self, schedule: Any, passes: float) -> Iterator[tuple[str, float]]:

@@ -73,6 +73,7 @@ class _Followed:
     tied: TiedTables | None = None
     schedules: IdleSchedules | None = None
     counts: ScheduleCounts | None = None
+    begun: tuple[float, float] = (0.0, 0.0)
     schedulers: list[weakref.ref[Any]] = field(default_factory=list)
     signature: tuple[int, ...] = ()
     since_change: int = 0
@@ -116,6 +117,7 @@ class ScriptLook(StepObserver):
         self._seen = _Seen()
         self._data = Fetched()
         self._passes = Passes()
+        self._begun = self._passes.bounds
         self._works = True
 
     # -- the step --------------------------------------------------------------------------------------------------
@@ -212,8 +214,10 @@ class ScriptLook(StepObserver):
             rows |= dict(counted_rows(stream))
         if stream.own_steps < RATE_UPDATES:
             rows |= dict(resumed_rows(stream, self._loads.resumed, one.schedulers))
-        for counts in (one.schedules, one.counts):
-            rows |= dict(counts.rows(stream, self._passes.of_largest)) if counts is not None else {}
+            one.begun = self._begun
+        least, most = self._passes.since(one.begun)
+        rows |= dict(one.schedules.rows(stream, least))
+        rows |= dict(one.counts.rows(stream, least, most)) if one.counts is not None else {}
         rows |= dict(self._loads.lost.rows()) | dict(self._orders.rows(stream.name))
         if one.cut is None:
             one.cut = CutModules(stream)
@@ -241,7 +245,7 @@ class ScriptLook(StepObserver):
         one = self._one(stream)
         rows, one.rows = one.rows, {}
         one.updated, one.left_over = True, False
-        self._seen, self._data.batches = _Seen(), 0
+        self._seen, self._data.batches, self._begun = _Seen(), 0, self._passes.bounds
         self._orders.stepped(stream.name)
         if not rows or folder is None:
             return
