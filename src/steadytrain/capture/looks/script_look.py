@@ -209,12 +209,11 @@ class ScriptLook(StepObserver):
         norm = measured.record.scalars.get("parameter_norm")
         rows |= dict(one.missing.rows(stream, after_backward=self._seen.backward, norm=norm))
         if one.schedules is None:
-            one.schedulers = schedulers_at_start(stream)
+            one.begun, one.schedulers = self._begun, schedulers_at_start(stream)
             one.schedules, one.counts = IdleSchedules(stream, one.schedulers), ScheduleCounts(one.schedulers)
             rows |= dict(counted_rows(stream))
         if stream.own_steps < RATE_UPDATES:
             rows |= dict(resumed_rows(stream, self._loads.resumed, one.schedulers))
-            one.begun = self._begun
         least, most = self._passes.since(one.begun)
         rows |= dict(one.schedules.rows(stream, least))
         rows |= dict(one.counts.rows(stream, least, most)) if one.counts is not None else {}
