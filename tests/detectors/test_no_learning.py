@@ -99,6 +99,13 @@ def test_weights_that_do_not_move() -> None:
     assert (symptom.first_step, symptom.last_step) == (50, 1500)
 
 
+def test_weights_that_do_not_move_yet_are_a_note() -> None:
+    rising = steps(loss=healthy_loss(ROWS), tables=ratios(1e-7), learning_rate=1e-9 * np.arange(1, ROWS + 1))
+    (symptom,) = NoLearning().check(rising)
+    assert symptom.severity == "note"
+    assert symptom.message == "the weights hardly move: the median update is 1.5e-07 of its weight, the largest 2e-07"
+
+
 def test_a_sparse_log() -> None:
     (symptom,) = NoLearning().check(steps(loss=STUCK[:60], first_step=1, stride=300))
     assert symptom.severity == "warning"

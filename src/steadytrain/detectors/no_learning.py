@@ -31,10 +31,11 @@ class NoLearning(Detector):
 
     Means:
         After the warm-up the loss is still within 2 % of the best guess that ignores the input, or the weights do not
-        change. If the run does not give the loss of that guess, the detector uses the logarithm of a usual number of
-        classes. A loss that is merely constant at another value is a note. In a watched run the detector knows the
-        classes and labels of a likelihood: it notes a loss that stays at their guess after 64 steps, and warns after
-        200 at a rate that is up. It also notes a loss that does not change by a single bit.
+        change (a note while the learning rate still rises). If the run does not give the loss of that guess, the
+        detector uses the logarithm of a usual number of classes. A loss that is merely constant at another value is a
+        note. In a watched run the detector knows the classes and labels of a likelihood: it notes a loss that stays at
+        their guess after 64 steps, and warns after 200 at a rate that is up. It also notes a loss that does not change
+        by a single bit.
 
     Causes:
         - parameters that the optimizer does not hold, or that are frozen; a graph that is cut (`detach`, `no_grad`)
@@ -212,10 +213,11 @@ class NoLearning(Detector):
             return None
         return Symptom(
             name="no-learning",
-            severity="warning",
+            severity="note" if len(rate) and steps_at_work(rate, self.early_rate_share) is None else "warning",
             first_step=known_first_reading(window, cells.steps, 0),
             last_step=int(cells.steps[-1]),
-            message=f"the weights hardly move: the median update is {moved[-1]:.2g} of its weight",
+            message=f"the weights hardly move: the median update is {moved[-1]:.2g} of its weight, the largest "
+            f"{np.nanmax(cells.values):.2g}",
             signals=("tensors.update_ratio",),
             numbers={"update_ratio": float(moved[-1]), "readings": float(len(cells))},
         )
