@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import pytest
 
 from steadytrain.core.model import GRADIENT_ABSENT, Window
 from steadytrain.detectors.frozen_parameters import FrozenParameters
@@ -81,6 +82,23 @@ def test_never_a_gradient_in_the_first_steps() -> None:
     assert symptom is not None
     assert (symptom.severity, symptom.first_step, symptom.tensors) == ("warning", 1, ("extra.weight",))
     assert symptom.message == "extra.weight had no gradient from step 1 to 16, while others learned"
+
+
+@pytest.mark.parametrize(
+    ("norms", "severity"),
+    [
+        ({"head.weight": LIVE, "head.bias": [0.0] * 400}, "note"),  # the critic of a GAN: a difference of its outputs
+        ({"a.weight": LIVE, "a.bias": [0.0] * 400, "b.weight": LIVE, "b.bias": [0.0] * 400}, "note"),
+        ({"head.weight": [0.0] * 400, "head.bias": [0.0] * 400}, "warning"),
+        ({"head.weight": LIVE, "head.bias": [0.0] * 400, "cut.weight": [0.0] * 400}, "warning"),
+        ({"head.weight": LIVE, "head.bias": [1.0] * 200 + [0.0] * 200}, "warning"),
+        ({"bias": [0.0] * 400}, "warning"),  # of no module that learns
+    ],
+)
+def test_biases_that_the_loss_does_not_depend_on(norms: Mapping[str, Sequence[float]], severity: str) -> None:
+    symptom = newest(FrozenParameters(), window({**LIVES, **norms}))
+    assert symptom is not None
+    assert symptom.severity == severity
 
 
 def test_one_of_several_heads_may_not_have_had_its_turn() -> None:

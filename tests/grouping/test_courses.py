@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from story_windows import AFTER_1000, LOSS, Sees, changed, saw
 
-from steadytrain.core.model import Series, Severity, Window
+from steadytrain.core.model import COPY_FOLLOWS, OWN_ROLLOUTS, FloatArray, Series, Severity, Window
 from steadytrain.grouping import judge
 from steadytrain.grouping.courses import course_of
 from steadytrain.testing import healthy_loss, steps
+from steadytrain.testing.windows import table
 
 NOISE = 0.04
 COURSES = {
@@ -239,6 +240,62 @@ def test_where_optimizers_take_turns_a_loss_may_rise(name: str, severity: Severi
     (symptom,) = judge(window, [Sees((saw(name, severity=severity),))]).symptoms
     assert symptom.severity == told
     assert ("take turns" in symptom.message) is (told == "note")
+
+
+MOVED = np.full(AFTER_1000, 20 * NOISE)
+
+
+@pytest.mark.parametrize("fact", [COPY_FOLLOWS, OWN_ROLLOUTS])
+@pytest.mark.parametrize(
+    ("name", "severity", "told"),
+    [
+        ("divergence", "critical", "note"),
+        ("exploding-gradients", "warning", "note"),
+        ("lost-progress", "critical", "note"),
+        ("second-moment-lag", "warning", "note"),
+        ("update-norm-spike", "warning", "warning"),
+        ("nonfinite-loss", "critical", "critical"),
+        ("learning-rate-jump", "warning", "warning"),
+    ],
+)
+def test_where_the_targets_move_a_loss_may_rise(name: str, severity: Severity, told: str, fact: float) -> None:
+    window = steps(loss=changed(1000, MOVED), facts={"moving_targets": fact})
+    (symptom,) = judge(window, [Sees((saw(name, severity=severity),))]).symptoms
+    assert symptom.severity == told
+    assert ("targets" in symptom.message) is (told == "note")
+
+
+def stepped(before: float, after: float) -> FloatArray:
+    return np.r_[np.full(999, before), np.full(AFTER_1000, after)]
+
+
+SIGNS = {
+    "none": ({}, "note"),
+    "a rate twice as large": ({"learning_rate": stepped(1e-3, 2e-3)}, "note"),
+    "a rate 100 times as large": ({"learning_rate": stepped(1e-3, 1e-1)}, "critical"),
+    "a warm-up": ({"learning_rate": np.geomspace(1e-5, 1e-1, 999 + AFTER_1000)}, "note"),
+    "weights twice as large": ({"parameter_norm": stepped(10.0, 20.0)}, "note"),
+    "weights 20 times as large": ({"parameter_norm": stepped(10.0, 200.0)}, "critical"),
+    "a loss 100 times as large": ({"loss": stepped(2.0, 200.0)}, "note"),
+    "a loss 10,000 times as large": ({"loss": stepped(2.0, 20_000.0)}, "critical"),
+}
+
+
+@pytest.mark.parametrize(("signals", "told"), SIGNS.values(), ids=SIGNS)
+def test_moving_targets_do_not_excuse_what_shows_harm(signals: dict[str, FloatArray], told: str) -> None:
+    window = steps(**{"loss": changed(1000, MOVED), **signals, "facts": {"moving_targets": COPY_FOLLOWS}})
+    (symptom,) = judge(window, [Sees((saw("divergence", severity="critical"),))]).symptoms
+    assert symptom.severity == told
+
+
+@pytest.mark.parametrize(("update", "told"), [(0.02, "note"), (1.0, "critical")])
+def test_an_update_that_explodes_is_no_moving_target(update: float, told: str) -> None:
+    at = range(900, 1060, 20)
+    norms = {"weight": [0.01 if step < 1000 else update for step in at]}
+    tables = {"tensors": table("tensors", at=at, update_norm=norms)}
+    window = steps(loss=changed(1000, MOVED), facts={"moving_targets": OWN_ROLLOUTS}, tables=tables)
+    (symptom,) = judge(window, [Sees((saw("divergence", severity="critical"),))]).symptoms
+    assert symptom.severity == told
 
 
 def test_what_is_critical_is_never_excused() -> None:

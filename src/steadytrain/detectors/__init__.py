@@ -60,7 +60,8 @@ class Detector(ABC):
     """Clipped gradients excuse it up to this ``z`` of its numbers."""
 
     counts_rising_loss: ClassVar[bool] = False
-    """Whether it counts a loss that rises as harm, which it is not where several optimizers take turns."""
+    """Whether it counts a loss that rises as harm, which it is not where several optimizers take turns, or where the
+    targets of the loss move with the model."""
 
     of_logs: ClassVar[bool] = False
     """Whether it judges whole logs only (``steadytrain analyze``) and does not look at a run under watch."""

@@ -44,8 +44,9 @@ class FrozenParameters(Detector):
         gradient of exactly zero, or an update of exactly zero, while others learned. Only parameters in the optimizer
         count, so a frozen base that was left out does not; nor, in a watched run, does a parameter with `requires_grad`
         False. If more than half of them had no gradient from the start, the frozen base was passed to the optimizer by
-        design: a note. Poolers that no loss uses are a note, too. "critical" means that most of the model stopped after
-        it had learned.
+        design: a note. Poolers that no loss uses are a note, too, and biases whose gradient was zero from the start
+        while their weights learned: the loss is a difference of outputs (a critic), or is normalised. "critical" means
+        that most of the model stopped after it had learned.
 
     Causes:
         - a part of the model that the forward pass does not use, or whose output is not used
@@ -178,6 +179,8 @@ class FrozenParameters(Detector):
                 severity: Severity = "critical" if share > self.design_share and not always else "warning"
                 if kind == "no gradient" and episode.first == 0 and not beyond[-1, episode.positions].any():
                     continue  # frozen at first and trained later: unfrozen by design
+                if kind == "a gradient of zero" and episode.first == 0 and _only_biases(cells, episode):
+                    severity = "note"  # the loss is the same whatever they are: a difference, or a norm after them
                 if kind == "no gradient" and (pooler or (share > self.design_share and episode.first == 0)):
                     severity = "note"
                 symptoms.append(_symptom(cells, episode, severity, kind, "gradient_norms"))
@@ -229,6 +232,14 @@ def _has_sibling(name: str, alive: Sequence[str]) -> bool:
             if 0 < at < len(parts) - 1 or (parts[at].isdigit() and others[at].isdigit()):
                 return True
     return False
+
+
+def _only_biases(cells: Cells, episode: Episode) -> bool:
+    """Whether the rows are biases of modules whose weights have gradients."""
+    rows = [cells.rows[at] for at in episode.positions]
+    weights = {row.removesuffix("bias") + "weight" for row in rows if row.rpartition(".")[2] == "bias"}
+    learning = {row for at, row in enumerate(cells.rows) if row in weights and (cells.values[:, at] > 0.0).any()}
+    return len(weights) == len(rows) and learning == weights
 
 
 def _norms(window: Window) -> Cells | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from steadytrain.core.model import Symptom, Window
 from steadytrain.grouping.catalog import declared
 from steadytrain.grouping.courses import DATA, EPOCH, RECOVERED, RESTART, RESUME, evaluated_since, told
+from steadytrain.grouping.moving_targets import follows_targets
 from steadytrain.statistics.log_levels import stage_changed
 from steadytrain.statistics.rolling_baseline import stride_of
 
@@ -22,7 +23,7 @@ def is_by_design(window: Window, symptom: Symptom) -> str:
         return "several optimizers take turns, and the loss of one rises where another learns"
     if symptom.course == RESTART:
         return f"{told(symptom)}, and comes back down"
-    return ""
+    return follows_targets(window, symptom)
 
 
 def is_planned(window: Window, symptom: Symptom) -> str:

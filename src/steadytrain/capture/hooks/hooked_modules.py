@@ -34,6 +34,11 @@ class HookedModules:
         """The modules that the script itself called with gradients enabled, in the order of their first call."""
         return [module for held in self._called.values() if (module := held()) is not None]
 
+    @property
+    def compile_used(self) -> bool:
+        """Whether the script compiles a model or function."""
+        return self._compile_used
+
     def watch_model(self, model: Model) -> None:
         """Hook every module of the model, because it is not known yet which ones the script calls."""
         for root in model.roots:

@@ -26,6 +26,7 @@ from steadytrain.capture.looks.label_counts import LabelCounts
 from steadytrain.capture.looks.label_places import label_rows
 from steadytrain.capture.looks.loss_graph import LossGraph, read_graph
 from steadytrain.capture.looks.missing_gradients import MissingGradients
+from steadytrain.capture.looks.moving_targets import MovingTargets
 from steadytrain.capture.looks.pass_orders import PassOrders
 from steadytrain.capture.looks.repeated_inputs import Fetched, Inputs, RepeatedInputs, inputs_of
 from steadytrain.capture.looks.running_statistics import statistics_rows
@@ -118,6 +119,7 @@ class ScriptLook(StepObserver):
         self._data = Fetched()
         self._passes = Passes()
         self._begun = self._passes.bounds
+        self._targets = MovingTargets(run.is_script, lambda: run.modules.compile_used)
         self._works = True
 
     # -- the step --------------------------------------------------------------------------------------------------
@@ -129,6 +131,9 @@ class ScriptLook(StepObserver):
     def call_begins(self, module: nn.Module, call: MicroBatch, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         self._guarded(self._called, module, call, args, kwargs)
         return None
+
+    def aside_begins(self, args: Any, kwargs: Any) -> None:
+        self._guarded(self._targets.called_aside, args, kwargs)
 
     def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
         if call is not None:
@@ -152,6 +157,7 @@ class ScriptLook(StepObserver):
         for one in self._followed.values():
             if one.cut is not None:
                 one.cut.release()
+        self._targets.remove()
 
     def forget(self) -> None:
         self.close(finished=False, noted=False)
@@ -179,6 +185,7 @@ class ScriptLook(StepObserver):
         self._seen.draws_no_more = False
         if first:
             self._seen.given = inputs_of(args, kwargs)
+        self._targets.called(args, kwargs)
 
     def _returned(self, call: MicroBatch, random: RandomState) -> None:
         if call is self._seen.call:
@@ -203,6 +210,9 @@ class ScriptLook(StepObserver):
 
     def _gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         one = self._one(stream)
+        moving = None if is_sharded(stream.parameters) else self._targets.gate(stream, seen)
+        if moving is not None:
+            self._run.recorder.set_fact("moving_targets", moving)
         if stream.signature is not one.signature and stream.signature != one.signature:
             one.signature, one.since_change = stream.signature, 0
         rows = dict(self._of_mode(one, seen))

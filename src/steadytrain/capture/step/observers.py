@@ -48,6 +48,9 @@ class StepObserver:
         """The script calls a root module with gradients enabled. Returns other arguments, or None."""
         return None
 
+    def aside_begins(self, args: Any, kwargs: Any) -> None:
+        """The script calls a root module without gradients."""
+
     def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
         """A root module's call has ended; ``call`` is None if gradients were off. ``random`` is the current state."""
 
@@ -123,6 +126,10 @@ class CompositeObserver(StepObserver):
     def call_begins(self, module: nn.Module, call: MicroBatch, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         self._guest.call_begins(module, call, args, kwargs)
         return self._first.call_begins(module, call, args, kwargs)
+
+    def aside_begins(self, args: Any, kwargs: Any) -> None:
+        self._first.aside_begins(args, kwargs)
+        self._guest.aside_begins(args, kwargs)
 
     def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
         self._first.forward_ended(call, random)

@@ -1,0 +1,272 @@
+"""Finds out whether the targets of the loss move with the model, so that a loss that rises is no loss of progress.
+
+Two findings say so. A **copy** of the trained model, in no optimizer, runs in most steps, gets no gradient, and its
+weights change: a target network, a momentum encoder. A teacher that stays as it is, and a copy that is evaluated now
+and then, are none. **Rollouts**: the model runs without gradients on rows that no earlier pass had, and then trains on
+these rows, more than once: a policy that collects its own data. Validation data, or the same training data evaluated
+again, are none; nor is one pass without gradients before the one with them (cached gradients, selection of samples).
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from steadytrain.capture.hooks.model_discovery import optimizer_parameters
+from steadytrain.capture.hooks.module_hooks import ModuleHook
+from steadytrain.capture.step.input_recorder import tensors_in
+from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
+from steadytrain.core.model import COPY_FOLLOWS, OWN_ROLLOUTS, IntArray
+from steadytrain.core.torch_private import CHILDREN, COMPILED_CALL
+
+SEARCH_STEPS = (2, 64)
+"""Steps of a stream in which the process is searched for copies of its model."""
+
+PART_MIN = 0.05
+"""A trained module counts as a model if it holds this share of the elements that its optimizer holds."""
+
+COPIES_MAX = 8
+COPY_STEPS_MIN, COPY_SHARE = 8, 0.5
+"""A copy has to run in at least this share of at least so many steps."""
+
+SAMPLED_MAX = 32
+COMPARED_FIRST, COMPARED_EVERY = 64, 16
+"""Steps in which the weights of a copy are compared: each of the first ones, then now and then, until they moved."""
+
+ROLLOUTS_MIN = 2
+PASSES_MAX = 6
+"""Passes without gradients that are compared with the training rows after them, and how many of them have to agree."""
+
+CALLS_RATIO = 4
+"""A rollout calls the model at least so many times as often as the step that follows it."""
+
+ROWS_SHARE = 0.5
+ROWS_MAX, COLUMNS_MAX = 1 << 16, 256
+
+
+@dataclass
+class _Copy:
+    """One copy of a model that ``stream`` trains (by id)."""
+
+    module: weakref.ref[nn.Module]
+    stream: int
+    values: Tensor
+    remove: Callable[[], None] = lambda: None
+    called: bool = False
+    steps: int = 0
+    steps_called: int = 0
+    moved: bool = False
+
+
+class Copies:
+    """The copies of the trained models of a process.
+
+    Args:
+        counts: whether a call comes from the script now.
+    """
+
+    def __init__(self, counts: Callable[[], bool]) -> None:
+        self._counts = counts
+        self._copies: list[_Copy] = []
+
+    def search(self, stream: Stream) -> None:
+        """Find the copies of the models that ``stream`` trains, and count their calls from now on."""
+        objects = gc.get_objects()
+        modules = [one for one in objects if issubclass(type(one), nn.Module)]
+        optimizers = [one for one in objects if issubclass(type(one), torch.optim.Optimizer)]
+        del objects
+        held = {id(one) for one in (*optimizer_parameters(optimizers), *stream.parameters)}
+        trained = {id(one) for one in stream.parameters}
+        least = PART_MIN * sum(one.numel() for one in stream.parameters)
+        models = {_kind(part) for root in stream.roots() for part in _parts(root, trained, least, set())}
+        types = {kind[0] for kind in models}
+        found = [
+            one for one in modules if type(one) in types and _kind(one) in models and not held & _ids(one.parameters())
+        ]
+        inside = {id(part) for one in found for part in one.modules() if part is not one}
+        known = {id(one.module()) for one in self._copies}
+        for module in found:
+            fits = len(self._copies) < COPIES_MAX and COMPILED_CALL.on(module) is None
+            if fits and id(module) not in inside and id(module) not in known:
+                self._follow(module, stream)
+
+    def gate(self, stream: Stream) -> bool:
+        """Count a step of ``stream``. Returns whether a copy of its model follows it."""
+        for copy in [one for one in self._copies if one.stream == id(stream)]:
+            module = copy.module()
+            if module is None:
+                copy.remove()
+                self._copies.remove(copy)
+                continue
+            copy.steps += 1
+            if copy.called:
+                copy.called = False
+                copy.steps_called += next(module.parameters()).grad is None
+            if not copy.moved and (copy.steps <= COMPARED_FIRST or copy.steps % COMPARED_EVERY == 0):
+                copy.moved = not torch.equal(_sampled(module), copy.values)
+            if copy.moved and copy.steps_called >= max(COPY_STEPS_MIN, COPY_SHARE * copy.steps):
+                return True
+        return False
+
+    def remove(self) -> None:
+        """Take all hooks away."""
+        for copy in self._copies:
+            copy.remove()
+        self._copies.clear()
+
+    def _follow(self, module: nn.Module, stream: Stream) -> None:
+        copy = _Copy(weakref.ref(module), id(stream), _sampled(module))
+
+        def called(*_: Any) -> None:
+            copy.called = copy.called or self._counts()
+
+        copy.remove = module.register_forward_pre_hook(ModuleHook(called)).remove
+        self._copies.append(copy)
+
+
+@dataclass
+class _Pass:
+    """Calls without gradients between two steps, by keys of their input rows."""
+
+    keys: list[Tensor] = field(default_factory=list)
+    rows: int = 0
+    calls: int = 0
+
+
+class Rollouts:
+    """Compares the rows of calls without gradients with those that the model is trained on after them."""
+
+    def __init__(self) -> None:
+        self.over = False
+        """Whether there is nothing more to find out."""
+
+        self._now = _Pass()
+        self._trained: Tensor | None = None
+        self._earlier: list[IntArray] = []
+        self._agreed = 0
+
+    def called_aside(self, args: Any, kwargs: Any) -> None:
+        """The script calls a model without gradients."""
+        self._now.calls += 1
+        if self._now.rows < ROWS_MAX and (keys := _keys(args, kwargs)) is not None:
+            self._now.keys.append(keys)
+            self._now.rows += len(keys)
+
+    def called(self, args: Any, kwargs: Any) -> None:
+        """The script calls a model with gradients."""
+        if self._now.calls >= CALLS_RATIO and self._trained is None:
+            self._trained = _keys(args, kwargs)
+
+    def gate(self, seen: StepInProgress) -> bool:
+        """A step ends. Returns whether the model collects its own training data."""
+        now, trained = self._now, self._trained
+        self._now, self._trained = _Pass(), None
+        if not now.keys:
+            return False
+        keys = torch.cat(now.keys).cpu().numpy()
+        calls = len(seen.micro_batches) + seen.left_out
+        if trained is not None and now.calls >= CALLS_RATIO * calls:
+            rows = trained.cpu().numpy()
+            fresh = np.isin(rows, keys)
+            for earlier in self._earlier:
+                fresh &= ~np.isin(rows, earlier)
+            self._agreed += bool(fresh.mean() >= ROWS_SHARE)
+        self._earlier.append(keys)
+        self.over = len(self._earlier) >= PASSES_MAX or self._agreed >= ROLLOUTS_MIN
+        return self._agreed >= ROLLOUTS_MIN
+
+
+class MovingTargets:
+    """Follows one run until it is known that its targets move."""
+
+    def __init__(self, counts: Callable[[], bool], compiles: Callable[[], bool]) -> None:
+        self._copies, self._rollouts = Copies(counts), Rollouts()
+        self._compiles = compiles
+        self._known = False
+
+    def called_aside(self, args: Any, kwargs: Any) -> None:
+        if not self._known and not self._rollouts.over:
+            self._rollouts.called_aside(args, kwargs)
+
+    def called(self, args: Any, kwargs: Any) -> None:
+        if not self._known and not self._rollouts.over:
+            self._rollouts.called(args, kwargs)
+
+    def gate(self, stream: Stream, seen: StepInProgress) -> float | None:
+        """A step of ``stream`` is at the gate. Returns the fact ``moving_targets`` once it is known."""
+        if self._known:
+            return None
+        if self._compiles():  # a hook would make compiled code be compiled again
+            self._copies.remove()
+        elif stream.own_steps + 1 in SEARCH_STEPS:
+            self._copies.search(stream)
+        fact = COPY_FOLLOWS if self._copies.gate(stream) else None
+        if not self._rollouts.over and self._rollouts.gate(seen):
+            fact = OWN_ROLLOUTS
+        if fact is not None:
+            self._known = True
+            self.remove()
+        return fact
+
+    def remove(self) -> None:
+        self._copies.remove()
+
+
+def _parts(module: nn.Module, trained: set[int], least: float, seen: set[int]) -> Iterator[nn.Module]:
+    """``module`` and the modules in it that are trained as a whole and hold ``least`` elements."""
+    parameters = list(module.parameters())
+    if id(module) in seen or sum(one.numel() for one in parameters) < least or not parameters:
+        return
+    seen.add(id(module))
+    if all(id(one) in trained for one in parameters):
+        yield module
+    for child in CHILDREN.of(module).values():
+        if child is not None:
+            yield from _parts(child, trained, least, seen)
+
+
+def _kind(module: nn.Module) -> tuple[type[nn.Module], tuple[torch.Size, ...]]:
+    try:
+        return type(module), tuple(one.shape for one in module.parameters())
+    except (AttributeError, RuntimeError):  # its __init__ has not run, or its parameters have no shape yet
+        return type(module), ()
+
+
+def _ids(parameters: Iterable[Tensor]) -> set[int]:
+    return {id(one) for one in parameters}
+
+
+@torch.no_grad()
+def _sampled(module: nn.Module) -> Tensor:
+    """A few values of the first and the last parameter, as a copy."""
+    parameters: Sequence[Tensor] = list(module.parameters())
+    return torch.cat([_few(one.detach().reshape(-1)) for one in (parameters[0], parameters[-1])])
+
+
+def _few(flat: Tensor) -> Tensor:
+    return flat[:: -(-flat.numel() // SAMPLED_MAX) or 1].float()
+
+
+@torch.no_grad()
+def _keys(args: Any, kwargs: Any) -> Tensor | None:
+    """A number for each row of the first tensor of a call, equal for equal rows, int64; None if it has no rows.
+
+    A row is one image (the last three dimensions), one vector, or one sequence of ids.
+    """
+    first = next((one for one in tensors_in((args, kwargs)) if one.dim() > 1 and one.numel()), None)
+    if first is None or type(first) is not Tensor or first.is_complex() or first.layout != torch.strided:
+        return None
+    ends = 1 if first.is_floating_point() and first.dim() < 4 else min(3, first.dim() - 1)
+    if not first.is_floating_point():
+        ends = first.dim() - 1
+    rows = first.detach().flatten(-ends).reshape(-1, first.flatten(-ends).shape[-1])[:ROWS_MAX]
+    rows = rows[:, :: -(-rows.shape[1] // COLUMNS_MAX)].float().contiguous()
+    weights = torch.arange(1, rows.shape[1] + 1, device=rows.device) * 2_654_435_761 | 1
+    return (rows.view(torch.int32).long() * weights).sum(-1)
