@@ -79,7 +79,7 @@ finally:
 """
 
 SPARSE = "the gradient of words.weight is sparse: it has no element-wise measurements"
-SECOND_MODEL = "outputs of modules are measured only in steps of main, for the models it updates"
+SECOND_MODEL = "outputs of modules are measured only for the models that the Adam of InPlace updates"
 NO_MODULE = "no torch.nn.Module holds the parameters: they are named by their position in the optimizer"
 CASES = [
     Case("in-place", plain(InPlace())),

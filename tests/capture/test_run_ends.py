@@ -122,6 +122,22 @@ def test_a_note_is_not_contradicted(tmp_path: Path) -> None:
     assert "; 1 note above" in run.told
 
 
+def test_the_line_of_the_script_comes_before_that_of_the_library(tmp_path: Path) -> None:
+    source = """
+    import json
+    import torch
+    json.loads("no words.")
+    """
+    run = run_script(tmp_path, source, fails=True)
+    (line,) = [one for one in run.told.splitlines() if "ended by" in one]
+    assert re.search(
+        r"ended by JSONDecodeError after step 0 at train\.py:\d+ in decoder\.py:\d+: Expecting value", line
+    )
+    (tmp_path / "more").mkdir()
+    named = run_script(tmp_path / "more", "import torch\nraise ValueError('no data.')\n", fails=True)
+    assert "at train.py:2: no data; no PyTorch training" in named.told
+
+
 def test_an_update_that_breaks_the_weights_is_named_and_no_good_state_is_claimed(tmp_path: Path) -> None:
     source = """
     import torch

@@ -75,3 +75,11 @@ def test_where_the_fall_ended_is_its_name_at_every_look() -> None:
         for symptom in Plateau().check(steps(loss=loss[max(0, end - 2048) : end], first_step=max(0, end - 2048) + 1))
     }
     assert names == {320}
+
+
+def test_a_loss_that_rose_meanwhile_stands_nowhere() -> None:
+    rising = np.linspace(20.0, 36.0, 600) + 0.5 * np.random.default_rng(4).standard_normal(600)
+    (symptom,) = Plateau().check(steps(loss=rising))
+    assert symptom.message.startswith(f"the loss has not fallen since about step {symptom.first_step}, and its median")
+    (level,) = Plateau().check(HEALTHY[1])
+    assert level.message.startswith("the loss stands at 2")

@@ -89,3 +89,12 @@ def test_two_spikes_are_two_symptoms() -> None:
     updates = spike(40.0)
     updates[799] *= 30.0
     assert [symptom.first_step for symptom in UpdateNormSpike().check(window(updates))] == [600, 800]
+
+
+def test_the_span_is_that_of_the_steps_beyond_the_bound() -> None:
+    updates = np.where(np.arange(1, COUNT + 1) <= 500, 30.0, 300.0) * 1e-3
+    symptom = newest(UpdateNormSpike(), window(updates, every=10))
+    assert symptom is not None
+    assert symptom.severity == "warning"
+    assert (symptom.first_step, symptom.last_step) == (520, 1000)  # readings 16 steps apart or more
+    assert symptom.message.endswith("from step 520 to 1000")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from steadytrain.core.model import Symptom
-from steadytrain.experiments.case import Case, leading_symptom
+from steadytrain.experiments.case import Case, _onset, leading_symptom
 from steadytrain.experiments.specs import NotApplicable, Spec
 from steadytrain.experiments.trial_catalog import trial
 from trial_cases import finite_case
@@ -154,3 +154,20 @@ def test_without_a_loader_probes_come_before_the_batch_at_which_a_guarded_script
     at = next(at for at, entry in enumerate(alone.schedule) if entry.role == "refused")
     assert alone.schedule[at].step == 92
     assert {entry.role for entry in alone.schedule[at - len(case.probe_steps()) : at]} == {"probe"}
+
+
+def test_the_symptom_of_the_incident_leads_those_that_are_as_grave() -> None:
+    large = Symptom("update-norm-spike", "warning", 1, 96, "large updates", ("tensors.update_norm",))
+    jumped = Symptom("learning-rate-jump", "warning", 51, 128, "the rate jumped", ("learning_rate",))
+    grave = Symptom("divergence", "critical", 60, 128, "the loss rose", ("loss",))
+    assert leading_symptom((jumped, large)) is large
+    assert leading_symptom((jumped, large), own=jumped) is jumped
+    assert leading_symptom((jumped, large, grave), own=jumped) is grave
+
+
+def test_nothing_before_it_leads_to_a_jump_of_the_rate() -> None:
+    large = Symptom("update-norm-spike", "warning", 1, 96, "large updates", ("tensors.update_norm",))
+    jumped = Symptom("learning-rate-jump", "warning", 51, 128, "the rate jumped", ("learning_rate",))
+    spiked = Symptom("loss-spike", "warning", 53, 53, "the loss spiked", ("loss",))
+    assert _onset(jumped, (jumped, large)) == 51
+    assert _onset(spiked, (spiked, large)) == 1

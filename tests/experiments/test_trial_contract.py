@@ -115,6 +115,21 @@ def test_finished_trials_are_of_this_incident_this_script_and_these_versions(tmp
     assert Finished(source, environment).read(SPEC) is None
 
 
+def test_only_trials_that_would_end_so_again_are_read_again(tmp_path: Path) -> None:
+    source, script = tmp_path / "run", tmp_path / "train.py"
+    source.mkdir()
+    script.write_text("1", encoding="utf-8")
+    kept = Finished(source, {"script": str(script), "argv": ["train.py"]})
+    missing = Outcome(SPEC, False, "the script failed: ModuleNotFoundError: No module named 'data'", seconds=0.4)
+    killed = Outcome(SPEC, False, "it took more than 3 GB of memory")
+    idle = Outcome(SPEC, False, "no module is called head", seconds=0.4)
+    assert [one.lasts for one in (missing, killed, idle, outcome_of(SPEC))] == [False, False, True, True]
+    kept.write(missing)  # by an older version
+    assert kept.read(SPEC) is None
+    kept.write(idle)
+    assert kept.read(SPEC) == idle
+
+
 def test_the_folder_of_trials_lies_beside_a_bundle(tmp_path: Path) -> None:
     bundle = tmp_path / "incidents" / "loss-spike-step-000090"
     bundle.mkdir(parents=True)

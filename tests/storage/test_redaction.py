@@ -112,6 +112,9 @@ def test_a_tree_is_redacted_at_any_depth() -> None:
 def test_the_environment_keeps_only_what_changes_the_numbers() -> None:
     kept = redact_environment({"OMP_NUM_THREADS": "2", "AWS_SECRET": SECRET, "TORCH_TOKEN": SECRET, "HOME": "/root"})
     assert kept == {"OMP_NUM_THREADS": "2", "TORCH_TOKEN": REDACTED}
+    paths = redact_environment({"PYTHONPATH": f"/src:/token={SECRET}"})["PYTHONPATH"]
+    assert paths.startswith("/src:")
+    assert SECRET not in paths
 
 
 @settings(max_examples=200)

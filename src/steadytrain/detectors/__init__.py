@@ -36,6 +36,9 @@ class Detector(ABC):
     grows: ClassVar[bool] = False
     """Whether the loss or the gradients grow in it: a repro of a rise can look for it."""
 
+    is_act: ClassVar[bool] = False
+    """Whether it is an act of the script, such as another learning rate: nothing before it can have led to it."""
+
     aim: ClassVar[Aim] = "excess"
     """What a trial of it looks for: values that stay ``finite``, a loss without ``excess``, or ``progress`` where the
     run gets no better."""

@@ -40,6 +40,7 @@ class LearningRateJump(Detector):
     bursts: ClassVar[bool] = True
     grows: ClassVar[bool] = True
     hasty: ClassVar[bool] = True
+    is_act: ClassVar[bool] = True
 
     after_rows: int = threshold(6, "logged losses after the jump before it is judged")
     after_rows_max: int = threshold(32, "and at most: what comes later has other reasons")

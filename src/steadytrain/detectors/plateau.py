@@ -89,12 +89,20 @@ class Plateau(Detector):
                 severity="warning" if little else "note",
                 first_step=first_step,
                 last_step=int(loss.steps[-1]),
-                message=f"the loss stands at {level:.4g} since about step {first_step}"
+                message=self._said(loss.values[begin:], level, first_step)
                 + (f", above the {guess:.4g} that little learning brings" if little else ""),
                 signals=("loss",),
                 numbers={"loss": level, **({"guess": guess} if guess is not None else {})},
             ),
         )
+
+    def _said(self, values: FloatArray, level: float, first_step: int) -> str:
+        """A loss that does not fall may still have risen meanwhile, and then it stands at no level."""
+        rows = len(values) // POINTS
+        points = np.median(values[len(values) - rows * POINTS :].reshape(POINTS, rows), axis=1) if rows else values
+        if np.abs(points - level).max() <= self.noise_share * level:
+            return f"the loss stands at {level:.4g} since about step {first_step}"
+        return f"the loss has not fallen since about step {first_step}, and its median is {level:.4g}"
 
     def _flat(self, values: FloatArray, level: float) -> bool:
         """Whether no fall over all of ``values`` is certain, and none by more than a share of ``level`` is likely."""

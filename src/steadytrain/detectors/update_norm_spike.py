@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steadytrain.core.model import Cells, FloatArray, Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector, Quantity
-from steadytrain.statistics.table_episodes import APART_STEPS, applied_cells, before, episodes, loss_jump
+from steadytrain.statistics.table_episodes import (
+    APART_STEPS,
+    Episode,
+    applied_cells,
+    before,
+    episodes,
+    known_first_reading,
+    loss_jump,
+)
 
 REFERENCE_READINGS = 16
 REFERENCE_READINGS_MIN = 5
@@ -126,10 +135,13 @@ class UpdateNormSpike(Detector):
             lasting = float(ratios[-self.sustained_readings])
             if lasting <= self.warning_ratio and episode.last_step - episode.first_step < self.note_steps:
                 continue
+            grave = lasting > self.warning_ratio
+            if grave:
+                episode = _within(window, cells, episode, ratio > self.warning_ratio)
             found.append(
                 Symptom(
                     name="update-norm-spike",
-                    severity="warning" if lasting > self.warning_ratio else "note",
+                    severity="warning" if grave else "note",
                     first_step=episode.first_step,
                     last_step=episode.last_step,
                     message=f"updates moved the weights by {lasting:.2g} of their norm a step {episode.when()}",
@@ -138,6 +150,14 @@ class UpdateNormSpike(Detector):
                 )
             )
         return found
+
+
+def _within(window: Window, cells: Cells, episode: Episode, beyond: NDArray[np.bool_]) -> Episode:
+    """The part of ``episode`` from its first reading ``beyond`` a higher bound to its last."""
+    at = episode.first + np.flatnonzero(beyond[episode.first : episode.last + 1])
+    part = replace(episode, first=int(at[0]), last=int(at[-1]), last_step=int(cells.steps[at[-1]]))
+    first_step = known_first_reading(window, cells.steps, part.first, last=part.last)
+    return replace(part, first_step=first_step, seen_step=int(cells.steps[at[0]]))
 
 
 def _together(norms: FloatArray) -> FloatArray:

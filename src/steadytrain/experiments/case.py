@@ -249,7 +249,7 @@ def open_case(
     else:
         run = open_run(path)
         window, environment, symptoms, step = run.scalars(), run.description, run.symptoms, None
-    leading = _leading(symptoms, symptom, path)
+    leading = _leading(symptoms, symptom, path, own=is_bundle(path))
     if leading is None and onset is None and step is None:
         raise UsageError(f"{path}: no symptom was raised, so there is none to remove")
     began = onset if onset is not None else _onset(leading, symptoms) if leading is not None else step
@@ -296,16 +296,16 @@ def _stretches(recording: Recording) -> tuple[tuple[int, int], ...]:
 
 def _onset(leading: Symptom, symptoms: Sequence[Symptom]) -> int:
     """The first step of the symptom, or of an earlier one nearby that it may have grown from."""
-    if declared(leading.name).aim == "finite":
+    if declared(leading.name).aim == "finite" or declared(leading.name).is_act:
         return leading.first_step
     near = range(leading.first_step - SAME_STORY_STEPS, leading.first_step + 1)
     grown = (one.first_step for one in symptoms if one.first_step in near and one.severity != "note")
     return min(grown, default=leading.first_step)
 
 
-def _leading(symptoms: Sequence[Symptom], wanted: str | None, path: Path) -> Symptom | None:
+def _leading(symptoms: Sequence[Symptom], wanted: str | None, path: Path, *, own: bool) -> Symptom | None:
     if wanted is None:
-        return leading_symptom(symptoms)
+        return leading_symptom(symptoms, own=symptoms[0] if own and symptoms else None)
     for found in symptoms:
         if found.name == wanted:
             return found
@@ -313,11 +313,19 @@ def _leading(symptoms: Sequence[Symptom], wanted: str | None, path: Path) -> Sym
     raise UsageError(f"{path}: no symptom {wanted!r} was raised; there are: {known}")
 
 
-def leading_symptom(symptoms: Sequence[Symptom]) -> Symptom | None:
+def leading_symptom(symptoms: Sequence[Symptom], *, own: Symptom | None = None) -> Symptom | None:
     """The gravest symptom that began first; non-finite values come before all others. If a run stopped improving after
-    a burst, the burst is the symptom to remove."""
+    a burst, the burst is the symptom to remove.
+
+    Args:
+        own: the symptom that the incident was made for. It leads all that are no graver.
+    """
     grades = {"critical": 0, "warning": 1, "note": 2}
-    order = sorted(symptoms, key=lambda one: (declared(one.name).aim != "finite", grades[one.severity], one.first_step))
+
+    def place(one: Symptom) -> tuple[bool, int, bool, int]:
+        return declared(one.name).aim != "finite", grades[one.severity], one is not own, one.first_step
+
+    order = sorted(symptoms, key=place)
     first = order[0] if order else None
     if first is None or declared(first.name).aim != "progress":
         return first

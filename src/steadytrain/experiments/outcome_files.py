@@ -44,7 +44,7 @@ class Finished:
         return self.folder / f"{spec.trial}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
 
     def read(self, spec: Spec) -> Outcome | None:
-        """The outcome of ``spec``, None if it was not run or its file is damaged."""
+        """The outcome of ``spec``, None if it was not run, could not be started, or its file is damaged."""
         path = self.path(spec)
         try:
             if path.stat().st_size > OUTCOME_BYTES_MAX:
@@ -53,7 +53,7 @@ class Finished:
             outcome = Outcome.from_json(data["outcome"]) if data["schema"] == SCHEMA else None
         except (OSError, ValueError, KeyError, TypeError, IndexError):
             return None
-        return outcome if outcome is not None and outcome.spec == spec else None
+        return outcome if outcome is not None and outcome.spec == spec and outcome.lasts else None
 
     def write(self, outcome: Outcome) -> None:
         """Store an outcome.

@@ -125,6 +125,10 @@ NO_TIME_LEFT = "the budget of time was spent before it could be begun"
 """Why a trial did not run that more time would have allowed."""
 
 
+SCRIPT_FAILED = "the script failed"
+"""Begins the reason of a trial whose script raised an error: a missing module or file, or the trial's own change."""
+
+
 @dataclass(frozen=True)
 class Outcome(JsonValue):
     """The result of one run of a spec.
@@ -145,6 +149,12 @@ class Outcome(JsonValue):
     notes: tuple[str, ...] = ()
     measured: Mapping[str, float] = field(default_factory=dict)
     """What a change measured itself if neither losses nor probes show its effect (the load of an expert)."""
+
+    @property
+    def lasts(self) -> bool:
+        """Whether the same trial would end so again: it ran, or does not apply. A failed script, a kill or a timeout
+        depends on the machine and on files that may be mended."""
+        return self.ran or (self.seconds > 0 and not str(self.why_not).startswith(SCRIPT_FAILED))
 
     @property
     def first_nonfinite(self) -> int | None:

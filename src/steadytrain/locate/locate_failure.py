@@ -158,7 +158,7 @@ def _by_replay(asked: Target, first: int, step: int, *, wait_s: float) -> Replay
         result = Path(scratch) / "result.json"
         places = [str(asked.path.absolute()), str(result), NOT_MOVED]
         arguments = ["-m", MODULE, *places, str(first), str(step), str(LEAD_S)]
-        why = failing_step.launch(arguments, result, folder=folder, wait_s=wait_s)
+        why = failing_step.launch(arguments, result, asked.environment, folder=folder, wait_s=wait_s)
         if why is not None:
             return why
         document: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))

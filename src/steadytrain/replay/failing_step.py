@@ -11,6 +11,7 @@ Run as ``python -m steadytrain.replay.failing_step BUNDLE RESULT.json``; :func:`
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 LOG_LINES_SHOWN = 5
 RESUMED_HINT = ", with fewer steps than recorded (if it resumes from a checkpoint, restore the one it started from)"
+NOT_FOUND = ("ModuleNotFoundError", "ImportError")
 FORBIDDEN = ("Permission denied", "Operation not permitted")
 FORBIDDEN_HINT = ", because a write was denied: a relaunched script cannot change your files"
 MARKS = "^~ "
@@ -68,21 +70,27 @@ def launch_again(bundle: Bundle, module: str, arguments: Sequence[str], result: 
         note = bundle.incident.state_note
         raise UsageError(f"{bundle.path}: weights were {note}; the step cannot run again without them")
     command = ["-m", module, str(bundle.path.absolute()), *arguments]
-    return launch(command, result, folder=folder, wait_s=wait_s)
+    return launch(command, result, bundle.environment, folder=folder, wait_s=wait_s)
 
 
 def launch(
-    arguments: Sequence[str], result: Path, *, folder: str | None, wait_s: float, until: str = "step"
+    arguments: Sequence[str],
+    result: Path,
+    environment: Mapping[str, Any],
+    *,
+    folder: str | None,
+    wait_s: float,
+    until: str = "step",
 ) -> str | None:
     """Runs Python with ``arguments`` in ``folder`` until it has written ``result``. Returns None on success, else the
     reason.
 
-    The message names ``until`` as what the script did not reach.
+    The message names ``until`` as what the script did not reach. ``environment`` is that of the recorded run.
     """
     ended = run_logged(arguments, result.parent / "output.txt", folder=folder, wait_s=wait_s)
     if ended is None:
         return f"the launched script took more than {wait_s:.0f} s (--wait-s)"
-    return None if result.is_file() else ended.before(until)
+    return None if result.is_file() else ended.before(until, environment)
 
 
 @dataclass(frozen=True)
@@ -94,13 +102,22 @@ class Ended:
     was_forbidden: bool
     """The output contains a permission error."""
 
-    def before(self, until: str) -> str:
-        """A message for a script that ended before it reached ``until``."""
+    def before(self, until: str, environment: Mapping[str, Any]) -> str:
+        """A message for a script that was recorded in ``environment`` and ended before it reached ``until``."""
         said = f"; it said: {' | '.join(self.said)}" if self.said else ""
         hint = RESUMED_HINT if self.status == 0 else ""
         if self.was_forbidden:
             hint = FORBIDDEN_HINT
-        return f"the launched script ended with {self.status} before its {until}{hint}{said}"
+        lost = path_hint(environment) if any(text in line for line in self.said for text in NOT_FOUND) else ""
+        return f"the launched script ended with {self.status} before its {until}{hint}{said}{lost}"
+
+
+def path_hint(environment: Mapping[str, Any]) -> str:
+    """A part of a sentence if the run had entries in ``PYTHONPATH`` that this process does not search, "" if not."""
+    recorded = str((environment.get("environment") or {}).get("PYTHONPATH") or "")
+    searched = {*os.environ.get("PYTHONPATH", "").split(os.pathsep), *sys.path}
+    lost = [entry for entry in recorded.split(os.pathsep) if entry and entry not in searched]
+    return f"; the run had PYTHONPATH={recorded}: set it again" if lost else ""
 
 
 def run_logged(arguments: Sequence[str], log: Path, *, folder: str | None, wait_s: float) -> Ended | None:

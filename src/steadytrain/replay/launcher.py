@@ -175,7 +175,7 @@ def launch(asked: Plan, arguments: Sequence[str], result: Path) -> None:
     if not result.is_file():
         if ended.status == USAGE_STATUS and ended.said and ended.said[-1].startswith(OURS):
             raise UsageError(ended.said[-1].removeprefix(OURS))
-        raise CannotReplayError(ended.before("last step"))
+        raise CannotReplayError(ended.before("last step", asked.environment))
 
 
 def _part(asked: Plan, step: int) -> tuple[Part | None, bool]:

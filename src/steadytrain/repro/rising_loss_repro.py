@@ -188,7 +188,7 @@ def _stepped(subject: Subject, scratch: Path, request: Request, wait_s: float) -
     write_json(scratch / REQUEST, asdict(request))
     folder = folder_to_run_in(subject.source, subject.environment)
     command = ["-m", MODULE, str(subject.source.absolute()), str(scratch)]
-    return launch(command, result, folder=folder, wait_s=wait_s)
+    return launch(command, result, subject.environment, folder=folder, wait_s=wait_s)
 
 
 def _made(scratch: Path, losses: Losses, budget_s: float) -> dict[str, Any]:

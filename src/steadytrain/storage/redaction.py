@@ -61,10 +61,11 @@ _CODE_KEY_CHARACTERS_MIN = 20
 
 ENVIRONMENT_KEPT = re.compile(
     r"^(CUDA_|CUBLAS_|CUDNN_|NCCL_|TORCH|PYTORCH_|OMP_|MKL_|KMP_|GLOO_|TRITON_|XLA_|ROCM|HIP_|HSA_|ACCELERATE_|"
-    r"DEEPSPEED_|FSDP_|HF_HUB_OFFLINE$|TOKENIZERS_PARALLELISM$|TRANSFORMERS_OFFLINE$|PYTHONHASHSEED$|RANK$|"
+    r"DEEPSPEED_|FSDP_|HF_HUB_OFFLINE$|TOKENIZERS_PARALLELISM$|TRANSFORMERS_OFFLINE$|PYTHONHASHSEED$|PYTHONPATH$|RANK$|"
     r"LOCAL_RANK$|WORLD_SIZE$|LOCAL_WORLD_SIZE$|NODE_RANK$|GROUP_RANK$|SLURM_(JOB_ID|NNODES|NTASKS|PROCID)$)"
 )
-"""Environment variables that a bundle keeps: those that affect numerics, kernels or the distributed layout."""
+"""Environment variables that a bundle keeps: those that affect numerics, kernels, the distributed layout,
+or which modules a second launch finds."""
 
 
 def redact_text(text: str) -> str:
@@ -101,7 +102,7 @@ def redact_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: REDACTED if is_secret_name(name) else redact_text(value)
         for name, value in sorted(environment.items())
-        if ENVIRONMENT_KEPT.match(name)
+        if ENVIRONMENT_KEPT.match(name) and (value or name != "PYTHONPATH")
     }
 
 

@@ -78,7 +78,7 @@ def _launch(opened: Source, moved: Moved, arguments: list[str], result: Path, wa
     environment = moved_environment(opened.environment, moved)
     check_launch(environment)
     command = ["-m", MODULE, *arguments]
-    why = launch(command, result, folder=environment.get("cwd"), wait_s=wait_s, until="first update")
+    why = launch(command, result, environment, folder=environment.get("cwd"), wait_s=wait_s, until="first update")
     if why is not None:
         raise CannotSurveyError(why)
 

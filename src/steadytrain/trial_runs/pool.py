@@ -214,8 +214,8 @@ class Pool:
             yield Outcome(spec, False, NO_TIME_LEFT)
 
     def _keep(self, outcome: Outcome) -> None:
-        """Stores only results of the trial itself. A kill or a timeout depends on the machine."""
-        if self._finished is None or not (outcome.ran or outcome.seconds > 0):
+        """Stores only results of the trial itself."""
+        if self._finished is None or not outcome.lasts:
             return
         try:
             self._finished.write(outcome)

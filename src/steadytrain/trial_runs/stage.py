@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from steadytrain.core.errors import UsageError
-from steadytrain.experiments.specs import Change, Outcome, Spec
+from steadytrain.experiments.specs import SCRIPT_FAILED, Change, Outcome, Spec
 from steadytrain.replay.child_processes import die_with_parent
 from steadytrain.replay.command_runner import hear_of_exit, leave, run_followed
+from steadytrain.replay.failing_step import path_hint
 from steadytrain.replay.file_sandbox import keep_files, restore_files
 from steadytrain.replay.moved_files import Moved
 from steadytrain.trial_runs.socket_messages import Line
@@ -136,7 +137,9 @@ class _Stage:
         if error is not None and not isinstance(error, SystemExit):
             traceback.print_exception(type(error), error, error.__traceback__)
             text = str(error).strip().splitlines() or [""]
-            why = f"the script failed: {type(error).__name__}: {text[0]}"[:ERROR_CHARACTERS_MAX]
+            why = f"{SCRIPT_FAILED}: {type(error).__name__}: {text[0]}"[:ERROR_CHARACTERS_MAX]
+            if isinstance(error, ImportError):
+                why += path_hint(self._source.environment)
         if run is None:
             _send(self._line, {"refused": f"{why} before it imported torch"})
         elif run.job is None:

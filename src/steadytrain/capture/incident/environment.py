@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from steadytrain.storage.redaction import redact_arguments, redact_environment, redact_tree
 
+_OWN_FOLDER = str(Path(__file__).parents[2])
 STRUCTURE_CHARACTERS_MAX = 200_000
 CONFIGURATION_ENTRIES_MAX = 400
 VALUE_CHARACTERS_MAX = 2_000
@@ -155,8 +156,14 @@ def command_facts() -> dict[str, Any]:
         "cwd": _folder(),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "environment": redact_environment(os.environ),
+        "environment": redact_environment({**os.environ, "PYTHONPATH": _python_path()}),
     }
+
+
+def _python_path() -> str:
+    """``PYTHONPATH`` as the user set it: without the folder that lets the script's children find the watch."""
+    entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return os.pathsep.join(one for one in entries if one and not one.startswith(_OWN_FOLDER))
 
 
 def _folder() -> str | None:

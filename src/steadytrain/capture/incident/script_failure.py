@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.incident.crash import Moment, evidence_of, write_evidence
+from steadytrain.capture.incident.source_hashes import is_library
 from steadytrain.capture.settings import started_at, utc_now
 from steadytrain.capture.step import ranks
 from steadytrain.capture.step.input_recorder import tensors_in
@@ -51,10 +53,18 @@ def how_it_ended(run: LiveRun, error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return f"ended by SystemExit({error.code!r}) {when}"
     frames = [frame for frame in _frames(error) if is_user(frame)]
-    place = f" at {frames[-1].f_code.co_filename.rsplit('/', 1)[-1]}:{frames[-1].f_lineno}" if frames else ""
-    text = " ".join(str(error).split())
+    place = _place(frames)
+    text = " ".join(str(error).split()).rstrip(".")
     text = f": {text[:MESSAGE_MAX]}{'...' if len(text) > MESSAGE_MAX else ''}" if text else ""
     return f"ended by {type(error).__name__} {when}{place}{_module(run, frames)}{text}{_bad_labels(error)}"
+
+
+def _place(frames: Sequence[FrameType]) -> str:
+    """The innermost line of the script itself, then that of a library where it raised."""
+    own = [frame for frame in frames if not is_library(frame.f_code.co_filename)]
+    places = [("at", own[-1])] if own else []
+    places += [("in" if own else "at", frames[-1])] if frames and frames[-1] not in own[-1:] else []
+    return "".join(f" {word} {one.f_code.co_filename.rsplit('/', 1)[-1]}:{one.f_lineno}" for word, one in places)
 
 
 def _frames(error: BaseException) -> list[FrameType]:

@@ -12,6 +12,7 @@ import site
 import sys
 import sysconfig
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 FILES_MAX = 2000
@@ -42,18 +43,23 @@ def file_digest(path: str) -> str | None:
         return None
 
 
+def is_library(file: str) -> bool:
+    """Whether a source file belongs to Python, an installed package or steadytrain."""
+    path = os.path.abspath(file)
+    installed = any(part in _INSTALLED for part in path.split(os.sep))
+    return installed or path.startswith((_OWN_FOLDER, *_library_folders()))
+
+
 def _own_files() -> Iterator[str]:
-    libraries = _library_folders()
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if not isinstance(file, str) or not file.endswith(".py"):
             continue
-        path = os.path.abspath(file)
-        if any(part in _INSTALLED for part in path.split(os.sep)) or path.startswith((_OWN_FOLDER, *libraries)):
-            continue
-        yield path
+        if not is_library(file):
+            yield os.path.abspath(file)
 
 
+@cache
 def _library_folders() -> tuple[str, ...]:
     """The folders of Python's own modules and of installed packages."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")

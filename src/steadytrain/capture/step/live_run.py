@@ -134,7 +134,7 @@ class LiveRun:
             activations = self.activations if stream is first else None
             others = {id(root) for root in stream.roots()} - {id(root) for root in first.roots()}
             if others and self.settings.level.modules_every is not None:
-                self.note(f"outputs of modules are measured only in steps of {first.name}, for the models it updates")
+                self.note(f"outputs of modules are measured only for the models that the {_named(first)} updates")
             stream.instruments = MeasurementSchedule(
                 self.settings.level,
                 activations,
@@ -177,3 +177,10 @@ class LiveRun:
         samples = sum(stream.instruments.held_bytes for stream in self.streams if stream.instruments)
         followed = self.observer.memory_bytes
         return self.seen.size_bytes + self.ring.size_bytes + histories + samples + followed
+
+
+def _named(stream: Stream) -> str:
+    """The optimizer and its models, such as ``Adam of Generator``."""
+    models = ", ".join(dict.fromkeys(type(root).__name__ for root in stream.roots()))
+    optimizers = " and ".join(dict.fromkeys(type(one).__name__ for one in stream.optimizers))
+    return f"{optimizers or 'first optimizer'}{f' of {models}' if models else ''}"
