@@ -79,6 +79,11 @@ class LearningRateTooLow(Cause):
                 ),
                 *symptom(case, FAIR, "no-learning", "plateau"),
                 *symptom(case, -STRONG, "zero-learning-rate"),  # ten times nothing is nothing
+                *ruled_out(
+                    seen(case, "spent-schedule") is not None,
+                    "the rate was higher until its schedule was over",
+                    "symptoms",
+                ),
                 *ruled_out(not_finite(case), "short steps make nothing infinite", "symptoms"),
                 *ruled_out(
                     seen(case, "divergence", "loss-spike", "exploding-gradients") is not None,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
+from steadytrain.detectors import ScriptRule
 from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLIP, LONGER_WARMUP, LOWER_RATE
 from steadytrain.diagnosis.signs import above, deepened, fact, holds, quiet, ruled_out, symptom, when
 from steadytrain.diagnosis.trial_effects import like
+from steadytrain.grouping.catalog import declared
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -61,6 +63,9 @@ class MissingWarmup(Cause):
                 ),
                 *(deepened(case) if early and fact(case, "warmup_seen") is False else ()),
                 *holds(case, "warmup_seen", -FAIR, "the rate was warmed up"),
+                *when(
+                    _of_script(case), -STRONG, "only rules of the script were broken: no step was too large", "symptoms"
+                ),
                 *when(not early, -STRONG, f"it began at step {began}, long after any warm-up", "symptoms"),
                 *above(case, "update_ratio_first", 0.1, FAIR, "the first update changed a matrix by {value} of it"),
                 *symptom(case, HINT, "divergence", "loss-spike", "exploding-gradients", "no-learning"),
@@ -72,3 +77,9 @@ FIRST_STEPS, WARM_UP_STEPS = 100, 500
 """Typical warm-ups take hundreds to thousands of steps. Up to the second bound, a trial can start from the
 beginning.
 """
+
+
+def _of_script(case: Case) -> bool:
+    """Whether all symptoms above a note tell what the script does, and there is one."""
+    alarms = [symptom for symptom in case.symptoms if symptom.severity != "note"]
+    return bool(alarms) and all(issubclass(declared(one.name), ScriptRule) for one in alarms)

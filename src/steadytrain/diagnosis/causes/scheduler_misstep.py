@@ -82,16 +82,15 @@ class SchedulerMisstep(Cause):
                     "the rate jumped under a scheduler",
                     "window learning_rate",
                 ),
-                *symptom(case, CERTAIN, "zero-learning-rate", "idle-schedule", "spent-schedule"),
-                *symptom(case, STRONG, "mistimed-schedule"),
+                *symptom(case, CERTAIN, *OF_THE_SCHEDULE),
                 *ruled_out(
-                    surveyed(case) and fact(case, "scheduler") is None and seen(case, "zero-learning-rate") is None,
+                    surveyed(case) and fact(case, "scheduler") is None and seen(case, *OF_THE_SCHEDULE) is None,
                     "there is no scheduler",
                 ),
                 *ruled_out(
                     0.5 <= calls <= 1.5
                     and not short
-                    and seen(case, "zero-learning-rate") is None
+                    and seen(case, *OF_THE_SCHEDULE) is None
                     and fact(case, "scheduler_before_optimizer") is not True
                     and jump_of_rate(case.window, case.onset) < 1.5,
                     "the scheduler is stepped once an update",
@@ -102,3 +101,5 @@ class SchedulerMisstep(Cause):
 
 OVER_SHARE = 0.8
 """Share of the updates. A schedule may end a little before the run."""
+
+OF_THE_SCHEDULE = ("zero-learning-rate", "idle-schedule", "spent-schedule", "mistimed-schedule")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
-from steadytrain.diagnosis.signs import enumerated, fact, first_name, listed, surveyed, symptom, when
+from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.signs import enumerated, fact, first_name, listed, seen, surveyed, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -14,14 +14,16 @@ if TYPE_CHECKING:
 
 @final
 class UninitializedParameters(Cause):
-    """Parameters were never initialised: they hold whatever was in memory.
+    """Parameters were never given their values: not initialised, or passed over when weights were loaded.
 
     Means:
         `torch.empty`, or a key that was missing when weights were loaded, leaves zeros, subnormal or huge numbers. The
-        values differ from run to run and are sometimes all zero. No training cures a weight of 1e30.
+        values differ from run to run and are sometimes all zero. No training cures a weight of 1e30. Parameters that a
+        load passed over because of their names hold the values that they were made with, and training begins anew.
 
     Causes:
         - a new head or token that the loaded weights do not have (transformers #46002, #30953)
+        - a checkpoint with other names (`module.`, `_orig_mod.`) that is loaded with `strict=False`
         - `to_empty` on a meta device without `reset_parameters`
         - a parameter made with `torch.empty` in a custom module
 
@@ -62,10 +64,13 @@ class UninitializedParameters(Cause):
                     "fact parameters_nonfinite",
                     invariant=True,
                 ),
-                *symptom(case, FAIR, "unloaded-weights"),
+                *symptom(case, CERTAIN, "unloaded-weights"),
                 *symptom(case, HINT, "nonfinite-weight", "exploding-gradients"),
                 *when(
-                    surveyed(case) and not fact(case, "parameters_strange") and not fact(case, "parameters_nonfinite"),
+                    surveyed(case)
+                    and not fact(case, "parameters_strange")
+                    and not fact(case, "parameters_nonfinite")
+                    and seen(case, "unloaded-weights") is None,
                     -STRONG,
                     "all parameters begin with usual values",
                     "fact parameters_strange",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import SEEDS
-from steadytrain.diagnosis.signs import above, below, fact, fails, holds, measured, not_finite, ruled_out, symptom
+from steadytrain.diagnosis.signs import above, below, fact, fails, holds, measured, not_finite, ruled_out, seen, symptom
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class UnshuffledData(Cause):
             "neighbouring labels are equal {value} times as often as after a shuffle",
             invariant=certain,
         )
+        repeats = seen(case, "repeated-order") is not None  # it shuffles, and the same way each time
         return Signature(
             (
                 *(() if sequences else in_order),
@@ -67,8 +68,8 @@ class UnshuffledData(Cause):
                     FAIR,
                     "the share of a label changed by {value} standard errors between halves",
                 ),
-                *holds(case, "loader_shuffles", -FAIR, "the data loader shuffles"),
-                *symptom(case, FAIR, "repeated-order"),
+                *(() if repeats else holds(case, "loader_shuffles", -FAIR, "the data loader shuffles")),
+                *symptom(case, CERTAIN, "repeated-order"),
                 *symptom(case, FAIR, "oscillation"),
                 *symptom(case, HINT, "divergence", "plateau", "no-learning"),
                 *below(
