@@ -16,13 +16,14 @@ from steadytrain.core.errors import UsageError
 if TYPE_CHECKING:
     from steadytrain.diagnosis.answer import Diagnosis
 
+INTERRUPTED_STATUS = 130
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 @click.command()
 @click.argument("incident", required=False, metavar="[INCIDENT|RUN]")
 @click.option(
-    "--budget", default="10m", show_default=True, metavar="TIME", help="Start no trial after this time: 90s, 10m."
+    "--budget", default="10m", show_default=True, metavar="TIME", help="Time for the survey and all trials: 90s, 10m."
 )
 @_options.workers
 @_options.engine
@@ -44,19 +45,23 @@ def command(
     run. Each trial replays the recorded steps with one change. A cause is confirmed only if the unchanged replay shows
     the symptom, the change removes it, and the changes for rival causes do not; else it is likely or possible, or the
     answer is unknown. Finished trials are saved with the incident, so an interrupted diagnosis continues where it
-    stopped. Exits with 0 whatever the answer.
+    stopped. Exits with 0 whatever the answer, with 130 if it is interrupted.
     """
     from steadytrain.api.diagnoses import diagnose
 
-    answer = diagnose(
-        incident,
-        budget_s=_seconds(budget),
-        workers=workers,
-        engine=engine,
-        moved=moved,
-        runs_dir=runs_dir,
-        tell=_options.teller(),
-    )
+    try:
+        answer = diagnose(
+            incident,
+            budget_s=_seconds(budget),
+            workers=workers,
+            engine=engine,
+            moved=moved,
+            runs_dir=runs_dir,
+            tell=_options.teller(),
+        )
+    except KeyboardInterrupt as interrupt:
+        click.echo(f"steadytrain: {interrupt or 'interrupted: nothing was tried yet'}", err=True)
+        return INTERRUPTED_STATUS
     if as_json:
         click.echo(json.dumps(answer.to_json(), indent=1, ensure_ascii=False, allow_nan=False))
     else:

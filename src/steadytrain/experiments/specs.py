@@ -121,7 +121,7 @@ OWN_TARGETS = "the targets are the script's own, and stayed as they were"
 UNCHANGED = "unchanged"
 """The trial that changes nothing: the control for all others."""
 
-NO_TIME_LEFT = "the budget of time was spent before it could be begun"
+NO_TIME_LEFT = "the budget of time was spent before it was finished"
 """Why a trial did not run that more time would have allowed."""
 
 

@@ -15,7 +15,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,12 @@ from steadytrain.storage.step_look import StepLook
 if TYPE_CHECKING:
     from steadytrain.capture.incident.context import IncidentContext
 
+Tell = Callable[[str], None]
+
 LOG_LINES_SHOWN = 5
+TELL_S = 10.0
+"""Seconds between two lines of progress."""
+
 RESUMED_HINT = ", with fewer steps than recorded (if it resumes from a checkpoint, restore the one it started from)"
 NOT_FOUND = ("ModuleNotFoundError", "ImportError")
 FORBIDDEN = ("Permission denied", "Operation not permitted")
@@ -81,15 +87,18 @@ def launch(
     folder: str | None,
     wait_s: float,
     until: str = "step",
+    limit: str = "--wait-s",
+    tell: Tell | None = None,
 ) -> str | None:
     """Runs Python with ``arguments`` in ``folder`` until it has written ``result``. Returns None on success, else the
     reason.
 
-    The message names ``until`` as what the script did not reach. ``environment`` is that of the recorded run.
+    The message names ``until`` as what the script did not reach. ``environment`` is that of the recorded run, ``limit``
+    what sets ``wait_s``. ``tell`` gets a line of progress every ten seconds.
     """
-    ended = run_logged(arguments, result.parent / "output.txt", folder=folder, wait_s=wait_s)
+    ended = run_logged(arguments, result.parent / "output.txt", folder=folder, wait_s=wait_s, tell=tell)
     if ended is None:
-        return f"the launched script took more than {wait_s:.0f} s (--wait-s)"
+        return f"the launched script took more than {wait_s:.0f} s ({limit})"
     return None if result.is_file() else ended.before(until, environment)
 
 
@@ -120,19 +129,32 @@ def path_hint(environment: Mapping[str, Any]) -> str:
     return f"; the run had PYTHONPATH={recorded}: set it again" if lost else ""
 
 
-def run_logged(arguments: Sequence[str], log: Path, *, folder: str | None, wait_s: float) -> Ended | None:
+def run_logged(
+    arguments: Sequence[str], log: Path, *, folder: str | None, wait_s: float, tell: Tell | None = None
+) -> Ended | None:
     """Runs Python with ``arguments`` in ``folder`` with all output in ``log``. Returns None on timeout."""
     with (
         log.open("wb") as output,
         process_group([sys.executable, *arguments], folder=folder, stdout=output, stderr=output) as child,
     ):
-        try:
-            status = child.wait(wait_s)
-        except subprocess.TimeoutExpired:
+        status = _waited(child, wait_s, tell)
+        if status is None:
             return None
     said = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
     was_forbidden = any(text in line for line in said for text in FORBIDDEN)
     return Ended(status, tuple(line for line in said if line.strip(MARKS))[-LOG_LINES_SHOWN:], was_forbidden)
+
+
+def _waited(child: subprocess.Popen[str], wait_s: float, tell: Tell | None) -> int | None:
+    """The exit status of ``child``; None if it runs for more than ``wait_s`` seconds."""
+    began = time.monotonic()
+    while (left := began + wait_s - time.monotonic()) > 0:
+        try:
+            return child.wait(min(left, TELL_S))
+        except subprocess.TimeoutExpired:
+            if tell is not None and left > TELL_S:
+                tell(f"the launched script has run for {time.monotonic() - began:.0f} s (at most {wait_s:.0f} s)")
+    return None
 
 
 NOT_RECORDED = "the command was not recorded, so it cannot be launched again"

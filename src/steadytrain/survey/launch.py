@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from steadytrain.core.errors import UsageError
 from steadytrain.experiments.facts import document_of, facts_path
 from steadytrain.replay.command_runner import as_program, leave, run_followed
-from steadytrain.replay.failing_step import check_launch, launch
+from steadytrain.replay.failing_step import Tell, check_launch, launch
 from steadytrain.replay.from_script import Source, open_source
 from steadytrain.replay.moved_files import Moved, moved_environment
 from steadytrain.storage.bundle import open_bundle, write_json
@@ -38,11 +38,20 @@ class CannotSurveyError(Exception):
 
 
 def survey(
-    source: Path, *, moved: Moved, wait_s: float, lead_s: float, onset: int | None = None, keep: bool = True
+    source: Path,
+    *,
+    moved: Moved,
+    wait_s: float,
+    lead_s: float,
+    onset: int | None = None,
+    keep: bool = True,
+    tell: Tell | None = None,
 ) -> dict[str, Any]:
     """The facts of a bundle or a run folder. With ``keep`` they are saved in its trials folder.
 
     Args:
+        wait_s: time limit of the launched script in seconds, from the budget of the diagnosis.
+        tell: gets lines of progress.
         onset: the first step of the problem, which gets a closer look; by default that of the incident's first symptom.
 
     Raises:
@@ -53,7 +62,7 @@ def survey(
     with tempfile.TemporaryDirectory(prefix="steadytrain-survey-") as scratch:
         result = Path(scratch) / "result.json"
         command = [str(source.absolute()), str(result), str(moved), str(lead_s), NOT_GIVEN if not onset else str(onset)]
-        _launch(opened, moved, command, result, wait_s)
+        _launch(opened, moved, command, result, wait_s, tell)
         facts: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
     made = _made(opened)
     if made is not None:
@@ -74,11 +83,20 @@ def _made(opened: Source) -> int | None:
     return int(steps[-1]) if run.ended == "finished" and len(steps) else None
 
 
-def _launch(opened: Source, moved: Moved, arguments: list[str], result: Path, wait_s: float) -> None:
+def _launch(opened: Source, moved: Moved, arguments: list[str], result: Path, wait_s: float, tell: Tell | None) -> None:
     environment = moved_environment(opened.environment, moved)
     check_launch(environment)
     command = ["-m", MODULE, *arguments]
-    why = launch(command, result, environment, folder=environment.get("cwd"), wait_s=wait_s, until="first update")
+    why = launch(
+        command,
+        result,
+        environment,
+        folder=environment.get("cwd"),
+        wait_s=wait_s,
+        until="first update",
+        limit="half of --budget, at most 300 s",
+        tell=tell,
+    )
     if why is not None:
         raise CannotSurveyError(why)
 

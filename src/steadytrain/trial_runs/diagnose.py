@@ -46,7 +46,9 @@ ROUND_TRIALS = 4
 """Trials between two updates of the probabilities. Independent of the number of workers, so that the answer is too."""
 
 ROUNDS_MAX = 16
-SURVEY_WAIT_S = 300.0
+SURVEY_WAIT_S, SURVEY_SHARE = 300.0, 0.5
+"""Longest time of the survey in seconds, and the share of the budget: the control takes about as long."""
+
 CONTROL_S_MIN = 30.0
 """The first round may start for this many seconds even if the survey used up the time: it holds the control."""
 
@@ -90,6 +92,7 @@ def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = time.
 
     Raises:
         UsageError: the incident does not exist or is damaged, or the engine is not available.
+        KeyboardInterrupt: with one line that says what is known so far.
     """
     began = clock()
     case, notes = _case(request, tell)
@@ -97,6 +100,8 @@ def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = time.
     if case.symptom is not None and case.symptom.severity != "note":
         try:
             _try(bench)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(_so_far(bench)) from None
         finally:
             close_pools()
     elif surveyed(bench.case):
@@ -127,10 +132,13 @@ def _case(request: Request, tell: Tell) -> tuple[Case, list[str]]:
             facts = survey(
                 request.source,
                 moved=Moved.parse(request.moved),
-                wait_s=SURVEY_WAIT_S,
+                wait_s=min(SURVEY_WAIT_S, SURVEY_SHARE * request.budget_s),
                 lead_s=LEAD_S_MAX,
                 onset=case.onset,
+                tell=tell,
             )
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"interrupted during the survey: {_shown(case)}; nothing was tried yet") from None
         except (CannotSurveyError, UsageError) as error:
             notes.append(f"No survey: {error}")
     return (case.with_facts(facts) if facts else case), notes
@@ -314,6 +322,19 @@ def _proven(bench: _Bench) -> bool:
     suspect = next(one for one in bench.suspects if one.name == best)
     waiting = [name for name in bench.plans if name not in bench.outcomes]
     return proof(suspect, bench.verdicts, bench.control, waiting, surveyed=surveyed(bench.case)).proven
+
+
+def _shown(case: Case) -> str:
+    return f"the symptom is {case.symptom.name}" if case.symptom is not None else "there is no symptom"
+
+
+def _so_far(bench: _Bench) -> str:
+    """One line for a diagnosis that was interrupted."""
+    belief = weigh(bench.suspects, bench.verdicts.values())
+    best = next(iter(belief))
+    done = [name for name, outcomes in bench.outcomes.items() if any(one.ran for one in outcomes)]
+    kept = f"{', '.join(done)} finished and is kept for the next diagnosis" if done else "no trial has finished"
+    return f"interrupted: {_shown(bench.case)}; so far {best} ({belief[best]:.2f}); {kept}"
 
 
 # After the trials.

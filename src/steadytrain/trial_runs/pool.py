@@ -105,7 +105,7 @@ class Pool:
     ) -> Iterator[Outcome]:
         """Yields each outcome when it is available: stored ones first, then in order of completion.
 
-        After ``budget_s`` seconds no trial starts. ``tell`` gets one line for each.
+        After ``budget_s`` seconds no trial starts, and one that runs is given up. ``tell`` gets one line for each.
         """
         self._tell = tell or _nothing
         until = None if budget_s is None else time.monotonic() + budget_s
@@ -162,6 +162,9 @@ class Pool:
                 return None
             fitting = (at for at, (spec, _) in enumerate(self._waiting) if self.launch_key(spec) == key)
             return self._waiting.pop(0 if key is None else next(fitting, 0))
+
+    def tell(self, text: str) -> None:
+        self._tell(text)
 
     def again(self, spec: Spec, tries: int) -> None:
         with self._lock:

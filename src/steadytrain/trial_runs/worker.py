@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Protocol
 
-from steadytrain.experiments.specs import Outcome, Spec
+from steadytrain.experiments.specs import NO_TIME_LEFT, Outcome, Spec
 from steadytrain.trial_runs.server_process import tail_of
 from steadytrain.trial_runs.socket_messages import Line
 
@@ -23,6 +23,9 @@ LAUNCH_S_MAX = 900.0
 """Time limit in seconds for the script's imports, set-up and own steps."""
 
 LOOK_S = 0.2
+TELL_S = 10.0
+"""Seconds between two lines of progress."""
+
 KILLED_MAX = 2
 """A trial is given up after its process was killed this many times."""
 
@@ -47,6 +50,8 @@ class Desk(Protocol):
 
     def again(self, spec: Spec, tries: int) -> None: ...
 
+    def tell(self, text: str) -> None: ...
+
 
 class Worker:
     """Holds at most one launched script and sends it specs."""
@@ -68,7 +73,7 @@ class Worker:
                 if taken is None:
                     return
                 spec, tries = taken
-                outcome = self._one(spec, stop)
+                outcome = self._one(spec, stop, until)
                 if outcome is None and not stop.is_set():
                     if tries + 1 < KILLED_MAX:
                         self._desk.again(spec, tries + 1)
@@ -91,11 +96,11 @@ class Worker:
             line.close()
         self._group = 0
 
-    def _one(self, spec: Spec, stop: threading.Event) -> Outcome | None:
+    def _one(self, spec: Spec, stop: threading.Event, until: float | None) -> Outcome | None:
         """Runs one spec; None if its process was killed from outside."""
         if self._key != self._desk.launch_key(spec) or self._line is None:
             self.close()
-            why = self._launch(spec, stop)
+            why = self._launch(spec, stop, until)
             if why is not None:
                 self.close()
                 return Outcome(spec, False, why) if why else None
@@ -104,7 +109,7 @@ class Worker:
         out.unlink(missing_ok=True)
         try:
             self._line.send({"spec": spec.to_json(), "out": str(out)})
-            why = self._wait(stop)
+            why = self._wait(spec, stop, until)
         except (EOFError, OSError):
             why = ""
         if why is not None or not self._shared:
@@ -113,16 +118,16 @@ class Worker:
             return Outcome.from_json(json.loads(out.read_text(encoding="utf-8")))
         return Outcome(spec, False, why) if why else None
 
-    def _launch(self, spec: Spec, stop: threading.Event) -> str | None:
+    def _launch(self, spec: Spec, stop: threading.Event, budget_until: float | None) -> str | None:
         """Brings the script to the start of ``spec``. Returns None on success, "" if its process was killed, else the
         reason."""
         self._launches += 1
         self._log = self._desk.scratch / f"log-{self._number}-{self._launches}.txt"
         key = self._desk.launch_key(spec)
         self._line = self._desk.connect(key, spec, self._log)
-        until = time.monotonic() + LAUNCH_S_MAX
+        clock = _Clock(self._desk, LAUNCH_S_MAX, budget_until, f"{spec.trial}: launched, on its way to the trials")
         try:
-            while time.monotonic() < until and not stop.is_set():
+            while not clock.over() and not stop.is_set():
                 message = self._line.receive(LOOK_S)
                 if message is None:
                     continue
@@ -135,13 +140,15 @@ class Worker:
                     return None
         except EOFError:
             return ""
+        if clock.spent:
+            return NO_TIME_LEFT
         return f"the launched script took more than {LAUNCH_S_MAX:g} s to reach the start of the trials"
 
-    def _wait(self, stop: threading.Event) -> str | None:
+    def _wait(self, spec: Spec, stop: threading.Event, budget_until: float | None) -> str | None:
         """Waits for the end of the trial. Returns None on success, "" if its process is gone, else the reason of the
         abort."""
         assert self._line is not None
-        until = time.monotonic() + self._desk.trial_s_max
+        clock = _Clock(self._desk, self._desk.trial_s_max, budget_until, f"{spec.trial}: running")
         running = 0
         while not stop.is_set():
             message = self._line.receive(LOOK_S)
@@ -151,11 +158,32 @@ class Worker:
                 return str(message["refused"])
             if message is not None and "ended" in message:
                 return None if message["ended"] == 0 else ""
-            if time.monotonic() > until:
-                return f"it took more than {self._desk.trial_s_max:g} s"
+            if clock.over():
+                return NO_TIME_LEFT if clock.spent else f"it took more than {self._desk.trial_s_max:g} s"
             if running and _resident_bytes(running) > self._desk.memory_bytes_max:
                 return f"it took more than {self._desk.memory_bytes_max / 1e9:.3g} GB of memory"
         return "it was interrupted"
+
+
+class _Clock:
+    """The time limit of one launch or trial, which the budget of the whole may cut short; tells how long it has run."""
+
+    def __init__(self, desk: Desk, limit_s: float, budget_until: float | None, what: str) -> None:
+        self._desk, self._what = desk, what
+        self._began = self._told = time.monotonic()
+        own = self._began + limit_s
+        self._until = own if budget_until is None else min(own, budget_until)
+        self._of_budget = self._until < own
+        self.spent = False
+        """Whether it is over because the budget is spent."""
+
+    def over(self) -> bool:
+        now = time.monotonic()
+        if now - self._told >= TELL_S:
+            self._told = now
+            self._desk.tell(f"{self._what} ({now - self._began:.0f} s)")
+        self.spent = self._of_budget and now > self._until
+        return now > self._until
 
 
 def _resident_bytes(process: int) -> int:

@@ -1,4 +1,4 @@
-"""A launch that finds a module no more says which ``PYTHONPATH`` the run had."""
+"""What a launch says: the ``PYTHONPATH`` that the run had, where a module is not found, and how long it has run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from steadytrain.replay import failing_step
 from steadytrain.replay.failing_step import Ended, launch, path_hint
 
 
@@ -29,3 +30,13 @@ def test_only_a_missing_module_brings_the_hint(tmp_path: Path) -> None:
     assert why is not None
     assert why.endswith("; the run had PYTHONPATH=/gone: set it again")
     assert "PYTHONPATH" not in Ended(1, ("ValueError: no",), False).before("step", recorded("/gone"))
+
+
+def test_a_launch_that_lasts_is_told_and_ends_with_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failing_step, "TELL_S", 0.2)
+    told: list[str] = []
+    waits = ["-c", "import time; time.sleep(60)"]
+    why = launch(waits, tmp_path / "r", {}, folder=None, wait_s=1.0, limit="half of --budget", tell=told.append)
+    assert why == "the launched script took more than 1 s (half of --budget)"
+    assert told
+    assert all(line.startswith("the launched script has run for ") for line in told)
