@@ -166,7 +166,7 @@ def test_bounds_of_time_memory_and_budget(run: Path, case: Case, flags: Path) ->
         (outcome,) = pool.run(wanted)
         assert (outcome.ran, outcome.why_not) == (False, "it took more than 1 s")
         (outcome,) = pool.run(wanted, budget_s=0.0)
-        assert (outcome.ran, outcome.why_not) == (False, "the budget of time was spent before it could be begun")
+        assert (outcome.ran, outcome.why_not) == (False, "the budget of time was spent before it was finished")
 
 
 def test_a_script_that_fails_says_so(run: Path, case: Case) -> None:
