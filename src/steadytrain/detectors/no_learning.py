@@ -34,8 +34,8 @@ class NoLearning(Detector):
         change (a note while the learning rate still rises). If the run does not give the loss of that guess, the
         detector uses the logarithm of a usual number of classes. A loss that is merely constant at another value is a
         note. In a watched run the detector knows the classes and labels of a likelihood: it notes a loss that stays at
-        their guess after 64 steps, and warns after 200 at a rate that is up. It also notes a loss that does not change
-        by a single bit.
+        their guess after 64 steps, and warns after 200 at a rate that is up. It also reports a likelihood that does
+        not change by a single bit.
 
     Causes:
         - parameters that the optimizer does not hold, or that are frozen; a graph that is cut (`detach`, `no_grad`)
@@ -86,8 +86,10 @@ class NoLearning(Detector):
         "labels whose entropy is below this share of a uniform guess are imbalanced: their frequencies alone take "
         "long to improve on, so it is a note",
     )
-    constant_steps: int = threshold(16, "first steps with one loss, to the last bit, before a note")
-    constant_warning_steps: int = threshold(64, "such steps before a warning, if the loss is a likelihood in float32")
+    constant_steps: int = threshold(
+        16, "first steps with one loss, to the last bit, before a note, if it is a likelihood in float32"
+    )
+    constant_warning_steps: int = threshold(64, "such steps before a warning")
 
     fallen_share: float = threshold(0.8, "a loss below this share of its first level did learn. Chosen")
 
@@ -138,10 +140,11 @@ class NoLearning(Detector):
             return None
         if steps_at_work(rate, self.early_rate_share) is None:
             return None  # the rate is zero, or still rises
-        sharp = bool(script_rows(window, "classes")) and not _is_coarse(value)
+        if not script_rows(window, "classes") or _is_coarse(value):
+            return None  # loss-collapse notes it
         return Symptom(
             name="no-learning",
-            severity="warning" if sharp and len(loss) >= self.constant_warning_steps else "note",
+            severity="warning" if len(loss) >= self.constant_warning_steps else "note",
             first_step=int(loss.steps[0]),
             last_step=int(loss.steps[-1]),
             message=f"the loss is {value:.7g} to the last bit in {len(loss)} steps, though its gradient is not zero",

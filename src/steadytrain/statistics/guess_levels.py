@@ -13,6 +13,9 @@ from steadytrain.statistics.script_rows import script_rows
 TREND_SCALES = 2.0
 """A slope this many standard errors below zero is a fall."""
 
+BALANCED_SHARE = 0.99
+"""Labels whose entropy is above this share of a uniform guess count as balanced: few labels look less so by chance."""
+
 RISING = 1.01
 RISING_STEPS = 16
 
@@ -28,12 +31,12 @@ class Guess:
 
 
 def guesses(window: Window) -> list[Guess]:
-    """The guesses at the losses that a look could read: by the number of classes, and by the labels seen."""
+    """The guesses at the losses that a look could read: by the classes, and by labels of unequal frequencies."""
     found = []
     entropies = {row.place: row.last for row in script_rows(window, "label-entropy")}
     for row in script_rows(window, "classes"):
         found.append(Guess(row.place, int(row.last), math.log(row.last), uniform=True))
-        if entropies.get(row.place, 0.0) > 0.0:
+        if 0.0 < entropies.get(row.place, 0.0) < BALANCED_SHARE * math.log(row.last):
             found.append(Guess(row.place, int(row.last), entropies[row.place], uniform=False))
     return found
 

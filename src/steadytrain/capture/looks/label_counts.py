@@ -45,4 +45,6 @@ class LabelCounts:
         self._counts = [before + now for before, now in zip(self._counts, counts, strict=True)]
         total, seen = sum(self._counts), sum(count > 0 for count in self._counts)
         if total >= LABELS_PER_CLASS * seen:
-            yield "label-entropy", -math.fsum(n / total * math.log(n / total) for n in self._counts if n)
+            entropy = -math.fsum(n / total * math.log(n / total) for n in self._counts if n)
+            few = (seen - 1) / (2.0 * total)  # Miller and Madow (1955): few labels look less equal than they are
+            yield "label-entropy", min(entropy + few, math.log(one.classes))
