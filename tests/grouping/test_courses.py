@@ -253,9 +253,10 @@ MOVED = np.full(AFTER_1000, 20 * NOISE)
         ("exploding-gradients", "warning", "note"),
         ("lost-progress", "critical", "note"),
         ("second-moment-lag", "warning", "note"),
+        ("loss-spike", "warning", "note"),
         ("update-norm-spike", "warning", "warning"),
+        ("oscillation", "warning", "warning"),
         ("nonfinite-loss", "critical", "critical"),
-        ("learning-rate-jump", "warning", "warning"),
     ],
 )
 def test_where_the_targets_move_a_loss_may_rise(name: str, severity: Severity, told: str, fact: float) -> None:

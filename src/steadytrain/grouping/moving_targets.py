@@ -32,7 +32,9 @@ REASONS = {
 def follows_targets(window: Window, symptom: Symptom) -> str:
     """Why the targets explain a rise, or ""."""
     fact = window.facts.get("moving_targets", 0.0)
-    if not fact or not declared(symptom.name).counts_rising_loss:
+    kind = declared(symptom.name)
+    spikes = kind.grows and kind.bursts and symptom.signals == ("loss",)  # a rare end of an episode
+    if not fact or not (kind.counts_rising_loss or spikes):
         return ""
     stride = stride_of(window.steps)
     first, last = symptom.first_step, symptom.last_step + AFTER_STRIDES * stride
