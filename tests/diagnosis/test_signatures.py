@@ -377,3 +377,11 @@ def test_parameters_without_a_gradient_have_none() -> None:
     said = [sign.what for sign in CAUSES["frozen-parameters"].signature(case).signs]
     assert "every parameter is trainable and has a gradient" not in said
     assert CAUSES["missing-warmup"].signature(case).ruled_out
+
+
+def test_an_optimizer_without_gradients_is_cut_off_whatever_the_survey_saw_of_the_others() -> None:
+    case = case_of({"parameters_without_gradient": []}, "optimizer-without-gradients")
+    signature = CAUSES["detached-graph"].signature(case)
+    assert not signature.ruled_out
+    assert max(sign.weight for sign in signature.signs) >= CERTAIN
+    assert CAUSES["detached-graph"].signature(case_of({"parameters_without_gradient": []}, "no-learning")).ruled_out
