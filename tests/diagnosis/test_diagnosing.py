@@ -315,3 +315,16 @@ def test_interventions_go_from_fast_to_invasive() -> None:
     answer = Simulated({"learning-rate-too-high": sign()}, CAUSES["learning-rate-too-high"]).run()
     rungs = [remedy.rung for remedy in answer.diagnoses[0].interventions]
     assert rungs == sorted(rungs)
+
+
+def test_the_rate_from_before_a_jump_decides_where_a_third_of_it_is_too_much_still() -> None:
+    high = causes()["learning-rate-too-high"]
+    effects = {"learning-rate-third": "persists", "learning-rate-tenth": "persists", "drop-batch": "persists"}
+    verdicts = {name: Verdict(name, effect) for name, effect in effects.items()}  # type: ignore[arg-type]
+    before = Verdict("constant-learning-rate", "removed")
+    suspect = Suspect("learning-rate-too-high", high, sign())
+    assert not proof(suspect, verdicts, SHOWN, waiting=(), surveyed=True).proven
+    waiting = ("constant-learning-rate",)
+    assert proof(suspect, verdicts, SHOWN, waiting=waiting, surveyed=True).needs == waiting
+    found = proof(suspect, {**verdicts, before.trial: before}, SHOWN, waiting=(), surveyed=True)
+    assert found.by == "constant-learning-rate removes the symptom, drop-batch does not"

@@ -54,7 +54,7 @@ class LearningRateTooHigh(Cause):
         "weight-decay-misuse",
     )
     expects = like("rate")
-    confirming = ("learning-rate-third", "learning-rate-tenth")
+    confirming = ("learning-rate-third", "learning-rate-tenth", "constant-learning-rate")
     spared = ("drop-batch", "fresh-data", "beta2-lower", "float32")
     interventions = (LOWER_RATE, LONGER_WARMUP, CLIP, EXAMPLE)
     grade = "A"
