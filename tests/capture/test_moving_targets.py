@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -175,6 +176,7 @@ STILL: Mapping[str, Loop] = {
 
 def fact_of(loop: Loop, folder: Path) -> float | None:
     torch.manual_seed(0)
+    gc.collect()  # nets of other tests look like copies, and only so many are followed
     with watching(folder / "run", "observe") as watcher:
         model = net()
         loop(model, torch.optim.SGD(model.parameters(), lr=0.01))

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from steadytrain.replay import failing_step
 from steadytrain.replay.failing_step import run_logged
 from waiting import until
 
-WAIT_S = 123.0
+WAIT_S = 120.0
 
 LEAVES_A_SERVER = """
 import os, subprocess, sys
@@ -26,6 +27,7 @@ COMMAND = """
 import sys, tempfile
 from pathlib import Path
 from steadytrain.replay.child_processes import ending_in_order
+from steadytrain.replay import failing_step
 from steadytrain.replay.failing_step import run_logged
 
 with ending_in_order(), tempfile.TemporaryDirectory(prefix="steadytrain-") as scratch:
@@ -58,15 +60,8 @@ def written(file: Path) -> str:
 def test_what_a_launched_script_has_started_ends_with_it(
     tmp_path: Path, rest: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waits = subprocess.Popen.wait
-
-    def wait(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
-        if timeout == WAIT_S and rest:  # over as soon as the script has started its server
-            written(tmp_path / "process")
-            raise subprocess.TimeoutExpired(process.args, WAIT_S)
-        return waits(process, timeout)
-
-    monkeypatch.setattr(subprocess.Popen, "wait", wait)
+    if rest:  # the time is over as soon as the script has started its server
+        monkeypatch.setattr(failing_step, "_waited", lambda *_: written(tmp_path / "process") and None)
     script = tmp_path / "script.py"
     script.write_text(LEAVES_A_SERVER + rest, encoding="utf-8")
 

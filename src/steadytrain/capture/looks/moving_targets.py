@@ -23,6 +23,7 @@ from steadytrain.capture.hooks.model_discovery import optimizer_parameters
 from steadytrain.capture.hooks.module_hooks import ModuleHook
 from steadytrain.capture.step.input_recorder import tensors_in
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
+from steadytrain.capture.tensors.dense import dense_values
 from steadytrain.core.model import COPY_FOLLOWS, OWN_ROLLOUTS, IntArray
 from steadytrain.core.torch_private import CHILDREN, COMPILED_CALL
 
@@ -57,7 +58,7 @@ class _Copy:
 
     module: weakref.ref[nn.Module]
     stream: int
-    values: Tensor
+    values: tuple[Tensor, ...]
     remove: Callable[[], None] = lambda: None
     called: bool = False
     steps: int = 0
@@ -93,7 +94,7 @@ class Copies:
         inside = {id(part) for one in found for part in one.modules() if part is not one}
         known = {id(one.module()) for one in self._copies}
         for module in found:
-            fits = len(self._copies) < COPIES_MAX and COMPILED_CALL.on(module) is None
+            fits = len(self._copies) < COPIES_MAX and COMPILED_CALL.on(module) is None and bool(_sampled(module))
             if fits and id(module) not in inside and id(module) not in known:
                 self._follow(module, stream)
 
@@ -110,7 +111,8 @@ class Copies:
                 copy.called = False
                 copy.steps_called += next(module.parameters()).grad is None
             if not copy.moved and (copy.steps <= COMPARED_FIRST or copy.steps % COMPARED_EVERY == 0):
-                copy.moved = not torch.equal(_sampled(module), copy.values)
+                pairs = zip(_sampled(module), copy.values, strict=False)
+                copy.moved = any(one.device == was.device and not torch.equal(one, was) for one, was in pairs)
             if copy.moved and copy.steps_called >= max(COPY_STEPS_MIN, COPY_SHARE * copy.steps):
                 return True
         return False
@@ -244,14 +246,12 @@ def _ids(parameters: Iterable[Tensor]) -> set[int]:
 
 
 @torch.no_grad()
-def _sampled(module: nn.Module) -> Tensor:
-    """A few values of the first and the last parameter, as a copy."""
+def _sampled(module: nn.Module) -> tuple[Tensor, ...]:
+    """A few values of the first and the last parameter, as copies; none where they have no plain values."""
     parameters: Sequence[Tensor] = list(module.parameters())
-    return torch.cat([_few(one.detach().reshape(-1)) for one in (parameters[0], parameters[-1])])
-
-
-def _few(flat: Tensor) -> Tensor:
-    return flat[:: -(-flat.numel() // SAMPLED_MAX) or 1].float()
+    found = [dense_values(one) for one in (parameters[0], parameters[-1])]
+    plain = [one.reshape(-1) for one in found if one is not None]
+    return tuple(one[:: -(-one.numel() // SAMPLED_MAX) or 1].float().clone() for one in plain)
 
 
 @torch.no_grad()
@@ -262,6 +262,8 @@ def _keys(args: Any, kwargs: Any) -> Tensor | None:
     """
     first = next((one for one in tensors_in((args, kwargs)) if one.dim() > 1 and one.numel()), None)
     if first is None or type(first) is not Tensor or first.is_complex() or first.layout != torch.strided:
+        return None
+    if first.is_meta:
         return None
     ends = 1 if first.is_floating_point() and first.dim() < 4 else min(3, first.dim() - 1)
     if not first.is_floating_point():
