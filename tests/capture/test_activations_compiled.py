@@ -230,6 +230,7 @@ def test_slots_tell_what_hooks_tell() -> None:
             assert cell(ours, row, column) == pytest.approx(cell(eager, row, column), rel=1e-3, abs=1e-6), (row, column)
 
 
+@pytest.mark.long
 def test_slots_under_autocast_and_checkpointing() -> None:
     how = {"model": lambda: Model(checkpointed=True), "half": True}
     bare = Trained("module", measured=False, **how)

@@ -141,7 +141,7 @@ TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("context", "steps"), [("fork", 12), ("spawn", 6)])
+@pytest.mark.parametrize(("context", "steps"), [("fork", 12), pytest.param("spawn", 6, marks=pytest.mark.long)])
 def test_data_loader_workers_give_the_same_batches(context: str, steps: int, tmp_path: Path) -> None:
     write(tmp_path, LOADS)
     plain = Started(bare("script.py", context), tmp_path)
@@ -155,6 +155,7 @@ def test_data_loader_workers_give_the_same_batches(context: str, steps: int, tmp
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_ranks_that_make_different_numbers_of_steps_are_not_asked_together(tmp_path: Path) -> None:
     # With join(), with no_sync(), and where the model is wrapped for a part of the ranks.
     texts = []

@@ -196,6 +196,7 @@ def mix_fairly() -> None:
     mix(favoured=False)
 
 
+@pytest.mark.long
 def test_a_balancing_loss_evens_the_load_out(tmp_path: Path) -> None:
     recording = record(mix, tmp_path / "run", every=EVERY)
     case = replace(long_case(router_share={"router": 1.0}), onset=30, after=50)
