@@ -242,7 +242,9 @@ SECRET = "correct-horse-battery-staple"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [("--api-key", SECRET), pytest.param((f"--api-key={SECRET}",), marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "arguments", [("--api-key", SECRET), pytest.param((f"--api-key={SECRET}",), marks=pytest.mark.long)]
+)
 def test_secrets_are_nowhere_in_the_run_folder(arguments: tuple[str, ...], tmp_path: Path) -> None:
     outcome = run_script(
         tmp_path,
