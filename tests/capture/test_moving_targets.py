@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import gc
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -20,8 +20,21 @@ ROWS = 16
 Loop = Callable[[nn.Module, torch.optim.Optimizer], None]
 
 
+WIDTHS = itertools.count(41)
+
+
+class Width:
+    now = 40
+
+
+@pytest.fixture(autouse=True)
+def shapes_of_its_own() -> None:
+    """Nets of other tests that are still alive would look like copies, and only a few copies are followed."""
+    Width.now = next(WIDTHS)
+
+
 def net() -> nn.Module:
-    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    return nn.Sequential(nn.Linear(4, Width.now), nn.Tanh(), nn.Linear(Width.now, 1))
 
 
 def step(model: nn.Module, optimizer: torch.optim.Optimizer, inputs: Tensor, targets: Tensor | None = None) -> None:
@@ -176,7 +189,6 @@ STILL: Mapping[str, Loop] = {
 
 def fact_of(loop: Loop, folder: Path) -> float | None:
     torch.manual_seed(0)
-    gc.collect()  # nets of other tests look like copies, and only so many are followed
     with watching(folder / "run", "observe") as watcher:
         model = net()
         loop(model, torch.optim.SGD(model.parameters(), lr=0.01))
