@@ -11,11 +11,14 @@ import gc
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from steadytrain.core.torch_private import BUFFERS, CHILDREN, PARAMETERS, WRAPPER_PREFIXES
+
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
@@ -45,10 +48,16 @@ def optimizer_parameters(optimizers: Iterable[torch.optim.Optimizer]) -> list[Te
     return list(found.values())
 
 
+def living(kind: type[Kind]) -> list[Kind]:
+    """The objects of a class in the process, found among the garbage collector's objects."""
+    # By type(): isinstance would ask objects of the script for their __class__.
+    return [thing for thing in gc.get_objects() if issubclass(type(thing), kind)]
+
+
 def find_model(parameters: Sequence[Tensor]) -> Model:
     """Search the process for the modules that hold ``parameters``."""
     wanted = {id(parameter) for parameter in parameters}
-    modules = [thing for thing in gc.get_objects() if issubclass(type(thing), nn.Module)]
+    modules = living(nn.Module)
     children = {id(child) for module in modules for child in _children(module)}
     tops = [module for module in modules if id(module) not in children]
     roots = [module for module in tops if any(id(parameter) in wanted for parameter in _parameters(module))]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from steadytrain.capture.snapshots.loaded_states import schedulers_of
+from steadytrain.capture.snapshots.loaded_states import moves
 from steadytrain.capture.snapshots.resumed_states import Beside, ResumedStates, same_settings
 from steadytrain.capture.step.optimizer_streams import Stream
 
@@ -17,16 +17,17 @@ RATE_UPDATES = 4
 """First updates whose rate is compared with the loaded one: a schedule moves it when it is stepped."""
 
 
-def counted_rows(stream: Stream) -> Iterator[tuple[str, float]]:
-    """Rows before the first update of ``stream``, for optimizers that have a scheduler and keep moments.
+def counted_rows(stream: Stream, schedulers: Sequence[weakref.ref[Any]]) -> Iterator[tuple[str, float]]:
+    """Rows before the first update of ``stream``, for optimizers that have one of its ``schedulers`` and keep moments.
 
     ``schedule-at:CLASS`` is the step count of the most advanced scheduler. ``moments-at:CLASS`` is the number of
     updates that the optimizer's moments have counted: 0 without moments, 1 for moments without a count.
     """
     for optimizer in stream.optimizers:
-        if not any("initial_lr" in group for group in optimizer.param_groups) or not _keeps_moments(optimizer):
-            continue  # every scheduler of torch writes ``initial_lr`` into the group
-        found = [one for one in schedulers_of(optimizer) if not isinstance(one, ReduceLROnPlateau)]
+        if not _keeps_moments(optimizer):
+            continue
+        mine = [one for ref in schedulers if (one := ref()) is not None and moves(one.optimizer, optimizer)]
+        found = [one for one in mine if not isinstance(one, ReduceLROnPlateau)]
         counts = [one.last_epoch for one in found if isinstance(getattr(one, "last_epoch", None), int)]
         if counts:
             yield f"schedule-at:{type(found[0]).__name__}", float(max(counts))

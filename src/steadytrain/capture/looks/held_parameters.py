@@ -7,13 +7,12 @@ optimizer holds.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from steadytrain.capture.hooks.model_discovery import find_model, named_places, optimizer_parameters, plain_name
+from steadytrain.capture.hooks.model_discovery import find_model, living, named_places, optimizer_parameters, plain_name
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.torch_private import PARAMETERS
 
@@ -47,7 +46,7 @@ class HeldParameters:
         held = {id(one) for other in streams for one in other.parameters}
         outside = [one for key, one in filled.items() if key not in held]
         if outside:
-            held |= {id(one) for one in optimizer_parameters(_optimizers())}
+            held |= {id(one) for one in optimizer_parameters(living(torch.optim.Optimizer))}
             outside = [one for one in outside if id(one) not in held]
         if not outside:
             self._norms = {}
@@ -69,7 +68,7 @@ class HeldParameters:
             yield from self._strangers(stream)
 
     def _strangers(self, stream: Stream) -> Iterator[tuple[str, float]]:
-        known = {id(one) for module in _modules() for one in PARAMETERS.of(module).values() if one is not None}
+        known = {id(one) for module in living(nn.Module) for one in PARAMETERS.of(module).values() if one is not None}
         for one, name in list(zip(stream.parameters, stream.tensor_names, strict=False)):
             if id(one) not in known and one.grad is None:
                 yield f"stranger:{name}", 1.0
@@ -93,11 +92,3 @@ def _in_order(parameters: Sequence[Tensor]) -> list[tuple[int, str]]:
                 if one is not None:
                     found.setdefault(id(one), lead + plain_name(f"{path}.{name}" if path else name))
     return list(found.items())
-
-
-def _optimizers() -> list[torch.optim.Optimizer]:
-    return [thing for thing in gc.get_objects() if issubclass(type(thing), torch.optim.Optimizer)]
-
-
-def _modules() -> list[nn.Module]:
-    return [thing for thing in gc.get_objects() if issubclass(type(thing), nn.Module)]

@@ -9,7 +9,6 @@ again, are none; nor is one pass without gradients before the one with them (cac
 
 from __future__ import annotations
 
-import gc
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from steadytrain.capture.hooks.model_discovery import optimizer_parameters
+from steadytrain.capture.hooks.model_discovery import living, optimizer_parameters
 from steadytrain.capture.hooks.module_hooks import ModuleHook
 from steadytrain.capture.step.input_recorder import tensors_in
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
@@ -79,10 +78,7 @@ class Copies:
 
     def search(self, stream: Stream) -> None:
         """Find the copies of the models that ``stream`` trains, and count their calls from now on."""
-        objects = gc.get_objects()
-        modules = [one for one in objects if issubclass(type(one), nn.Module)]
-        optimizers = [one for one in objects if issubclass(type(one), torch.optim.Optimizer)]
-        del objects
+        modules, optimizers = living(nn.Module), living(torch.optim.Optimizer)
         held = {id(one) for one in (*optimizer_parameters(optimizers), *stream.parameters)}
         trained = {id(one) for one in stream.parameters}
         least = PART_MIN * sum(one.numel() for one in stream.parameters)

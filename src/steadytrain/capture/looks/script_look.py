@@ -221,7 +221,7 @@ class ScriptLook(StepObserver):
         if one.schedules is None:
             one.begun, one.schedulers = self._begun, schedulers_at_start(stream)
             one.schedules, one.counts = IdleSchedules(stream, one.schedulers), ScheduleCounts(one.schedulers)
-            rows |= dict(counted_rows(stream))
+            rows |= dict(counted_rows(stream, one.schedulers))
         if stream.own_steps < RATE_UPDATES:
             rows |= dict(resumed_rows(stream, self._loads.resumed, one.schedulers))
         least, most = self._passes.since(one.begun)

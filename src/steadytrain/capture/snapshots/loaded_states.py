@@ -10,7 +10,6 @@ all fingerprints together cost a hundredth of the time.
 from __future__ import annotations
 
 import functools
-import gc
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +21,13 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 
 from steadytrain.capture.hooks.fail_open import Guard
-from steadytrain.capture.hooks.model_discovery import find_model, named_tensors, optimizer_parameters, plain_name
+from steadytrain.capture.hooks.model_discovery import (
+    find_model,
+    living,
+    named_tensors,
+    optimizer_parameters,
+    plain_name,
+)
 from steadytrain.capture.snapshots.lost_loads import LostLoads, inner_state
 from steadytrain.capture.snapshots.resumed_states import ResumedStates
 from steadytrain.capture.snapshots.state_fingerprints import card
@@ -305,13 +310,13 @@ def _names(optimizer: torch.optim.Optimizer) -> dict[int, str]:
 
 def schedulers_of(optimizer: torch.optim.Optimizer) -> list[Any]:
     """The schedulers of this optimizer, found among the garbage collector's objects: a script need not pass them."""
-    found = [thing for thing in gc.get_objects() if issubclass(type(thing), LRScheduler)]
-    mine = [thing for thing in found if _moves(getattr(thing, "optimizer", None), optimizer)]
+    found = living(LRScheduler)
+    mine = [thing for thing in found if moves(getattr(thing, "optimizer", None), optimizer)]
     inner = {id(part) for thing in mine for part in INNER_SCHEDULERS.on(thing, ())}
     return [thing for thing in mine if id(thing) not in inner]
 
 
-def _moves(owner: Any, optimizer: torch.optim.Optimizer) -> bool:
+def moves(owner: Any, optimizer: torch.optim.Optimizer) -> bool:
     """Whether a scheduler's optimizer is this one, or a wrapper of it, as in Accelerate."""
     return owner is optimizer or (owner is not None and getattr(owner, "optimizer", None) is optimizer)
 
