@@ -1,4 +1,4 @@
-"""A step is told once, however many ``step`` methods torch has wrapped, and whatever a step before raised."""
+"""A step is reported once, however many ``step`` methods torch has wrapped, and whatever a step before raised."""
 
 from __future__ import annotations
 

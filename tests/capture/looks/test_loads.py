@@ -33,7 +33,7 @@ class Net(nn.Module):
 
 
 def found(folder: Path, load: Load, *, made: Callable[[], nn.Module] = Net, late: bool = False) -> dict[str, Severity]:
-    """What is told of a training of ``made`` that does ``load`` with the state of a ``Net``, before or in it."""
+    """What is reported of a training of ``made`` that does ``load`` with the state of a ``Net``, before or in it."""
     torch.manual_seed(0)
     saved = Net().state_dict()
     with watching(folder, "observe") as watcher:

@@ -28,7 +28,7 @@ ROWS, PASSES = 48, 4
 
 
 def found(folder: Path, batches: Batches, *, trainings: int = 1) -> dict[str, Severity]:
-    """What is told of trainings on these batches."""
+    """What is reported of trainings on these batches."""
     with watching(folder, "observe") as watcher:
         for _ in range(trainings):
             torch.manual_seed(0)

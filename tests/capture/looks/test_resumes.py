@@ -40,7 +40,7 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, schedule: Any, ste
 
 
 def found(folder: Path, load: Load, *, new: Callable[[], Begun] = begin) -> dict[str, Severity]:
-    """What is told of a training that goes on from forty steps; its parts are loaded by ``load``."""
+    """What is reported of a training that goes on from forty steps; its parts are loaded by ``load``."""
     torch.manual_seed(0)
     model, optimizer, schedule = begin()
     train(model, optimizer, schedule, 40)

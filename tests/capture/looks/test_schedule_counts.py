@@ -32,7 +32,7 @@ def found(
     trainings: int = 1,
     anew: bool = False,
 ) -> dict[str, Severity]:
-    """What is told of trainings whose ``schedule`` is stepped so often; ``anew``: on data made anew for each pass."""
+    """What is reported of trainings whose ``schedule`` steps so often; ``anew``: on data made anew for each pass."""
     torch.manual_seed(0)
     rows = torch.randn(PASS * 4, 6), torch.randint(3, (PASS * 4,))
     data = TensorDataset(*rows)
