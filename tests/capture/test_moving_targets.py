@@ -12,7 +12,7 @@ import torch
 import torch.utils.checkpoint
 from torch import Tensor, nn
 
-from steadytrain.core.model import COPY_FOLLOWS, OWN_ROLLOUTS
+from steadytrain.core.model import COPY_FOLLOWS, OWN_OUTPUTS, OWN_ROLLOUTS
 from watching import watching
 
 STEPS = 40
@@ -163,6 +163,27 @@ def shuffled() -> Iterator[Tensor]:
     yield from DATA[torch.randperm(len(DATA))].split(ROWS)
 
 
+def square(one: Tensor, other: Tensor) -> Tensor:
+    return (one - other).pow(2).mean()
+
+
+def codebook(distance: Callable[[Tensor, Tensor], Tensor], *, both: bool = True) -> Loop:
+    """The net draws near to codes, and with ``both`` the codes to it; else two terms draw the net to fixed codes."""
+
+    def train(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        codes = nn.Parameter(torch.randn(8, 1))
+        optimizer.add_param_group({"params": [codes]})
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            made = model(torch.randn(ROWS, 4))
+            near = codes[torch.cdist(made, codes).argmin(1)]
+            other = distance(near, made.detach()) if both else distance(made, near.detach() + 1)
+            (other + 0.25 * distance(made, near.detach())).backward()
+            optimizer.step()
+
+    return train
+
+
 MOVING: Mapping[str, tuple[Loop, float]] = {
     "a copy now and then": (target_network(8, 1.0), COPY_FOLLOWS),
     "a copy that follows slowly": (target_network(1, 0.01), COPY_FOLLOWS),
@@ -170,6 +191,8 @@ MOVING: Mapping[str, tuple[Loop, float]] = {
     "a copy whose output is detached": (target_network(8, 1.0, detached=True), COPY_FOLLOWS),
     "rollouts": (rollouts(8), OWN_ROLLOUTS),
     "rollouts for each step": (rollouts(1), OWN_ROLLOUTS),
+    "codes and outputs": (codebook(nn.functional.mse_loss), OWN_OUTPUTS),
+    "codes and outputs, squared by hand": (codebook(square), OWN_OUTPUTS),
 }
 STILL: Mapping[str, Loop] = {
     "a teacher": teacher,
@@ -184,6 +207,8 @@ STILL: Mapping[str, Loop] = {
     "samples before they are trained on": ahead(1),
     "cached gradients": ahead(8),
     "checkpointed": checkpointed,
+    "two distances to codes": codebook(nn.functional.mse_loss, both=False),
+    "two squares": codebook(square, both=False),
 }
 
 

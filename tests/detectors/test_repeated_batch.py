@@ -12,7 +12,8 @@ QUIET = (
     looked(same_batch__loader=[1.0]),
     looked(same_batch__loader=[1.0, 2.0, 3.0, 4.0, 1.0]),  # some updates on each batch
 )
-HEALTHY = (*QUIET, ANEW)
+KEPT = looked(same_batch__kept=COUNTS)  # a test of overfitting
+HEALTHY = (*QUIET, ANEW, KEPT)
 SICK = (looked(same_batch__loader=COUNTS),)
 
 
@@ -25,6 +26,13 @@ def test_from_a_loader_that_has_more() -> None:
     assert symptom is not None
     assert (symptom.severity, symptom.first_step) == ("warning", 1)
     assert symptom.message == "the same batch at 32 steps in a row, of a data loader that has more"
+
+
+def test_taken_once_is_a_note() -> None:
+    symptom = newest(RepeatedBatch(), KEPT)
+    assert symptom is not None
+    assert symptom.severity == "note"
+    assert symptom.message.endswith("taken once from a data loader that has more, and kept")
 
 
 def test_made_anew_is_a_note() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from story_windows import AFTER_1000, LOSS, Sees, changed, saw
 
-from steadytrain.core.model import COPY_FOLLOWS, OWN_ROLLOUTS, FloatArray, Series, Severity, Window
+from steadytrain.core.model import COPY_FOLLOWS, OWN_OUTPUTS, OWN_ROLLOUTS, FloatArray, Series, Severity, Window
 from steadytrain.grouping import judge
 from steadytrain.grouping.courses import course_of
 from steadytrain.testing import healthy_loss, steps
@@ -245,7 +245,7 @@ def test_where_optimizers_take_turns_a_loss_may_rise(name: str, severity: Severi
 MOVED = np.full(AFTER_1000, 20 * NOISE)
 
 
-@pytest.mark.parametrize("fact", [COPY_FOLLOWS, OWN_ROLLOUTS])
+@pytest.mark.parametrize("fact", [COPY_FOLLOWS, OWN_ROLLOUTS, OWN_OUTPUTS])
 @pytest.mark.parametrize(
     ("name", "severity", "told"),
     [

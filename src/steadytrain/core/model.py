@@ -52,13 +52,13 @@ FACTS: Mapping[str, str] = {
     "planned_steps": "optimizer steps that the run was planned to make",
     "optimizers_in_turn": "optimizers that take turns, each after a backward of its own, where there are several",
     "moving_targets": "1 where a copy of the model that follows it runs in most steps (a target network), 2 where the "
-    "model trains on rows that it collected itself: the targets of its loss move with it",
+    "model trains on rows that it collected itself, 3 where its own outputs are the targets: they move with it",
     "loss_may_rise": "1 where the loss of a log measures no progress (generators, critics, policies), by its columns",
     "loss_scale_growth_interval": "steps between two attempts of the gradient scaler to double its scale",
 }
 """Numbers about a run that detectors may use if they are known, and what each means."""
 
-COPY_FOLLOWS, OWN_ROLLOUTS = 1.0, 2.0
+COPY_FOLLOWS, OWN_ROLLOUTS, OWN_OUTPUTS = 1.0, 2.0, 3.0
 """The values of the fact ``moving_targets``."""
 
 GRADIENT_ABSENT = -1.0

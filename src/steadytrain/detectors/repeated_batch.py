@@ -10,6 +10,11 @@ from steadytrain.core.plugins import threshold
 from steadytrain.detectors import ScriptRule
 from steadytrain.statistics.script_rows import script_rows
 
+WHENCE = {
+    "loader": "of a data loader that has more",
+    "kept": "taken once from a data loader that has more, and kept",
+}
+
 
 @final
 @dataclass(frozen=True)
@@ -18,13 +23,13 @@ class RepeatedBatch(ScriptRule):
 
     Means:
         The inputs of the model were compared from step to step by a sample of their values. It is a warning if they
-        come from a data loader that has more rows than this batch. It is a note if the script makes equal values anew
-        in each step, which may be a seed that is set inside the loop, or gives the same tensors of token ids. A script
-        that gives the very same tensors of numbers, or all rows that there are, trains on its whole data: nothing is
-        said.
+        come from a data loader that has more rows than this batch, and is asked in each step. It is a note if the
+        script asked it once and keeps the batch, as a test of overfitting does, or makes equal values anew in each
+        step, which may be a seed that is set inside the loop. A script that gives the very same tensors, or all rows
+        that there are, trains on its whole data: nothing is said.
 
     Causes:
-        - `next(iter(loader))` inside or before the loop, instead of a loop over the loader
+        - `next(iter(loader))` inside the loop, or before it, instead of a loop over the loader
         - `manual_seed` or a new generator of the same seed before each batch
         - a data set whose `__getitem__` ignores its index, or workers that all have one seed
         - a test of overfitting that was left in
@@ -45,7 +50,7 @@ class RepeatedBatch(ScriptRule):
             if row.place == "tensors" or not len(beyond) or row.steps[-1] != beyond[-1]:
                 continue
             count = int(row.last)
-            whence = "of a data loader that has more" if row.place == "loader" else "made anew in each step"
+            whence = WHENCE.get(row.place, "made anew in each step")
             found.append(
                 Symptom(
                     name="repeated-batch",

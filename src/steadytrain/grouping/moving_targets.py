@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from steadytrain.core.model import COPY_FOLLOWS, FloatArray, Series, Symptom, Window
+from steadytrain.core.model import COPY_FOLLOWS, OWN_OUTPUTS, OWN_ROLLOUTS, FloatArray, Series, Symptom, Window
 from steadytrain.grouping.catalog import declared
 from steadytrain.statistics.rolling_baseline import stride_of
 
@@ -24,8 +24,9 @@ AFTER_STRIDES = 16
 """And what grows this soon after its last step belongs to it."""
 
 REASONS = {
-    True: "the targets of the loss come from a copy that follows the model, and it moved",
-    False: "the model trains on data that it collects itself, and its targets grow with it",
+    COPY_FOLLOWS: "the targets of the loss come from a copy that follows the model, and it moved",
+    OWN_ROLLOUTS: "the model trains on data that it collects itself, and its targets grow with it",
+    OWN_OUTPUTS: "the targets of the loss are outputs of the model without their gradient, and move with it",
 }
 
 
@@ -44,7 +45,7 @@ def follows_targets(window: Window, symptom: Symptom) -> str:
         or _grew(window.applied("parameter_norm"), first, last, WEIGHT_RATIO)
         or _grew(_updates(window), first, last, UPDATE_RATIO)
     )
-    return "" if harm else REASONS[fact == COPY_FOLLOWS]
+    return "" if harm else REASONS.get(fact, "")
 
 
 def _rate_jumped(rate: Series, first_step: int, last_step: int) -> bool:

@@ -332,7 +332,7 @@ SICK: list[tuple[Callable[[], Step], str, Severity]] = [
     (decoder_forgotten, "parameters-outside-optimizer", "warning"),
     (never_cleared, "gradients-carried-over", "warning"),
     (first_batch_each_time, "repeated-batch", "warning"),
-    (one_batch_kept, "repeated-batch", "warning"),
+    (one_batch_kept, "repeated-batch", "note"),
     (seed_in_the_loop, "repeated-batch", "note"),
     *((begin, "misused-loss", "warning") for begin in MISUSED.values()),
     *((begin, "broadcast-loss", "warning") for begin in SPREAD.values()),

@@ -24,6 +24,7 @@ from steadytrain.capture.looks.graph_nodes import (
     shape_of,
     signed,
 )
+from steadytrain.capture.looks.stopped_targets import DIFFERENCES, DISTANCES, follows_itself
 from steadytrain.core.torch_private import SAVED_CAUSAL, SAVED_DIMENSION, SAVED_IGNORED
 
 NODES_MAX = 100_000
@@ -31,8 +32,7 @@ NODES_MAX = 100_000
 
 MAKES_SCORES = frozenset({"Addmm", "Mm", "Bmm", "Linear", "Convolution"})
 LIKELIHOODS = frozenset({"NllLoss", "NllLoss2D", "NllLossNd"})
-FUSED_DISTANCES = frozenset({"MseLoss", "SmoothL1Loss", "HuberLoss"})
-LOSSES = LIKELIHOODS | FUSED_DISTANCES | {"BinaryCrossEntropy", "BinaryCrossEntropyWithLogits"}
+LOSSES = LIKELIHOODS | DISTANCES | {"BinaryCrossEntropy", "BinaryCrossEntropyWithLogits"}
 
 BEFORE_LIKELIHOOD = OF_SHAPE | {"Log", "Add", "Clamp", "ClampMin"}
 BEFORE_PRODUCT = OF_SHAPE | {"Mul", "Div", "NativeDropout", "FusedDropout", "MaskedFill"}
@@ -57,8 +57,9 @@ class LossGraph:
 
     ``parameters`` are those that this backward fills, by id. ``misuses`` counts each wrong way to compute the loss,
     by name. ``attention`` has one entry per square attention: the weights from each place to the next one, or a bool
-    that is True for a causal kernel and False without a mask. ``looked_up`` are the ids that embeddings got. ``whole``
-    is False if the graph exceeds ``NODES_MAX``.
+    that is True for a causal kernel and False without a mask. ``looked_up`` are the ids that embeddings got.
+    ``follows_itself`` says that its targets are outputs of the model (:mod:`stopped_targets`). ``whole`` is False if
+    the graph exceeds ``NODES_MAX``.
     """
 
     parameters: dict[int, nn.Parameter] = field(default_factory=dict)
@@ -66,6 +67,7 @@ class LossGraph:
     likelihoods: list[Likelihood] = field(default_factory=list)
     attention: list[Tensor | bool] = field(default_factory=list)
     looked_up: list[Tensor] = field(default_factory=list)
+    follows_itself: bool = False
     whole: bool = True
 
 
@@ -73,6 +75,7 @@ class LossGraph:
 def read_graph(root: Tensor) -> LossGraph:
     """Read the graph of ``root``, a loss before its backward. This synchronises no device."""
     graph = LossGraph()
+    compared: list[Any] = []
     for node in _nodes(root.grad_fn, graph):
         variable = getattr(node, "variable", None)
         if isinstance(variable, nn.Parameter):
@@ -89,6 +92,9 @@ def read_graph(root: Tensor) -> LossGraph:
             _read_attention(kind, node, graph)
         if kind == "Embedding" and (indices := saved_tensor(node, "indices")) is not None:
             graph.looked_up.append(indices)
+        if kind in DISTANCES or kind == DIFFERENCES:
+            compared.append(node)
+    graph.follows_itself = follows_itself(compared)
     return graph
 
 
@@ -107,7 +113,7 @@ def _nodes(first: Any, graph: LossGraph) -> Iterator[Any]:
 
 
 def _read_loss(kind: str, node: Any, graph: LossGraph) -> None:
-    if kind in FUSED_DISTANCES or kind == "Sub":
+    if kind in DISTANCES or kind == "Sub":
         _read_distance(kind, node, graph)
     maker = made_by(node)
     made = kind_of(maker) if maker is not None else ""

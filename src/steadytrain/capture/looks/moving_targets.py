@@ -1,10 +1,12 @@
 """Finds out whether the targets of the loss move with the model, so that a loss that rises is no loss of progress.
 
-Two findings say so. A **copy** of the trained model, in no optimizer, runs in most steps, gets no gradient, and its
+Three findings say so. A **copy** of the trained model, in no optimizer, runs in most steps, gets no gradient, and its
 weights change: a target network, a momentum encoder. A teacher that stays as it is, and a copy that is evaluated now
 and then, are none. **Rollouts**: the model runs without gradients on rows that no earlier pass had, and then trains on
 these rows, more than once: a policy that collects its own data. Validation data, or the same training data evaluated
 again, are none; nor is one pass without gradients before the one with them (cached gradients, selection of samples).
+**Outputs of its own**: two distances of one loss compare the same two tensors, each with a gradient to another of them,
+as the codebook loss of a VQ-VAE does.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from steadytrain.capture.hooks.module_hooks import ModuleHook
 from steadytrain.capture.step.input_recorder import tensors_in
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.tensors.dense import dense_values
-from steadytrain.core.model import COPY_FOLLOWS, OWN_ROLLOUTS, IntArray
+from steadytrain.core.model import COPY_FOLLOWS, OWN_OUTPUTS, OWN_ROLLOUTS, IntArray
 from steadytrain.core.torch_private import CHILDREN, COMPILED_CALL
 
 SEARCH_STEPS = (2, 64)
@@ -46,6 +48,9 @@ PASSES_MAX = 6
 
 CALLS_RATIO = 4
 """A rollout calls the model at least so many times as often as the step that follows it."""
+
+LOSSES_MIN = 2
+"""Losses that have to be so built."""
 
 ROWS_SHARE = 0.5
 ROWS_MAX, COLUMNS_MAX = 1 << 16, 256
@@ -188,6 +193,11 @@ class MovingTargets:
         self._copies, self._rollouts = Copies(counts), Rollouts()
         self._compiles = compiles
         self._known = False
+        self._follows_itself = 0
+
+    def loss_read(self, *, follows_itself: bool) -> None:
+        """A look has read a loss; ``follows_itself`` if outputs of the model are its targets."""
+        self._follows_itself += follows_itself
 
     def called_aside(self, args: Any, kwargs: Any) -> None:
         if not self._known and not self._rollouts.over:
@@ -208,6 +218,8 @@ class MovingTargets:
         fact = COPY_FOLLOWS if self._copies.gate(stream) else None
         if not self._rollouts.over and self._rollouts.gate(seen):
             fact = OWN_ROLLOUTS
+        if self._follows_itself >= LOSSES_MIN:
+            fact = OWN_OUTPUTS
         if fact is not None:
             self._known = True
             self.remove()

@@ -57,7 +57,7 @@ class RepeatedInputs:
         """The row of one step: ``given`` are the tensors of its first call of the model, ``calls`` all its calls.
 
         ``same-batch:PLACE`` counts the steps in a row with the same inputs. PLACE is ``loader`` if a data loader with
-        more rows returned a batch in each of these steps, or returned the batch that the script reuses. It is
+        more rows returned a batch in each of these steps, ``kept`` if it returned the one that the script reuses. It is
         ``tensors`` if the script passes the same tensor objects, and ``values`` if it creates equal tensors again.
         There is no row if one batch holds all the data of the loaders.
         """
@@ -77,8 +77,14 @@ class RepeatedInputs:
         rows = sum(call.samples for call in calls[:CALLS_MAX])
         if 0 < data.rows_in_all <= rows:
             return
-        of_loader = data.rows_in_all > rows and self._fetched >= (1 if self._same_tensors else self._count)
-        yield f"same-batch:{'loader' if of_loader else 'tensors' if self._same_tensors else 'values'}", self._count
+        of_loader = data.rows_in_all > rows
+        if of_loader and self._fetched >= max(2, self._count):
+            place = "loader"
+        elif self._same_tensors:
+            place = "kept" if of_loader and self._fetched else "tensors"
+        else:
+            place = "values"
+        yield f"same-batch:{place}", self._count
 
 
 class CycledInputs:

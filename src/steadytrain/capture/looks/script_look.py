@@ -201,6 +201,7 @@ class ScriptLook(StepObserver):
             return
         graph = read_graph(root)
         self._seen.graphs.append((_line(), graph, self._seen.call))
+        self._targets.loss_read(follows_itself=graph.follows_itself)
         for stream in due:
             filled = [one for one in stream.parameters if id(one) in graph.parameters]
             if filled and not is_sharded(stream.parameters):
