@@ -35,6 +35,7 @@ from steadytrain.grouping.catalog import declared, is_nonfinite
 from steadytrain.grouping.harmless import is_planned
 from steadytrain.grouping.stories import tell
 from steadytrain.statistics.benign_changes import planned_change
+from steadytrain.statistics.medians import median
 from steadytrain.storage.bundle import update_incident
 
 SETTLED_STEPS = 64
@@ -319,7 +320,7 @@ def _raises_loss(symptom: Symptom) -> bool:
 def _start_of(window: Window) -> float:
     """The loss that the run began with, NaN where there is none."""
     values = window.applied("loss").values[:LEVEL_ROWS]
-    return float(np.median(values)) if len(values) else math.nan
+    return median(values) if len(values) else math.nan
 
 
 def _lost_share(window: Window, symptom: Symptom, start: float) -> float:
@@ -329,7 +330,7 @@ def _lost_share(window: Window, symptom: Symptom, start: float) -> float:
     here = loss.between(symptom.first_step, symptom.last_step).values
     if not len(before) or not len(here):
         return 0.0
-    level = float(np.median(before))
+    level = median(before)
     lost, progress = float(here.max()) - level, start - level
     return max(0.0, lost) / progress if progress > 0 else math.inf
 

@@ -13,6 +13,7 @@ from steadytrain.core.model import FloatArray, Series, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.benign_changes import planned_change
+from steadytrain.statistics.medians import median, row_medians
 from steadytrain.statistics.reference import MAD_TO_SIGMA
 from steadytrain.statistics.rolling_baseline import Track, follow, has_slid, holds_start, known_first_step, stride_of
 from steadytrain.statistics.table_episodes import stretches
@@ -144,7 +145,7 @@ class Divergence(Detector):
         """The absolute rule, where the window holds the run's start."""
         if not holds_start(window.steps, stride=stride_of(window.steps)) or len(loss) < self.rise_rows:
             return []
-        first, typical = float(loss.values[0]), float(np.median(loss.values[:INITIAL_STEPS]))
+        first, typical = float(loss.values[0]), median(loss.values[:INITIAL_STEPS])
         blown_up = 0.0 < INITIAL_RATIO * first < typical  # it stands above already, and its noise tells nothing
         noise = (INITIAL_RATIO - 1.0) * first if blown_up else _noise(loss.values[: self.rise_steps]) * self.rise_scales
         initial, rise = first if blown_up else typical, max(self.rise_nats, noise)
@@ -180,7 +181,7 @@ class Divergence(Detector):
         values = loss.values[: track.begin]
         if len(values) < 2 * self.rise_rows or has_slid(loss.steps, stride=track.stride):
             return []
-        level = np.median(sliding_window_view(values, self.rise_rows), axis=1)
+        level = row_medians(sliding_window_view(values, self.rise_rows))
         best = np.concatenate([np.full(self.rise_rows, np.inf), np.minimum.accumulate(level)[:-1]])
         bound = np.maximum(best + max(self.rise_nats, self.rise_scales * _noise(values)), self.early_ratio * best)
         found = []
@@ -237,7 +238,7 @@ def _told(track: Track, first: int, last: int, first_step: int) -> str:
     before = f"against a level of {level:.4g} before"
     if now > level + float(track.scale[first]) or last - first < INITIAL_STEPS:
         return f"the loss drifts up since step {first_step}: {now:.4g} at step {last_step}, {before}"
-    medians = np.median(sliding_window_view(track.values[first : last + 1], INITIAL_STEPS), axis=1)
+    medians = row_medians(sliding_window_view(track.values[first : last + 1], INITIAL_STEPS))
     return (
         f"the loss drifted up from step {first_step} on, to {medians.max():.4g}, {before}; at step {last_step} it is "
         f"{now:.4g} again"
@@ -246,7 +247,7 @@ def _told(track: Track, first: int, last: int, first_step: int) -> str:
 
 def _recent(values: FloatArray) -> float:
     """The loss "now": the median of a few steps, because one says little."""
-    return float(np.median(values[-INITIAL_STEPS:]))
+    return median(values[-INITIAL_STEPS:])
 
 
 def _rise(values: FloatArray, level: float, steps: int) -> float:
@@ -258,4 +259,4 @@ def _rise(values: FloatArray, level: float, steps: int) -> float:
 
 def _noise(values: FloatArray) -> float:
     """Robust standard deviation from step to step, which a steep start does not inflate."""
-    return MAD_TO_SIGMA / 2**0.5 * float(np.median(np.abs(np.diff(values))))
+    return MAD_TO_SIGMA / 2**0.5 * median(np.abs(np.diff(values)))

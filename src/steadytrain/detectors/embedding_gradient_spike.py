@@ -12,6 +12,7 @@ from steadytrain.core.model import FloatArray, IntArray, Severity, Symptom, Wind
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.layer_names import is_token_embedding
+from steadytrain.statistics.medians import median
 from steadytrain.statistics.rolling_baseline import stride_of
 from steadytrain.statistics.table_episodes import before, known_first_reading, loss_jump, stretches
 
@@ -72,9 +73,9 @@ class EmbeddingGradientSpike(Detector):
         steps, share = window.steps[here], 0.5 * np.log(mine[here] / rest[here])
         if not len(share) or share.max() - share.min() < np.log(self.rise_ratio):
             return ()
-        at = np.flatnonzero(share > np.median(share) + np.log(self.rise_ratio) / 2)
-        median, scale = before(share, at, width=REFERENCE_STEPS, gap=GAP_STEPS, least=REFERENCE_STEPS_MIN)
-        rise = np.where(np.isfinite(median), share[at] - median, 0.0)
+        at = np.flatnonzero(share > median(share) + np.log(self.rise_ratio) / 2)
+        usual, scale = before(share, at, width=REFERENCE_STEPS, gap=GAP_STEPS, least=REFERENCE_STEPS_MIN)
+        rise = np.where(np.isfinite(usual), share[at] - usual, 0.0)
         z, ratio = np.zeros(len(share)), np.ones(len(share))
         z[at], ratio[at] = rise / np.maximum(scale, SCALE_MIN), np.exp(rise)
         spiked = (z > self.again_z) & (ratio > self.rise_ratio)

@@ -13,6 +13,7 @@ from steadytrain.core.model import Cells, FloatArray, IntArray, Series, Symptom,
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector, Quantity
 from steadytrain.statistics.layer_names import profiles
+from steadytrain.statistics.medians import median, row_medians
 from steadytrain.statistics.rolling_baseline import stride_of
 from steadytrain.statistics.table_episodes import (
     APART_STEPS,
@@ -89,7 +90,7 @@ class ExplodingGradients(Detector):
             return []
         # The median of 16 blocks that ended 4 blocks ago; where the run has just begun its first block fills in.
         filled = np.concatenate([np.full(20, medians[0]), medians])
-        before = np.median(sliding_window_view(filled, 16)[: len(medians)], axis=1)
+        before = row_medians(sliding_window_view(filled, 16)[: len(medians)])
         above = medians > self.level_ratio * before
         rising = _rising(medians, back, self.trend_ratio, self.trend_order_share)
         found = []
@@ -180,5 +181,5 @@ def _medians(norms: Series, block_steps: int) -> tuple[IntArray, FloatArray]:
     counts = np.diff(np.append(starts, len(norms)))
     ordered = norms.values[np.lexsort((norms.values, block))]
     medians = np.maximum(ordered[starts + counts // 2], 1e-300)
-    whole = counts >= np.median(counts) / 2
+    whole = counts >= median(counts) / 2
     return norms.steps[starts[whole]], medians[whole]

@@ -6,12 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-import numpy as np
-
 from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.log_levels import Curve, curve_of
+from steadytrain.statistics.medians import median
 
 CLASSES = (
     *range(2, 21),
@@ -75,7 +74,7 @@ class FlatStart(Detector):
         curve = curve_of(window, window.applied("loss"))
         if curve is None or not curve.starts or window.facts.get("loss_may_rise") or not self._long(window, curve):
             return ()
-        level = float(np.median(curve.values[len(curve) // 2 :]))
+        level = median(curve.values[len(curve) // 2 :])
         guess = self._guess(window, level, curve.initial)
         if guess is None or curve.noise > self.noise_share * guess:
             return ()

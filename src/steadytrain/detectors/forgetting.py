@@ -11,6 +11,7 @@ from steadytrain.core.metric_names import is_loss, is_score, qualifier
 from steadytrain.core.model import FloatArray, Series, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
+from steadytrain.statistics.medians import median
 from steadytrain.statistics.reference import MAD_TO_SIGMA
 
 LAST = 2
@@ -87,10 +88,10 @@ class Forgetting(Detector):
 def _noise(cost: FloatArray) -> float:
     """Robust standard deviation of the change between evaluations about its own trend."""
     change = np.diff(cost)
-    return MAD_TO_SIGMA / 2**0.5 * float(np.median(np.abs(change - np.median(change))))
+    return MAD_TO_SIGMA / 2**0.5 * median(np.abs(change - median(change)))
 
 
 def _improves(loss: Series, since: int) -> bool:
     row = int(np.searchsorted(loss.steps, since))
     before, after = loss.values[max(0, row - LOSS_ROWS) : max(row, 1)], loss.values[-LOSS_ROWS:]
-    return bool(len(before) and len(after) and np.median(after) < np.median(before))
+    return bool(len(before) and len(after) and median(after) < median(before))

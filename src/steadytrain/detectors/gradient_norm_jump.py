@@ -11,6 +11,7 @@ from steadytrain.core.model import FloatArray, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.log_levels import POINTS_MAX, curve_of
+from steadytrain.statistics.medians import median
 
 START_ROWS = 2
 
@@ -81,7 +82,7 @@ class GradientNormJump(Detector):
     def _before(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The median and the largest of all rows before each; Inf for the first rows."""
         typical, largest = np.full(len(values), np.inf), np.full(len(values), np.inf)
-        for row in np.flatnonzero(values >= self.lasting_ratio * np.median(values[:START_ROWS])).tolist():
+        for row in np.flatnonzero(values >= self.lasting_ratio * median(values[:START_ROWS])).tolist():
             if row >= START_ROWS:
-                typical[row], largest[row] = np.median(values[:row]), values[:row].max()
+                typical[row], largest[row] = median(values[:row]), values[:row].max()
         return typical, largest

@@ -11,6 +11,7 @@ from steadytrain.core.model import FloatArray, Series, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector, Quantity
 from steadytrain.statistics.calibration import Z_MIN, thresholds
+from steadytrain.statistics.medians import median
 from steadytrain.statistics.rolling_baseline import Track, follow, known_first_step
 from steadytrain.statistics.table_episodes import stretches
 
@@ -84,7 +85,7 @@ class GradientNormSpike(Detector):
         for start, stop in stretches(spiked, hole_max=self.hole_steps_max):
             before = logs.values[max(0, track.begin + start - self.jump_steps) : track.begin + start]
             jumped = track.values[start : min(stop, start + self.jump_steps)].max()
-            if len(before) and jumped < np.median(before) + np.log(self.jump_ratio):
+            if len(before) and jumped < median(before) + np.log(self.jump_ratio):
                 continue
             assert loss is not None
             found.append(self._symptom(track, loss, spiked, start, stop))

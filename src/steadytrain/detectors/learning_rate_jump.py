@@ -11,6 +11,7 @@ from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.corroboration import aligned, rate_jump
+from steadytrain.statistics.medians import median
 from steadytrain.statistics.rolling_baseline import has_slid, stride_of
 
 BEFORE_ROWS = 16
@@ -59,7 +60,7 @@ class LearningRateJump(Detector):
         earlier, later = earlier[np.isfinite(earlier)], later[np.isfinite(later)]
         if len(later) < self.after_rows or not len(earlier):
             return ()
-        level, level_now = float(np.median(earlier)), float(np.median(later))
+        level, level_now = median(earlier), median(later)
         return (
             Symptom(
                 name="learning-rate-jump",

@@ -10,6 +10,7 @@ import numpy as np
 from steadytrain.core.model import Series, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
+from steadytrain.statistics.medians import median
 from steadytrain.statistics.rolling_baseline import holds_start, known_first_step, stride_of
 from steadytrain.statistics.table_episodes import stretches
 
@@ -116,14 +117,14 @@ class LossCollapse(Detector):
         before = norms.between(0, first_step - 1).values[-GRADIENT_ROWS:]
         if not len(during):
             return False
-        usual = float(np.median(before)) if len(before) else 0.0
-        return float(np.median(during)) > self.gradient_share * usual and float(np.median(during)) > 0.0
+        usual = median(before) if len(before) else 0.0
+        return median(during) > self.gradient_share * usual and median(during) > 0.0
 
     def _copied(self, window: Window, loss: Series) -> list[Symptom]:
         text = window.facts.get("vocabulary", 0.0) >= self.vocabulary_min
         if not text or not holds_start(window.steps, stride=stride_of(window.steps)):
             return []
-        if float(np.median(loss.values[:INITIAL_ROWS])) < 1.0:
+        if median(loss.values[:INITIAL_ROWS]) < 1.0:
             return []
         epoch = window.applied("epoch")
         limit = int(epoch.steps[epoch.values < 1.0][-1]) if (epoch.values < 1.0).any() else self.copied_steps
@@ -140,7 +141,7 @@ class LossCollapse(Detector):
                         "first pass over the text: the model sees the answer",
                         signals=("loss",),
                         numbers={
-                            "loss": float(np.median(loss.values[start:stop])),
+                            "loss": median(loss.values[start:stop]),
                             "steps": float(stop - start),
                         },
                     )

@@ -12,6 +12,7 @@ from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.benign_changes import planned_change
 from steadytrain.statistics.calibration import Z_MIN, thresholds
+from steadytrain.statistics.medians import median
 from steadytrain.statistics.reference import MAD_TO_SIGMA, REFERENCE_STEPS, SCALE_FLOOR_RELATIVE
 from steadytrain.statistics.rolling_baseline import GAP_STEPS, Track, follow, has_slid, known_first_step
 from steadytrain.statistics.table_episodes import stretches
@@ -161,7 +162,7 @@ class LossSpike(Detector):
             peak = start + int(np.argmax(values[start:stop]))
             first_step, last_step = int(loss.steps[start]), int(loss.steps[stop - 1])
             huge = values[peak] > self.early_warning_ratio * values[:start].max()
-            usual = float(np.median(values[max(0, start - SHORT_ROWS) : start]))
+            usual = median(values[max(0, start - SHORT_ROWS) : start])
             found.append(
                 Symptom(
                     name="loss-spike",
@@ -185,7 +186,7 @@ class LossSpike(Detector):
         recent = before[-SHORT_ROWS:]
         if len(recent) < SHORT_ROWS_MIN or recent.min() <= 0.0:
             return False
-        middle = float(np.median(recent))
+        middle = median(recent)
         if value <= self.early_ratio * recent.max() or value <= self.early_ratio**2 * middle:
             return False
         logs = np.log(recent)
@@ -198,7 +199,7 @@ def _when(first_step: int, last_step: int) -> str:
 
 
 def _mad(values: FloatArray) -> float:
-    return MAD_TO_SIGMA * float(np.median(np.abs(values - np.median(values))))
+    return MAD_TO_SIGMA * median(np.abs(values - median(values)))
 
 
 def _log_z(values: FloatArray, track: Track, rows: IntArray) -> FloatArray:

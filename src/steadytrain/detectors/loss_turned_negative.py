@@ -10,6 +10,7 @@ import numpy as np
 from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
+from steadytrain.statistics.medians import median
 from steadytrain.statistics.reference import MAD_TO_SIGMA
 from steadytrain.statistics.rolling_baseline import has_slid, stride_of
 
@@ -63,15 +64,12 @@ class LossTurnedNegative(Detector):
             return ()
         if not (after[: self.negative_rows] < 0).all():
             return ()
-        level, now = float(np.median(before)), float(np.median(after[-LEVEL_ROWS:]))
-        noise = MAD_TO_SIGMA * float(np.median(np.abs(np.diff(before))))
+        level, now = median(before), median(after[-LEVEL_ROWS:])
+        noise = MAD_TO_SIGMA * median(np.abs(np.diff(before)))
         fell = float(before[-1] - after[0])
         if fell < self.jump_scales * noise or level - now < self.jump_scales * noise:
             return ()
-        if (
-            float(np.median(after[: self.negative_rows])) > -self.mirrored_share * level
-            or now > -self.mirrored_share * level
-        ):
+        if median(after[: self.negative_rows]) > -self.mirrored_share * level or now > -self.mirrored_share * level:
             return ()
         first_step = int(loss.steps[row])
         return (

@@ -14,6 +14,7 @@ from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.benign_changes import planned_change
 from steadytrain.statistics.corroboration import Corroboration
+from steadytrain.statistics.medians import median, row_medians
 from steadytrain.statistics.progress import (
     LEVEL_ROWS,
     REFERENCE_ROWS,
@@ -152,18 +153,23 @@ class LostProgress(Detector):
 
     def _alarm(self, levels: Levels, rise: Rise, usual: float, signs: Corroboration) -> tuple[int | None, bool]:
         """The row at which a rise alarms, None where it does not; and whether it is more than noise explains."""
+        surprise = evidence(levels, rise)
+        most = float(surprise.max())
+        if not most >= np.log(min(self.evidence_min, self.signs_evidence_min)):
+            return None, False  # so are most rises, and nothing else about them matters
         course = _Course(levels, rise)
         usual *= self.habit_ratio
-        surprise = evidence(levels, rise)
-        alarms = self._stays(course, usual) | self._stays_long(course, usual) | self._far(course)
-        alarms |= self._swift(course, usual)
-        alarms &= np.logical_or.accumulate(surprise >= np.log(self.evidence_min))
-        if signs.confirms(rise.onset):
-            alarms |= self._with_signs(course, usual) & np.logical_or.accumulate(
-                surprise >= np.log(self.signs_evidence_min)
-            )
-        surprised = bool(alarms.any() or (surprise >= np.log(self.evidence_min)).any())
-        return rise.onset + int(np.argmax(alarms)) if alarms.any() else None, surprised
+        first: int | None = None
+        surprised = bool(most >= np.log(self.evidence_min))
+        if surprised:
+            alarms = self._stays(course, usual) | self._stays_long(course, usual) | self._far(course)
+            alarms |= self._swift(course, usual)
+            first = _first(alarms & np.logical_or.accumulate(surprise >= np.log(self.evidence_min)))
+        enough = np.logical_or.accumulate(surprise >= np.log(self.signs_evidence_min))
+        with_signs = _first(self._with_signs(course, usual) & enough)
+        if with_signs is not None and (first is None or with_signs < first) and signs.confirms(rise.onset):
+            first = with_signs
+        return None if first is None else rise.onset + first, surprised or first is not None
 
     def _bound(self, course: _Course, usual: float) -> float:
         """How far above the best level a rise has to be."""
@@ -202,7 +208,7 @@ class LostProgress(Detector):
         if course.learned and len(over) > LONG_ROWS:
             lost = self.lost_share * rise.progress
             values = course.values[LONG_ROWS - REFERENCE_ROWS :]
-            long = np.median(sliding_window_view(values, REFERENCE_ROWS), axis=1)[: len(over) - LONG_ROWS] - rise.best
+            long = row_medians(sliding_window_view(values, REFERENCE_ROWS))[: len(over) - LONG_ROWS] - rise.best
             jumped = np.logical_or.accumulate(course.jumped(ABRUPT_ROWS) & (over >= lost))[LONG_ROWS:]
             alarms[LONG_ROWS:] = (long >= max(lost, LONG_SCALES * rise.noise, usual)) & jumped
         return alarms
@@ -231,7 +237,7 @@ class LostProgress(Detector):
         values, level = loss.values[rise.onset : rise.stop], levels.now[rise.onset : rise.stop]
         first_step, last_step = int(loss.steps[rise.onset]), int(loss.steps[rise.stop - 1])
         top, yard = int(np.argmax(level)), max(rise.progress, LEARNED_SCALES * rise.noise)
-        late = (float(np.median(values[-REFERENCE_ROWS:])) - rise.best) / yard
+        late = (median(values[-REFERENCE_ROWS:]) - rise.best) / yard
         severity: Severity = "note" if alarm is None else "warning"
         if alarm is not None and len(values) >= self.critical_rows and late >= self.critical_share:
             severity = "critical"
@@ -270,6 +276,12 @@ class LostProgress(Detector):
         if planned or factor is None:
             return planned
         return f"the loss and its gradients grew at once by the same factor of about {factor:.2g}, as by a weight"
+
+
+def _first(alarms: NDArray[np.bool_]) -> int | None:
+    """The first row that alarms, None where none does."""
+    row = int(np.argmax(alarms))
+    return row if alarms[row] else None
 
 
 def _held(above: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:

@@ -13,6 +13,7 @@ from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.log_levels import ROWS_MIN, Curve, curve_of, legs, rate_explains, stage_changed
 from steadytrain.statistics.log_losses import lost_at_end
+from steadytrain.statistics.medians import median
 
 NONFINITE_ROWS_MIN = 2
 SWING_ROWS_MIN = 10
@@ -99,7 +100,7 @@ class MetricCollapse(Detector):
             return []
         rises = legs(curve.level, self.swing_share * reach)
         third = len(curve) // 3
-        gained = float(np.median(curve.level[:third]) - np.median(curve.level[-third:]))
+        gained = median(curve.level[:third]) - median(curve.level[-third:])
         if len(rises) < self.rises_min or gained > self.swing_share * reach:
             return []
         ends = sorted((-better * float(curve.level.min()), -better * float(curve.level.max())))
@@ -123,4 +124,4 @@ def _falls(train: Series, since: int) -> bool:
     rows = max(1, len(train) // 10)
     at = int(np.searchsorted(train.steps, since, side="right"))
     around = train.values[max(0, at - rows) : at + rows]
-    return bool(len(around) and np.median(train.values[-rows:]) < np.median(around))
+    return bool(len(around) and median(train.values[-rows:]) < median(around))

@@ -12,6 +12,7 @@ from steadytrain.core.model import SEVERITIES, Series, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Aim, Detector
 from steadytrain.statistics.guess_levels import guesses, level_of, line_through, steps_at_work
+from steadytrain.statistics.medians import median
 from steadytrain.statistics.rolling_baseline import holds_start, stride_of
 from steadytrain.statistics.script_rows import script_rows
 from steadytrain.statistics.table_episodes import applied_cells, known_first_reading
@@ -157,15 +158,15 @@ class NoLearning(Detector):
             return None
         if loss.steps[0] > FIRST_STEP_MAX or loss.steps[-1] - loss.steps[0] < self._span(window, loss):
             return None
-        initial = float(np.median(loss.values[:INITIAL_ROWS]))
+        initial = median(loss.values[:INITIAL_ROWS])
         half = loss.values[len(loss) // 2 :]
-        now = float(np.median(half))
-        noise = float(np.median(np.abs(half - now)))
+        now = median(half)
+        noise = median(np.abs(half - now))
         if now <= 0.0 or noise > self.noise_share * now:
             return None
         guess = self._guess(window, initial)
         level = initial if guess is None else guess
-        newest = float(np.median(half[len(half) // 2 :]))
+        newest = median(half[len(half) // 2 :])
         if max(abs(now - level), abs(newest - level)) > self.level_share * level:
             return None
         what = "its first level" if guess is None else "what a guess costs that ignores the input"
@@ -201,7 +202,7 @@ class NoLearning(Detector):
         if len(loss) < 2 * INITIAL_ROWS:
             return False
         before, now = loss.values[:INITIAL_ROWS], loss.values[-INITIAL_ROWS:]
-        return bool(now.max() < before.min() and np.median(now) < self.fallen_share * np.median(before))
+        return bool(now.max() < before.min() and median(now) < self.fallen_share * median(before))
 
     def _frozen(self, window: Window) -> Symptom | None:
         """The weights hardly move, all of them, at every reading in view."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from steadytrain.core.model import FloatArray, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
+from steadytrain.statistics.medians import row_medians
 from steadytrain.statistics.reference import MAD_TO_SIGMA
 from steadytrain.statistics.rolling_baseline import follow, known_first_step
 from steadytrain.statistics.table_episodes import stretches
@@ -72,9 +73,9 @@ class Oscillation(Detector):
             return ()
         begin, count = int(edges[0]), (len(track) - int(edges[0])) // BLOCK_STEPS
         blocks = track.values[begin : begin + count * BLOCK_STEPS].reshape(count, BLOCK_STEPS)
-        middle = np.median(blocks, axis=1)
+        middle = row_medians(blocks)
         away = blocks - middle[:, None]
-        swing = MAD_TO_SIGMA * np.median(np.abs(away), axis=1)
+        swing = MAD_TO_SIGMA * row_medians(np.abs(away))
         heads = begin + BLOCK_STEPS * np.arange(count)
         wide = swing > self.swing_ratio * track.scale[heads]
         level_kept = np.abs(middle - track.level[heads]) < self.shift_scales * swing

@@ -13,6 +13,7 @@ from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.log_levels import curve_of
 from steadytrain.statistics.log_losses import lost_at_end
+from steadytrain.statistics.medians import median
 
 
 @final
@@ -62,8 +63,8 @@ class Overfitting(Detector):
         rows = max(1, len(train) // 10)
         at = int(np.searchsorted(train.steps, best, side="right"))
         then, now = (
-            float(np.median(train.values[max(0, at - rows) : at + rows])),
-            float(np.median(train.values[-rows:])),
+            median(train.values[max(0, at - rows) : at + rows]),
+            median(train.values[-rows:]),
         )
         if not now < then:
             return []

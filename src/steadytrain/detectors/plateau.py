@@ -11,6 +11,7 @@ import numpy as np
 from steadytrain.core.model import FloatArray, Series, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Aim, Detector
+from steadytrain.statistics.medians import median, row_medians
 from steadytrain.statistics.rolling_baseline import known_first_step, stride_of
 
 POINTS = 64
@@ -75,7 +76,7 @@ class Plateau(Detector):
         begin = int(np.searchsorted(loss.steps, loss.steps[-1] - span, side="right")) if len(loss) else 0
         if len(loss) - begin < ROWS_MIN or loss.steps[-1] - loss.steps[begin] < 0.9 * span:
             return ()
-        level = float(np.median(loss.values[begin:]))
+        level = median(loss.values[begin:])
         if level <= 0.0 or not self._flat(loss.values[begin:], level):
             return ()
         stride = stride_of(window.steps)
@@ -99,17 +100,17 @@ class Plateau(Detector):
     def _said(self, values: FloatArray, level: float, first_step: int) -> str:
         """A loss that does not fall may still have risen meanwhile, and then it stands at no level."""
         rows = len(values) // POINTS
-        points = np.median(values[len(values) - rows * POINTS :].reshape(POINTS, rows), axis=1) if rows else values
+        points = row_medians(values[len(values) - rows * POINTS :].reshape(POINTS, rows)) if rows else values
         if np.abs(points - level).max() <= self.noise_share * level:
             return f"the loss stands at {level:.4g} since about step {first_step}"
         return f"the loss has not fallen since about step {first_step}, and its median is {level:.4g}"
 
     def _flat(self, values: FloatArray, level: float) -> bool:
         """Whether no fall over all of ``values`` is certain, and none by more than a share of ``level`` is likely."""
-        if np.median(np.abs(np.diff(values))) > self.noise_share * level:
+        if median(np.abs(np.diff(values))) > self.noise_share * level:
             return False
         rows = len(values) // POINTS
-        points = np.median(values[len(values) - rows * POINTS :].reshape(POINTS, rows), axis=1)
+        points = row_medians(values[len(values) - rows * POINTS :].reshape(POINTS, rows))
         slopes = np.sort((points[LATER] - points[EARLIER]) / (LATER - EARLIER))
         # Kendall's tau: how far the bounds are from the middle of the sorted slopes.
         reach = NORMAL_95 * math.sqrt(POINTS * (POINTS - 1) * (2 * POINTS + 5) / 18.0)
@@ -126,7 +127,7 @@ class Plateau(Detector):
         starts = np.flatnonzero(np.diff(block, prepend=block[0] - 1))
         values = np.clip(loss.values, (1.0 - self.noise_share) * level, (1.0 + self.noise_share) * level)
         counts = np.diff(starts, append=len(values))
-        noise = float(np.median(np.abs(np.diff(values[begin:]))))
+        noise = median(np.abs(np.diff(values[begin:])))
         near = np.maximum(self.fall_share * level, MEAN_SCALES * noise / np.sqrt(counts))
         away = np.abs(np.add.reduceat(values, starts) / counts - level) > near
         before = np.flatnonzero(away & (starts < begin))

@@ -12,6 +12,7 @@ from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.log_levels import curve_of
+from steadytrain.statistics.medians import row_medians
 
 ROWS_MIN = 20
 AROUND_ROWS = 4
@@ -57,7 +58,7 @@ class RepeatedJumps(Detector):
         if logarithmic is None or not curve.starts or window.facts.get("loss_may_rise"):
             return ()
         padded = np.pad(curve.values, AROUND_ROWS, mode="edge")
-        around = np.median(sliding_window_view(padded, 2 * AROUND_ROWS + 1), axis=1)
+        around = row_medians(sliding_window_view(padded, 2 * AROUND_ROWS + 1))
         gain = curve.initial - np.minimum.accumulate(around)
         factor = np.log(curve.values / around)
         jumps = (factor >= np.log(self.jump_ratio)) & (factor >= self.noise_scales * logarithmic.noise)

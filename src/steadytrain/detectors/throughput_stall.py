@@ -12,6 +12,7 @@ from steadytrain.core.model import FloatArray, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.benign_changes import batches_changed
+from steadytrain.statistics.medians import median
 from steadytrain.statistics.rolling_baseline import known_first_step, stride_of
 from steadytrain.statistics.table_episodes import stretches
 
@@ -87,12 +88,12 @@ class ThroughputStall(Detector):
                 times.steps, first, first_seen=int(times.steps[0]), stride=stride, last_row=last
             )
             last_step = int(times.steps[last])
-            now, then = float(np.median(pace[start:stop])), float(usual[start])
+            now, then = median(pace[start:stop]), float(usual[start])
             wait = window.applied("data_wait_s").between(first_step, last_step).values
             usual_at = heads[[start - REFERENCE_BLOCKS - GAP_BLOCKS, start - GAP_BLOCKS]]
             span = (int(times.steps[usual_at[0]]), int(times.steps[usual_at[1]]) - 1)
             waits = window.applied("data_wait_s").between(*span).values
-            waited = float(np.median(wait) - np.median(waits)) if len(wait) and len(waits) else 0.0
+            waited = median(wait) - median(waits) if len(wait) and len(waits) else 0.0
             shared = now < self.warning_ratio * then and waited < self.wait_share * (now - then)
             planned = batches_changed(window, span, (first_step, last_step))
             found.append(
@@ -103,13 +104,13 @@ class ThroughputStall(Detector):
                     last_step=last_step,
                     message=f"a step took {now:.3g} s from step {first_step} to {last_step}, {now / then:.2g} times "
                     f"the {then:.3g} s before"
-                    + (f"; {np.median(wait):.3g} s of it is waiting for data" if len(wait) else "")
+                    + (f"; {median(wait):.3g} s of it is waiting for data" if len(wait) else "")
                     + (f"; {planned}" if planned else ""),
                     signals=("step_s", "data_wait_s") if len(wait) else ("step_s",),
                     numbers={
                         "step_s": now,
                         "usual_s": then,
-                        "data_wait_s": float(np.median(wait)) if len(wait) else 0.0,
+                        "data_wait_s": median(wait) if len(wait) else 0.0,
                     },
                 )
             )

@@ -12,6 +12,7 @@ from steadytrain.core.metric_names import is_loss, qualifier
 from steadytrain.core.model import FloatArray, Series, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
+from steadytrain.statistics.medians import median
 from steadytrain.statistics.reference import MAD_TO_SIGMA
 from steadytrain.statistics.table_episodes import stretches
 
@@ -92,8 +93,8 @@ class ValidationGap(Detector):
         after = evaluated.values[best:]
         if len(after) <= self.evaluations_min or best == 0:
             return []
-        noise = MAD_TO_SIGMA * float(np.median(np.abs(np.diff(evaluated.values)))) / 2**0.5
-        risen = float(np.median(after[-self.evaluations_min :])) - float(after[0])
+        noise = MAD_TO_SIGMA * median(np.abs(np.diff(evaluated.values))) / 2**0.5
+        risen = median(after[-self.evaluations_min :]) - float(after[0])
         if risen < max(self.rise_share * abs(float(after[0])), noise) or not typical[-1] < typical[best]:
             return []
         return [
@@ -120,8 +121,8 @@ def _around(train: Series, evaluated: Series) -> tuple[FloatArray, FloatArray]:
     for position, row in enumerate(np.searchsorted(train.steps, evaluated.steps, side="right").tolist()):
         before, after = train.values[max(0, row - AROUND_ROWS) : row], train.values[row : row + AROUND_ROWS]
         if len(before) and len(after):  # at the end of a log only one side is known, and it may lag a steep fall
-            lowest[position] = min(float(np.median(before)), float(np.median(after)))
+            lowest[position] = min(median(before), median(after))
         both = np.concatenate([before, after])
         if len(both):
-            typical[position] = float(np.median(both))
+            typical[position] = median(both)
     return lowest, typical

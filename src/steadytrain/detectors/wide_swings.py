@@ -11,6 +11,7 @@ from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.log_levels import Curve, curve_of, legs, rate_explains, stage_changed
+from steadytrain.statistics.medians import median
 
 ROWS_MIN = 10
 ROWS_WILD_MIN = 16
@@ -86,7 +87,7 @@ class WideSwings(Detector):
             return ""
         rises = legs(level, turn)
         third = len(level) // 3
-        progress = float(np.median(level[:third]) - np.median(level[-third:]))
+        progress = median(level[:third]) - median(level[-third:])
         if len(rises) < self.rises_min or progress > self.swing_share * reach:
             return ""
         spans = [(int(curve.steps[max(0, low - 1)]), int(curve.steps[high])) for low, high in rises]
@@ -99,7 +100,7 @@ class WideSwings(Detector):
         values, third = curve.values, len(curve) // WILD_TAIL
         if not curve.starts or len(values) < ROWS_WILD_MIN or curve.noise < np.log(self.wild_ratio):
             return ""
-        better = np.median(values[-third:]) < np.median(values[:third]) - curve.noise / 2
+        better = median(values[-third:]) < median(values[:third]) - curve.noise / 2
         if better or (values[1:] > values[0]).mean() < self.above_share:
             return ""
         return (

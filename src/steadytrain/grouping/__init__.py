@@ -19,6 +19,7 @@ from steadytrain.grouping.catalog import declared, detector_name
 from steadytrain.grouping.courses import course_of
 from steadytrain.grouping.harmless import explained_by_columns, is_benign, is_by_design
 from steadytrain.grouping.stories import Story, tell
+from steadytrain.statistics.medians import median
 from steadytrain.statistics.reference import MAD_TO_SIGMA
 
 Health = Literal["healthy", "watch", "sick", "unknown"]
@@ -173,5 +174,5 @@ def _ends(values: FloatArray) -> tuple[float, float, float]:
     """Medians of the first and last values, and the noise of one value, estimated from successive differences."""
     ends = max(1, int(END_SHARE * len(values)))
     steps = np.diff(values)
-    noise = MAD_TO_SIGMA * float(np.median(np.abs(steps - np.median(steps)))) / 2**0.5
-    return float(np.median(values[:ends])), float(np.median(values[-ends:])), noise
+    noise = MAD_TO_SIGMA * median(np.abs(steps - median(steps))) / 2**0.5
+    return median(values[:ends]), median(values[-ends:]), noise

@@ -14,6 +14,7 @@ import numpy as np
 from steadytrain.core.metric_names import is_loss, is_score
 from steadytrain.core.model import FloatArray, IntArray, Series, Symptom, Window
 from steadytrain.grouping.catalog import is_nonfinite
+from steadytrain.statistics.medians import median
 from steadytrain.statistics.reference import Reference, reference_of
 from steadytrain.statistics.rolling_baseline import stride_of
 
@@ -99,11 +100,11 @@ class Around:
 
     @property
     def late(self) -> float:
-        return float(np.median(self.after[LATE_STEPS:]))
+        return median(self.after[LATE_STEPS:])
 
     @property
     def middle(self) -> float:
-        return float(np.median(self.after[MIDDLE_STEPS:LATE_STEPS]))
+        return median(self.after[MIDDLE_STEPS:LATE_STEPS])
 
 
 def course_of(window: Window, symptom: Symptom) -> str | None:
@@ -152,8 +153,8 @@ def evaluated_since(window: Window, symptom: Symptom) -> bool | None:
         if len(before) < 2 or not len(after) or not np.isfinite(before).all():
             continue
         known = bool(known)
-        usual = max(float(np.median(np.abs(np.diff(before)))), 1e-3 * abs(float(before[-1])))
-        worse = float(np.median(after) - before[-1]) * (1.0 if is_loss(name) else -1.0)
+        usual = max(median(np.abs(np.diff(before))), 1e-3 * abs(float(before[-1])))
+        worse = (median(after) - float(before[-1])) * (1.0 if is_loss(name) else -1.0)
         if not worse <= SHIFTED_SCALES * usual:  # a NaN is worse
             return True
     return known
@@ -194,7 +195,7 @@ def _cut(series: Series, signal: str, first_step: int) -> Around:
 def _rises(around: Around, reference: Reference, symptom: Symptom) -> bool:
     inside = around.after[around.steps_after <= symptom.last_step] if len(around.after) else around.after
     z = reference.z(inside if len(inside) else around.after[:1])
-    if float(np.median(z)) > RISE_SCALES_LASTING:
+    if median(z) > RISE_SCALES_LASTING:
         return True
     if len(inside) < HORIZON_STEPS:
         return float(z.max()) > RISE_SCALES
@@ -203,7 +204,7 @@ def _rises(around: Around, reference: Reference, symptom: Symptom) -> bool:
 
 def _outcome(window: Window, symptom: Symptom, around: Around, reference: Reference) -> str:
     z = reference.z(around.after)
-    late, middle = float(np.median(z[LATE_STEPS:])), float(np.median(z[MIDDLE_STEPS:LATE_STEPS]))
+    late, middle = median(z[LATE_STEPS:]), median(z[MIDDLE_STEPS:LATE_STEPS])
     if late <= RECOVERED_SCALES:
         return SWINGING if _swings(z) else RECOVERED
     rising, falling = late - middle > FLAT_SCALES, late - middle < -FLAT_SCALES
@@ -233,7 +234,7 @@ def _at_its_end(window: Window, symptom: Symptom, around: Around, reference: Ref
     end = _cut(_rows(window, signal, max(0, row - 2 * HORIZON_STEPS), row), signal, symptom.last_step + 1).before
     if len(end) < HORIZON_STEPS:
         return outcome
-    late, now = (float(np.median(reference.z(v[LATE_STEPS:]))) for v in (around.after, end[-HORIZON_STEPS:]))
+    late, now = (median(reference.z(v[LATE_STEPS:])) for v in (around.after, end[-HORIZON_STEPS:]))
     # After a recovery, a later level counts as higher only if it exceeds the whole first rise.
     before = late if outcome != RECOVERED else float(reference.z(around.after).max())
     if now > max(DIVERGED_SCALES, DOUBLED * before):
@@ -251,7 +252,7 @@ def _is_back(window: Window, symptom: Symptom, around: Around, reference: Refere
     row = min(int(np.searchsorted(window.steps, symptom.last_step, side="right")) + HORIZON_STEPS, len(window))
     end = _cut(_rows(window, signal, max(0, row - HORIZON_STEPS), row), signal, int(window.steps[row - 1]) + 1).before
     last = end[LATE_STEPS - HORIZON_STEPS :]
-    return len(last) > 0 and float(np.median(reference.z(last))) <= RECOVERED_SCALES
+    return len(last) > 0 and median(reference.z(last)) <= RECOVERED_SCALES
 
 
 def _swings(z: FloatArray) -> bool:

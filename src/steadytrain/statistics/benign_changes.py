@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from steadytrain.core.model import IntArray, Window
+from steadytrain.statistics.medians import median
 from steadytrain.statistics.rolling_baseline import has_slid
 
 AROUND_STEPS = 64
@@ -38,7 +39,7 @@ def planned_change(window: Window, first_step: int, last_step: int) -> str | Non
 def _stride(steps: IntArray) -> int:
     """The stride, by no more than ``VIEW_STEPS`` gaps spread over the log: asked for every spike of a million steps."""
     at = np.arange(0, len(steps) - 1, len(steps) // VIEW_STEPS + 1)
-    return max(1, int(np.median(steps[at + 1] - steps[at]))) if len(at) else 1
+    return max(1, int(median(steps[at + 1] - steps[at]))) if len(at) else 1
 
 
 def _restart(window: Window, first_step: int, stride: int, *, slid: bool) -> str | None:
@@ -66,7 +67,7 @@ def batches_changed(window: Window, before: tuple[int, int], after: tuple[int, i
         earlier, later = series.between(*before).values, series.between(*after).values
         if len(earlier) < BATCH_ROWS_MIN or len(later) < 2:
             continue
-        old, new = float(np.median(earlier)), float(np.median(later))
+        old, new = median(earlier), median(later)
         if old > 0 and new > 0 and max(old, new) > BATCH_RATIO * min(old, new):
             return f"batches went from {old:.0f} to {new:.0f} {signal}"
     return None

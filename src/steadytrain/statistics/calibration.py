@@ -27,6 +27,7 @@ from functools import cache
 import numpy as np
 
 from steadytrain.core.model import FloatArray, IntArray
+from steadytrain.statistics.medians import median, row_medians
 from steadytrain.statistics.reference import MAD_TO_SIGMA
 from steadytrain.statistics.rolling_baseline import Track
 
@@ -96,7 +97,7 @@ def _raised(z: FloatArray) -> FloatArray:
     A run that fell and then stood still would else seem to have two kinds of steps, and a tail to match.
     """
     whole = len(z) - len(z) % LEVEL_STEPS
-    middle = np.median(z[:whole].reshape(-1, LEVEL_STEPS), axis=1)
+    middle = row_medians(z[:whole].reshape(-1, LEVEL_STEPS))
     raised = z.copy()
     raised[:whole] -= np.repeat(np.minimum(middle, 0.0), LEVEL_STEPS)
     return raised
@@ -140,8 +141,8 @@ def rare_of_its_kind(z: FloatArray) -> float:
     Steep falls widen the reference, and ``z`` shrinks in them. So a size below one is not made up for: that would make
     a mixture of narrow and wide, which looks like a heavy tail.
     """
-    middle = float(np.median(z))
-    size = max(MAD_TO_SIGMA * float(np.median(np.abs(z - middle))), 1.0)
+    middle = median(z)
+    size = max(MAD_TO_SIGMA * median(np.abs(z - middle)), 1.0)
     beyond, logarithms = _kinds()
     bins = np.clip((z - middle) / size, LOWEST - 0.5 * BIN, HIGHEST)
     counts = np.bincount(np.floor((bins - LOWEST) / BIN).astype(np.int64) + 1, minlength=logarithms.shape[1])

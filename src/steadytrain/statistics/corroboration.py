@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from steadytrain.core.model import FloatArray, IntArray, Series, Window
+from steadytrain.statistics.medians import median
 from steadytrain.statistics.reference import MAD_TO_SIGMA
 
 BEFORE_ROWS, BEFORE_ROWS_MIN, AFTER_ROWS = 32, 5, 5
@@ -71,8 +72,8 @@ class Corroboration:
         if len(before) < BEFORE_ROWS_MIN or len(after) < AFTER_ROWS - 1:
             return False
         logs = np.log(before)
-        scale = max(MAD_TO_SIGMA * float(np.median(np.abs(logs - np.median(logs)))), NORM_SCALE_MIN)
-        change = float(np.median(np.log(after)) - np.median(logs[-RESCALED_ROWS:]))
+        scale = max(MAD_TO_SIGMA * median(np.abs(logs - median(logs))), NORM_SCALE_MIN)
+        change = median(np.log(after)) - median(logs[-RESCALED_ROWS:])
         return abs(change) >= max(NORM_CHANGE, NORM_SCALES * scale)
 
     def rescaled(self, row: int, stop: int) -> float | None:
@@ -87,12 +88,12 @@ class Corroboration:
         losses, norms = (self._loss[before], self._loss[after]), (self._norm[before], self._norm[after])
         if min(map(len, losses)) < BEFORE_ROWS_MIN or not losses[0].min() > 0 or not norms[0].min() > 0:
             return None
-        loss, norm = (float(np.median(late) / np.median(early)) for early, late in (losses, norms))
+        loss, norm = (median(late) / median(early) for early, late in (losses, norms))
         apart = max(loss / norm, norm / loss, *(_step(late) for _, late in (losses, norms)))
         return loss if RESCALED_MIN <= loss <= RESCALED_MAX and apart < RESCALED_APART else None
 
 
 def _step(values: FloatArray) -> float:
     """How the first values differ from those after them: one for a level that is reached at once."""
-    first, rest = float(np.median(values[:RESCALED_FIRST])), float(np.median(values[RESCALED_FIRST:]))
+    first, rest = median(values[:RESCALED_FIRST]), median(values[RESCALED_FIRST:])
     return max(first / rest, rest / first) if min(first, rest) > 0 else np.inf

@@ -14,6 +14,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from steadytrain.core.model import FloatArray, IntArray, Series, Window
+from steadytrain.statistics.medians import median, row_medians
 from steadytrain.statistics.reference import MAD_TO_SIGMA
 from steadytrain.statistics.rolling_baseline import holds_start, stride_of
 
@@ -51,7 +52,7 @@ class Curve:
     @property
     def initial(self) -> float:
         """The level at which the log begins."""
-        return float(np.median(self.values[: 1 if len(self) < 12 else 3]))
+        return median(self.values[: 1 if len(self) < 12 else 3])
 
     @property
     def best(self) -> FloatArray:
@@ -105,7 +106,7 @@ def _blocks(series: Series) -> tuple[IntArray, FloatArray]:
         return series.steps, series.values
     count = len(series) // rows
     head = len(series) - count * rows  # the end is what the rules look at, so the oldest rows are left over
-    return series.steps[head::rows], np.median(series.values[head:].reshape(count, rows), axis=1)
+    return series.steps[head::rows], row_medians(series.values[head:].reshape(count, rows))
 
 
 def _running_median(values: FloatArray) -> FloatArray:
@@ -119,7 +120,7 @@ def _running_median(values: FloatArray) -> FloatArray:
 def noise_of(values: FloatArray) -> float:
     """Standard deviation of a value, robust, by the changes from each to the next."""
     changes = np.diff(values)
-    return MAD_TO_SIGMA * float(np.median(np.abs(changes - np.median(changes)))) / 2**0.5
+    return MAD_TO_SIGMA * median(np.abs(changes - median(changes))) / 2**0.5
 
 
 def rate_explains(window: Window, best_step: int, onset: int) -> bool:

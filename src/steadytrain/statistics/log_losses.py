@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from steadytrain.core.model import FloatArray
 from steadytrain.statistics.log_levels import Curve, noise_of, suffix
+from steadytrain.statistics.medians import median
 from steadytrain.statistics.table_episodes import stretches
 
 DOUBLED_SHARE = 0.1
@@ -57,7 +58,7 @@ def lost_at_end(curve: Curve, *, floor: float, share: float, scales: float) -> L
     lasting = suffix(_lost(curve, curve.level, floor=floor / 2, share=share / 2, scales=scales / 2))
     if lasting < tail:
         return None
-    end = np.append(curve.level[:-1], np.median(curve.values[-tail:]))
+    end = np.append(curve.level[:-1], median(curve.values[-tail:]))
     found = _of(curve, len(curve) - lasting, len(curve) - 1)
     away = curve.values[-tail:] - found.best
     lost = found.level - found.best
@@ -102,7 +103,7 @@ def _known(curve: Curve) -> int:
 def _of(curve: Curve, first: int, last: int) -> Loss:
     best_row = int(np.argmin(curve.level[: first + 1]))
     best = float(curve.level[best_row])
-    level = float(np.median(curve.values[max(first, last + 1 - curve.tail_rows) : last + 1]))
+    level = median(curve.values[max(first, last + 1 - curve.tail_rows) : last + 1])
     return Loss(first, last, best_row, best, level, max(curve.initial - best, 0.0), curve.initial)
 
 

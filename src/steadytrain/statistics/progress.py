@@ -13,6 +13,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from steadytrain.core.model import FloatArray, IntArray
+from steadytrain.statistics.medians import median, row_medians
 from steadytrain.statistics.reference import MAD_TO_SIGMA, references_before
 
 LEVEL_ROWS = 5
@@ -60,15 +61,15 @@ class Rise:
 def levels_of(values: FloatArray) -> Levels:
     padded = np.concatenate([np.full(LEVEL_ROWS - 1, values[0]), values])
     stops = np.arange(LEVEL_ROWS, len(values))
-    unit = float(np.median(np.abs(values[:LEVEL_ROWS]))) or 1.0  # a reference has a least scale, made for nats
+    unit = median(np.abs(values[:LEVEL_ROWS])) or 1.0  # a reference has a least scale, made for nats
     references = references_before(values / unit, stops, width=REFERENCE_ROWS)
-    now = np.median(sliding_window_view(padded, LEVEL_ROWS), axis=1)
+    now = row_medians(sliding_window_view(padded, LEVEL_ROWS))
     # A spike among the values of a reference looks like a fall; no level is lower than one that was there.
     reached = np.maximum(unit * references.level, np.minimum.accumulate(now)[LEVEL_ROWS - 1 : -1])
     best = np.minimum.accumulate(reached)
     at = np.maximum.accumulate(np.where(reached == best, np.arange(len(stops)), 0))
     scale = unit * references.scale[at]
-    first, typical = float(values[0]), float(np.median(values[:LEVEL_ROWS]))
+    first, typical = float(values[0]), median(values[:LEVEL_ROWS])
     unknown = np.full(LEVEL_ROWS, np.inf)
     return Levels(
         values=values,
@@ -94,12 +95,12 @@ def noise_before(levels: Levels, row: int) -> float:
     """The scale of one loss before a rise, by the changes to the next value and to one that is some rows later."""
     stop = int(levels.best_stop[row])
     before = levels.values[max(0, stop - NOISE_ROWS) : max(stop, row - LEVEL_ROWS // 2)]
-    changes = MAD_TO_SIGMA / 2**0.5 * float(np.median(np.abs(np.diff(before))))
+    changes = MAD_TO_SIGMA / 2**0.5 * median(np.abs(np.diff(before)))
     if stop < REFERENCE_ROWS:
         changes = max(changes, float(np.abs(np.diff(levels.values[:stop])).max()) / 2**0.5)
     if len(before) >= 4 * MEMORY_ROWS:
         later = before[MEMORY_ROWS:] - before[:-MEMORY_ROWS]
-        changes = max(changes, MAD_TO_SIGMA / 2**0.5 * float(np.median(np.abs(later - np.median(later)))))
+        changes = max(changes, MAD_TO_SIGMA / 2**0.5 * median(np.abs(later - median(later))))
     return max(min(float(levels.scale[row]), 1.3 * changes), changes, float(np.finfo(np.float64).tiny))
 
 
@@ -110,7 +111,7 @@ def evidence(levels: Levels, rise: Rise) -> FloatArray:
     reference = levels.values[max(0, rise.best_stop - REFERENCE_ROWS) : rise.best_stop]
     if rise.best > 0 and reference.min() > 0 and values.min() > 0:
         logs = np.log(reference)
-        scale = MAD_TO_SIGMA * float(np.median(np.abs(logs - np.median(logs))))
+        scale = MAD_TO_SIGMA * median(np.abs(logs - median(logs)))
         z = np.minimum(z, np.log(values / rise.best) / max(scale, 0.5 * rise.noise / rise.best))
     sums = np.concatenate([[0.0], np.cumsum(_log_e(z - SLACK_SCALES))])
     return (sums - np.minimum.accumulate(sums))[1:]

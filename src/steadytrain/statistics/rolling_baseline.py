@@ -24,6 +24,7 @@ from itertools import pairwise
 import numpy as np
 
 from steadytrain.core.model import FloatArray, IntArray, Series
+from steadytrain.statistics.medians import median
 from steadytrain.statistics.reference import (
     FIELDS,
     REFERENCE_STEPS,
@@ -100,7 +101,7 @@ def follow(series: Series) -> Track:
 
 def stride_of(steps: IntArray) -> int:
     """Number of optimizer steps from one logged step to the next: 1 in a live run, often 10 or 50 in a log."""
-    return max(1, int(np.median(np.diff(steps)))) if len(steps) > 1 else 1
+    return max(1, int(median(np.diff(steps)))) if len(steps) > 1 else 1
 
 
 def holds_start(steps: IntArray, *, stride: int) -> bool:

@@ -15,6 +15,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from steadytrain.core.model import Cells, FloatArray, IntArray, Window
+from steadytrain.statistics.medians import median
 from steadytrain.statistics.reference import MAD_TO_SIGMA
 from steadytrain.statistics.rolling_baseline import holds_start, stride_of
 
@@ -226,7 +227,7 @@ def loss_change(window: Window, first_step: int, last_step: int) -> float:
     during = during[-LOSS_POINTS:]
     if len(before) < LOSS_POINTS_MIN or len(during) < LOSS_POINTS_MIN:
         return 0.0
-    return _scales(float(np.median(during)), before)
+    return _scales(median(during), before)
 
 
 def loss_jump(window: Window, first_step: int, last_step: int) -> float:
@@ -243,7 +244,7 @@ def loss_jump(window: Window, first_step: int, last_step: int) -> float:
         return np.inf
     if len(before) < LOSS_POINTS_MIN or not len(during):
         return 0.0
-    level = float(np.median(before))
+    level = median(before)
     scale = max(_noise(before), _tail_noise(before), 1e-3 * abs(level), 1e-9)
     return (float(during.max()) - level) / scale
 
@@ -258,13 +259,13 @@ def _losses(window: Window, last_step: int) -> tuple[IntArray, FloatArray]:
 
 
 def _scales(value: float, before: FloatArray) -> float:
-    level = float(np.median(before))
+    level = median(before)
     return (value - level) / max(_noise(before), 1e-3 * abs(level), 1e-9)
 
 
 def _noise(values: FloatArray) -> float:
     """Robust standard deviation from point to point, which a trend does not inflate."""
-    return MAD_TO_SIGMA / 2**0.5 * float(np.median(np.abs(np.diff(values))))
+    return MAD_TO_SIGMA / 2**0.5 * median(np.abs(np.diff(values)))
 
 
 def _tail_noise(values: FloatArray) -> float:

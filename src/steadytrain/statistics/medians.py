@@ -1,0 +1,42 @@
+"""Medians of few values, as NumPy's to the last bit, in a tenth of its time.
+
+The detectors take hundreds of them in each look, most over 3 to 64 values. ``np.median`` spends 10 to 30 microseconds
+on each, nearly all of it outside the selection itself; a sort of so few values takes one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadytrain.core.model import FloatArray
+
+SORTED_MAX = 512
+"""Of more values NumPy's selection is faster than a sort."""
+
+_SORTED = frozenset("dlq")  # float64 and int64
+
+
+def median(values: NDArray[Any]) -> float:
+    """The median of ``values``: the mean of the middle two of an even number, NaN if there is one or no value."""
+    count = len(values)
+    if not 0 < count <= SORTED_MAX or values.ndim != 1 or values.dtype.char not in _SORTED:
+        return float(np.median(values))
+    ordered = np.sort(values)
+    middle, last = count // 2, ordered.item(-1)
+    if last != last:  # NaN comes last
+        return float(last)
+    if count % 2:
+        return float(ordered.item(middle))
+    return float((ordered.item(middle - 1) + ordered.item(middle)) / 2)
+
+
+def row_medians(rows: FloatArray) -> FloatArray:
+    """:func:`median` of each row of ``rows``, shape (rows, values), float64, with at least one value in a row."""
+    ordered = np.sort(rows, axis=1)
+    middle = rows.shape[1] // 2
+    found: FloatArray = ordered[:, middle] if rows.shape[1] % 2 else 0.5 * (ordered[:, middle - 1] + ordered[:, middle])
+    lacking = np.isnan(ordered[:, -1])
+    return np.where(lacking, np.nan, found) if lacking.any() else found
