@@ -123,6 +123,28 @@ def measure(
     return Measurement(losses, record, names, bad, elsewhere, look.scale)
 
 
+class _Fetch:
+    """Copies the values of many tensors to the host at once.
+
+    It refers to no :class:`_Look`: in a cycle of references the gradients of a step would stay in memory until the
+    garbage collector runs, many steps later.
+    """
+
+    def __init__(self) -> None:
+        self._tensors: list[Tensor] = []
+        self._values: list[float] = []
+
+    def ask(self, tensors: Sequence[Tensor]) -> Callable[[], list[float]]:
+        """Returns a function that gives the values of ``tensors``, each 0-d, after :meth:`run`."""
+        start = len(self._tensors)
+        self._tensors += tensors
+        stop = len(self._tensors)
+        return lambda: self._values[start:stop]
+
+    def run(self) -> None:
+        self._values, self._tensors = fetch(self._tensors), []
+
+
 class _Look:
     """Fetches all values of one step from the devices in one copy, on construction; methods return them."""
 
@@ -136,7 +158,7 @@ class _Look:
         weigh: bool,
     ) -> None:
         self._stream, self._seen, self._scaling = stream, seen, scaling
-        self._tensors: list[Tensor] = []
+        asked = _Fetch()
         self.gradients = _gradients(stream.parameters)
         clipping = seen.clipping
         # Skip the gradients that clipping has just read.
@@ -153,28 +175,22 @@ class _Look:
             carried=bool(grad_scale),
         )
         unread_norms = l2_norms([values for _, values in self._unread])
-        self._roots = self._ask([term.root for term in seen.losses])
-        self._factors = self._ask([factor.value for term in seen.losses for factor in term.factors])
-        self._counts = self._ask([term.counted for term in seen.losses if isinstance(term.counted, Tensor)])
+        self._roots = asked.ask([term.root for term in seen.losses])
+        self._factors = asked.ask([factor.value for term in seen.losses for factor in term.factors])
+        self._counts = asked.ask([term.counted for term in seen.losses if isinstance(term.counted, Tensor)])
         scales = [scale for scaler in scaling.scalers.values() if (scale := SCALE.of(scaler)) is not None]
-        self._scales = self._ask(scales)
-        self.found_inf, self._grad_scale = self._ask(found_inf), self._ask(grad_scale)
-        self._total = self._ask([clipping.total] if clipping.total is not None else [])
-        self.own, self.small = self._ask(own), self._ask(self.underflow.tensors)
-        self._applied, self._before = self._ask(unread_norms), self._ask(list(self._clipped.values()))
-        self.weights = self._ask(l2_norms(_dense(stream.parameters)) if weigh else [])
+        self._scales = asked.ask(scales)
+        self.found_inf, self._grad_scale = asked.ask(found_inf), asked.ask(grad_scale)
+        self._total = asked.ask([clipping.total] if clipping.total is not None else [])
+        self.own, self.small = asked.ask(own), asked.ask(self.underflow.tensors)
+        self._applied, self._before = asked.ask(unread_norms), asked.ask(list(self._clipped.values()))
+        self.weights = asked.ask(l2_norms(_dense(stream.parameters)) if weigh else [])
         joint = self._joint = stream.joint if stream.joint is not None and stream.joint.are_now() else None
         norms = [*unread_norms, *self._clipped.values()]
-        self._suspect = self._ask(_suspicion(stream, seen, norms, joint) if joint else [])
-        self._values = fetch(self._tensors)
+        self._suspect = asked.ask(_suspicion(stream, seen, norms, joint) if joint else [])
+        asked.run()
         self.scale = self._grad_scale()[0] if grad_scale else 1.0
         """The factor that the gradients still carry (a fused optimizer divides by it itself)."""
-
-    def _ask(self, tensors: Sequence[Tensor]) -> Callable[[], list[float]]:
-        start = len(self._tensors)
-        self._tensors += tensors
-        stop = len(self._tensors)
-        return lambda: self._values[start:stop]
 
     def norms(self) -> tuple[dict[int, float], dict[int, float]]:
         """By position: norms of clipped gradients before the first clip, and norms as the optimizer applies them."""
