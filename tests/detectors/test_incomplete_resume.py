@@ -23,9 +23,12 @@ SECOND_PHASE = begun(0.0, 400.0)
 SAME_RATE, OTHER_SCHEDULE = restarted(1.2), restarted(0.01, left=NAN)
 MOMENTS_LEFT = looked(moments_left__AdamW=[12.0, NAN])
 QUIET = (looked(), begun(0.0, 0.0), begun(1.0, 0.0), begun(400.0, 400.0), begun(0.0, 1.0))
-HEALTHY = (*QUIET, SECOND_PHASE, SAME_RATE, OTHER_SCHEDULE, MOMENTS_LEFT)
+UNSAVED = looked(**{"moments_unsaved__Adam epoch": [90.0, NAN]})
+RAISED = looked(rate_over_loaded__SGD=[4.1, 4.0, 3.9, NAN])
+HEALTHY = (*QUIET, SECOND_PHASE, SAME_RATE, OTHER_SCHEDULE, MOMENTS_LEFT, UNSAVED, RAISED)
 ANOTHER_ORDER = looked(moments_reshaped__Adam=[NAN, NAN, 0.0], moments_swapped__Adam=[NAN, NAN, 6.0])
-SICK = (begun(400.0, 0.0), ANOTHER_ORDER, restarted(0.01), restarted(25.0))
+OF_EQUAL_SHAPE = looked(**{"moments_misplaced__Adam (a has those of b)": [NAN, NAN, NAN, NAN, 4.0]})
+SICK = (OF_EQUAL_SHAPE, begun(400.0, 0.0), ANOTHER_ORDER, restarted(0.01), restarted(25.0))
 
 
 def test_quiet() -> None:
@@ -33,7 +36,7 @@ def test_quiet() -> None:
 
 
 def test_moments_were_not_loaded() -> None:
-    symptom = newest(IncompleteResume(), SICK[0])
+    symptom = newest(IncompleteResume(), SICK[1])
     assert symptom is not None
     assert (symptom.severity, symptom.first_step) == ("warning", 1)
     said = "before the first update OneCycleLR stood at step 400 and AdamW had no moments: they begin at zero"
@@ -49,7 +52,7 @@ def test_what_may_be_meant_is_a_note() -> None:
 
 
 def test_a_schedule_was_left_in_the_checkpoint() -> None:
-    symptom = newest(IncompleteResume(), SICK[2])
+    symptom = newest(IncompleteResume(), SICK[3])
     assert symptom is not None
     assert (symptom.severity, symptom.first_step) == ("warning", 1)
     said = (
@@ -64,3 +67,24 @@ def test_moments_of_other_parameters() -> None:
     assert (symptom.severity, symptom.first_step) == ("warning", 3)
     said = "before step 3 Adam was given 6 moments of another parameter of the same model"
     assert symptom.message == f"{said}: the order of the parameters has changed"
+
+
+def test_moments_that_fit_another_parameter() -> None:
+    symptom = newest(IncompleteResume(), OF_EQUAL_SHAPE)
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step) == ("warning", 1)
+    assert symptom.message.startswith("4 parameters of Adam (a has those of b) have second moments that fit")
+
+
+def test_a_checkpoint_without_moments_is_a_note() -> None:
+    symptom = newest(IncompleteResume(), UNSAVED)
+    assert symptom is not None
+    said = "the checkpoint of the weights stands at epoch 90 and holds no state of an optimizer"
+    assert (symptom.severity, symptom.message) == ("note", f"{said}: Adam begins without moments")
+
+
+def test_a_rate_above_the_loaded_one_is_a_note() -> None:
+    symptom = newest(IncompleteResume(), RAISED)
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step) == ("note", 1)
+    assert symptom.message == "the first rate is 4.1 times the one that was loaded with the state of SGD"

@@ -23,8 +23,11 @@ class IncompleteResume(ScriptRule):
         for some hundred steps. Moments that have counted many updates beside a schedule that begins are a note: a
         second phase may be meant. It is a warning if the checkpoint of the weights holds a schedule with the same
         settings, and the rate leaves the loaded one by a factor of 4. Moments in that checkpoint that no optimizer was
-        given are a note: fine-tuning begins so. It is a warning, too, if the optimizer was given moments of another
-        shape than their parameter, or names its parameters in another order than the checkpoint does.
+        given are a note: fine-tuning begins so. So is a checkpoint that says how many steps or epochs it has behind it
+        and holds no optimizer state, and a first rate of at least twice the loaded one. It is a warning, too, if the
+        optimizer was given moments of another shape than their parameter, if it names its parameters in another order
+        than the checkpoint does, or if the second moments of two parameters of one shape fit the gradients of the
+        other one in the first 8 updates.
 
     Causes:
         - a checkpoint that holds the model and the schedule only
@@ -45,8 +48,10 @@ class IncompleteResume(ScriptRule):
         4.0, "ratio of the rate to the loaded one, either way, that no schedule makes in its first steps by chance"
     )
 
+    raised_ratio: float = threshold(2.0, "the same for the rate of the first update alone, upwards, for a note. Chosen")
+
     def check(self, window: Window) -> tuple[Symptom, ...]:
-        found = [*(self._begun(window) or _left(window)), *_misplaced(window)]
+        found = [*(self._begun(window) or _left(window) or self._jumped(window)), *_misplaced(window)]
         return tuple(sorted(found, key=lambda one: one.first_step))
 
     def _begun(self, window: Window) -> tuple[Symptom, ...]:
@@ -79,14 +84,31 @@ class IncompleteResume(ScriptRule):
                 return f"; {stood}, and the rate becomes {float(far[-1]):.2g} times the loaded one"
         return ""
 
+    def _jumped(self, window: Window) -> tuple[Symptom, ...]:
+        """A rate that the script raised right after it had loaded another one."""
+        for row in script_rows(window, "rate-over-loaded"):
+            ratio = float(row.values[0])
+            if ratio >= self.raised_ratio:
+                said = f"the first rate is {ratio:.2g} times the one that was loaded with the state of {row.place}"
+                return (_symptom("note", int(row.steps[0]), said, {"ratio": ratio}),)
+        return ()
 
-def _left(window: Window) -> Iterator[Symptom]:
-    """Moments that lie in the checkpoint of the weights."""
+
+def _left(window: Window) -> tuple[Symptom, ...]:
+    """Moments that lie in the checkpoint of the weights, or that were never saved with them."""
+    return tuple(_moments_left(window))
+
+
+def _moments_left(window: Window) -> Iterator[Symptom]:
     for row in script_rows(window, "moments-left")[:1]:
         said = (
             f"the checkpoint of the weights holds moments of {row.last:.0f} parameters, and {row.place} was given none"
         )
         yield _symptom("note", int(row.steps[0]), said, {"parameters": row.last})
+    for row in script_rows(window, "moments-unsaved")[:1]:
+        name, _, unit = row.place.partition(" ")
+        stood = f"the checkpoint of the weights stands at {unit} {row.last:.0f} and holds no state of an optimizer"
+        yield _symptom("note", int(row.steps[0]), f"{stood}: {name} begins without moments", {"position": row.last})
 
 
 def _misplaced(window: Window) -> Iterator[Symptom]:
@@ -106,6 +128,11 @@ def _misplaced(window: Window) -> Iterator[Symptom]:
                     "changed",
                     {"moments": count},
                 )
+
+    for row in script_rows(window, "moments-misplaced"):
+        what = "second moments that fit the gradients of another parameter of their shape"
+        said = f"{row.last:.0f} parameters of {row.place} have {what}: the order of the parameters has changed"
+        yield _symptom("warning", 1 + max(0, int(row.steps[0]) - 8), said, {"moments": row.last})
 
 
 def _symptom(severity: Severity, step: int, message: str, numbers: dict[str, float]) -> Symptom:

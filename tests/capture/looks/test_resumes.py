@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from steadytrain.core.model import Severity
 from watching import watching
@@ -45,7 +45,11 @@ def found(folder: Path, load: Load, *, new: Callable[[], Begun] = begin) -> dict
     model, optimizer, schedule = begin()
     train(model, optimizer, schedule, 40)
     kept = io.BytesIO()
-    states = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "schedule": schedule.state_dict()}
+    states: States = {
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "schedule": schedule.state_dict(),
+    }
     torch.save({**states, "step": 40}, kept)
     kept.seek(0)
     with watching(folder, "observe") as watcher:
@@ -85,6 +89,16 @@ def of_weights_without_more(states: States, model: nn.Module, optimizer: torch.o
     model.load_state_dict(weights)
 
 
+def of_weights_and_a_step(states: States, model: nn.Module, optimizer: torch.optim.Optimizer, schedule: Any) -> None:
+    del states["optimizer"], states["schedule"]
+    model.load_state_dict(states["model"])
+
+
+def with_a_higher_rate(states: States, model: nn.Module, optimizer: torch.optim.Optimizer, schedule: Any) -> None:
+    all_of_it(states, model, optimizer, schedule)
+    optimizer.param_groups[0]["lr"] *= 5
+
+
 def at_full_rate() -> Begun:
     model = network()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
@@ -92,7 +106,14 @@ def at_full_rate() -> Begun:
 
 
 @pytest.mark.parametrize(
-    ("load", "severity"), [(without_schedule, "warning"), (without_optimizer, "warning"), (weights_alone, "note")]
+    ("load", "severity"),
+    [
+        (without_schedule, "warning"),
+        (without_optimizer, "warning"),
+        (weights_alone, "note"),
+        (of_weights_and_a_step, "note"),
+        (with_a_higher_rate, "note"),
+    ],
 )
 def test_a_part_that_was_left_is_told(load: Load, severity: Severity, tmp_path: Path) -> None:
     assert found(tmp_path / "run", load) == {"incomplete-resume": severity}
@@ -105,3 +126,45 @@ def test_other_beginnings_are_not(load: Load, tmp_path: Path) -> None:
 
 def test_another_schedule_is_a_second_phase(tmp_path: Path) -> None:
     assert found(tmp_path / "run", without_schedule, new=at_full_rate) == {"incomplete-resume": "note"}
+
+
+class Reflections(nn.Module):
+    """Three layers of one shape, of which one has inputs on many scales."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.near, self.middle, self.far = nn.Linear(24, 24), nn.Linear(24, 24), nn.Linear(24, 24)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        made: Tensor = self.far(torch.tanh(self.middle(torch.tanh(self.near(inputs)))))
+        return made
+
+
+def resumed_in_order(folder: Path, order: Callable[[list[nn.Parameter]], list[nn.Parameter]]) -> dict[str, Severity]:
+    def go_on(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> None:
+        for _ in range(steps):
+            x = torch.randn(32, 24) * torch.logspace(-1, 1, 24)
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(x), x).backward()
+            optimizer.step()
+
+    torch.manual_seed(0)
+    model = Reflections()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    go_on(model, optimizer, 40)
+    with watching(folder, "observe") as watcher:
+        again = Reflections()
+        again.load_state_dict(model.state_dict())
+        resumed = torch.optim.Adam(order(list(again.parameters())), lr=1e-3)
+        resumed.load_state_dict(optimizer.state_dict())
+        go_on(again, resumed, 16)
+    return {one.name: one.severity for one in watcher.symptoms if one.name == "incomplete-resume"}
+
+
+def test_moments_of_another_parameter_of_equal_shape(tmp_path: Path) -> None:
+    swapped = resumed_in_order(tmp_path / "run", lambda held: [*held[4:], *held[2:4], *held[:2]])
+    assert swapped == {"incomplete-resume": "warning"}
+
+
+def test_moments_of_the_parameters_themselves(tmp_path: Path) -> None:
+    assert resumed_in_order(tmp_path / "run", lambda held: held) == {}

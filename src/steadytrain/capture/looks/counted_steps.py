@@ -40,7 +40,8 @@ def resumed_rows(
     """Rows before the first ``RATE_UPDATES`` updates of ``stream``.
 
     ``moments-left:CLASS`` is the number of parameters whose moments the checkpoint of the weights holds, if the
-    optimizer was given none. ``schedule-left:CLASS`` is the step count of a schedule in that checkpoint, if one with
+    optimizer was given none. ``moments-unsaved:CLASS UNIT`` is how far the training had come whose checkpoint holds no
+    moments, in its own word. ``schedule-left:CLASS`` is the step count of a schedule in that checkpoint, if one with
     the same settings begins at 0. ``rate-over-loaded:CLASS`` is the learning rate as a multiple of the one that was
     loaded with the optimizer's state.
     """
@@ -50,8 +51,11 @@ def resumed_rows(
         held = [one for group in optimizer.param_groups for one in group["params"]]
         beside = resumed.take(held) if first else Beside()
         given = resumed.rate_of(optimizer)
-        if beside.parameters == len(held) and not given and _keeps_moments(optimizer) and not _updates(optimizer):
+        without = not given and _keeps_moments(optimizer) and not _updates(optimizer)
+        if beside.parameters == len(held) and without:
             yield f"moments-left:{name}", float(beside.parameters)
+        if beside.position and not beside.parameters and without:
+            yield f"moments-unsaved:{name} {beside.unit}", float(beside.position)
         rate = optimizer.param_groups[0].get("lr")
         if given and rate is not None:
             yield f"rate-over-loaded:{name}", float(rate) / given

@@ -25,6 +25,7 @@ from steadytrain.capture.looks.idle_schedules import IdleSchedules, Passes
 from steadytrain.capture.looks.label_counts import LabelCounts
 from steadytrain.capture.looks.label_places import label_rows
 from steadytrain.capture.looks.loss_graph import LossGraph, read_graph
+from steadytrain.capture.looks.misplaced_moments import MisplacedMoments
 from steadytrain.capture.looks.missing_gradients import MissingGradients
 from steadytrain.capture.looks.moving_targets import MovingTargets
 from steadytrain.capture.looks.pass_orders import PassOrders
@@ -72,6 +73,7 @@ class _Followed:
     missing: MissingGradients = field(default_factory=MissingGradients)
     summed: SummedBackwards = field(default_factory=SummedBackwards)
     tied: TiedTables | None = None
+    moments: MisplacedMoments | None = None
     schedules: IdleSchedules | None = None
     counts: ScheduleCounts | None = None
     begun: tuple[float, float] = (0.0, 0.0)
@@ -223,6 +225,9 @@ class ScriptLook(StepObserver):
             one.begun, one.schedulers = self._begun, schedulers_at_start(stream)
             one.schedules, one.counts = IdleSchedules(stream, one.schedulers), ScheduleCounts(one.schedulers)
             rows |= dict(counted_rows(stream, one.schedulers))
+            if any(self._loads.resumed.rate_of(each) for each in stream.optimizers):
+                one.moments = MisplacedMoments(stream)
+        rows |= dict(one.moments.rows(stream)) if one.moments is not None else {}
         if stream.own_steps < RATE_UPDATES:
             rows |= dict(resumed_rows(stream, self._loads.resumed, one.schedulers))
         least, most = self._passes.since(one.begun)

@@ -20,15 +20,22 @@ SEARCHES_MAX = 3
 
 ENTRIES_MAX = 1000
 COUNTERS = ("last_epoch", "verbose")
+POSITIONS = ("step", "global_step", "steps", "iteration", "iter", "it", "update", "epoch")
+"""Names under which checkpoints say how far a training had come."""
 
 
 @dataclass(frozen=True)
 class Beside:
-    """Optimizer state of ``parameters`` parameters, and the settings of a schedule that stood at ``schedule_at``."""
+    """Optimizer state of ``parameters`` parameters, and the settings of a schedule that stood at ``schedule_at``.
+
+    ``position`` is how far the training had come, and ``unit`` the word for it in the checkpoint; 0 if it does not say.
+    """
 
     parameters: int = 0
     schedule_at: int = 0
     settings: Mapping[str, Any] | None = None
+    position: int = 0
+    unit: str = ""
 
 
 class ResumedStates:
@@ -52,7 +59,7 @@ class ResumedStates:
     def model_loaded(self, module: nn.Module, *, whole: bool) -> None:
         """``module`` was given the state, ``whole`` if nothing of it was missing."""
         found, self._found = self._found, Beside()
-        if whole and (found.parameters or found.schedule_at):
+        if whole and (found.parameters or found.schedule_at or found.position):
             self._loaded = weakref.ref(module), found
 
     def optimizer_given(self, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
@@ -108,7 +115,8 @@ def _beside(holder: dict[str, Any]) -> Beside:
             parameters = max(parameters, len(one["state"]))
         elif isinstance(one.get("last_epoch"), int):
             at, settings = int(one["last_epoch"]), dict(_settings(one))
-    return Beside(parameters, at, settings)
+    unit = next((one for one in POSITIONS if type(holder.get(one)) is int and holder[one] > 0), "")
+    return Beside(parameters, at, settings, holder.get(unit, 0), unit)
 
 
 def _settings(state: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
