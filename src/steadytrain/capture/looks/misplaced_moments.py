@@ -90,8 +90,8 @@ class MisplacedMoments:
 def _moments(stream: Stream, parameter: Tensor) -> Tensor | None:
     for optimizer in stream.optimizers:
         state = optimizer.state.get(parameter)
-        for name in MOMENTS if isinstance(state, Mapping) else ():
-            value = state.get(name)
+        held = [state.get(name) for name in MOMENTS] if isinstance(state, Mapping) else []
+        for value in held:
             if isinstance(value, Tensor):
                 return dense_values(value)
     return None
