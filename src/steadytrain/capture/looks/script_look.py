@@ -24,6 +24,7 @@ from steadytrain.capture.looks.held_parameters import HeldParameters, is_sharded
 from steadytrain.capture.looks.idle_schedules import IdleSchedules, Passes
 from steadytrain.capture.looks.label_counts import LabelCounts
 from steadytrain.capture.looks.label_places import label_rows
+from steadytrain.capture.looks.late_clips import LateClips
 from steadytrain.capture.looks.loss_graph import LossGraph, read_graph
 from steadytrain.capture.looks.misplaced_moments import MisplacedMoments
 from steadytrain.capture.looks.missing_gradients import MissingGradients
@@ -66,6 +67,7 @@ EVAL_TOLD = (4, 16, 64)
 class _Followed:
     """The state of one stream."""
 
+    late: LateClips = field(default_factory=LateClips)
     inputs: RepeatedInputs = field(default_factory=RepeatedInputs)
     held: HeldParameters = field(default_factory=HeldParameters)
     labels: LabelCounts = field(default_factory=LabelCounts)
@@ -134,8 +136,11 @@ class ScriptLook(StepObserver):
         self._guarded(self._called, module, call, args, kwargs)
         return None
 
-    def aside_begins(self, args: Any, kwargs: Any) -> None:
+    def aside_begins(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         self._guarded(self._targets.called_aside, args, kwargs)
+
+    def gradients_zeroed(self) -> None:
+        self._guarded(self._zeroed)
 
     def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
         if call is not None:
@@ -193,8 +198,14 @@ class ScriptLook(StepObserver):
         if call is self._seen.call:
             self._seen.draws_no_more = self._modes.by_draws(call, random, training=self._seen.training)
 
+    def _zeroed(self) -> None:
+        for one in self._followed.values():
+            one.late.zeroed()
+
     def _loss_seen(self, root: Tensor) -> None:
         self._seen.backward = True
+        for one in self._followed.values():
+            one.late.forget()
         due = [stream for stream in self._run.streams if self._is_due(stream)]
         for stream in due if self._run.seen.losses else ():
             summed = self._one(stream).summed
@@ -253,6 +264,8 @@ class ScriptLook(StepObserver):
                 rows |= dict(one.tied.rows())
         if self._run.scaling.clipped_before_unscaling:
             rows |= {"clipped-scaled:gradients": float(self._run.scaling.clipped_before_unscaling)}
+        if stream.own_steps + 1 in LOOK_STEPS:
+            rows |= dict(one.late.rows())
         one.since_change += 1
         one.rows = rows
 
@@ -260,6 +273,8 @@ class ScriptLook(StepObserver):
         one = self._one(stream)
         rows, one.rows = one.rows, {}
         one.updated, one.left_over = True, False
+        if stream.own_steps in LOOK_STEPS and not is_sharded(stream.parameters):
+            one.late.updated(stream.parameters)
         self._seen, self._data.batches, self._begun = _Seen(), 0, self._passes.bounds
         self._orders.stepped(stream.name)
         if not rows or folder is None:

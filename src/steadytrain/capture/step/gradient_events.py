@@ -27,7 +27,11 @@ class GradientEvents:
     def gradients_zeroed(self, owner: torch.optim.Optimizer | nn.Module) -> None:
         """The script discards its gradients. If they were not finite, it has skipped the update on purpose."""
         run = self._run
-        if not run.is_script() or run.rerun is not None or len(run.streams) != 1:
+        if not run.is_script() or run.rerun is not None:
+            return
+        with run.own_time, run.guard.part("looking at gradients that are thrown away"):
+            run.observer.gradients_zeroed()
+        if len(run.streams) != 1:
             return
         stream = run.streams[0]
         with run.guard.part("forgetting gradients that are thrown away"):

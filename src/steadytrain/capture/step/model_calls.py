@@ -67,7 +67,7 @@ class ModelCalls:
                 run.buffers.keep(module)
         if outermost and not training and run.rerun is None:
             with run.own_time, run.guard.part("following calls without gradients"):
-                run.observer.aside_begins(args, kwargs)
+                run.observer.aside_begins(module, args, kwargs)
         if outermost and training:
             with run.own_time, run.guard.part("letting go of earlier models"):
                 run.release_done()

@@ -48,7 +48,7 @@ class StepObserver:
         """The script calls a root module with gradients enabled. Returns other arguments, or None."""
         return None
 
-    def aside_begins(self, args: Any, kwargs: Any) -> None:
+    def aside_begins(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """The script calls a root module without gradients."""
 
     def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
@@ -56,6 +56,9 @@ class StepObserver:
 
     def calls_left_out(self) -> None:
         """The step has too many calls of root modules: the rest of them are not recorded."""
+
+    def gradients_zeroed(self) -> None:
+        """The script is about to clear gradients."""
 
     def backward_begins(self) -> None:
         """An outermost backward is about to run."""
@@ -127,9 +130,9 @@ class CompositeObserver(StepObserver):
         self._guest.call_begins(module, call, args, kwargs)
         return self._first.call_begins(module, call, args, kwargs)
 
-    def aside_begins(self, args: Any, kwargs: Any) -> None:
-        self._first.aside_begins(args, kwargs)
-        self._guest.aside_begins(args, kwargs)
+    def aside_begins(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        self._first.aside_begins(module, args, kwargs)
+        self._guest.aside_begins(module, args, kwargs)
 
     def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
         self._first.forward_ended(call, random)
@@ -138,6 +141,10 @@ class CompositeObserver(StepObserver):
     def calls_left_out(self) -> None:
         self._first.calls_left_out()
         self._guest.calls_left_out()
+
+    def gradients_zeroed(self) -> None:
+        self._first.gradients_zeroed()
+        self._guest.gradients_zeroed()
 
     def backward_begins(self) -> None:
         self._first.backward_begins()

@@ -58,6 +58,7 @@ class ClipBeforeUnscale(Cause):
                     case, "clip_coefficient", 1e-3, FAIR, "clipping multiplies gradients by {value} in the usual step"
                 ),
                 *symptom(case, STRONG, "clipped-while-scaled"),
+                *symptom(case, STRONG, "clipped-after-step"),
                 *ruled_out(
                     surveyed(case)
                     and fact(case, "clipped") is not True

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import WEIGHT_DECAY_LOWER
-from steadytrain.diagnosis.signs import above, below, listed, measured, ruled_out
+from steadytrain.diagnosis.signs import above, below, listed, measured, ruled_out, symptom
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class WeightDecayMisuse(Cause):
                     "weight decay is {value}: weights are pushed away from zero",
                     invariant=True,
                 ),
+                *symptom(case, STRONG, "vanishing-weights"),
                 *listed(case, "weight_decay_of_norms", 0.2, "decayed though norms, biases or embeddings: {names}"),
                 *ruled_out(measured(case, "weight_decay") == 0.0, "there is no weight decay"),
                 *below(case, "decay_share_of_update", 0.2, -STRONG, "decay is {value} of an update"),

@@ -1,0 +1,62 @@
+"""Compares gradients right after an update with what they are when the script discards them: a late clip changes them.
+
+It makes no difference how the script clips (``clip_grad_norm_``, ``grad.clamp_``). Only gradients that became smaller
+count. Those that were set to zero, or that another backward was added to, do not.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from steadytrain.capture.tensors.dense import dense_values
+
+PARAMETERS_MAX, SAMPLED_MAX = 8, 1024
+ROUNDING = 1e-6
+
+
+class LateClips:
+    """Serves one stream: call ``updated`` after an update, and ``zeroed`` when gradients are about to be discarded."""
+
+    def __init__(self) -> None:
+        self._held: list[tuple[weakref.ref[Tensor], Tensor]] = []
+        self._steps = 0
+
+    @torch.no_grad()
+    def updated(self, parameters: Sequence[Tensor]) -> None:
+        found = [(one, _sampled(one)) for one in parameters[:: -(-len(parameters) // PARAMETERS_MAX) or 1]]
+        self._held = [(weakref.ref(one), sampled.clone()) for one, sampled in found if sampled is not None]
+
+    @torch.no_grad()
+    def zeroed(self) -> None:
+        held, self._held = self._held, []
+        for one, before in held:
+            parameter = one()
+            now = _sampled(parameter) if parameter is not None else None
+            if now is not None and now.shape == before.shape and not torch.equal(now, before) and _shrank(now, before):
+                self._steps += 1
+                return
+
+    def forget(self) -> None:
+        """Another backward adds to the gradients."""
+        self._held = []
+
+    def rows(self) -> Iterator[tuple[str, float]]:
+        """``clipped-late:gradients`` counts the looks that found it."""
+        if self._steps:
+            yield "clipped-late:gradients", float(self._steps)
+
+
+def _sampled(parameter: Tensor) -> Tensor | None:
+    gradient = dense_values(parameter.grad) if parameter.grad is not None else None
+    if gradient is None:
+        return None
+    flat = gradient.reshape(-1)
+    return flat[:: -(-flat.numel() // SAMPLED_MAX) or 1]
+
+
+def _shrank(now: Tensor, before: Tensor) -> bool:
+    return bool((now.abs() <= before.abs() * (1 + ROUNDING)).all()) and bool((now != 0).any())
