@@ -51,7 +51,9 @@ class Turns:
             if order == "end":
                 return
             shape = (self._case.rows, self._case.context + 1)
-            tokens = torch.randint(self._case.vocab, shape, generator=self._random).to(self._case.device)
+            # Some tokens are far more frequent than others: a model learns that, so no detector reports a flat loss.
+            skewed = self._case.vocab * torch.rand(shape, generator=self._random, dtype=torch.float64) ** 3
+            tokens = skewed.long().to(self._case.device)
             if order == "count":
                 self._settle()
                 with counting() as found:

@@ -15,6 +15,7 @@ from fingerprint import Training, seed
 from measuring import cell, measure, untold
 from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.tensors.activations import Activations
+from steadytrain.capture.tensors.activations.measurement import CALLS_MAX
 
 
 class InPlace(nn.Module):
@@ -213,3 +214,20 @@ def test_nothing_is_there_when_nothing_was_called() -> None:
     assert activations.take() is None
     assert not activations.armed
     assert leftovers(model) == []
+
+
+def test_a_rollout_of_many_calls_carries_hooks_only_in_the_calls_that_are_measured() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.Tanh()))
+    activations = Activations(Guard(untold))
+    activations.arm([model])
+    hooked = []
+    for _ in range(20):
+        output = model(torch.randn(2, 4))
+        hooked.append(any(module._forward_hooks or module._forward_pre_hooks for module in model.modules()))
+    assert activations.armed
+    output.sum().backward()
+    activations.backward_begins()
+    readback = activations.take()
+    assert readback is not None
+    assert readback.result().modules.rows == ("", "0", "1", "1.0", "1.1")
+    assert hooked == [True] * (CALLS_MAX - 1) + [False] * (20 - CALLS_MAX + 1)

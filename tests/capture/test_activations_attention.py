@@ -14,6 +14,8 @@ from torch.nn import functional
 
 from hard_tensors import INF
 from measuring import cell, measure
+from steadytrain.capture.tensors.activations import attention
+from steadytrain.capture.tensors.activations.measurement import CALLS_MAX
 
 # -- attention ---------------------------------------------------------------------------------------------------------
 
@@ -228,3 +230,38 @@ def test_many_rows_of_logits_are_sampled() -> None:
 def test_small_outputs_are_no_logits() -> None:
     model = Classifier(7)
     assert math.isnan(cell(measure(model, lambda: model(torch.randn(5, 4))).modules, "", "log_z_mean"))
+
+
+@pytest.mark.parametrize("spelling", ["sdpa", "softmax"])
+def test_attention_of_a_module_that_is_called_hundreds_of_times_is_computed_only_for_the_calls_that_count(
+    monkeypatch: pytest.MonkeyPatch, spelling: str
+) -> None:
+    computed = []
+
+    def counting(original: Any) -> Any:
+        def look(*args: Any, **kwargs: Any) -> Any:
+            computed.append(original)
+            return original(*args, **kwargs)
+
+        return look
+
+    for name in ("look_at_queries", "look_at_scores"):
+        monkeypatch.setattr(attention, name, counting(getattr(attention, name)))
+
+    class SoftmaxAttention(nn.Module):
+        def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+            return (query @ key.mT).softmax(-1) @ value
+
+    class Rollout(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Attends() if spelling == "sdpa" else SoftmaxAttention()
+
+        def forward(self, *rows: Tensor) -> Tensor:
+            return torch.stack([self.inner(*rows) for _ in range(50)]).sum()
+
+    model = Rollout()
+    rows = [torch.randn(*SHORT, requires_grad=True) for _ in range(3)]
+    reading = measure(model, lambda: model(*rows)).modules
+    assert math.isfinite(cell(reading, "inner", "attention_entropy"))
+    assert len(computed) == CALLS_MAX

@@ -135,14 +135,14 @@ class Measurement:
         **others: Any,
     ) -> None:
         """The script called ``scaled_dot_product_attention``; arguments have torch's names."""
-        if not all(_is_plain(tensor) for tensor in (query, key, attn_mask) if tensor is not None):
+        if self._has_heads(path) or not all(_is_plain(one) for one in (query, key, attn_mask) if one is not None):
             return
         scale = others.get("scale")
         self._keep_heads(path, attention.look_at_queries(query, key, mask=attn_mask, is_causal=is_causal, scale=scale))
 
     def see_softmax(self, path: str, module_class: str, values: Any, dimension: Any) -> None:
         """The script called a softmax, which may belong to attention."""
-        if self._last_scores() is values or not _is_plain(values):
+        if self._has_heads(path) or self._last_scores() is values or not _is_plain(values):
             return
         if attention.is_softmax_of_scores(values, dimension, module_class):
             self._last_scores = weakref.ref(values)
@@ -193,8 +193,12 @@ class Measurement:
 
     def _keep_heads(self, path: str, heads: Tensor | None) -> None:
         calls = self._heads.setdefault(path, [])
-        if heads is not None and len(calls) < CALLS_MAX:
+        if heads is not None:
             calls.append(heads)
+
+    def _has_heads(self, path: str) -> bool:
+        """Whether so many attention calls of the module are measured that a further one would only cost time."""
+        return len(self._heads.get(path, ())) >= CALLS_MAX
 
 
 def dtype_name(dtype: torch.dtype) -> str:

@@ -33,7 +33,7 @@ from steadytrain.capture.tensors.activations.compiled import (
 )
 from steadytrain.capture.tensors.activations.functions import Functions
 from steadytrain.capture.tensors.activations.graph_slots import Slots
-from steadytrain.capture.tensors.activations.measurement import Measurement, Taken
+from steadytrain.capture.tensors.activations.measurement import CALLS_MAX, Measurement, Taken
 from steadytrain.capture.tensors.activations.outputs import first_floating
 from steadytrain.capture.tensors.activations.unseen_modules import FUNCTIONS_LEFT, NOTHING_SEEN, Unseen
 from steadytrain.capture.tensors.statistics import Readback
@@ -70,6 +70,7 @@ class Activations:
         self._sent: Readback[Taken] | None = None
         self._paths: dict[int, tuple[str, str]] = {}
         self._calls: list[tuple[int, bool]] = []
+        self._returns: dict[int, int] = {}
         self._outermost = ""
         self._thread = 0
         self._looking = False
@@ -172,6 +173,17 @@ class Activations:
             self._watch_functions(self._functions.put_in_for_loss)
         if training and output is not None and not self._is_foreign():
             self._see(module, output, outermost=not self._calls)
+            if not self._calls:
+                self._returned(module)
+
+    def _returned(self, module: nn.Module) -> None:
+        """The script's own call of ``module`` ended. After :data:`CALLS_MAX` of them, a rollout or a recurrence, the
+        hooks of it and of its parts have nothing more to measure."""
+        self._returns[id(module)] = self._returns.get(id(module), 0) + 1
+        if self._returns[id(module)] == CALLS_MAX and graphs_traced() == self._graphs:
+            for part in module.modules():
+                if id(part) in self._hooks:
+                    self._hooks.pop(id(part))()
 
     def _see(self, module: nn.Module, output: Any, *, outermost: bool) -> None:
         if self._measurement is None or id(module) not in self._paths:
@@ -248,7 +260,7 @@ class Activations:
         self._take_hooks_off()
         self._measurement = None
         self._sent = None
-        self._calls = []
+        self._calls, self._returns = [], {}
 
     def _watch_functions(self, put_in: Callable[[], None]) -> None:
         """Wrap functions, except in a process with compiled code, which guards on the functions of its trace."""
