@@ -25,7 +25,7 @@ STOPPED := 70
 
 PACKAGE_FILES := $(shell find src -type f -not -path '*/__pycache__/*') README.md LICENSE
 
-.PHONY: help demo demo-healthy test test-all test-torch golden lint bench bench-gpu bench-rewind bench-locate bench-repro bench-store bench-statistics bench-symptoms bench-early bench-scripts bench-data bench-trials zoo docs clean
+.PHONY: help demo demo-healthy test test-all test-torch golden lint bench bench-gpu bench-rewind bench-locate bench-repro bench-store bench-statistics bench-symptoms bench-early bench-scripts bench-data bench-trials zoo zoo-unseen docs clean
 
 help:
 	@echo "make demo          a real training run goes wrong and is stopped; about two minutes after the install"
@@ -131,6 +131,9 @@ bench-trials: $(READY)
 
 zoo: $(READY)
 	$(VENV)/bin/python zoo/scoreboard.py --write docs/scoreboard.md $(if $(ONLY),--only $(ONLY))
+
+zoo-unseen: $(READY)
+	$(VENV)/bin/python zoo/unseen_board.py $(if $(EVERY),--every $(EVERY)) $(if $(ONLY),--only $(ONLY))
 
 docs: $(READY)
 	$(VENV)/bin/python -m steadytrain.cli._catalogues docs

@@ -1,0 +1,64 @@
+"""The board of the runs of another hand: what counts as right, as wrong, and as an alarm."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ZOO = Path(__file__).parents[2] / "zoo"
+sys.path.insert(0, str(ZOO))
+
+import unseen_board  # noqa: E402
+
+SICK = {"expect": "sick", "says": "(?i)learning rate"}
+
+
+def result(*diagnoses: tuple[str, str], severity: str = "critical") -> dict[str, Any]:
+    return {
+        "symptoms": [{"name": "divergence", "severity": severity, "message": "the loss rises"}],
+        "status": diagnoses[0][1] if diagnoses else None,
+        "verdict": diagnoses[0][0] if diagnoses else "unknown",
+        "diagnose_s": 2.0,
+        "diagnoses": [{"cause": cause, "status": status, "summary": "", "why": ""} for cause, status in diagnoses],
+    }
+
+
+def test_the_rank_of_the_true_cause_skips_refuted_ones() -> None:
+    found = result(("bad-batch", "refuted"), ("learning-rate-jump", "likely"))
+    assert unseen_board.rank(SICK, found) == 1
+    assert unseen_board.rank(SICK, result(("bad-batch", "likely"))) is None
+
+
+def test_a_confirmed_cause_that_is_not_the_true_one_is_wrong() -> None:
+    assert unseen_board.wrong(SICK, result(("bad-batch", "confirmed"))) == ["bad-batch"]
+    assert unseen_board.wrong(SICK, result(("bad-batch", "likely"), ("learning-rate-jump", "confirmed"))) == []
+    assert unseen_board.wrong({"expect": "healthy"}, result(("bad-batch", "likely"))) == ["bad-batch"]
+
+
+def test_a_note_is_no_alarm_and_the_summary_counts() -> None:
+    assert unseen_board.alarms(result(severity="note")) == []
+    text = unseen_board.summary(
+        [(SICK, result(("learning-rate-jump", "confirmed"))), ({"expect": "healthy"}, result(severity="note"))]
+    )
+    for line in ("sick runs: 1", "true cause at rank 1: 1", "confirmed and right: 1", "healthy with an alarm: 0"):
+        assert line in text.splitlines()
+
+
+@pytest.mark.parametrize("script", sorted((ZOO / "unseen").glob("*.py")), ids=lambda script: script.stem)
+def test_every_script_has_a_whole_header_and_compiles(script: Path) -> None:
+    facts = unseen_board.header(script)
+    compile(script.read_text(encoding="utf-8"), str(script), "exec")
+    if facts["expect"] == "sick":
+        assert {"symptom", "axis", "cause", "says", "onset_step", "fix"} <= set(facts)
+        assert "MENDED" in script.read_text(encoding="utf-8")
+        assert unseen_board.re.compile(facts["says"]).search(facts["cause"])
+
+
+def test_a_script_without_a_header_is_refused(tmp_path: Path) -> None:
+    script = tmp_path / "plain.py"
+    script.write_text("print(1)\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"plain\.py: its first lines have no '# expect: sick'"):
+        unseen_board.header(script)

@@ -1,0 +1,167 @@
+"""Diagnoses the scripts of ``zoo/unseen``, whose author had not read steadytrain, and counts right and wrong answers.
+
+    python zoo/unseen_board.py                # all; some two hours on two cores
+    python zoo/unseen_board.py --every 4      # every fourth script
+    python zoo/unseen_board.py --only moe     # those whose name holds this
+
+A script is run watched in a folder of its own and diagnosed. A cause counts as the true one if its name, its summary or
+the reason for it matches the regular expression in the script's header. What came of a script is kept in
+``build/zoo-unseen``; a board that was cut off continues there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+SCRIPTS = ROOT / "zoo" / "unseen"
+KEPT = ROOT / "build" / "zoo-unseen"
+RUN_S_MAX, DIAGNOSE_S_MAX = 300.0, 600.0
+HEADER_LINES = 12
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="only every N-th script")
+    parser.add_argument("--only", default="", help="only scripts whose name holds this")
+    parser.add_argument("--budget", default="120s", help="time for each diagnosis (default: 120s)")
+    parser.add_argument("--fresh", action="store_true", help="forget what is there")
+    arguments = parser.parse_args()
+    KEPT.mkdir(parents=True, exist_ok=True)
+    chosen = [script for script in sorted(SCRIPTS.glob("*.py"))[:: arguments.every] if arguments.only in script.name]
+    results = []
+    for script in chosen:
+        kept = KEPT / f"{script.stem}.json"
+        if arguments.fresh or not kept.is_file():
+            kept.write_text(json.dumps(measured(script, arguments.budget), indent=1) + "\n", encoding="utf-8")
+        results.append((header(script), json.loads(kept.read_text(encoding="utf-8"))))
+        print(row(script.stem, *results[-1]), flush=True)
+    print("\n" + summary(results))
+
+
+def header(script: Path) -> dict[str, str]:
+    """The ``name: value`` lines at the top of a script.
+
+    Raises:
+        ValueError: it does not say what to expect.
+    """
+    lines = script.read_text(encoding="utf-8").splitlines()[:HEADER_LINES]
+    found = {
+        name: value for line in lines if (match := re.match(r"# (\w+): (.*)", line)) for name, value in [match.groups()]
+    }
+    if found.get("expect") not in ("sick", "healthy"):
+        raise ValueError(f"{script.name}: its first lines have no '# expect: sick' or '# expect: healthy'")
+    return found
+
+
+def measured(script: Path, budget: str) -> dict[str, Any]:
+    """Run and diagnose one script; ``symptoms`` and ``diagnoses`` are those of the JSON documents."""
+    with tempfile.TemporaryDirectory() as folder:
+        ran = _steadytrain(folder, RUN_S_MAX, "run", "--runs-dir", "runs", str(script))
+        shown = _document(_steadytrain(folder, RUN_S_MAX, "show", "--json", "--runs-dir", "runs"))
+        began = time.perf_counter()
+        options = ("--runs-dir", "runs", "--budget", budget, "--json")
+        answer = _document(_steadytrain(folder, DIAGNOSE_S_MAX, "diagnose", *options))
+        seconds = time.perf_counter() - began
+    return {
+        "exit": ran.returncode,
+        "symptoms": [{key: one[key] for key in ("name", "severity", "message")} for one in shown.get("symptoms", [])],
+        "status": answer.get("status"),
+        "verdict": answer.get("verdict"),
+        "replay": answer.get("replay"),
+        "diagnoses": [
+            {key: one[key] for key in ("cause", "status", "summary", "why")} for one in answer.get("diagnoses", [])
+        ],
+        "diagnose_s": round(seconds, 1),
+    }
+
+
+def rank(facts: dict[str, str], result: dict[str, Any]) -> int | None:
+    """The place of the true cause among those that are not refuted, from 1; None if it is not named."""
+    says = re.compile(facts["says"])
+    named = [one for one in result["diagnoses"] if one["status"] != "refuted"]
+    for place, one in enumerate(named, 1):
+        if says.search(f"{one['cause'].replace('-', ' ')} {one['summary']} {one['why']}"):
+            return place
+    return None
+
+
+def wrong(facts: dict[str, str], result: dict[str, Any]) -> list[str]:
+    """The causes that are confirmed and are not the true one; in a healthy run those above *possible*."""
+    if facts["expect"] == "healthy":
+        return [one["cause"] for one in result["diagnoses"] if one["status"] in ("confirmed", "likely")]
+    says = re.compile(facts["says"])
+    confirmed = [one for one in result["diagnoses"] if one["status"] == "confirmed"]
+    return [
+        one["cause"]
+        for one in confirmed
+        if not says.search(f"{one['cause'].replace('-', ' ')} {one['summary']} {one['why']}")
+    ]
+
+
+def alarms(result: dict[str, Any]) -> list[str]:
+    return [one["name"] for one in result["symptoms"] if one["severity"] != "note"]
+
+
+def row(name: str, facts: dict[str, str], result: dict[str, Any]) -> str:
+    found = ", ".join(alarms(result)) or "no alarm"
+    if facts["expect"] == "healthy":
+        return f"{name}: healthy; {found}; above possible: {', '.join(wrong(facts, result)) or 'none'}"
+    answer = f"{result['verdict']} ({result['status']})" if result["verdict"] else "no diagnosis"
+    place = rank(facts, result)
+    true_cause = f"true cause at rank {place}" if place else "true cause not named"
+    return f"{name}: {found}; {answer}; {true_cause}; {result['diagnose_s']} s"
+
+
+def summary(results: list[tuple[dict[str, str], dict[str, Any]]]) -> str:
+    sick = [(facts, one) for facts, one in results if facts["expect"] == "sick"]
+    healthy = [(facts, one) for facts, one in results if facts["expect"] == "healthy"]
+    ranks = [rank(facts, one) for facts, one in sick]
+    proven = [place for (_, one), place in zip(sick, ranks, strict=True) if one["status"] == "confirmed"]
+    seconds = [one["diagnose_s"] for _, one in sick] or [0.0]
+    counts = {
+        "sick runs": len(sick),
+        "with an alarm": sum(bool(alarms(one)) for _, one in sick),
+        "true cause at rank 1": ranks.count(1),
+        "true cause named": len(ranks) - ranks.count(None),
+        "confirmed and right": proven.count(1),
+        "with a wrong cause confirmed": sum(bool(wrong(facts, one)) for facts, one in sick),
+        "healthy runs": len(healthy),
+        "healthy with an alarm": sum(bool(alarms(one)) for _, one in healthy),
+        "healthy with a cause above possible": sum(bool(wrong(facts, one)) for facts, one in healthy),
+    }
+    lines = [f"{what}: {number}" for what, number in counts.items()]
+    return "\n".join([*lines, f"diagnosis: median {statistics.median(seconds):.0f} s, longest {max(seconds):.0f} s"])
+
+
+def _steadytrain(folder: str, wait_s: float, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "steadytrain", *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    options: dict[str, Any] = {"cwd": folder, "env": environment, "capture_output": True, "text": True, "check": False}
+    try:
+        return subprocess.run(command, timeout=wait_s, **options)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 124, "", f"took more than {wait_s:g} s")
+
+
+def _document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """The JSON document that a command printed; empty if it printed none."""
+    try:
+        document: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        return {}
+    return document
+
+
+if __name__ == "__main__":
+    main()
