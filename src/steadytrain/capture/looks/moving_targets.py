@@ -158,14 +158,14 @@ class Rollouts:
     def called_aside(self, args: Any, kwargs: Any) -> None:
         """The script calls a model without gradients."""
         self._now.calls += 1
-        if self._now.rows < ROWS_MAX and (keys := _keys(args, kwargs)) is not None:
+        if self._now.rows < ROWS_MAX and (keys := row_keys(args, kwargs)) is not None:
             self._now.keys.append(keys)
             self._now.rows += len(keys)
 
     def called(self, args: Any, kwargs: Any) -> None:
         """The script calls a model with gradients."""
         if self._now.calls >= CALLS_RATIO and self._trained is None:
-            self._trained = _keys(args, kwargs)
+            self._trained = row_keys(args, kwargs)
 
     def gate(self, seen: StepInProgress) -> bool:
         """A step ends. Returns whether the model collects its own training data."""
@@ -263,7 +263,7 @@ def _sampled(module: nn.Module) -> tuple[Tensor, ...]:
 
 
 @torch.no_grad()
-def _keys(args: Any, kwargs: Any) -> Tensor | None:
+def row_keys(args: Any, kwargs: Any) -> Tensor | None:
     """A number for each row of the first tensor of a call, equal for equal rows, int64; None if it has no rows.
 
     A row is one image (the last three dimensions), one vector, or one sequence of ids.

@@ -20,6 +20,7 @@ from steadytrain.capture.hooks.patches import MISSING
 from steadytrain.capture.looks.counted_steps import RATE_UPDATES, counted_rows, resumed_rows
 from steadytrain.capture.looks.cut_modules import CutModules
 from steadytrain.capture.looks.evaluation_mode import ModeEffects
+from steadytrain.capture.looks.evaluations import Evaluations
 from steadytrain.capture.looks.held_parameters import HeldParameters, is_sharded
 from steadytrain.capture.looks.idle_schedules import IdleSchedules, Passes
 from steadytrain.capture.looks.label_counts import LabelCounts
@@ -124,6 +125,7 @@ class ScriptLook(StepObserver):
         self._passes = Passes()
         self._begun = self._passes.bounds
         self._targets = MovingTargets(run.is_script, lambda: run.modules.compile_used)
+        self._evaluations = Evaluations()
         self._works = True
 
     # -- the step --------------------------------------------------------------------------------------------------
@@ -138,6 +140,7 @@ class ScriptLook(StepObserver):
 
     def aside_begins(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         self._guarded(self._targets.called_aside, args, kwargs)
+        self._guarded(self._evaluations.called_aside, module, args, kwargs)
 
     def gradients_zeroed(self) -> None:
         self._guarded(self._zeroed)
@@ -193,6 +196,7 @@ class ScriptLook(StepObserver):
         if first:
             self._seen.given = inputs_of(args, kwargs)
         self._targets.called(args, kwargs)
+        self._evaluations.called(module, args, kwargs)
 
     def _returned(self, call: MicroBatch, random: RandomState) -> None:
         if call is self._seen.call:
@@ -244,6 +248,7 @@ class ScriptLook(StepObserver):
         least, most = self._passes.since(one.begun)
         rows |= dict(one.schedules.rows(stream, least))
         rows |= dict(one.counts.rows(stream, least, most)) if one.counts is not None else {}
+        rows |= dict(self._evaluations.rows())
         rows |= dict(self._loads.lost.rows()) | dict(self._orders.rows(stream.name))
         if one.cut is None:
             one.cut = CutModules(stream)

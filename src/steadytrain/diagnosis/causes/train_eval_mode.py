@@ -49,7 +49,7 @@ class TrainEvalMode(Cause):
                     "eval() was called, and training continued without train()",
                     invariant=True,
                 ),
-                *symptom(case, STRONG, "left-in-evaluation"),
+                *symptom(case, STRONG, "left-in-evaluation", "noisy-evaluation"),
                 *listed(case, "modules_in_eval", FAIR, "in evaluation mode during training: {names}"),
                 *holds(case, "evaluated_in_train_mode", FAIR, "calls without gradient ran in training mode"),
                 *holds(

@@ -1,0 +1,50 @@
+"""The model is evaluated while dropout or batch norm work as in training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from steadytrain.core.model import Symptom, Window
+from steadytrain.detectors import ScriptRule
+from steadytrain.statistics.script_rows import script_rows
+
+
+@final
+@dataclass(frozen=True)
+class NoisyEvaluation(ScriptRule):
+    """The model is evaluated while its dropout, or its batch norm, works as in training.
+
+    Means:
+        Between two updates the script called its model without gradients. Either the model was in training mode, with
+        dropout or batch norm at work, and the same rows came again in a later evaluation, as validation data does; or
+        it was in evaluation mode, and its `forward` calls a dropout that no mode turns off. The evaluation is random
+        and too pessimistic, and batch norm takes the validation data into its running statistics. Calls with the same
+        rows three times between two updates sample on purpose and do not count.
+
+    Causes:
+        - `model.eval()` is missing before the evaluation
+        - `F.dropout(x, p)`, which draws by default, or `nn.Dropout(p)(x)` inside `forward`
+
+    Next:
+        1. Call `model.eval()` before each evaluation and `model.train()` after it.
+        2. Write `F.dropout(x, p, self.training)`, or make the dropout a module in `__init__`.
+        3. Evaluate one batch twice: the results have to be equal to the last bit.
+    """
+
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        found = [(row, "in training mode") for row in script_rows(window, "evaluated-in-training")]
+        found += [(row, "with dropout that no mode turns off") for row in script_rows(window, "evaluated-with")]
+        return tuple(
+            Symptom(
+                name="noisy-evaluation",
+                severity="warning",
+                first_step=int(row.steps[0]),
+                last_step=int(window.steps[-1]),
+                message=f"{row.place} is evaluated {how}: {row.last:.0f} calls without gradients before step "
+                f"{row.steps[-1]}",
+                signals=("script.value",),
+                numbers={"calls": row.last},
+            )
+            for row, how in found[:1]
+        )
