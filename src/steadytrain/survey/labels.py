@@ -10,8 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name that everybody uses
 from torch import Tensor
 
-from steadytrain.capture.looks.label_places import padding_of
-from steadytrain.capture.looks.token_inputs import SHIFTS, shares_equal, tokens_beside
+from steadytrain.capture.looks.token_inputs import SHIFTS, padding_of, shares_equal, tokens_beside
 from steadytrain.survey.tensor_values import ROWS_LISTED_MAX
 
 if TYPE_CHECKING:

@@ -11,13 +11,10 @@ import torch
 from torch import Tensor
 
 from steadytrain.capture.looks.loss_graph import Likelihood, LossGraph
-from steadytrain.capture.looks.token_inputs import SHIFTS, shares_equal, tokens_beside
+from steadytrain.capture.looks.token_inputs import SHIFTS, padding_of, shares_equal, tokens_beside
 
 ALIGNED = 0.99
 SUPERVISED_MIN = 8
-PAD_RUN, PAD_AT_END = 2, 0.95
-"""Padding repeats at least so often at a row's end, and at least this share of it is at row ends."""
-
 KINDS_MIN = 4
 """Labels with fewer distinct values match tokens by chance."""
 
@@ -71,21 +68,3 @@ def _next_seen(part: Tensor | bool, counted: Tensor, length: int) -> float | Non
     here = counted[:, : length - 1].any(0)
     here = torch.nn.functional.pad(here, (0, length - 1 - here.shape[0]))
     return float(places[here].mean()) if bool(here.any()) else None
-
-
-def padding_of(tokens: Tensor) -> tuple[int, Tensor] | None:
-    """The padding id of ``tokens`` [rows, length] and a mask of it at the row ends; None if there is no padding."""
-    ends = tokens[:, -1]
-    runs = (tokens[:, -PAD_RUN:] == ends[:, None]).all(1)
-    if not bool(runs.any()):
-        return None
-    pad = int(ends[runs].mode().values)
-    padded = tokens == pad
-    trailing = padded.flip(1).cumprod(1).flip(1).bool()
-    lengths = trailing.sum(1)
-    # A row of one repeated token does not count as padded: it may be text.
-    if int(((lengths >= PAD_RUN) & (lengths < tokens.shape[1])).sum()) < 2:
-        return None
-    if int(trailing.sum()) < PAD_AT_END * int(padded.sum()):
-        return None  # an ordinary token, such as a space, that happens to end some rows
-    return pad, trailing

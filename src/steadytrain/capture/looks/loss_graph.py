@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from steadytrain.capture.looks.attention_masks import Visible, visible
 from steadytrain.capture.looks.graph_nodes import (
     OF_SHAPE,
     axis_before,
@@ -29,6 +30,8 @@ from steadytrain.core.torch_private import SAVED_CAUSAL, SAVED_DIMENSION, SAVED_
 
 NODES_MAX = 100_000
 """Nodes read per graph; the largest models have some ten thousand operations."""
+
+ATTENTIONS_MAX = 64
 
 MAKES_SCORES = frozenset({"Addmm", "Mm", "Bmm", "Linear", "Convolution"})
 LIKELIHOODS = frozenset({"NllLoss", "NllLoss2D", "NllLossNd"})
@@ -57,7 +60,8 @@ class LossGraph:
 
     ``parameters`` are those that this backward fills, by id. ``misuses`` counts each wrong way to compute the loss,
     by name. ``attention`` has one entry per square attention: the weights from each place to the next one, or a bool
-    that is True for a causal kernel and False without a mask. ``looked_up`` are the ids that embeddings got.
+    that is True for a causal kernel and False without a mask. ``visible`` says
+    what each attention sees. ``looked_up`` are the ids that embeddings got.
     ``follows_itself`` says that its targets are outputs of the model (:mod:`stopped_targets`). ``whole`` is False if
     the graph exceeds ``NODES_MAX``.
     """
@@ -66,6 +70,7 @@ class LossGraph:
     misuses: dict[str, float] = field(default_factory=dict)
     likelihoods: list[Likelihood] = field(default_factory=list)
     attention: list[Tensor | bool] = field(default_factory=list)
+    visible: list[Visible] = field(default_factory=list)
     looked_up: list[Tensor] = field(default_factory=list)
     follows_itself: bool = False
     whole: bool = True
@@ -88,8 +93,11 @@ def read_graph(root: Tensor) -> LossGraph:
             _read_loss(kind, node, graph)
         if kind in LIKELIHOODS or kind in ("Gather", "Bmm"):
             _read_axis(kind, node, graph)
-        if kind == "Softmax" or kind.startswith("ScaledDotProduct"):
-            _read_attention(kind, node, graph)
+        if kind in ("Softmax", "SafeSoftmax") or kind.startswith("ScaledDotProduct"):
+            if kind != "SafeSoftmax":
+                _read_attention(kind, node, graph)
+            if len(graph.visible) < ATTENTIONS_MAX and (seen := visible(kind, node)) is not None:
+                graph.visible.append(seen)
         if kind == "Embedding" and (indices := saved_tensor(node, "indices")) is not None:
             graph.looked_up.append(indices)
         if kind in DISTANCES or kind == DIFFERENCES:

@@ -17,6 +17,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from steadytrain.capture.hooks.patches import MISSING
+from steadytrain.capture.looks.attention_masks import mask_rows
 from steadytrain.capture.looks.counted_steps import RATE_UPDATES, counted_rows, resumed_rows
 from steadytrain.capture.looks.cut_modules import CutModules
 from steadytrain.capture.looks.evaluation_mode import ModeEffects
@@ -297,13 +298,10 @@ class ScriptLook(StepObserver):
         rows.update(one.held.look(stream, self._run.streams, filled))
         for line, graph, call in self._seen.graphs:
             rows |= {f"{misuse}:{line}": count for misuse, count in graph.misuses.items()}
+            given = _ids_of(call)
+            rows |= {f"{measure}:{line}": value for measure, value in mask_rows(graph.visible, given)}
             for likelihood in graph.likelihoods[:1] if call is not None and len(graph.likelihoods) == 1 else ():
                 assert call is not None
-                given = [
-                    each
-                    for each in tensors_in((call.args, call.kwargs))
-                    if each.dim() == 2 and not each.is_floating_point()
-                ]
                 given = [each.to(likelihood.targets.device) for each in given if each.dtype.itemsize > 1]
                 found = label_rows(likelihood, given, call.samples, graph)
                 rows |= {f"{measure}:{line}": value for measure, value in (*found, *one.labels.rows(likelihood))}
@@ -338,6 +336,12 @@ class ScriptLook(StepObserver):
 
     def _one(self, stream: Stream) -> _Followed:
         return self._followed.setdefault(id(stream), _Followed())
+
+
+def _ids_of(call: MicroBatch | None) -> list[Tensor]:
+    """The two-dimensional integer inputs of a call."""
+    given = tensors_in((call.args, call.kwargs)) if call is not None else ()
+    return [each for each in given if each.dim() == 2 and not each.is_floating_point()]
 
 
 def _line() -> str:

@@ -16,6 +16,9 @@ SHIFTS = 4
 SHARE_MIN = 0.05
 """Shares that differ by less count as equal, because some tokens match by chance."""
 
+PAD_RUN, PAD_AT_END = 2, 0.95
+"""Padding repeats at least so often at a row's end, and at least this share of it is at row ends."""
+
 
 def tokens_beside(labels: Tensor, given: Iterable[Tensor], looked_up: Sequence[Tensor]) -> Tensor | None:
     """The ids [rows, length] among ``given`` that belong to the labels; None if there are none.
@@ -47,6 +50,24 @@ def shares_equal(labels: Tensor, tokens: Tensor, used: Tensor | None = None) -> 
         counted = same if used is None else same[used[:, :span]]
         shares.append(float(counted.float().mean()) if span > 0 and counted.numel() else 0.0)
     return shares
+
+
+def padding_of(tokens: Tensor) -> tuple[int, Tensor] | None:
+    """The padding id of ``tokens`` [rows, length] and a mask of it at the row ends; None if there is no padding."""
+    ends = tokens[:, -1]
+    runs = (tokens[:, -PAD_RUN:] == ends[:, None]).all(1)
+    if not bool(runs.any()):
+        return None
+    pad = int(ends[runs].mode().values)
+    padded = tokens == pad
+    trailing = padded.flip(1).cumprod(1).flip(1).bool()
+    lengths = trailing.sum(1)
+    # A row of one repeated token does not count as padded: it may be text.
+    if int(((lengths >= PAD_RUN) & (lengths < tokens.shape[1])).sum()) < 2:
+        return None
+    if int(trailing.sum()) < PAD_AT_END * int(padded.sum()):
+        return None  # an ordinary token, such as a space, that happens to end some rows
+    return pad, trailing
 
 
 def _fits(ids: Tensor, labels: Tensor) -> bool:

@@ -61,7 +61,7 @@ class CausalLeak(Cause):
                     "its targets are not later tokens, so it may read all tokens",
                     "fact label_shift_trained",
                 ),
-                *symptom(case, STRONG, "visible-labels"),
+                *symptom(case, STRONG, "visible-labels", "inverted-mask"),
                 *symptom(case, FAIR, "loss-collapse"),
                 *ruled_out(measured(case, "causal_gradient") == 0.0, "no output depends on a later input"),
                 *when(

@@ -1,0 +1,106 @@
+"""Which places attention sees: keys by batch row, and whether square attention looks ahead only.
+
+A mask of the wrong sign shows what it should hide and hides what it should show. Read from the weights that a softmax
+saved for its backward, or from the mask of a fused attention, for a few queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steadytrain.capture.looks.graph_nodes import saved_tensor, shape_of
+from steadytrain.capture.looks.token_inputs import padding_of
+from steadytrain.core.torch_private import SAVED_CAUSAL
+
+QUERIES_MAX = 8
+LENGTH_MIN = 4
+CLOSED = -1e4
+"""An additive mask below this closes a place."""
+
+ROWS_MIN = 2
+
+
+@dataclass(frozen=True)
+class Visible:
+    """One attention: the ``keys`` [groups, keys] that some query sees, and whether each place sees later ones only.
+
+    ``ahead`` is None where queries and keys are not the same places.
+    """
+
+    keys: Tensor | None
+    ahead: bool | None
+
+
+@torch.no_grad()
+def visible(kind: str, node: Any) -> Visible | None:
+    """What the softmax or fused attention ``node`` lets through; None if it does not tell."""
+    if kind in ("Softmax", "SafeSoftmax"):
+        shape, weights = shape_of(node), saved_tensor(node, "result")
+        if weights is None or len(shape) < 3 or weights.shape[-1] < LENGTH_MIN:
+            return None
+        return _read(weights, weights > 0.0 if weights.shape[-2] <= QUERIES_MAX else None)
+    if SAVED_CAUSAL.on(node, False):
+        return Visible(None, ahead=False)
+    mask = saved_tensor(node, "attn_mask")
+    mask = mask if mask is not None else saved_tensor(node, "attn_bias")
+    if mask is None or mask.dim() < 2 or mask.shape[-1] < LENGTH_MIN:
+        query, key = saved_tensor(node, "query"), saved_tensor(node, "key")
+        square = query is not None and key is not None and query.shape[-2] == key.shape[-2]
+        return Visible(None, ahead=False) if mask is None and square else None
+    return _read(mask, None)
+
+
+def _read(values: Tensor, shown: Tensor | None) -> Visible:
+    """``values`` [..., queries, keys] are weights, or a mask that is True, or not far below zero, where it shows."""
+    queries = values.shape[-2]
+    if shown is None:
+        shown = _open(values[..., :: -(-queries // QUERIES_MAX), :] if queries > QUERIES_MAX else values)
+    keys = torch.cat([shown, _open(values[..., -1:, :])], -2).any(-2)
+    keys = keys.reshape(-1, keys.shape[-1])
+    if queries != values.shape[-1]:
+        return Visible(keys, ahead=None)
+    one = _open(values.reshape(-1, queries, queries)[0])
+    return Visible(keys, ahead=not bool(one.tril(-1).any()) and bool(one.triu(1).any()))
+
+
+def _open(values: Tensor) -> Tensor:
+    if values.dtype == torch.bool:
+        return values
+    return values > (CLOSED if bool((values < 0.0).any()) or not bool((values > 0.0).any()) else 0.0)
+
+
+@torch.no_grad()
+def mask_rows(found: Sequence[Visible], given: Sequence[Tensor]) -> Iterator[tuple[str, float]]:
+    """Measures of the attentions of one graph; ``given`` are ids [rows, length] that end in padding.
+
+    ``attends-ahead`` counts the square attentions, if all of them look ahead only. ``attends-padding`` counts those
+    that see padding and no other place in every padded row.
+    """
+    square = [one.ahead for one in found if one.ahead is not None]
+    if square and all(square):
+        yield "attends-ahead", float(len(square))
+    for tokens in given:
+        padded = padding_of(tokens) if tokens.dim() == 2 and tokens.shape[1] >= LENGTH_MIN else None
+        count = sum(_sees_padding(one.keys, padded[1]) for one in found if one.keys is not None) if padded else 0
+        if count:
+            yield "attends-padding", float(count)
+            return
+
+
+def _sees_padding(keys: Tensor, trailing: Tensor) -> bool:
+    rows, length = trailing.shape
+    if keys.shape[1] != length or len(keys) % rows:
+        return False
+    seen = keys.reshape(rows, -1, length).any(1)
+    trailing = trailing.to(seen.device)
+    lengths = trailing.sum(1)
+    filled = (lengths > 0) & (lengths < length)
+    if int(filled.sum()) < ROWS_MIN:
+        return False
+    real, padding = (seen & ~trailing)[filled], (seen & trailing)[filled]
+    return not bool(real.any()) and bool(padding.any(1).all())
