@@ -38,6 +38,8 @@ class Options:
         rewind_mb: disk space, in 10^6 bytes, for the tape and the snapshots that allow a replay of the last steps; 0:
             none.
         keep_rewind: keep them also when the run ends well.
+        every_step: record every step also in a long run of steps of some milliseconds. Otherwise such a run is recorded
+            in bursts once steadytrain has worked for 20 s, so that it takes less than 10 % of the time.
 
     Raises:
         UsageError: an option is of the wrong kind.
@@ -53,6 +55,7 @@ class Options:
     continues: str | None = None
     rewind_mb: int = 4096
     keep_rewind: bool = False
+    every_step: bool = False
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
@@ -95,3 +98,4 @@ class OptionsGiven(TypedDict, total=False):
     continues: str | None
     rewind_mb: int
     keep_rewind: bool
+    every_step: bool

@@ -45,6 +45,7 @@ class WatchedRun:
     def settings(self) -> Settings:
         """The watcher's settings: bounds in bytes, and the level as a value."""
         from steadytrain.capture.settings import Settings
+        from steadytrain.capture.step.pacing import Pace
 
         options = self.options
         return Settings(
@@ -57,6 +58,7 @@ class WatchedRun:
             continues=self.continues,
             rewind_bytes_max=options.rewind_mb * 1_000_000,
             keep_rewind=options.keep_rewind,
+            pace=None if options.every_step else Pace(),
             description=self.description,
             diff=self.diff,
         )

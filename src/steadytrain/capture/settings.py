@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from steadytrain.capture.step.pacing import Pace
 from steadytrain.core.incident import Policy
 from steadytrain.core.levels import LEVEL_DEFAULT, LEVELS, Level
 
@@ -21,7 +22,7 @@ class Settings:
     """How to watch. ``run_dir`` is created at the first step, not before. ``in_graph``: compiled graphs measure the
     outputs of their modules (``Activations``). ``continues``: the run that this run continues (``earlier_run``).
     ``rewind_bytes_max``: disk space for tape and snapshots, 0 for neither. ``keep_rewind``: keep them although the run
-    ended well."""
+    ended well. ``pace``: when a long run of short steps rests, None for never."""
 
     run_dir: Path
     run_name: str
@@ -32,6 +33,7 @@ class Settings:
     continues: Mapping[str, Any] | None = None
     rewind_bytes_max: int = REWIND_BYTES_DEFAULT
     keep_rewind: bool = False
+    pace: Pace | None = field(default_factory=Pace)
     description: dict[str, Any] = field(default_factory=dict)
     diff: str | None = None
 

@@ -77,6 +77,12 @@ def _options_of_a_run() -> type[Options]:
 )
 @click.option("--keep-rewind", is_flag=True, help="Keep tape and snapshots also when the run ends well.")
 @click.option(
+    "--every-step",
+    is_flag=True,
+    help="Record every step also in a long run of very short steps. Otherwise such a run is recorded in bursts, to "
+    "take less than 10 % of its time.",
+)
+@click.option(
     "--fail-on",
     type=click.Choice(["warning", "critical"]),
     help="Exit with 1 if a symptom of this severity or above was found and the script itself ended with 0.",

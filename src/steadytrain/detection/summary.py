@@ -35,7 +35,8 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
         return []
     steps = max(stream.own_steps for stream in watcher.streams)
     raised = list(dict.fromkeys(symptom.name for symptom in watcher.symptoms))
-    seen = f"{steps} steps seen"
+    recorded_steps = watcher.recorded_steps
+    seen = f"{steps} steps seen" + (f", {recorded_steps} recorded" if recorded_steps is not None else "")
     told = _told(watcher.stories) if len(watcher.symptoms) > 1 else []
     told += [line for line in watcher.let_go if line not in " ".join(told)]
     waiting, idle = _unable(watcher, steps)

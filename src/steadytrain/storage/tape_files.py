@@ -45,6 +45,8 @@ PART = ".part"
 LEAD_STEPS = 8
 """Steps of the tape that are kept before the oldest snapshot: a loader fetches batches ahead, in earlier steps."""
 
+GAP = "the run rested in between (--every-step records all), or these steps are no longer kept"
+
 DOCUMENT_BYTES_MAX = 256 << 20
 _CHUNK_NAME = re.compile(r"(\d{6,})-(\d{6,})\.json")
 _SNAPSHOT_NAME = re.compile(r"step-(\d{6,})")
@@ -169,7 +171,9 @@ class Recording:
             raise UsageError(f"step {last} comes before {first}, the first step of the replay")
         reached = self.reaches(first)
         if reached < last:
-            raise UsageError(f"step {last}: from step {first} on, the tape reaches only step {reached}")
+            following = next((chunk.first for chunk in self.chunks if chunk.first > reached), None)
+            gap = "" if following is None else f" and goes on at step {following}: {GAP}"
+            raise UsageError(f"step {last}: from step {first} on, the tape reaches only step {reached}{gap}")
         shot = self.snapshot_after(first - 1)
         assert shot is not None
         return shot, last

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from torch import nn
 
 from steadytrain.capture.hooks.model_discovery import Model
-from steadytrain.capture.hooks.patches import Events, hook_module
+from steadytrain.capture.hooks.patches import Events, ModuleHooks
 from steadytrain.core.torch_private import COMPILED_CALL
 
 
@@ -21,7 +21,7 @@ class HookedModules:
     def __init__(self, events: Events) -> None:
         self._events = events
         self._called: dict[int, weakref.ref[nn.Module]] = {}
-        self._hooks: dict[int, Callable[[], None]] = {}
+        self._hooks: dict[int, ModuleHooks] = {}
         self._tops: set[int] = set()
         self._outermost: set[int] = set()
         self._inside: set[int] = set()
@@ -49,7 +49,12 @@ class HookedModules:
     def watch(self, module: nn.Module) -> None:
         key = self._key(module)
         if key not in self._hooks and COMPILED_CALL.on(module) is None:
-            self._hooks[key] = hook_module(module, self._events)
+            self._hooks[key] = ModuleHooks(module, self._events)
+
+    def redirect(self, called: Callable[..., None] | None) -> None:
+        """Let all current hooks only call ``called`` when a module is called; None undoes that."""
+        for hooks in self._hooks.values():
+            hooks.redirect(called)
 
     def note_call(self, module: nn.Module, *, outermost: bool) -> None:
         (self._outermost if outermost else self._inside).add(self._key(module))
@@ -81,6 +86,12 @@ class HookedModules:
             self._unhook(key)
             self._resting.append(weakref.ref(module))
 
+    def rest_all(self) -> None:
+        """The same for all modules."""
+        for key in list(self._hooks):
+            if (module := self._known[key]()) is not None:
+                self.rest(module)
+
     def wake(self) -> None:
         """Restore the hooks of the resting modules."""
         resting, self._resting = self._resting, []
@@ -94,7 +105,7 @@ class HookedModules:
             self._unhook(key)
 
     def _unhook(self, key: int) -> None:
-        self._hooks.pop(key)()
+        self._hooks.pop(key).remove()
 
     def _key(self, module: nn.Module) -> int:
         """The ``id`` of ``module``, after dropping entries of an earlier module with the same ``id``."""

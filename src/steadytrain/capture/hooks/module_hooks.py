@@ -43,6 +43,10 @@ class ModuleHook(VanishingHook):
         return self.function(*args)
 
 
+def nothing(*_: Any) -> None:
+    """Ignores an event."""
+
+
 class OptimizerHook:
     """A global optimizer hook. The return value of ``function`` may replace the arguments of ``step``."""
 

@@ -20,6 +20,9 @@ class OutermostSteps:
     def __init__(self, begins: Callable[..., Any], ends: Callable[..., Any]) -> None:
         self._begins = begins
         self._ends = ends
+        self.nested = False
+        """Whether a step has called another one of the same optimizer."""
+
         self._outermost: dict[int, int] = {}
         """The ``id`` of the wrapper's frame, for each optimizer inside a step or whose last step raised."""
 
@@ -27,6 +30,7 @@ class OutermostSteps:
         frame = sys._getframe(2)
         outermost = self._outermost.get(id(optimizer))
         if outermost is not None and _is_inside(frame, outermost):
+            self.nested = True
             return None
         self._outermost[id(optimizer)] = id(frame)
         return self._begins(optimizer, args, kwargs)

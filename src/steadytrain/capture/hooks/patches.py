@@ -31,7 +31,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from steadytrain.capture.hooks.copies import put_reduce
 from steadytrain.capture.hooks.import_hook import after_import
-from steadytrain.capture.hooks.module_hooks import ClipGradients, ModuleHook, OptimizerHook, zero_grad_wrapper
+from steadytrain.capture.hooks.module_hooks import ClipGradients, ModuleHook, OptimizerHook, nothing, zero_grad_wrapper
 from steadytrain.capture.hooks.outermost_steps import OutermostSteps
 from steadytrain.capture.snapshots.loaded_states import StateEvents, state_wrappers
 from steadytrain.core.torch_private import (
@@ -85,6 +85,16 @@ class Events(StateEvents, Protocol):
     def forward_ends(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None: ...
 
 
+class AtRest(Protocol):
+    """The events of a step that is not recorded."""
+
+    def ignores(self, roots: Any, how: dict[str, Any]) -> bool:
+        """Whether the backward from ``roots`` needs no report."""
+
+    def step_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any: ...
+    def step_ends(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None: ...
+
+
 class Patches:
     """Applies all patches or none on construction; :meth:`remove` removes them all.
 
@@ -94,6 +104,8 @@ class Patches:
 
     def __init__(self, events: Events) -> None:
         self._undo: list[Callable[[], None]] = []
+        self._at_rest: AtRest | None = None
+        self._zero_grads: list[tuple[Any, Any, Any]] = []
         try:
             self._put_all(events)
         except Exception:
@@ -116,9 +128,23 @@ class Patches:
         after_import(COMPILER, keep_compiler_out)
 
     def remove(self) -> None:
+        if self._at_rest is not None:
+            self.rest(None)
         for undo in reversed(self._undo):
             undo()
         self._undo.clear()
+
+    def rest(self, at_rest: AtRest | None) -> None:
+        """Report only to ``at_rest``, as cheaply as possible, until None undoes that: the run rests."""
+        self._at_rest = at_rest
+        if not self._steps.nested:
+            before, after = self._optimizer_hooks
+            before.function = at_rest.step_begins if at_rest is not None else self._steps.begins
+            after.function = at_rest.step_ends if at_rest is not None else self._steps.ends
+        for owner, original, wrapper in self._zero_grads:
+            now, then = (wrapper, original) if at_rest is not None else (original, wrapper)
+            if owner.zero_grad is now:
+                owner.zero_grad = then
 
     def _replace(self, owner: Any, name: str, replacement: Any) -> None:
         original = getattr(owner, name)
@@ -132,9 +158,10 @@ class Patches:
         self._undo.append(undo)
 
     def _put_hooks(self, events: Events) -> None:
-        steps = OutermostSteps(events.step_begins, events.step_ends)
-        before = register_optimizer_step_pre_hook(OptimizerHook(steps.begins))
-        after = register_optimizer_step_post_hook(OptimizerHook(steps.ends))
+        steps = self._steps = OutermostSteps(events.step_begins, events.step_ends)
+        self._optimizer_hooks = OptimizerHook(steps.begins), OptimizerHook(steps.ends)
+        before = register_optimizer_step_pre_hook(self._optimizer_hooks[0])
+        after = register_optimizer_step_post_hook(self._optimizer_hooks[1])
         self._undo += [before.remove, after.remove]
 
     def _put_backward(self, events: Events) -> None:
@@ -142,6 +169,9 @@ class Patches:
 
         @functools.wraps(original)
         def run_backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
+            at_rest = self._at_rest
+            if at_rest is not None and at_rest.ignores(roots, kwargs):
+                return original(roots, *args, **kwargs)
             if being_traced(roots):
                 return original(roots, *args, **kwargs)
             outermost = events.backward_begins(roots, accumulates=bool(kwargs.get("accumulate_grad", False)))
@@ -218,7 +248,9 @@ class Patches:
 
     def _put_zero_grad(self, events: Events) -> None:
         for owner in (torch.optim.Optimizer, nn.Module):
-            self._replace(owner, "zero_grad", zero_grad_wrapper(owner.zero_grad, events.gradients_zeroed))
+            original, wrapper = owner.zero_grad, zero_grad_wrapper(owner.zero_grad, events.gradients_zeroed)
+            self._zero_grads.append((owner, original, wrapper))
+            self._replace(owner, "zero_grad", wrapper)
 
     def _put_compile(self, events: Events) -> None:
         original = torch.compile
@@ -237,16 +269,25 @@ class Patches:
         self._replace(torch, "compile", compile)
 
 
-def hook_module(module: nn.Module, events: Events) -> Callable[[], None]:
-    """Hook one module's calls; returns a function that removes the hooks."""
-    before = module.register_forward_pre_hook(ModuleHook(events.forward_begins), with_kwargs=True)
-    after = module.register_forward_hook(ModuleHook(events.forward_ends), with_kwargs=True, always_call=True)
+class ModuleHooks:
+    """The hooks on one module's calls."""
 
-    def remove() -> None:
-        before.remove()
-        after.remove()
+    def __init__(self, module: nn.Module, events: Events) -> None:
+        self._events = events
+        self._before, self._after = ModuleHook(events.forward_begins), ModuleHook(events.forward_ends)
+        self._handles = (
+            module.register_forward_pre_hook(self._before, with_kwargs=True),
+            module.register_forward_hook(self._after, with_kwargs=True, always_call=True),
+        )
 
-    return remove
+    def redirect(self, called: Callable[..., None] | None) -> None:
+        """Call only ``called`` when the module is called, as cheaply as possible; None undoes that."""
+        self._before.function = called or self._events.forward_begins
+        self._after.function = nothing if called is not None else self._events.forward_ends
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
 
 
 def being_traced(roots: Any) -> bool:

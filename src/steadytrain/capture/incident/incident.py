@@ -66,7 +66,7 @@ def freeze_incident(
         losses=measured.losses,
         loss_origin=seen.losses[-1].origin if seen.losses else None,
         micro_batches=len(seen.micro_batches),
-        batch_note=_batch_note(seen.micro_batches),
+        batch_note=_batch_note(seen),
         state_note=state_note,
         samples=account.samples,
     )
@@ -152,7 +152,12 @@ def script_facts(stream: Stream, roots: Sequence[nn.Module]) -> dict[str, Any]:
     }
 
 
-def _batch_note(batches: Sequence[MicroBatch]) -> str:
+def _batch_note(seen: StepInProgress) -> str:
+    batches: Sequence[MicroBatch] = seen.micro_batches
+    if seen.rested is not None:
+        first, step = seen.rested
+        kept = f"{len(batches)} kept as the step left them, without the random state" if batches else "not kept"
+        return f"{kept}: step {step} was not recorded, because the run rested since step {first}"
     if not batches:
         return "not kept: no call of a module with gradients was seen in this step"
     changed = sum(batch.changed_since() for batch in batches)

@@ -14,15 +14,30 @@ SAMPLES_SHOWN = 3
 
 
 UNTOUCHED = "weights, optimizer state and buffers are as they were before the step"
+UNTOUCHED_AT_REST = "weights and optimizer state are as they were before the step; buffers are as its forward left them"
 PARTLY_APPLIED = "the optimizer had already changed the weights within this step: finite, but the update is incomplete"
 
 
-def damaged_state(bad: Sequence[str], step: int, since: int | None, good: Path | None) -> str:
+def not_recorded(rested: tuple[int, int], *, batch_kept: bool) -> str:
+    """The text about a step without a recording: the run rested from the first of these steps to the second."""
+    first, step = rested
+    kept, lost = (" and the batch", "random state") if batch_kept else ("", "batch and random state")
+    return (
+        f"  not recorded         the run rested since step {first:,}: the bundle has the weights{kept} of step "
+        f"{step:,} but not its {lost}, and the steps before it cannot be replayed; --every-step records all"
+    )
+
+
+def damaged_state(
+    bad: Sequence[str], step: int, since: int | None, good: Path | None, rested: tuple[int, int] | None = None
+) -> str:
     """The text about weights that held NaN or Inf even before the refused update of ``step``."""
     names = ", ".join(bad[:TENSORS_SHOWN]) + (
         f" (+{len(bad) - TENSORS_SHOWN} more)" if len(bad) > TENSORS_SHOWN else ""
     )
     when = f"since the update of step {since}" if since is not None else f"since an update before step {step}"
+    if rested is not None and rested[0] < step:
+        when = f"since an update of the steps {rested[0]} to {step - 1}, which were not recorded because the run rested"
     kept = f"the last good state that is kept is {good}" if good is not None else "no good state is kept"
     return f"this update was not applied, but {names} held NaN or Inf already, {when}; {kept}"
 

@@ -90,6 +90,12 @@ class PassOrders:
         if now.workers > 1 and len(now.digests) < _compared(now.workers) and now.dataset not in self._told:
             now.digests.append(digest_of(batch))
 
+    def break_off(self) -> None:
+        """Batches will pass that are not looked at: no pass so far is compared with a later one."""
+        self._now.clear()
+        self._newest.clear()
+        self._since = {}
+
     @property
     def shuffler(self) -> str:
         """The class of the sampler of the newest pass that trains, if it shuffles."""

@@ -86,6 +86,11 @@ class RepeatedInputs:
             place = "values"
         yield f"same-batch:{place}", self._count
 
+    def break_off(self) -> None:
+        """Steps passed that were not looked at: no row of equal steps goes on."""
+        self._digest, self._held, self._fetched = b"", [], 0
+        self.cycled.break_off()
+
 
 class CycledInputs:
     """Compares the inputs of steps for which no loader was asked with those of the first steps with a batch each."""
@@ -96,6 +101,10 @@ class CycledInputs:
         self._first: list[bytes] = []
         self._at = -1
         self._left = CYCLED_STEPS_MAX
+
+    def break_off(self) -> None:
+        """Steps passed that were not looked at."""
+        self.steps, self._at = 0, -1
 
     def compares(self, fetched: int) -> bool:
         """Whether a step that had ``fetched`` batches from loaders before it is worth a digest of its inputs."""

@@ -53,6 +53,12 @@ class ScheduleCounts:
         self._highest = 0.0
         self._passes_due, self._updates_due = 1.0, UPDATES_DUE
 
+    def passed_over(self, updates: int) -> None:
+        """So many updates were not looked at."""
+        self._updates += updates
+        schedule = self._schedule() if self._schedule is not None else None
+        self._last = int(schedule.last_epoch) if schedule is not None else self._last
+
     def rows(self, stream: Stream, passes: float, most: float) -> Iterator[tuple[str, float]]:
         """The rows before an update, given the ``passes`` over the data so far (0 if they are not known).
 

@@ -88,6 +88,7 @@ class _Followed:
     left_over: bool = False
     trained: bool = False
     in_eval: int = 0
+    rests_from: int = 0
     rows: dict[str, float] = field(default_factory=dict)
     known: list[str] = field(default_factory=list)
 
@@ -159,6 +160,15 @@ class ScriptLook(StepObserver):
     def step_ended(self, stream: Stream, folder: Path | None) -> None:
         self._guarded(self._step_ended, stream, folder)
 
+    def rest_begins(self, stream: Stream) -> None:
+        self._guarded(self._rest_begins, stream)
+
+    def passed_over(self, dataset: int, batch: Any, *, keep: bool) -> None:
+        self._guarded(self._passes.fetched, dataset, batch, self._rows_of(dataset))
+
+    def rest_ends(self, stream: Stream, *, within: bool) -> None:
+        self._guarded(self._rest_ends, stream)
+
     def stream_done(self, stream: Stream) -> None:
         one = self._followed.pop(id(stream), None)
         if one is not None and one.cut is not None:
@@ -183,6 +193,17 @@ class ScriptLook(StepObserver):
         except Exception as error:
             self._works = False
             self._run.guard.report("looking at what the script does", error)
+
+    def _rest_begins(self, stream: Stream) -> None:
+        self._orders.break_off()
+        self._one(stream).inputs.break_off()
+        self._one(stream).rests_from = stream.step
+
+    def _rest_ends(self, stream: Stream) -> None:
+        one = self._one(stream)
+        self._seen, self._data.batches, self._begun = _Seen(), 0, self._passes.bounds
+        if one.counts is not None:
+            one.counts.passed_over(stream.step - one.rests_from)
 
     def _fetched(self, dataset: int, batch: Any) -> None:
         rows = self._rows_of(dataset)

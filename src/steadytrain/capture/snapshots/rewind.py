@@ -41,6 +41,7 @@ HELD_SHARE = 0.25
 """The share of the budget for older snapshots in one symptom's bundle; they stay while the run continues."""
 
 NOT_WHOLE = "the last steps could not be written"
+UNRECORDED = "the last step was not recorded, because the run rested (--every-step records all)"
 
 
 class Rewind(StepObserver):
@@ -57,6 +58,7 @@ class Rewind(StepObserver):
         self._folder: Path | None = None
         self._stream: Stream | None = None
         self._steps_since_call = 0
+        self._anew = self._unrecorded = False
         self._off: str | None = None
         self._is_over = False
 
@@ -115,11 +117,28 @@ class Rewind(StepObserver):
             return
         self._folder = folder
         self._steps_since_call += 1
+        self._unrecorded = False
         self.tape.step_ended(folder)
         if self.tape.failure is not None:
             self._stop(f"no tape of the steps is kept any more: {self.tape.failure}")
         elif self._steps_since_call > 1:
             self._snapshot(stream)  # no module call marks the beginning of a step
+
+    def rest_begins(self, stream: Stream) -> None:
+        if stream is self._stream:
+            self.snapshots.give_up_live()
+
+    def passed_over(self, dataset: int, batch: Any, *, keep: bool) -> None:
+        if self._off is None and keep:
+            self.tape.fetched(dataset, batch)
+        elif self._off is None:
+            self.tape.passed_over(dataset)
+
+    def rest_ends(self, stream: Stream, *, within: bool) -> None:
+        if self._off is None and stream is self._stream and self._folder is not None:
+            self._anew, self._unrecorded = True, within
+            self.snapshots.gate(self.snapshots.typical_step_s)
+            self.tape.rested(stream.step, self._folder, within=within)
 
     def stream_done(self, stream: Stream) -> None:
         if stream is self._stream:
@@ -128,8 +147,9 @@ class Rewind(StepObserver):
             self.snapshots.give_up_live()
 
     def _snapshot(self, stream: Stream) -> None:
-        if self._folder is None or not self.snapshots.is_due(stream):
+        if self._folder is None or not self.snapshots.is_due(stream, anew=self._anew):
             return
+        self._anew = False
         self.snapshots.begin(stream, self._folder, list(self.scalers.values()))
         self.tape.keep_from = self.snapshots.oldest - LEAD_STEPS
         self.tape.keep_head = self.snapshots.keeps_first
@@ -145,7 +165,8 @@ class Rewind(StepObserver):
             self.snapshots.settle()
             whole = self.tape.flush()
         wrong = link_recording(find_recording(folder), bundle)
-        seal_recording(bundle, note=wrong or self._off or (None if whole else NOT_WHOLE))
+        note = UNRECORDED if self._unrecorded else None if whole else NOT_WHOLE
+        seal_recording(bundle, note=wrong or self._off or note)
 
     def why_not(self, stream: Stream) -> str | None:
         if self._off is None and self._stream is not None and stream is not self._stream:

@@ -117,11 +117,11 @@ class Snapshots:
 
     # -- the training thread ---------------------------------------------------------------------------------------
 
-    def is_due(self, stream: Stream) -> bool:
-        """Whether to take a snapshot of the state after the last step of ``stream``."""
+    def is_due(self, stream: Stream, *, anew: bool = False) -> bool:
+        """Whether to take a snapshot of the state after the last step of ``stream``. ``anew``: the tape has a gap."""
         if self.note is not None or stream.step == 0 or self._job is not None:
             return False
-        return self._last == 0 or stream.step >= self._last + self.every
+        return anew or self._last == 0 or stream.step >= self._last + self.every
 
     def begin(self, stream: Stream, folder: Path, scalers: Sequence[Any]) -> None:
         """Take a snapshot; the first forward of the next step is about to run.

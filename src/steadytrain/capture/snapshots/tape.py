@@ -61,6 +61,7 @@ after the first step, they make an early onset replayable even if it is found la
 CALLS_MAX = 256
 FETCHES_MAX = 256
 FLUSH_WAIT_S = 20.0
+RESTED = "it was not recorded, because the run rested (--every-step records all)"
 
 
 class Tape:
@@ -129,6 +130,17 @@ class Tape:
             if call.batch is batch:
                 call.random_after = random
                 return
+
+    def passed_over(self, dataset: int) -> None:
+        """A loader returned a batch in a step that is not recorded."""
+        self._fetched[dataset] = self._fetched.get(dataset, 0) + 1
+
+    def rested(self, step: int, folder: Path, *, within: bool) -> None:
+        """The steps up to ``step`` were not recorded: it stands on the tape without its calls, with the batches that
+        were fetched ahead. ``within``: the step after it has begun, so it is not whole either."""
+        last, self._forming = self._forming, TapeStep(left_out=RESTED if within else None)
+        last.step, last.left_out, last.fetched = step, RESTED, dict(self._fetched)
+        self._put(last, folder)
 
     def gate(self, stream: Stream, measured: Measurement, *, evaluations: int) -> None:
         """Set the numbers of the step in progress; a later measurement of the same step replaces them."""

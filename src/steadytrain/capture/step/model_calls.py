@@ -83,6 +83,16 @@ class ModelCalls:
         self._calls.append((module, call))
         return changed
 
+    @property
+    def inside(self) -> bool:
+        """Whether a model call is running."""
+        return bool(self._calls)
+
+    def rested(self, random: RandomState | None) -> None:
+        """Steps have passed that were not followed. ``random`` is the current state, None within a step."""
+        self._calls.clear()
+        self._random_after, self._since_backward = random, 0
+
     def _leave_out(self, module: nn.Module) -> None:
         """Record no inputs and no random state of ``module``'s calls until the next backward."""
         run = self._run

@@ -78,6 +78,15 @@ class StepObserver:
     def updated(self, stream: Stream) -> None:
         """All optimizers of ``stream`` have stepped."""
 
+    def rest_begins(self, stream: Stream) -> None:
+        """The next steps of ``stream`` are not recorded (``resting``)."""
+
+    def passed_over(self, dataset: int, batch: Any, *, keep: bool) -> None:
+        """A loader of ``dataset`` returned ``batch`` while the run rests. ``keep``: the rest is about to end."""
+
+    def rest_ends(self, stream: Stream, *, within: bool) -> None:
+        """The steps up to ``stream.step`` have passed. ``within``: the step in progress has already begun."""
+
     def stream_done(self, stream: Stream) -> None:
         """The script has dropped the optimizers of ``stream``, so no step of it follows."""
 
@@ -169,6 +178,18 @@ class CompositeObserver(StepObserver):
     def updated(self, stream: Stream) -> None:
         self._first.updated(stream)
         self._guest.updated(stream)
+
+    def rest_begins(self, stream: Stream) -> None:
+        self._first.rest_begins(stream)
+        self._guest.rest_begins(stream)
+
+    def passed_over(self, dataset: int, batch: Any, *, keep: bool) -> None:
+        self._first.passed_over(dataset, batch, keep=keep)
+        self._guest.passed_over(dataset, batch, keep=keep)
+
+    def rest_ends(self, stream: Stream, *, within: bool) -> None:
+        self._first.rest_ends(stream, within=within)
+        self._guest.rest_ends(stream, within=within)
 
     def stream_done(self, stream: Stream) -> None:
         self._first.stream_done(stream)

@@ -34,7 +34,7 @@ class StepInProgress:
     right before its backward. The first ``used`` of ``micro_batches`` were followed by a backward; the first ``stale``
     belong to gradients that the script has discarded since. ``left_out`` counts modules whose further calls are not
     recorded. ``evaluations`` counts the optimizer's calls of its closure. ``waited_s`` is the time in data loaders, in
-    seconds.
+    seconds. ``rested`` is the first unrecorded step and this one, if the run rested when this one began.
     """
 
     began: float = field(default_factory=time.perf_counter)
@@ -48,6 +48,7 @@ class StepInProgress:
     early: Finding | None = None
     evaluations: int = 0
     waited_s: float = 0.0
+    rested: tuple[int, int] | None = None
 
     @property
     def moved_weights(self) -> bool:

@@ -19,7 +19,14 @@ from torch import Tensor
 
 from steadytrain.capture.incident.context import Investigator, LoopRerun, Rehearsal
 from steadytrain.capture.incident.incident import Account, freeze_incident
-from steadytrain.capture.incident.message import PARTLY_APPLIED, UNTOUCHED, damaged_state, stop_message
+from steadytrain.capture.incident.message import (
+    PARTLY_APPLIED,
+    UNTOUCHED,
+    UNTOUCHED_AT_REST,
+    damaged_state,
+    not_recorded,
+    stop_message,
+)
 from steadytrain.capture.snapshots.good_state import last_good_snapshot, nonfinite_parameters
 from steadytrain.capture.step.broken_updates import breaks_at
 from steadytrain.capture.step.gate import Measurement, reason
@@ -139,14 +146,15 @@ class Stopping:
 
     def _state(self, stream: Stream, step: int, frozen: tuple[Path, Incident] | None) -> str:
         """Describe the state of the weights after the refused update."""
-        bad = nonfinite_parameters(stream)
+        bad, rested = nonfinite_parameters(stream), self._run.seen.rested
         if not bad:
-            return UNTOUCHED
+            return UNTOUCHED if rested is None else UNTOUCHED_AT_REST
         symptoms = [one for one in self._run.recorder.symptoms.values() if one.name == "nonfinite-weight"]
         since = min((one.first_step for one in symptoms if one.stream == stream.name), default=None)
         if since is None and breaks_at(stream, step):
             since = step - 1
-        return damaged_state(bad, step, since, last_good_snapshot(frozen[0]) if frozen is not None else None)
+        good = last_good_snapshot(frozen[0]) if frozen is not None else None
+        return damaged_state(bad, step, since, good, rested if since is None else None)
 
     def _finish(
         self, stream: Stream, measured: Measurement, frozen: tuple[Path, Incident] | None, finding: Finding
@@ -162,6 +170,8 @@ class Stopping:
             why = reason(measured)
             state = PARTLY_APPLIED if run.seen.moved_weights else self._state(stream, step, frozen)
             path, samples = (frozen[0], frozen[1].samples) if frozen else (None, ())
+            if run.seen.rested is not None:
+                state = f"{state}\n{not_recorded(run.seen.rested, batch_kept=bool(run.seen.micro_batches))}"
             run.tell(stop_message(step, why, measured.bad, finding, state, path, samples))
             run.stopped = RunStopped(f"steadytrain refused the update of step {step}: {why}")
         return run.stopped

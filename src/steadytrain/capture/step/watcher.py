@@ -42,13 +42,18 @@ from steadytrain.capture.step.model_calls import ModelCalls
 from steadytrain.capture.step.observers import CompositeObserver, StepObserver
 from steadytrain.capture.step.optimizer_steps import OptimizerSteps
 from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.capture.step.pacing import Pacing
 from steadytrain.capture.step.recording import Record, Recorder
+from steadytrain.capture.step.resting import Resting
 from steadytrain.capture.step.run_stopped import STOPPED_STATUS, RunStopped
 from steadytrain.capture.step.script_guards import ScriptGuards
 from steadytrain.capture.step.step_batches import StepBatches
 from steadytrain.capture.step.stopping import Stopping
 from steadytrain.core.model import Symptom
 from steadytrain.grouping.stories import Story
+
+EVERY_STEP_LEVEL = "full"
+"""The level at which no run rests."""
 
 launched: Watcher | None = None
 """The watcher of a process that was launched to replay recorded steps; ``watch`` in the script returns it."""
@@ -101,9 +106,17 @@ class Watcher:
         self.scaler_step_begins, self.scaler_step_ends = gradients.scaler_step_begins, gradients.scaler_step_ends
         self.clip, self.clip_by_value = gradients.clip, gradients.clip_by_value
         self.step_begins, self.step_ends = steps.step_begins, steps.step_ends
+        self.resting: Resting | None = None
+        if settings.pace is not None and settings.level.name != EVERY_STEP_LEVEL and run.recorder.recording:
+            pacing = Pacing(settings.pace)
+            self.resting = Resting(run, pacing, self._calls, self._loaders, steps)
+            for name, entry in self.resting.entry_points(self).items():
+                setattr(self, name, entry)
         if run.recorder.recording:
             self.follow(ScriptLook(run, self._loaders.datasets.rows_of, self._loads, self._loaders.orders))
         self._patches = Patches(self)
+        if self.resting is not None:
+            self.resting.patches = self._patches
 
     def follow(self, guest: StepObserver) -> None:
         """Add an observer that receives every event and changes nothing."""
@@ -114,6 +127,7 @@ class Watcher:
     def optimizer_made(self, optimizer: torch.optim.Optimizer) -> None:
         run = self._run
         if run.is_script():
+            self._end_rest()
             run.optimizer_made(optimizer)
             with run.guard.part("letting go of earlier models"):
                 run.leading.loosen(lambda stream: script_facts(stream, list(stream.roots())))
@@ -156,9 +170,14 @@ class Watcher:
                     scaler=next(iter(run.scaling.scalers.values()), None),
                 )
 
+    def _end_rest(self) -> None:
+        if self.resting is not None:
+            self.resting.end()
+
     def compile_called(self, subject: Any, result: Any, how: dict[str, Any]) -> None:
         if not self._run.is_script():
             return
+        self._end_rest()
         with self._run.guard.part("watching compiled code"):
             self._run.activations.compile_called(subject, how)
             self._run.modules.compile_called(subject, result)
@@ -169,6 +188,8 @@ class Watcher:
         """The script is about to end with ``error``. Keep evidence of memory and communication failures."""
         if self._run.is_over() or not self._run.recorder.recording:
             return
+        if self.resting is not None:
+            self.resting.hand_over()
         if not isinstance(error, RunStopped):
             with self._run.guard.part("naming what ended the script"):
                 self._run.failure = how_it_ended(self._run, error)
@@ -189,6 +210,8 @@ class Watcher:
         run = self._run
         if run.is_over():
             return
+        if self.resting is not None:
+            self.resting.close()
         self.abandon_rerun("the script ended before it reached the optimizer again")
         self._guards.script_ends(None)
         run.closed = True
@@ -271,6 +294,11 @@ class Watcher:
     @property
     def backward_calls(self) -> int:
         return self._calls.backward_calls
+
+    @property
+    def recorded_steps(self) -> int | None:
+        """The number of steps on record, None if every step is."""
+        return self.resting.recorded_steps if self.resting is not None else None
 
     @property
     def detector_names(self) -> list[str]:

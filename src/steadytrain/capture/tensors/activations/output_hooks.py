@@ -91,7 +91,7 @@ class Activations:
 
     def arm(self, roots: Sequence[nn.Module], *, histograms: bool = False) -> None:
         """Measure the training calls of these models from now until the first backward. Call it between steps."""
-        self._disarm()
+        self.disarm()
         with self._guard.part(PART):
             self._thread, self._graphs = threading.get_ident(), graphs_traced()
             self._measurement = Measurement(histograms=histograms)
@@ -131,7 +131,7 @@ class Activations:
             if all(place.hidden is None for place in self._places):
                 self._unseen.note("nothing", NOTHING_SEEN)
             self._unseen.note_hidden(self._places, (), in_graph=self._slots is not None)
-        self._disarm()
+        self.disarm()
         return sent
 
     def take_notes(self) -> list[str]:
@@ -140,7 +140,7 @@ class Activations:
 
     def remove(self) -> None:
         """Remove all hooks for good and drop the current measurement."""
-        self._disarm()
+        self.disarm()
         self._places, self._paths = [], {}
         while self._traced:
             self._traced.popitem()[1]()
@@ -255,7 +255,8 @@ class Activations:
             remove()
         self._hooks = {}
 
-    def _disarm(self) -> None:
+    def disarm(self) -> None:
+        """Drop the current measurement: the next step is not measured."""
         self._functions.take_out()
         self._take_hooks_off()
         self._measurement = None

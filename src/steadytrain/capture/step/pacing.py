@@ -1,0 +1,147 @@
+"""Bounds the share of a long run's time that recording very short steps takes: decides when the run rests.
+
+Recording a step costs some milliseconds of fixed work, which is much for a step of half a millisecond. So a long run of
+such steps is recorded in bursts, and rests between them. :class:`Pacing` adds up the seconds that steadytrain's entry
+points take, and compares them with the time of the run. Not here: what happens in a resting step (``resting``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+SHARE_TOLD = 0.1
+"""The bound on steadytrain's share of the time. :attr:`Pace.share` is lower: calling the hooks is not in its seconds,
+and neither are the threads that write."""
+
+REST_CALLS_S, TINY_CALLS_S = 25e-6, 12e-6
+"""Seconds of steadytrain in a resting step, and in a tiny one, measured on a CPU: timing them would cost as much
+again."""
+
+TINY_S = 0.3e-3
+"""In a resting step shorter than this, model calls are not held and no gradient is read."""
+
+ALIGNED = 16
+"""A burst begins after a multiple of so many steps: the detectors look at the steps up to such a multiple."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """When a run rests.
+
+    Args:
+        share: steadytrain's share of the time after the allowance.
+        allowance_s: seconds of steadytrain's work before that: short runs are recorded whole.
+        first_steps: steps that are always recorded.
+        burst_steps: steps that are recorded between two rests: 64, and those in which the detectors look at them.
+        rest_s_max: the longest rest, in seconds.
+        step_s_max: a run whose own step takes longer never rests, because its share is small.
+        clock: returns seconds.
+    """
+
+    share: float = 0.07
+    allowance_s: float = 20.0
+    first_steps: int = 1024
+    burst_steps: int = 64 + ALIGNED - 1
+    rest_s_max: float = 10.0
+    step_s_max: float = 0.010
+    clock: Callable[[], float] = time.perf_counter
+
+
+class Pacing:
+    """The account of one run, which begins with its first recorded step."""
+
+    def __init__(self, pace: Pace) -> None:
+        self.pace = pace
+        self.clock = pace.clock
+        self.rests = False
+        """Whether the step in progress is not recorded."""
+
+        self.step_s = 0.0
+        """The script's own part of a step, in the steps before the newest rest."""
+
+        self.recording_s = 0.0
+        """What recording a step took in them."""
+
+        self._own_s = 0.0
+        self._recorded = 0
+        self._began: float | None = None
+        self._block = (0, 0.0, 0.0)
+        self._rest = (0.0, 0.0)
+
+    def timed(self, entry: Callable[..., Any], resting: Callable[..., Any]) -> Callable[..., Any]:
+        """``entry``, an entry point, on the account; while the run rests ``resting`` is called instead."""
+        clock = self.clock
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            began = clock()
+            try:
+                return resting(*args, **kwargs) if self.rests else entry(*args, **kwargs)
+            finally:
+                self._own_s += clock() - began
+
+        return call
+
+    def leave_out(self, seconds: float) -> None:
+        """``seconds`` of an entry point were not steadytrain's: it waited for a device."""
+        self._own_s -= seconds
+
+    @property
+    def tiny(self) -> bool:
+        """Whether the run's own steps are so short that a resting one gets no look beyond its loss."""
+        return self.step_s < TINY_S
+
+    @property
+    def _rest_calls_s(self) -> float:
+        return TINY_CALLS_S if self.tiny else REST_CALLS_S
+
+    def recorded(self, step: int) -> int:
+        """The recorded ``step`` has ended. Returns how many steps the run should rest now, 0 for none."""
+        now = self.clock()
+        if self._began is None:
+            self._began, self._own_s = now, 0.0
+            self._block = (0, now, 0.0)
+            return 0
+        self._recorded += 1
+        pace, (first, began, own_s) = self.pace, self._block
+        steps = self._recorded - first
+        if steps < pace.burst_steps or step % ALIGNED != ALIGNED - 1:
+            return 0
+        of_block, self._block = self._own_s - own_s, (self._recorded, now, self._own_s)
+        self.step_s, self.recording_s = max(now - began - of_block, 1e-9) / steps, of_block / steps
+        allowed_s = pace.allowance_s + pace.share * (now - self._began)
+        if self._own_s <= allowed_s or self.step_s >= pace.step_s_max or self._recorded < pace.first_steps:
+            return 0
+        return self._rest_steps(self._own_s - allowed_s)
+
+    def _rest_steps(self, debt_s: float) -> int:
+        """The steps after which the debt and the cost of the next burst are paid off, at most ``rest_s_max``."""
+        pace, calls_s = self.pace, self._rest_calls_s
+        burst_s = pace.burst_steps * (self.recording_s - pace.share * (self.recording_s + self.step_s))
+        at_most = pace.rest_s_max / self.step_s
+        gained_s = pace.share * (self.step_s + calls_s) - calls_s
+        wanted = (debt_s + burst_s) / gained_s if gained_s > 0.0 else at_most
+        return max(1, int(min(wanted, at_most)))
+
+    def rest(self) -> None:
+        """The run rests from now on."""
+        self._rest = (self.clock(), self._own_s)
+        self.rests = True
+
+    @property
+    def rests_long(self) -> bool:
+        """Whether the rest has lasted as long as a rest may."""
+        return self.clock() - self._rest[0] > self.pace.rest_s_max
+
+    def wake(self, passed: int) -> None:
+        """The rest is over after ``passed`` steps: at least a burst is recorded now."""
+        self._own_s = self._rest[1] + passed * self._rest_calls_s
+        self.rests = False
+        self._block = (self._recorded, self.clock(), self._own_s)
+
+
+def aligned(step: int, rest: int) -> int:
+    """``rest`` steps after ``step``, lengthened so that a burst begins after a multiple of :data:`ALIGNED`."""
+    return rest + -(step + rest) % ALIGNED
