@@ -27,7 +27,7 @@ COMPILING_S_MAX = 400.0
 LINES_MAX, BYTES_MAX = 40, 100_000
 
 # A layer's product, and backward behind a where.
-QUICK = ("half_island_overflow.py", "where_trick.py")
+QUICK = ("half_island_overflow.py",)
 SECRET = "hunter2hunter2"
 MADE_TWICE = QUICK[0]
 FAULTY = [script for script, case in CASES.items() if case["operations"] and not case.get("compiled_only")]
