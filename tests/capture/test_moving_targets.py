@@ -6,6 +6,7 @@ import copy
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -283,3 +284,29 @@ def test_the_copy_has_no_hook_when_it_is_known_or_the_watch_is_over(tmp_path: Pa
             follow(copies[0], model, 0.5)
         assert not copies[0]._forward_pre_hooks
     assert not any(one._forward_pre_hooks for one in copies)
+
+
+def stale(folder: Path, *, same_rows: bool = False, every: int = 1000, renewed: bool = False) -> bool:
+    """Whether a copy is reported that is updated ``every`` so many steps, and made anew first if it is ``renewed``."""
+    torch.manual_seed(0)
+    with watching(folder / "run", "observe") as watcher:
+        model = net()
+        target = net() if renewed else copy.deepcopy(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for number in range(1, 141):
+            inputs = torch.randn(ROWS, 4)
+            with torch.no_grad():
+                wanted = 1 + 0.9 * target(inputs if same_rows else torch.randn(ROWS, 4))
+            step(model, optimizer, inputs, wanted)
+            if number % every == 0:
+                follow(target, model, 1.0)
+    return "stale-target" in {one.name for one in watcher.symptoms}
+
+
+def test_a_target_that_is_never_updated(tmp_path: Path) -> None:
+    assert stale(tmp_path)
+
+
+@pytest.mark.parametrize("how", [{"same_rows": True}, {"every": 50}, {"renewed": True}])
+def test_copies_that_are_meant(how: dict[str, Any], tmp_path: Path) -> None:
+    assert not stale(tmp_path, **how)

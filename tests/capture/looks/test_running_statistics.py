@@ -62,3 +62,21 @@ def test_a_norm_that_was_not_called() -> None:
     model = Unused(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 2))
     model(torch.randn(8, 4)).sum().backward()
     assert dict(statistics_rows([model])) == {}
+
+
+class OfScript(nn.Module):
+    def __init__(self, *, copied: bool) -> None:
+        super().__init__()
+        self.gain, self.copied = nn.Parameter(torch.ones(6)), copied
+        self.register_buffer("running_mean", torch.zeros(6))
+        self.register_buffer("running_var", torch.ones(6))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        held = [one.clone() if self.copied else one for one in (self.running_mean, self.running_var)]
+        return nn.functional.batch_norm(x, *held, self.gain, training=self.training)
+
+
+def test_a_norm_of_the_script_that_updates_copies_of_its_buffers() -> None:
+    assert rows(OfScript(copied=True)) == {"new-statistics:1": -1.0}
+    assert rows(OfScript(copied=False)) == {}
+    assert rows(OfScript(copied=True), prepare=lambda model: model.eval()) == {}

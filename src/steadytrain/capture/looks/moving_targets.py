@@ -34,6 +34,12 @@ SEARCH_STEPS = (2, 64)
 PART_MIN = 0.05
 """A trained module counts as a model if it holds this share of the elements that its optimizer holds."""
 
+STALE_STEPS = 128
+"""Steps after which a copy that never changed is reported, and then twice as many, and so on."""
+
+INPUTS_STEPS, INPUTS_MIN = 32, 8
+"""Steps in which the rows of such a copy are compared with those of the model, and how many have to differ."""
+
 COPIES_MAX = 8
 COPY_STEPS_MIN, COPY_SHARE = 8, 0.5
 """A copy has to run in at least this share of at least so many steps."""
@@ -55,10 +61,16 @@ LOSSES_MIN = 2
 ROWS_SHARE = 0.5
 ROWS_MAX, COLUMNS_MAX = 1 << 16, 256
 
+_Kind = tuple[type[nn.Module], tuple[torch.Size, ...]]
+
 
 @dataclass
 class _Copy:
-    """One copy of a model that ``stream`` trains (by id)."""
+    """One copy of a model that ``stream`` trains (by id).
+
+    ``first`` says that it began with the values that the model began with, ``other_rows`` in how many of the first
+    steps it was called with other rows.
+    """
 
     module: weakref.ref[nn.Module]
     stream: int
@@ -68,6 +80,9 @@ class _Copy:
     steps: int = 0
     steps_called: int = 0
     moved: bool = False
+    first: bool = False
+    keys: Tensor | None = None
+    other_rows: int = 0
 
 
 class Copies:
@@ -80,14 +95,21 @@ class Copies:
     def __init__(self, counts: Callable[[], bool]) -> None:
         self._counts = counts
         self._copies: list[_Copy] = []
+        self._first: dict[_Kind, tuple[Tensor, ...]] = {}
+
+    def begin(self, stream: Stream) -> None:
+        """Keep a few values of the models of ``stream`` before its first update."""
+        self._first = {_kind(part): _sampled(part) for part in _models(stream)}
+
+    @property
+    def compares_rows(self) -> bool:
+        return any(one.first and one.steps < INPUTS_STEPS for one in self._copies)
 
     def search(self, stream: Stream) -> None:
         """Find the copies of the models that ``stream`` trains, and count their calls from now on."""
         modules, optimizers = living(nn.Module), living(torch.optim.Optimizer)
         held = {id(one) for one in (*optimizer_parameters(optimizers), *stream.parameters)}
-        trained = {id(one) for one in stream.parameters}
-        least = PART_MIN * sum(one.numel() for one in stream.parameters)
-        models = {_kind(part) for root in stream.roots() for part in _parts(root, trained, least, set())}
+        models = {_kind(part) for part in _models(stream)}
         types = {kind[0] for kind in models}
         found = [
             one for one in modules if type(one) in types and _kind(one) in models and not held & _ids(one.parameters())
@@ -99,8 +121,8 @@ class Copies:
             if fits and id(module) not in inside and id(module) not in known:
                 self._follow(module, stream)
 
-    def gate(self, stream: Stream) -> bool:
-        """Count a step of ``stream``. Returns whether a copy of its model follows it."""
+    def gate(self, stream: Stream, keys: Tensor | None) -> bool:
+        """Count a step of ``stream``, whose model was called with the rows ``keys``. Returns whether a copy follows."""
         for copy in [one for one in self._copies if one.stream == id(stream)]:
             module = copy.module()
             if module is None:
@@ -111,6 +133,10 @@ class Copies:
             if copy.called:
                 copy.called = False
                 copy.steps_called += next(module.parameters()).grad is None
+                if copy.keys is not None and keys is not None:
+                    same = torch.isin(copy.keys, keys.to(copy.keys.device)).float().mean()
+                    copy.other_rows += float(same) < ROWS_SHARE  # a replay memory has some steps beside each other
+                copy.keys = None
             if not copy.moved and (copy.steps <= COMPARED_FIRST or copy.steps % COMPARED_EVERY == 0):
                 pairs = zip(_sampled(module), copy.values, strict=False)
                 copy.moved = any(one.device == was.device and not torch.equal(one, was) for one, was in pairs)
@@ -118,17 +144,37 @@ class Copies:
                 return True
         return False
 
-    def remove(self) -> None:
-        """Take all hooks away."""
+    def stale(self, stream: Stream) -> Iterator[tuple[str, float]]:
+        """``stale-copy:CLASS`` is the steps in which a copy that runs in the loss has kept the model's first values.
+
+        Only copies count that run on other rows than the model, as target networks do and reference models do not.
+        """
         for copy in self._copies:
-            copy.remove()
-        self._copies.clear()
+            module = copy.module()
+            due = copy.steps >= STALE_STEPS and copy.steps & (copy.steps - 1) == 0
+            if copy.stream != id(stream) or not due or module is None or copy.moved or not copy.first:
+                continue
+            if copy.steps_called >= COPY_SHARE * copy.steps and copy.other_rows >= INPUTS_MIN:
+                yield f"stale-copy:{type(module).__name__}", float(copy.steps)
+
+    def remove(self, *, but_first: bool = False) -> None:
+        """Take all hooks away, ``but_first`` those of copies that may be stale."""
+        kept = [one for one in self._copies if but_first and one.first and not one.moved]
+        for copy in self._copies:
+            if copy not in kept:
+                copy.remove()
+        self._copies = kept
 
     def _follow(self, module: nn.Module, stream: Stream) -> None:
         copy = _Copy(weakref.ref(module), id(stream), _sampled(module))
+        began = self._first.get(_kind(module), ())
+        pairs = list(zip(copy.values, began, strict=False))
+        copy.first = bool(pairs) and all(one.device == was.device and torch.equal(one, was) for one, was in pairs)
 
-        def called(*_: Any) -> None:
+        def called(_: nn.Module, args: Any) -> None:
             copy.called = copy.called or self._counts()
+            if copy.first and copy.steps < INPUTS_STEPS:
+                copy.keys = row_keys(args, {})
 
         copy.remove = module.register_forward_pre_hook(ModuleHook(called)).remove
         self._copies.append(copy)
@@ -194,6 +240,7 @@ class MovingTargets:
         self._compiles = compiles
         self._known = False
         self._follows_itself = 0
+        self._keys: Tensor | None = None
 
     def loss_read(self, *, follows_itself: bool) -> None:
         """A look has read a loss; ``follows_itself`` if outputs of the model are its targets."""
@@ -206,24 +253,33 @@ class MovingTargets:
     def called(self, args: Any, kwargs: Any) -> None:
         if not self._known and not self._rollouts.over:
             self._rollouts.called(args, kwargs)
+        if self._copies.compares_rows:
+            self._keys = row_keys(args, kwargs)
 
     def gate(self, stream: Stream, seen: StepInProgress) -> float | None:
         """A step of ``stream`` is at the gate. Returns the fact ``moving_targets`` once it is known."""
-        if self._known:
-            return None
         if self._compiles():  # a hook would make compiled code be compiled again
             self._copies.remove()
+        elif stream.own_steps == 0:
+            self._copies.begin(stream)
         elif stream.own_steps + 1 in SEARCH_STEPS:
             self._copies.search(stream)
-        fact = COPY_FOLLOWS if self._copies.gate(stream) else None
+        keys, self._keys = self._keys, None
+        fact = COPY_FOLLOWS if self._copies.gate(stream, keys) else None
+        if self._known:
+            return None
         if not self._rollouts.over and self._rollouts.gate(seen):
             fact = OWN_ROLLOUTS
         if self._follows_itself >= LOSSES_MIN:
             fact = OWN_OUTPUTS
         if fact is not None:
             self._known = True
-            self.remove()
+            self._copies.remove(but_first=True)
         return fact
+
+    def rows(self, stream: Stream) -> Iterator[tuple[str, float]]:
+        """Copies that should follow and do not."""
+        return self._copies.stale(stream)
 
     def remove(self) -> None:
         self._copies.remove()
@@ -242,7 +298,14 @@ def _parts(module: nn.Module, trained: set[int], least: float, seen: set[int]) -
             yield from _parts(child, trained, least, seen)
 
 
-def _kind(module: nn.Module) -> tuple[type[nn.Module], tuple[torch.Size, ...]]:
+def _models(stream: Stream) -> list[nn.Module]:
+    """The modules that ``stream`` trains as a whole, and that hold a good part of what it trains."""
+    trained = {id(one) for one in stream.parameters}
+    least = PART_MIN * sum(one.numel() for one in stream.parameters)
+    return [part for root in stream.roots() for part in _parts(root, trained, least, set())]
+
+
+def _kind(module: nn.Module) -> _Kind:
     try:
         return type(module), tuple(one.shape for one in module.parameters())
     except (AttributeError, RuntimeError):  # its __init__ has not run, or its parameters have no shape yet

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.hooks.model_discovery import named_places, plain_name
-from steadytrain.core.torch_private import BATCH_NORMS
+from steadytrain.core.torch_private import BATCH_NORMS, BUFFERS, PARAMETERS
 
 NORMS_MAX = 32
 """Batch norms that are read in one look: the statistics of one model move together."""
@@ -18,21 +18,23 @@ NORMS_MAX = 32
 def statistics_rows(roots: Iterable[nn.Module]) -> Iterator[tuple[str, float]]:
     """``new-statistics:NAME`` is the momentum of a batch norm in training mode whose mean is 0 and variance 1.
 
-    Only batch norms count that track statistics and took part in the backward before. A momentum of None, which takes
-    the mean of all batches, is -1. Reads the device once.
+    Only batch norms count that track statistics and took part in the backward before; so do norms of the script itself
+    with buffers of the same names. A momentum of None, which takes the mean of all batches, or that is not known, is
+    -1. Reads the device once.
     """
     found = [
         (plain_name(path) or type(module).__name__, module)
         for root in roots
         for path, module in named_places(root)
-        if isinstance(module, BATCH_NORMS.get()) and _should_learn(module)
+        if (_should_learn(module) if isinstance(module, BATCH_NORMS.get()) else _is_of_script(module))
     ][:NORMS_MAX]
     if not found:
         return
     away = torch.stack([_distance(module.running_mean, module.running_var) for _, module in found]).tolist()
     for (name, module), distance in zip(found, away, strict=True):
         if distance == 0.0:
-            yield f"new-statistics:{name}", float(module.momentum) if module.momentum is not None else -1.0
+            momentum = module.momentum if isinstance(module, BATCH_NORMS.get()) else None
+            yield f"new-statistics:{name}", float(momentum) if momentum is not None else -1.0
 
 
 def _should_learn(module: nn.Module) -> bool:
@@ -40,6 +42,15 @@ def _should_learn(module: nn.Module) -> bool:
     if not module.training or not getattr(module, "track_running_stats", False) or not isinstance(mean, Tensor):
         return False
     return isinstance(weight, Tensor) and weight.grad is not None and mean.numel() > 0 and not mean.is_meta
+
+
+def _is_of_script(module: nn.Module) -> bool:
+    """Whether this is a norm that the script wrote, in training mode, whose own parameters have gradients."""
+    held = [BUFFERS.of(module).get(name) for name in ("running_mean", "running_var")]
+    same = [one for one in held if isinstance(one, Tensor) and one.is_floating_point() and not one.is_meta]
+    if not module.training or len(same) != len(held) or same[0].shape != same[1].shape or not same[0].numel():
+        return False
+    return any(one is not None and one.grad is not None for one in PARAMETERS.of(module).values())
 
 
 def _distance(mean: Tensor, variance: Tensor) -> Tensor:
