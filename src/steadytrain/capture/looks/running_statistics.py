@@ -30,7 +30,7 @@ def statistics_rows(roots: Iterable[nn.Module]) -> Iterator[tuple[str, float]]:
     ][:NORMS_MAX]
     if not found:
         return
-    away = torch.stack([_distance(module.running_mean, module.running_var) for _, module in found]).tolist()
+    away = torch.stack([_distance(module) for _, module in found]).tolist()
     for (name, module), distance in zip(found, away, strict=True):
         if distance == 0.0:
             momentum = module.momentum if isinstance(module, BATCH_NORMS.get()) else None
@@ -53,5 +53,6 @@ def _is_of_script(module: nn.Module) -> bool:
     return any(one is not None and one.grad is not None for one in PARAMETERS.of(module).values())
 
 
-def _distance(mean: Tensor, variance: Tensor) -> Tensor:
-    return (mean.detach().abs().sum() + (variance.detach() - 1.0).abs().sum()).double()
+def _distance(module: nn.Module) -> Tensor:
+    held = BUFFERS.of(module)
+    return (held["running_mean"].detach().abs().sum() + (held["running_var"].detach() - 1.0).abs().sum()).double()
