@@ -55,4 +55,5 @@ def _is_of_script(module: nn.Module) -> bool:
 
 def _distance(module: nn.Module) -> Tensor:
     held = BUFFERS.of(module)
-    return (held["running_mean"].detach().abs().sum() + (held["running_var"].detach() - 1.0).abs().sum()).double()
+    away: Tensor = held["running_mean"].detach().abs().sum() + (held["running_var"].detach() - 1.0).abs().sum()
+    return away.double()
