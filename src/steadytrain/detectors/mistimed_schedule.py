@@ -40,6 +40,8 @@ class MistimedSchedule(ScriptRule):
     passes_min: float = threshold(2.0, "passes over the data after which a warm-up has to be under way")
     updates_min: int = threshold(200, "updates after which it has to be, where the passes are not known")
 
+    noted_steps: int = threshold(100, "the same for a note")
+
     def check(self, window: Window) -> tuple[Symptom, ...]:
         found = [*self._turned(window), *self._warms(window), *_counted(window)]
         return tuple(sorted(found, key=lambda one: one.first_step))
@@ -62,7 +64,8 @@ class MistimedSchedule(ScriptRule):
             counted, passes = _beside(window, "steps-counted", row), _beside(window, "passes-made", row)
             updates = int(row.steps[-1]) - 1
             sure = passes >= self.passes_min or (passes == 0.0 and updates >= self.updates_min and counted > 1)
-            if not sure and passes < 1.0:
+            begun = passes == 0.0 and updates >= self.noted_steps and counted > 1
+            if not sure and passes < 1.0 and not begun:
                 continue
             yield _symptom(
                 row,

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.looks.attention_masks import Visible, visible
+from steadytrain.capture.looks.first_inputs import INPUTS_MAX, NORMS, first_input
 from steadytrain.capture.looks.graph_nodes import (
     OF_SHAPE,
     axis_before,
@@ -25,6 +26,7 @@ from steadytrain.capture.looks.graph_nodes import (
     shape_of,
     signed,
 )
+from steadytrain.capture.looks.masked_means import padded_share
 from steadytrain.capture.looks.stopped_targets import DIFFERENCES, DISTANCES, follows_itself
 from steadytrain.core.torch_private import SAVED_CAUSAL, SAVED_DIMENSION, SAVED_IGNORED
 
@@ -62,6 +64,7 @@ class LossGraph:
     by name. ``attention`` has one entry per square attention: the weights from each place to the next one, or a bool
     that is True for a causal kernel and False without a mask. ``visible`` says
     what each attention sees. ``looked_up`` are the ids that embeddings got.
+    ``inputs`` are those of its first layers, and ``normalises`` says that it has normalisation layers.
     ``follows_itself`` says that its targets are outputs of the model (:mod:`stopped_targets`). ``whole`` is False if
     the graph exceeds ``NODES_MAX``.
     """
@@ -72,6 +75,8 @@ class LossGraph:
     attention: list[Tensor | bool] = field(default_factory=list)
     visible: list[Visible] = field(default_factory=list)
     looked_up: list[Tensor] = field(default_factory=list)
+    inputs: list[Tensor] = field(default_factory=list)
+    normalises: bool = False
     follows_itself: bool = False
     whole: bool = True
 
@@ -102,6 +107,11 @@ def read_graph(root: Tensor) -> LossGraph:
             graph.looked_up.append(indices)
         if kind in DISTANCES or kind == DIFFERENCES:
             compared.append(node)
+        if len(graph.inputs) < INPUTS_MAX and (given := first_input(kind, node)) is not None:
+            graph.inputs.append(given)
+        graph.normalises = graph.normalises or kind in NORMS
+        if kind == "Mean" and (share := padded_share(node)):
+            graph.misuses["mean-over-padding"] = share
     graph.follows_itself = follows_itself(compared)
     return graph
 

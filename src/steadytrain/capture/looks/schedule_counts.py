@@ -27,7 +27,7 @@ WARM_SHARE, ONE_CYCLE_SHARE = 0.02, 0.05
 """Share of its full rate below which a warm-up has hardly begun. OneCycleLR begins at 4 %."""
 
 COUNTED_SHARE = 1 / 16
-UPDATES_DUE = 200
+UPDATES_DUE = 100
 
 
 def schedulers_at_start(stream: Stream) -> list[weakref.ref[Any]]:
@@ -68,7 +68,7 @@ class ScheduleCounts:
         or more and not the number of ranks (Accelerate steps once for each of them). ``cosine-turned:CLASS`` is the
         ``T_max`` of a cosine whose rate rises again, ``turned-after:CLASS`` the passes over the data until it turned.
         ``warm-up-share:CLASS`` is the share of its full rate that the schedule has reached, reported after 1, 2, 4, ...
-        passes or 200, 400, ... updates while it is small and the schedule counts few steps:
+        passes or 100, 200, ... updates while it is small and the schedule counts few steps:
         ``steps-counted:CLASS``, in ``passes-made:CLASS`` passes.
         """
         schedule = self._schedule() if self._schedule is not None else None

@@ -22,6 +22,7 @@ from steadytrain.capture.looks.counted_steps import RATE_UPDATES, counted_rows, 
 from steadytrain.capture.looks.cut_modules import CutModules
 from steadytrain.capture.looks.evaluation_mode import ModeEffects
 from steadytrain.capture.looks.evaluations import Evaluations
+from steadytrain.capture.looks.first_inputs import input_rows
 from steadytrain.capture.looks.held_parameters import HeldParameters, is_sharded
 from steadytrain.capture.looks.idle_schedules import IdleSchedules, Passes
 from steadytrain.capture.looks.label_counts import LabelCounts
@@ -319,6 +320,9 @@ class ScriptLook(StepObserver):
         rows.update(one.held.look(stream, self._run.streams, filled))
         for line, graph, call in self._seen.graphs:
             rows |= {f"{misuse}:{line}": count for misuse, count in graph.misuses.items()}
+            looked_up = bool(graph.looked_up)
+            found = input_rows(graph.inputs, normalises=graph.normalises, looked_up=looked_up)
+            rows |= {f"{measure}:{line}": value for measure, value in found}
             given = _ids_of(call)
             rows |= {f"{measure}:{line}": value for measure, value in mask_rows(graph.visible, given)}
             for likelihood in graph.likelihoods[:1] if call is not None and len(graph.likelihoods) == 1 else ():
