@@ -3,7 +3,8 @@ from __future__ import annotations
 from script_windows import NAN, looked
 from steadytrain.core.model import Window
 from steadytrain.detectors.mistimed_schedule import MistimedSchedule
-from steadytrain.testing import newest
+from steadytrain.testing import newest, steps
+from steadytrain.testing.windows import table
 
 
 def turned(after: float) -> Window:
@@ -20,7 +21,17 @@ IN_THE_FIRST_PASS, LATER, UNKNOWN = turned(0.25), turned(10.0), turned(0.0)
 AFTER_TWO_PASSES, AFTER_ONE, WITHOUT_PASSES = warms(2.0, 2.01), warms(1.0, 1.01), warms(2.0, 0.0)
 OFTEN = looked(steps_an_update__StepLR=[NAN] * 5 + [4.0])
 QUIET = (looked(), WITHOUT_PASSES)
-HEALTHY = (*QUIET, LATER, UNKNOWN, AFTER_ONE, OFTEN)
+LOOKED_AT_101 = steps(
+    loss=[1.0] * 120,
+    tables={
+        "script": table(
+            "script",
+            at=[101],
+            value={"warm-up-share:LambdaLR": [0.008], "steps-counted:LambdaLR": [3.0], "passes-made:LambdaLR": [0.0]},
+        )
+    },
+)
+HEALTHY = (*QUIET, LOOKED_AT_101, LATER, UNKNOWN, AFTER_ONE, OFTEN)
 SICK = (IN_THE_FIRST_PASS, AFTER_TWO_PASSES)
 
 
@@ -52,3 +63,10 @@ def test_what_may_be_meant_is_a_note() -> None:
     assert [one.severity for one in told if one is not None] == ["note"] * 4
     assert told[-1] is not None
     assert told[-1].message == "StepLR counts 4 steps for each update"
+
+
+def test_a_warm_up_without_known_passes_is_a_note_first() -> None:
+    symptom = newest(MistimedSchedule(), LOOKED_AT_101)
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step) == ("note", 101)
+    assert symptom.message.startswith("LambdaLR counted 3 steps in 100 updates")

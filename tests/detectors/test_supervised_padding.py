@@ -6,7 +6,8 @@ from steadytrain.testing import newest
 
 SICK = (looked(padding_share__train=[0.4]), looked(padding_share__train=[NAN, 0.2, 0.0, 0.3, 0.0]))
 QUIET = (looked(), looked(padding_share__train=[0.0]), looked(padding_share__train=[0.05]))
-HEALTHY = QUIET
+AVERAGED = looked(mean_over_padding__train=[0.8])
+HEALTHY = (*QUIET, AVERAGED)
 
 
 def test_quiet() -> None:
@@ -18,3 +19,10 @@ def test_how_much() -> None:
     assert symptom is not None
     assert (symptom.severity, symptom.first_step) == ("warning", 1)
     assert symptom.message == "40% of the labels of the loss of train are padding after padding"
+
+
+def test_a_mean_over_masked_places_is_a_note() -> None:
+    symptom = newest(SupervisedPadding(), AVERAGED)
+    assert symptom is not None
+    assert symptom.severity == "note"
+    assert symptom.message.startswith("the mean of the loss of train counts 80% places that its mask sets to zero")

@@ -29,4 +29,5 @@ def padded_share(node: Any) -> float:
     shown = mask != 0
     lengths = shown.sum(1)
     ends = bool((shown.int().diff(dim=1) <= 0).all()) and bool(((mask == 0) | (mask == 1)).all())
-    return 1.0 - float(shown.float().mean()) if ends and int(lengths.min()) > 0 and len(lengths.unique()) > 1 else 0.0
+    differ = 0 < int(lengths.min()) < int(lengths.max())
+    return 1.0 - float(shown.float().mean()) if ends and differ else 0.0
