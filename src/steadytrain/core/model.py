@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -205,9 +206,17 @@ class Window:
         """The finite values of ``signal`` at steps whose update was applied. Only these may enter a baseline."""
         if signal not in self.signals:
             return Series(np.zeros(0, np.int64), np.zeros(0, np.float64))
-        values = self.signals[signal]
-        here = self.present[signal] & ~self.skipped & ~self.refused & np.isfinite(values)
-        return Series(self.steps[here], values[here])
+        found = self._applied.get(signal)
+        if found is None:
+            values = self.signals[signal]
+            here = self.present[signal] & ~self.skipped & ~self.refused & np.isfinite(values)
+            found = self._applied[signal] = Series(self.steps[here], values[here])
+        return Series(found.steps.copy(), found.values.copy())
+
+    @cached_property
+    def _applied(self) -> dict[str, Series]:
+        """The series of :meth:`applied` that were asked for."""
+        return {}
 
     def cells(self, table: str, column: str) -> Cells | None:
         """One column of a table, None if these steps did not measure it."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from steadytrain.core.model import Series, Severity, Symptom, Window
+from steadytrain.core.model import FloatArray, Series, Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.benign_changes import planned_change
@@ -20,7 +20,6 @@ from steadytrain.statistics.progress import (
     REFERENCE_ROWS,
     Levels,
     Rise,
-    evidence,
     levels_of,
     rise_at,
 )
@@ -133,8 +132,8 @@ class LostProgress(Detector):
         found: list[Symptom] = []
         row, usual = 0, 0.0
         while len(ahead := lost[np.searchsorted(lost, row) :]):
-            one = rise_at(levels, int(ahead[0]))
-            alarm, surprised = self._alarm(levels, one, usual, signs)
+            one, surprise = rise_at(levels, int(ahead[0]))
+            alarm, surprised = self._alarm(levels, (one, surprise), usual, signs)
             if surprised:
                 found.append(self._symptom(window, loss, levels, one, alarm))
             row, usual = one.stop, max(usual, float((levels.now[one.onset : one.stop] - one.best).max()))
@@ -151,9 +150,11 @@ class LostProgress(Detector):
                 raised[at] = replace(found[at], severity="warning", message=found[at].message + how)
         return tuple(raised)
 
-    def _alarm(self, levels: Levels, rise: Rise, usual: float, signs: Corroboration) -> tuple[int | None, bool]:
+    def _alarm(
+        self, levels: Levels, rising: tuple[Rise, FloatArray], usual: float, signs: Corroboration
+    ) -> tuple[int | None, bool]:
         """The row at which a rise alarms, None where it does not; and whether it is more than noise explains."""
-        surprise = evidence(levels, rise)
+        rise, surprise = rising
         most = float(surprise.max())
         if not most >= np.log(min(self.evidence_min, self.signs_evidence_min)):
             return None, False  # so are most rises, and nothing else about them matters

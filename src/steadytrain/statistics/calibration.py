@@ -22,7 +22,7 @@ values, and found 89 of 100.
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -66,6 +66,7 @@ STEPS_TO_LOWER_MIN = 1024
 STEPS_MAX = 8192
 LEVEL_STEPS = 64
 REFIT_STEPS = 256
+_FITS_KEPT = 16  # two signals of a live window
 
 
 def thresholds(track: Track, rows: IntArray, *, before: float) -> FloatArray:
@@ -83,7 +84,7 @@ def thresholds(track: Track, rows: IntArray, *, before: float) -> FloatArray:
         first = int(np.searchsorted(track.steps, cells[start] * REFIT_STEPS * track.stride))
         oldest = max(0, first - STEPS_MAX)
         z = history[oldest:first][healthy[oldest:first]]
-        found[start:stop] = _threshold(z, before)
+        found[start:stop] = _threshold_again(z.tobytes(), before)
         healthy[rows[start:stop]] &= track.z[rows[start:stop]] <= found[start:stop]
     # While the signal drifts its distance is from a level that is no more: a shift alone must not look like spikes.
     drifting = track.cusum[rows] > track.alarm[rows]
@@ -101,6 +102,12 @@ def _raised(z: FloatArray) -> FloatArray:
     raised = z.copy()
     raised[:whole] -= np.repeat(np.minimum(middle, 0.0), LEVEL_STEPS)
     return raised
+
+
+@lru_cache(maxsize=_FITS_KEPT)
+def _threshold_again(z: bytes, before: float) -> float:
+    """:func:`_threshold`, remembered by content: the fits of a window that has grown are those from before."""
+    return _threshold(np.frombuffer(z, np.float64), before)
 
 
 def _threshold(z: FloatArray, before: float) -> float:

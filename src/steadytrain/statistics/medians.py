@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from steadytrain.core.model import FloatArray
 
 SORTED_MAX = 512
-"""Of more values NumPy's selection is faster than a sort."""
+"""Of more values a selection is faster than a sort."""
 
 _SORTED = frozenset("dlq")  # float64 and int64
 
@@ -22,10 +22,14 @@ _SORTED = frozenset("dlq")  # float64 and int64
 def median(values: NDArray[Any]) -> float:
     """The median of ``values``: the mean of the middle two of an even number, NaN if there is one or no value."""
     count = len(values)
-    if not 0 < count <= SORTED_MAX or values.ndim != 1 or values.dtype.char not in _SORTED:
+    if not count or values.ndim != 1 or values.dtype.char not in _SORTED:
         return float(np.median(values))
-    ordered = np.sort(values)
-    middle, last = count // 2, ordered.item(-1)
+    middle = count // 2
+    if count <= SORTED_MAX:
+        ordered = np.sort(values)
+    else:
+        ordered = np.partition(values, (middle - 1, middle, -1))
+    last = ordered.item(-1)
     if last != last:  # NaN comes last
         return float(last)
     if count % 2:

@@ -6,7 +6,8 @@ Not here: how large a rise alarms, and for how long it has to last (``detectors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -33,6 +34,8 @@ BACK_SHARE = 0.1
 SINGLE_SCALES = 2.0
 FIRST_ODD = 1.5
 
+_SERIES_KEPT = 3
+
 
 @dataclass(frozen=True)
 class Levels:
@@ -44,6 +47,8 @@ class Levels:
     scale: FloatArray
     best_stop: IntArray
     start: float
+    over: dict[int, tuple[Rise, FloatArray]] = field(default_factory=dict, repr=False, compare=False)
+    """The rises that came back, with their evidence, by the row that they were asked for."""
 
 
 @dataclass(frozen=True)
@@ -58,17 +63,61 @@ class Rise:
     progress: float
 
 
-def levels_of(values: FloatArray) -> Levels:
-    padded = np.concatenate([np.full(LEVEL_ROWS - 1, values[0]), values])
-    stops = np.arange(LEVEL_ROWS, len(values))
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """What was worked out of a series: ``now``, the references before each row, and the rises that came back.
+
+    All of it depends on earlier rows only. So it is taken over for a series that begins with the very same values, and
+    :func:`levels_of` is still a function of its argument.
+    """
+
+    values: FloatArray
+    now: FloatArray
+    level: FloatArray
+    scale: FloatArray
+    over: dict[int, tuple[Rise, FloatArray]]
+
+
+_KNOWN: deque[_Known] = deque(maxlen=_SERIES_KEPT)
+
+
+def _known_of(values: FloatArray) -> _Known:
+    """What is known of ``values`` row by row, worked out only for the rows that came on since the last look."""
     unit = median(np.abs(values[:LEVEL_ROWS])) or 1.0  # a reference has a least scale, made for nats
-    references = references_before(values / unit, stops, width=REFERENCE_ROWS)
-    now = row_medians(sliding_window_view(padded, LEVEL_ROWS))
+    for known in reversed(_KNOWN):
+        count = len(known.values)
+        if count <= len(values) and np.array_equal(known.values, values[:count]):
+            if count == len(values):
+                return known
+            _KNOWN.remove(known)
+            break
+    else:
+        none = np.zeros(0, np.float64)
+        known, count = _Known(none, none, none, none, {}), LEVEL_ROWS
+    first = max(0, count - REFERENCE_ROWS)
+    stops = np.arange(count, len(values)) - first
+    references = references_before(values[first:] / unit, stops, width=REFERENCE_ROWS)
+    done = len(known.now)
+    padded = np.concatenate([np.full(LEVEL_ROWS - 1, values[0]), values])[done:]
+    found = _Known(
+        values.copy(),
+        np.concatenate([known.now, row_medians(sliding_window_view(padded, LEVEL_ROWS)[: len(values) - done])]),
+        np.concatenate([known.level, unit * references.level]),
+        np.concatenate([known.scale, unit * references.scale]),
+        known.over,
+    )
+    _KNOWN.append(found)
+    return found
+
+
+def levels_of(values: FloatArray) -> Levels:
+    known, stops = _known_of(values), np.arange(LEVEL_ROWS, len(values))
+    now = known.now
     # A spike among the values of a reference looks like a fall; no level is lower than one that was there.
-    reached = np.maximum(unit * references.level, np.minimum.accumulate(now)[LEVEL_ROWS - 1 : -1])
+    reached = np.maximum(known.level, np.minimum.accumulate(now)[LEVEL_ROWS - 1 : -1])
     best = np.minimum.accumulate(reached)
     at = np.maximum.accumulate(np.where(reached == best, np.arange(len(stops)), 0))
-    scale = unit * references.scale[at]
+    scale = known.scale[at]
     first, typical = float(values[0]), median(values[:LEVEL_ROWS])
     unknown = np.full(LEVEL_ROWS, np.inf)
     return Levels(
@@ -78,10 +127,22 @@ def levels_of(values: FloatArray) -> Levels:
         scale=np.concatenate([unknown, scale]),
         best_stop=np.concatenate([np.zeros(LEVEL_ROWS, np.int64), stops[at]]),
         start=first if typical > FIRST_ODD * first > 0 else typical,
+        over=known.over,
     )
 
 
-def rise_at(levels: Levels, row: int) -> Rise:
+def rise_at(levels: Levels, row: int) -> tuple[Rise, FloatArray]:
+    """The rise that ``row`` belongs to, and the evidence at each of its rows."""
+    known = levels.over.get(row)
+    if known is None:
+        rise = _rise_at(levels, row)
+        known = rise, _evidence(levels, rise)
+        if rise.stop < len(levels.values):
+            levels.over[row] = known
+    return known
+
+
+def _rise_at(levels: Levels, row: int) -> Rise:
     best, noise, values = float(levels.best[row]), noise_before(levels, row), levels.values
     before = np.flatnonzero(values[max(1, row - NOISE_ROWS) : row] <= best + SINGLE_SCALES * noise)
     onset = max(1, row - NOISE_ROWS) + (int(before[-1]) + 1 if len(before) else 0)
@@ -104,7 +165,7 @@ def noise_before(levels: Levels, row: int) -> float:
     return max(min(float(levels.scale[row]), 1.3 * changes), changes, float(np.finfo(np.float64).tiny))
 
 
-def evidence(levels: Levels, rise: Rise) -> FloatArray:
+def _evidence(levels: Levels, rise: Rise) -> FloatArray:
     """The logarithm of the e-CUSUM at each row of a rise, on the scale that is surprised less."""
     values = levels.values[rise.onset : rise.stop]
     z = (values - rise.best) / rise.noise

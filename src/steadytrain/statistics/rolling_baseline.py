@@ -101,7 +101,11 @@ def follow(series: Series) -> Track:
 
 def stride_of(steps: IntArray) -> int:
     """Number of optimizer steps from one logged step to the next: 1 in a live run, often 10 or 50 in a log."""
-    return max(1, int(median(np.diff(steps)))) if len(steps) > 1 else 1
+    if len(steps) < 2:
+        return 1
+    apart = steps[1:] - steps[:-1]
+    first = int(apart[0])
+    return max(1, first if (apart == first).all() else int(median(apart)))
 
 
 def holds_start(steps: IntArray, *, stride: int) -> bool:
@@ -261,7 +265,11 @@ def _accumulate(
                 append(level)
         else:
             for increment in increments:
-                level = min(max(level + increment, 0.0), cap)
+                level += increment
+                if level < 0.0:
+                    level = 0.0
+                elif level > cap:
+                    level = cap
                 append(level)
         used.append(block_used)
     return np.array(cusum), np.array(used), np.array(releases, np.int64)
