@@ -185,6 +185,20 @@ def codebook(distance: Callable[[Tensor, Tensor], Tensor], *, both: bool = True)
     return train
 
 
+def bootstrapped(*, rows: int = ROWS, fixed: bool = False, mode: bool = True) -> Loop:
+    """Values of the states after, by the model itself, are the targets, or look as if they were."""
+
+    def train(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        for _ in range(STEPS):
+            model.train(mode)
+            with torch.no_grad():
+                after = model(VALIDATION[:rows] if fixed else torch.randn(rows, 4))
+            model.train()
+            step(model, optimizer, torch.randn(ROWS, 4), 1 + 0.9 * after[:1].expand(ROWS, 1))
+
+    return train
+
+
 MOVING: Mapping[str, tuple[Loop, float]] = {
     "a copy now and then": (target_network(8, 1.0), COPY_FOLLOWS),
     "a copy that follows slowly": (target_network(1, 0.01), COPY_FOLLOWS),
@@ -192,6 +206,7 @@ MOVING: Mapping[str, tuple[Loop, float]] = {
     "a copy whose output is detached": (target_network(8, 1.0, detached=True), COPY_FOLLOWS),
     "rollouts": (rollouts(8), OWN_ROLLOUTS),
     "rollouts for each step": (rollouts(1), OWN_ROLLOUTS),
+    "values of the model itself": (bootstrapped(), OWN_OUTPUTS),
     "codes and outputs": (codebook(nn.functional.mse_loss), OWN_OUTPUTS),
     "codes and outputs, squared by hand": (codebook(square), OWN_OUTPUTS),
 }
@@ -208,6 +223,9 @@ STILL: Mapping[str, Loop] = {
     "samples before they are trained on": ahead(1),
     "cached gradients": ahead(8),
     "checkpointed": checkpointed,
+    "fixed rows at each step": bootstrapped(fixed=True),
+    "another number of rows at each step": bootstrapped(rows=ROWS // 2),
+    "new rows in evaluation mode": bootstrapped(mode=False),
     "two distances to codes": codebook(nn.functional.mse_loss, both=False),
     "two squares": codebook(square, both=False),
 }

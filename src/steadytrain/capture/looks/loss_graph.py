@@ -27,7 +27,7 @@ from steadytrain.capture.looks.graph_nodes import (
     signed,
 )
 from steadytrain.capture.looks.masked_means import padded_share
-from steadytrain.capture.looks.stopped_targets import DIFFERENCES, DISTANCES, follows_itself
+from steadytrain.capture.looks.stopped_targets import DIFFERENCES, DISTANCES, elements_of, follows_itself
 from steadytrain.core.torch_private import SAVED_CAUSAL, SAVED_DIMENSION, SAVED_IGNORED
 
 NODES_MAX = 100_000
@@ -78,6 +78,7 @@ class LossGraph:
     inputs: list[Tensor] = field(default_factory=list)
     normalises: bool = False
     follows_itself: bool = False
+    compared: set[int] = field(default_factory=set)
     whole: bool = True
 
 
@@ -107,6 +108,7 @@ def read_graph(root: Tensor) -> LossGraph:
             graph.looked_up.append(indices)
         if kind in DISTANCES or kind == DIFFERENCES:
             compared.append(node)
+            graph.compared.add(elements_of(node))
         if len(graph.inputs) < INPUTS_MAX and (given := first_input(kind, node)) is not None:
             graph.inputs.append(given)
         graph.normalises = graph.normalises or kind in NORMS

@@ -6,13 +6,14 @@ and then, are none. **Rollouts**: the model runs without gradients on rows that 
 these rows, more than once: a policy that collects its own data. Validation data, or the same training data evaluated
 again, are none; nor is one pass without gradients before the one with them (cached gradients, selection of samples).
 **Outputs of its own**: two distances of one loss compare the same two tensors, each with a gradient to another of them,
-as the codebook loss of a VQ-VAE does.
+as the codebook loss of a VQ-VAE does; or the model itself, in training mode, runs without gradients on as many other,
+new rows as the distance of the loss compares, as a bootstrapped value does.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,6 +58,12 @@ CALLS_RATIO = 4
 
 LOSSES_MIN = 2
 """Losses that have to be so built."""
+
+BOOTSTRAPPED_MIN, BOOTSTRAPPED_STEPS = 5, 32
+"""Looks that have to find a call for the targets, and the steps in which its rows are compared."""
+
+ASIDES_MAX = 2
+"""Calls of several rows without gradients in such a step: cached gradients take more."""
 
 ROWS_SHARE = 0.5
 ROWS_MAX, COLUMNS_MAX = 1 << 16, 256
@@ -241,19 +248,36 @@ class MovingTargets:
         self._known = False
         self._follows_itself = 0
         self._keys: Tensor | None = None
+        self._trained: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._aside: Tensor | None = None
+        self._aside_before: Tensor | None = None
+        self._steps = self._asides = self._bootstrapped = 0
 
-    def loss_read(self, *, follows_itself: bool) -> None:
-        """A look has read a loss; ``follows_itself`` if outputs of the model are its targets."""
+    def loss_read(self, *, follows_itself: bool, compared: Collection[int]) -> None:
+        """A look has read a loss.
+
+        ``follows_itself`` if outputs of the model are its targets; its distances compare so many elements.
+        """
         self._follows_itself += follows_itself
+        aside, before, trained = self._aside, self._aside_before, self._keys
+        if aside is not None and len(aside) in compared and 0 < self._asides <= ASIDES_MAX:
+            same = [one for one in (before, trained) if one is not None and bool(torch.isin(aside, one).all())]
+            self._bootstrapped += not same
 
-    def called_aside(self, args: Any, kwargs: Any) -> None:
+    def called_aside(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        if not self._known and self._steps < BOOTSTRAPPED_STEPS and module.training and module in self._trained:
+            self._aside = row_keys(args, kwargs)
+            self._asides += self._aside is not None and len(self._aside) > 1
         if not self._known and not self._rollouts.over:
             self._rollouts.called_aside(args, kwargs)
 
-    def called(self, args: Any, kwargs: Any) -> None:
+    def called(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         if not self._known and not self._rollouts.over:
             self._rollouts.called(args, kwargs)
-        if self._copies.compares_rows:
+        first = not self._known and self._steps < BOOTSTRAPPED_STEPS
+        if first:
+            self._trained.add(module)
+        if first or self._copies.compares_rows:
             self._keys = row_keys(args, kwargs)
 
     def gate(self, stream: Stream, seen: StepInProgress) -> float | None:
@@ -265,12 +289,14 @@ class MovingTargets:
         elif stream.own_steps + 1 in SEARCH_STEPS:
             self._copies.search(stream)
         keys, self._keys = self._keys, None
+        self._aside, self._aside_before, self._asides = None, self._aside, 0
+        self._steps += 1
         fact = COPY_FOLLOWS if self._copies.gate(stream, keys) else None
         if self._known:
             return None
         if not self._rollouts.over and self._rollouts.gate(seen):
             fact = OWN_ROLLOUTS
-        if self._follows_itself >= LOSSES_MIN:
+        if self._follows_itself >= LOSSES_MIN or self._bootstrapped >= BOOTSTRAPPED_MIN:
             fact = OWN_OUTPUTS
         if fact is not None:
             self._known = True

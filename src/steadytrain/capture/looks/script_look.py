@@ -142,7 +142,7 @@ class ScriptLook(StepObserver):
         return None
 
     def aside_begins(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        self._guarded(self._targets.called_aside, args, kwargs)
+        self._guarded(self._targets.called_aside, module, args, kwargs)
         self._guarded(self._evaluations.called_aside, module, args, kwargs)
 
     def gradients_zeroed(self) -> None:
@@ -218,7 +218,7 @@ class ScriptLook(StepObserver):
         self._seen.draws_no_more = False
         if first:
             self._seen.given = inputs_of(args, kwargs)
-        self._targets.called(args, kwargs)
+        self._targets.called(module, args, kwargs)
         self._evaluations.called(module, args, kwargs)
 
     def _returned(self, call: MicroBatch, random: RandomState) -> None:
@@ -241,7 +241,7 @@ class ScriptLook(StepObserver):
             return
         graph = read_graph(root)
         self._seen.graphs.append((_line(), graph, self._seen.call))
-        self._targets.loss_read(follows_itself=graph.follows_itself)
+        self._targets.loss_read(follows_itself=graph.follows_itself, compared=graph.compared)
         for stream in due:
             filled = [one for one in stream.parameters if id(one) in graph.parameters]
             if filled and not is_sharded(stream.parameters):

@@ -45,6 +45,12 @@ def follows_itself(nodes: Sequence[Any]) -> bool:
     )
 
 
+def elements_of(node: Any) -> int:
+    """How many elements a distance or square compares; 0 if unknown."""
+    values = saved_tensor(node, "self")
+    return values.numel() if values is not None else 0
+
+
 def _sides(node: Any) -> tuple[int, int]:
     """The memory of the side of a distance that has a gradient, and of the side that has none; 0 where unknown."""
     sides = [saved_tensor(node, name) for name in ("self", "target")]
