@@ -14,10 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from steadytrain.capture.snapshots.digests import Words, bytes_of, labelled, plain_values
+from steadytrain.capture.snapshots.digests import Words, bytes_of, labelled, plain_bytes, plain_values
 
 PIECE_BYTES = 4 << 20
 """Bytes written and digested at a time. ``go_on`` is called in between, so this bounds the delay of giving up."""
+
+TOGETHER_BYTES = 1 << 16
+"""Smaller tensors are written together: a step on the tape has several."""
 
 ALIGNMENT = 8
 _DTYPES = {
@@ -48,10 +51,12 @@ def can_be_written(tensor: Tensor) -> bool:
     return tensor.dtype in _DTYPES
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], *, go_on: Callable[[], bool]) -> dict[str, str]:
+def write_tensors(
+    path: Path, tensors: Mapping[str, Tensor], *, go_on: Callable[[], bool], with_digests: bool = True
+) -> dict[str, str]:
     """Write ``tensors`` (on the host, with dtypes that :func:`can_be_written`) to ``path``; returns their digests.
 
-    Overwrites an existing file.
+    Without ``with_digests`` it computes and returns none. Overwrites an existing file.
 
     Raises:
         GivenUp: ``go_on`` returned False.
@@ -67,17 +72,28 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], *, go_on: Callable[
     text += b" " * (-len(text) % ALIGNMENT)
     digests = {}
     with path.open("r+b" if path.exists() else "wb", buffering=0) as file:
-        _write(file, memoryview(len(text).to_bytes(8, "little") + text))
+        small = bytearray(len(text).to_bytes(8, "little") + text)
         for name, tensor in tensors.items():
-            values = plain_values(tensor)
-            data, words = bytes_of(values), Words()
+            values, data, words = tensor, plain_bytes(tensor), Words()
+            if data is None:
+                values = plain_values(tensor)
+                data = bytes_of(values)
             for start in range(0, len(data), PIECE_BYTES):
                 if not go_on():
                     raise GivenUp
                 piece = data[start : start + PIECE_BYTES]
-                _write(file, memoryview(piece))  # type: ignore[arg-type]
-                words.add(piece)
-            digests[name] = labelled(values, words)
+                if len(piece) < TOGETHER_BYTES:
+                    small += memoryview(piece)  # type: ignore[arg-type]
+                if len(piece) >= TOGETHER_BYTES or len(small) >= TOGETHER_BYTES:
+                    _write(file, memoryview(small))
+                    small = bytearray()
+                if len(piece) >= TOGETHER_BYTES:
+                    _write(file, memoryview(piece))  # type: ignore[arg-type]
+                if with_digests:
+                    words.add(piece)
+            if with_digests:
+                digests[name] = labelled(values, words)
+        _write(file, memoryview(small))
         file.truncate()
     return digests
 

@@ -96,7 +96,8 @@ def chunk_document(steps: Sequence[TapeStep], random: RandomTable) -> tuple[dict
             tensors.setdefault(places[place], kept)
         return tree
 
-    documents = [_step_document(step, tree_of, random, parts) for step in steps]
+    known = _KnownTrees()
+    documents = [_step_document(step, tree_of, random, parts, known) for step in steps]
     trees = {key: tree_of(part, f"random.{key}") for key, part in parts.items()}
     document = {
         "format": TAPE_FORMAT,
@@ -110,7 +111,37 @@ def chunk_document(steps: Sequence[TapeStep], random: RandomTable) -> tuple[dict
     return document, tensors
 
 
-def _step_document(step: TapeStep, tree_of: Any, random: RandomTable, parts: dict[str, Any]) -> dict[str, Any]:
+class _KnownTrees:
+    """The trees of names and hyper-parameters, which are the same in most steps: encoded once."""
+
+    def __init__(self) -> None:
+        self._names: tuple[tuple[str, ...], Any] = ((), encode([], _is_kept)[0])
+        self._groups: tuple[Any, Any] = (None, None)
+
+    def names(self, names: tuple[str, ...]) -> Any:
+        if names is not self._names[0] and names != self._names[0]:
+            self._names = names, encode(list(names), _is_kept)[0]
+        return self._names[1]
+
+    def groups(self, groups: list[list[dict[str, Any]]], tree_of: Any, lead: str) -> Any:
+        plain = [[list(group.items()) for group in some] for some in groups]
+        if not all(_is_plain(value) for some in plain for group in some for _, value in group):
+            return tree_of(groups, lead)
+        key = repr(plain)  # tells True from 1 and 0.0 from -0.0
+        if key != self._groups[0]:
+            self._groups = key, tree_of(groups, lead)
+        return self._groups[1]
+
+
+def _is_plain(value: Any) -> bool:
+    if type(value) is tuple:
+        return all(map(_is_plain, value))
+    return value is None or type(value) in (bool, int, float, str)
+
+
+def _step_document(
+    step: TapeStep, tree_of: Any, random: RandomTable, parts: dict[str, Any], known: _KnownTrees
+) -> dict[str, Any]:
     lead = f"s{step.step}"
     calls = []
     for number, call in enumerate(step.calls):
@@ -151,8 +182,10 @@ def _step_document(step: TapeStep, tree_of: Any, random: RandomTable, parts: dic
         "evaluations": step.evaluations,
         "losses": [float(loss).hex() for loss in step.losses],
         "loss_scale": None if step.loss_scale is None else float(step.loss_scale).hex(),
-        "gradient_norms": tree_of({"names": list(step.names), "norms": torch.from_numpy(step.norms)}, f"{lead}g"),
-        "groups": tree_of(step.groups, f"{lead}h"),
+        "gradient_norms": {
+            "dict": [["names", known.names(step.names)], ["norms", tree_of(torch.from_numpy(step.norms), f"{lead}g")]]
+        },
+        "groups": known.groups(step.groups, tree_of, f"{lead}h"),
         "fetched": {str(dataset): count for dataset, count in step.fetched.items()},
         "calls": calls,
         "fetches": fetches,

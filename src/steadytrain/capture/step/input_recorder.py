@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from steadytrain.capture.step.numpy_states import NumpyStates
 from steadytrain.capture.step.script_frames import FrameLine, user_frames
 from steadytrain.core.torch_private import BUFFERS, FOREACH_COPY, VERSION
 
@@ -26,6 +27,8 @@ RING_STEPS = 4
 RING_BYTES_MAX = 64 << 20
 BUFFER_BYTES_MAX = 256 << 20
 DEPTH_MAX = 8
+
+_NUMPY = NumpyStates()
 
 
 @dataclass(frozen=True)
@@ -39,13 +42,12 @@ class RandomState:
 
     @staticmethod
     def take() -> RandomState:
-        numpy_random = sys.modules.get("numpy.random")
         cuda: tuple[Tensor, ...] = ()
-        if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        if torch.cuda.is_initialized() and torch.cuda.is_available():  # type: ignore[no-untyped-call]
             cuda = tuple(torch.cuda.get_rng_state_all())
         return RandomState(
             python=random.getstate(),
-            numpy=numpy_random.get_state(legacy=False) if numpy_random is not None else None,
+            numpy=_NUMPY.take(),
             torch=torch.get_rng_state(),
             cuda=cuda,
         )
@@ -54,6 +56,7 @@ class RandomState:
         random.setstate(self.python)
         if self.numpy is not None:
             sys.modules["numpy.random"].set_state(self.numpy)
+            _NUMPY.forget()
         torch.set_rng_state(self.torch)
         if self.cuda:
             torch.cuda.set_rng_state_all(list(self.cuda))
