@@ -10,6 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from steadytrain.statistics.medians import row_medians
+
 BEFORE_ROWS, BEFORE_ROWS_MIN, NOW_ROWS = 24, 4, 3
 TENSORS_MIN = 3
 NATS, SCALES = 2.0, 6.0
@@ -35,13 +37,13 @@ def left_the_others(norms: NDArray[np.floating]) -> int | None:
     gone = ((rows[:-NOW_ROWS] > 0).mean(axis=0) >= 0.5) & (rows[-NOW_ROWS:] == 0).all(axis=0)
     if gone.any():  # perhaps most of them, and then their median says nothing
         return int(np.flatnonzero(known)[np.argmax(gone)])
-    middle = np.median(rows, axis=1, keepdims=True)
+    middle = row_medians(rows)[:, None]
     if not (middle > 0).all():
         return None
     apart = np.log(np.maximum(rows / middle, LEAST_SHARE))
     before, now = apart[:-NOW_ROWS], apart[-NOW_ROWS:]
-    level = np.median(before, axis=0)
-    scale = 1.4826 * np.median(np.abs(before - level), axis=0)
+    level = row_medians(before.T)
+    scale = 1.4826 * row_medians(np.abs(before - level).T)
     # The smallest of the last changes, all to one side: one odd batch is none.
     change = now - level
     least = np.where((change > 0).all(axis=0) | (change < 0).all(axis=0), np.abs(change).min(axis=0), 0.0)

@@ -109,12 +109,13 @@ def fill_record(buffer: NDArray[Any], record: StepRecord) -> None:
     """Write ``record`` with its flags and CRC into row 0 of ``buffer``, whose dtype fixes the tensors."""
     row = buffer[0]
     flags = (FLAG_SKIPPED if record.skipped else 0) | (FLAG_REFUSED if record.refused else 0)
-    scalars = row["scalars"]
+    scalars = []
     for position, name in enumerate(SCALARS):
         value = record.scalars.get(name)
         if value is not None:
             flags |= 1 << position
-        scalars[position] = 0.0 if value is None else _float32(value)
+        scalars.append(0.0 if value is None else _float32(value))
+    row["scalars"] = scalars
     row["flags"], row["step"], row["time"] = flags, record.step, record.time
     row["tensors"] = record.gradient_norms
     row["crc"] = 0

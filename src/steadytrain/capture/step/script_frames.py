@@ -10,6 +10,7 @@ import inspect
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -61,8 +62,16 @@ class LossVariable:
 
 def user_frames() -> tuple[FrameLine, ...]:
     """The script's running functions, innermost first, without the frames of torch and steadytrain."""
-    frames = (FrameLine(id(frame), frame.f_code, frame.f_lineno) for frame in running_frames() if is_user(frame))
-    return tuple(line for line, _ in zip(frames, range(USER_FRAMES_MAX), strict=False))
+    found: list[FrameLine] = []
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(FRAMES_MAX):
+        if frame is None or len(found) == USER_FRAMES_MAX:
+            break
+        code = frame.f_code
+        if _is_of_user(code.co_filename):
+            found.append(FrameLine(id(frame), code, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(found)
 
 
 def assigned_names(code: CodeType) -> set[str]:
@@ -138,4 +147,9 @@ def running_frames() -> Iterator[FrameType]:
 
 def is_user(frame: FrameType) -> bool:
     """Whether ``frame`` belongs to the script, and not to torch or steadytrain."""
-    return not frame.f_code.co_filename.startswith((_TORCH_FOLDER, _OWN_FOLDER, "<frozen"))
+    return _is_of_user(frame.f_code.co_filename)
+
+
+@lru_cache(maxsize=4096)
+def _is_of_user(file: str) -> bool:
+    return not file.startswith((_TORCH_FOLDER, _OWN_FOLDER, "<frozen"))

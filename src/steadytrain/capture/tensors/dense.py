@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from steadytrain.core.torch_private import FAKE_TENSOR, IS_WRAPPER, SPARSE_VALUES
+
+_PLAIN = frozenset({Tensor, nn.Parameter})
+"""Exact types: no subclass, so neither a wrapper nor a fake tensor."""
 
 
 def dense_values(tensor: Tensor) -> Tensor | None:
@@ -16,6 +19,8 @@ def dense_values(tensor: Tensor) -> Tensor | None:
     for integer, quantised, meta and fake tensors, parameters without a shape yet, and wrappers with their own storage
     format.
     """
+    if type(tensor) in _PLAIN and tensor.layout is torch.strided and tensor.dtype.is_floating_point:
+        return None if tensor.device.type == "meta" else tensor.detach()
     if is_lazy(tensor):
         return None
     if hasattr(tensor, "to_local"):

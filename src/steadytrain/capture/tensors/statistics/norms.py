@@ -29,6 +29,9 @@ the same cost."""
 ROWS_FROM = 1 << 14
 """Elements; torch processes all smaller tensors in one call."""
 
+ITEMS_MAX = 32
+"""So few values on the host are read one by one, which is faster than to copy them together."""
+
 EXACT_PIECE = 1 << 22
 """Elements that :func:`exact_state` widens at a time: 32 MiB of float64."""
 
@@ -57,15 +60,16 @@ def l2_norms(tensors: Sequence[Tensor]) -> list[Tensor]:
         out: list[Tensor | None] = [None] * len(tensors)
         groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
         for position, tensor in enumerate(tensors):
-            if tensor.numel() == 0:
-                out[position] = torch.zeros((), dtype=torch.float32, device=tensor.device)
-            elif tensor.dtype.itemsize == 1:  # torch has no norm for 8-bit floats; bfloat16 holds all their values
+            count, device, dtype = tensor.numel(), tensor.device, tensor.dtype
+            if count == 0:
+                out[position] = torch.zeros((), dtype=torch.float32, device=device)
+            elif dtype.itemsize == 1:  # torch has no norm for 8-bit floats; bfloat16 holds all their values
                 wide = tensor.to(torch.bfloat16)
                 out[position] = torch.linalg.vector_norm(wide, dtype=torch.float32)
-            elif tensor.device.type == "cpu" and tensor.numel() >= ROWS_FROM and is_dense(tensor):
+            elif count >= ROWS_FROM and device.type == "cpu" and is_dense(tensor):
                 out[position] = _norm_by_rows(in_memory_order(tensor).view(-1))
             else:
-                groups.setdefault((tensor.device, tensor.dtype), []).append(position)
+                groups.setdefault((device, dtype), []).append(position)
         for (_, dtype), positions in groups.items():
             norms = FOREACH_NORM([tensors[position] for position in positions], 2, dtype=_accumulator(dtype))
             for position, norm in zip(positions, norms, strict=True):
@@ -91,6 +95,8 @@ def fetch(scalars: Sequence[Tensor]) -> list[float]:
     """Values of 0-d or one-element tensors as Python floats, with one device-to-host copy per device."""
     values = [math.nan] * len(scalars)
     with quiet(scalars):
+        if len(scalars) <= ITEMS_MAX and all(scalar.device.type == "cpu" for scalar in scalars):
+            return [float(scalar.detach().item()) for scalar in scalars]
         alike: dict[tuple[torch.device, torch.dtype], list[int]] = {}
         for position, scalar in enumerate(scalars):
             alike.setdefault((scalar.device, scalar.dtype), []).append(position)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
+from contextlib import ExitStack
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,21 +12,53 @@ from torch import Tensor
 from steadytrain.core.torch_private import DISPATCH_DEPTH, NO_MODES, NO_TORCH_FUNCTION
 
 
-@contextmanager
-def quiet(tensors: Iterable[Tensor] = ()) -> Iterator[None]:
+class quiet:  # noqa: N801 (reads as a verb)
     """Disables autograd, autocast on the CPU and the devices of ``tensors``, and dispatch, function and device modes.
 
     Inference mode is disabled too, so tensors that we keep can be written later in any mode.
     """
-    with ExitStack() as stack:
-        stack.enter_context(NO_TORCH_FUNCTION())
-        if DISPATCH_DEPTH():  # a step enters this several times, so what is off already is left alone
-            stack.enter_context(NO_MODES())
-        if torch.is_inference_mode_enabled():
-            stack.enter_context(torch.inference_mode(False))
-        if torch.is_grad_enabled():
-            stack.enter_context(torch.no_grad())
-        for device_type in {"cpu", *(tensor.device.type for tensor in tensors)}:
-            if torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type):
+
+    def __init__(self, tensors: Iterable[Tensor] = ()) -> None:
+        self._tensors = tensors
+        self._function: Any = None
+        self._others: ExitStack | None = None
+
+    def __enter__(self) -> None:
+        self._function = NO_TORCH_FUNCTION.get()()
+        self._function.__enter__()
+        try:
+            self._disable_others()
+        except BaseException:
+            self._function.__exit__(None, None, None)
+            raise
+
+    def _disable_others(self) -> None:
+        """A step enters this several times, so what is off already is left alone."""
+        autocast = [one for one in {"cpu", *(tensor.device.type for tensor in self._tensors)} if _has_autocast(one)]
+        off = not (DISPATCH_DEPTH.get()() or torch.is_inference_mode_enabled() or torch.is_grad_enabled())
+        if off and not autocast:
+            return
+        with ExitStack() as stack:
+            if DISPATCH_DEPTH():
+                stack.enter_context(NO_MODES())
+            if torch.is_inference_mode_enabled():
+                stack.enter_context(torch.inference_mode(False))
+            if torch.is_grad_enabled():
+                stack.enter_context(torch.no_grad())
+            for device_type in autocast:
                 stack.enter_context(torch.autocast(device_type, enabled=False))
-        yield
+            self._others = stack.pop_all()
+
+    def __exit__(self, *exception: Any) -> None:
+        others, self._others = self._others, None
+        try:
+            if others is not None:
+                others.__exit__(*exception)
+        finally:
+            self._function.__exit__(*exception)
+
+
+def _has_autocast(device_type: str) -> bool:
+    if device_type == "cpu":
+        return torch.is_autocast_enabled("cpu")
+    return torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)
