@@ -40,7 +40,7 @@ ONCE = [
         "zero-learning-rate parameters-outside-optimizer gradients-carried-over repeated-batch misused-loss "
         "broadcast-loss left-in-evaluation misplaced-labels visible-labels supervised-padding rows-without-labels "
         "clipped-while-scaled clipped-after-step noisy-evaluation inverted-mask stale-target unscaled-inputs "
-        "vanishing-weights untied-weights incomplete-resume idle-schedule "
+        "constant-targets vanishing-weights untied-weights incomplete-resume idle-schedule "
         "misnormalized-attention frozen-running-statistics few-trained-parameters summed-gradients "
         "unloaded-weights mistimed-schedule spent-schedule repeated-order "
         "worker-duplicates optimizer-without-gradients",

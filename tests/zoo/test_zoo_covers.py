@@ -9,6 +9,7 @@ from zoo_cases import ZOO, cases
 
 WITHOUT_SICK = {
     "throughput-stall": "a script can only sleep, and beside other work the machine decides how long a step takes",
+    "constant-targets": "it is always a note, because an adversarial loss has such targets",
     "stale-target": "it is a note for the first 16,000 updates",
     "summed-gradients": "it is always a note, because the rate may have been chosen for the sum",
 }

@@ -1,4 +1,4 @@
-"""What reaches the first layer, and means over padding, read from the graph of a loss."""
+"""What reaches the first layer, means over padding and equal targets, read from the graph of a loss."""
 
 from __future__ import annotations
 
@@ -86,3 +86,18 @@ def test_a_mean_over_padding(mask: Tensor, reduce: str, share: float | None) -> 
     loss = masked.mean() if reduce == "mean" else masked.sum() / mask.sum()
     found = read_graph(loss).misuses.get("mean-over-padding")
     assert found == (None if share is None else pytest.approx(share))
+
+
+@pytest.mark.parametrize(
+    ("target", "loss", "found"),
+    [
+        (torch.zeros(64, 1), nn.functional.huber_loss, 0.0),
+        (torch.full((64, 1), 0.5), nn.functional.mse_loss, 0.5),
+        (TABLE[:, :1], nn.functional.mse_loss, None),
+        (torch.zeros(64, 1), lambda made, target: nn.functional.mse_loss(made.square(), target), None),
+        (torch.ones(64, 1), nn.functional.binary_cross_entropy_with_logits, None),
+    ],
+)
+def test_targets_that_are_one_number(target: Tensor, loss: object, found: float | None) -> None:
+    assert callable(loss)
+    assert read_graph(loss(table()(TABLE), target)).misuses.get("constant-target") == found

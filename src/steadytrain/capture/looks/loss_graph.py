@@ -27,7 +27,13 @@ from steadytrain.capture.looks.graph_nodes import (
     signed,
 )
 from steadytrain.capture.looks.masked_means import padded_share
-from steadytrain.capture.looks.stopped_targets import DIFFERENCES, DISTANCES, elements_of, follows_itself
+from steadytrain.capture.looks.stopped_targets import (
+    DIFFERENCES,
+    DISTANCES,
+    constant_target,
+    elements_of,
+    follows_itself,
+)
 from steadytrain.core.torch_private import SAVED_CAUSAL, SAVED_DIMENSION, SAVED_IGNORED
 
 NODES_MAX = 100_000
@@ -216,7 +222,10 @@ def _classes(node: Any) -> int:
 
 
 def _read_distance(kind: str, node: Any, graph: LossGraph) -> None:
-    """Find predictions [N, 1] or [N] that broadcast to [N, N] against targets without gradients."""
+    """Find predictions [N, 1] or [N] that broadcast to [N, N] against targets without gradients, and equal targets."""
+    maker, target = made_by(node), constant_target(node)
+    if target is not None and maker is not None and kind_of(maker) in MAKES_SCORES:
+        graph.misuses["constant-target"] = target
     inputs = inputs_of_node(node)
     if len(inputs) != 1:
         return  # both sides are trained: the script compares pairs on purpose

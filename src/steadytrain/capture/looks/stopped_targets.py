@@ -17,6 +17,7 @@ from steadytrain.capture.looks.graph_nodes import inputs_of_node, kind_of, saved
 DISTANCES = frozenset({"MseLoss", "SmoothL1Loss", "HuberLoss"})
 DIFFERENCES = "Pow"
 NODES_MAX = 32
+TARGETS_MIN = 16
 
 
 @torch.no_grad()
@@ -49,6 +50,18 @@ def elements_of(node: Any) -> int:
     """How many elements a distance or square compares; 0 if unknown."""
     values = saved_tensor(node, "self")
     return values.numel() if values is not None else 0
+
+
+@torch.no_grad()
+def constant_target(node: Any) -> float | None:
+    """The one number that all targets of a distance are; None if they differ, are few, or have a gradient."""
+    if kind_of(node) not in DISTANCES or [following is not None for following, _ in node.next_functions][1:] != [False]:
+        return None
+    target = saved_tensor(node, "target")
+    if target is None or target.numel() < TARGETS_MIN or target.is_meta:
+        return None
+    low, high = target.aminmax()
+    return float(low) if bool(low == high) else None
 
 
 def _sides(node: Any) -> tuple[int, int]:
