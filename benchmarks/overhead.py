@@ -20,6 +20,7 @@ from pathlib import Path
 
 from cost.arms import ARMS, BARE, Arm
 from cost.case import RARE_EVERY, Case
+from cost.paced_run import paced_table
 from cost.referee import ArmFailedError, compare, measure_memory
 from cost.short_runs import SHORT_RUNS, short_table
 from cost.table import as_json, heading, own_table, table
@@ -62,7 +63,8 @@ def main() -> None:
         print(own_table(case, runs), end="\n\n", flush=True)
         measured.append(as_json(case, runs))
     if "short" in args.models.split(",") and not args.quick:
-        print(short_table([(one, one.run(progress)) for one in SHORT_RUNS]), flush=True)
+        print(short_table([(one, one.run(progress)) for one in SHORT_RUNS]), end="\n\n", flush=True)
+        print(paced_table(progress), flush=True)
     if args.json:
         args.json.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
 

@@ -25,19 +25,20 @@ Bad = Callable[[int, Tensor], Tensor]
 
 
 class Ticks:
-    """A clock that goes on by a tenth of a millisecond whenever it is read."""
+    """A clock that goes on by a millisecond whenever it is read, or by ``tick_s``."""
 
-    def __init__(self) -> None:
+    def __init__(self, tick_s: float = 1e-3) -> None:
         self.seconds = 0.0
+        self._tick_s = tick_s
 
     def __call__(self) -> float:
-        self.seconds += 1e-4
+        self.seconds += self._tick_s
         return self.seconds
 
 
 def pace(**how: Any) -> Pace:
-    """A pace without an allowance: a run rests after its first 95 steps, and then for 100 to 200 at a time."""
-    return Pace(**{"allowance_s": 0.0, "first_steps": 80, "rest_s_max": 0.12, "clock": Ticks(), **how})
+    """A pace without an allowance: a run rests after its first 95 steps, first for 33 and then for 250 at a time."""
+    return Pace(**{"allowance_s": 0.0, "first_steps": 80, "rest_s_max": 0.25, "clock": Ticks(), **how})
 
 
 @contextmanager

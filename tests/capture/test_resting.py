@@ -17,10 +17,11 @@ from steadytrain.capture.settings import Settings
 from steadytrain.capture.step.watcher import Watcher
 from steadytrain.core.levels import LEVELS
 from steadytrain.detection.run_recorder import recording
+from steadytrain.report.circumstances import run_facts
 from steadytrain.storage.run_folder import open_run
 from steadytrain.storage.tape_files import find_recording
 
-BAD = 150
+BAD = 110
 """A step in the first rest."""
 
 
@@ -69,7 +70,7 @@ def test_it_is_said_once_and_stands_in_the_run_folder(tmp_path: Path) -> None:
     notes = [text for text in told if "--every-step" in text]
     assert len(notes) == 1
     assert notes[0].startswith("note: a step takes ")
-    assert f"from step {FIRST_REST} on steadytrain records 79 of about every " in notes[0]
+    assert f"from step {FIRST_REST} on steadytrain records 79 steps at a time and rests in between" in notes[0]
     run = open_run(tmp_path / "run")
     assert run.facts["rests"]["steps"] == 1000
     assert run.facts["rests"]["first_step"] == FIRST_REST
@@ -140,6 +141,36 @@ def test_a_gradient_that_no_look_reads_is_named_with_the_steps_in_which_it_may_h
     stopped = next(text for text in told if text.startswith("STOPPED"))
     assert f"since an update of the steps {FIRST_REST} to {BAD}, which were not recorded" in stopped
     assert "as they were before the step" not in stopped
+
+
+def test_a_tiny_step_is_guarded_without_its_batch(tmp_path: Path) -> None:
+    """Below 0.6 ms a hook on the model would cost too much of the step."""
+    told: list[str] = []
+    tiny = pace(clock=Ticks(1e-5), rest_s_max=0.0025)
+    bare: list[float] = []
+    losses: list[float] = []
+    train(400, losses=bare)
+    with resting(tmp_path / "healthy", pace=tiny) as watcher:
+        train(400, losses=losses)
+    assert losses == bare
+    assert (watcher.recorded_steps or 400) < 300
+    before = parameters(train(BAD - 1))
+    model = network()
+    with pytest.raises(steadytrain.RunStopped), resting(tmp_path / "run", told, pace=tiny):
+        train(BAD + 50, model=model, bad=bad_loss)
+    assert same(before, parameters(model))
+    (incident,) = open_run(tmp_path / "run").open_incidents()
+    assert (incident.step, incident.micro_batches) == (BAD, 0)
+    assert incident.batch_note.startswith(f"not kept: step {BAD} was not recorded")
+    assert "but not its batch and random state" in next(text for text in told if text.startswith("STOPPED"))
+
+
+def test_show_tells_how_many_of_the_steps_are_on_record(tmp_path: Path) -> None:
+    with resting(tmp_path / "run", pace=pace()):
+        train(BAD)
+    run = open_run(tmp_path / "run")
+    values = {fact.label: fact.value for fact in run_facts(run, run.scalars())}
+    assert values["steps"] == f"{FIRST_REST - 1} of {BAD}"
 
 
 def test_the_policy_observe_freezes_the_step_and_goes_on(tmp_path: Path) -> None:
@@ -263,3 +294,12 @@ def test_a_loader_is_counted_while_the_run_rests(tmp_path: Path) -> None:
     document = json.loads(found.chunks[-1].document.read_text())
     assert all(one["fetched"] == {"0": one["step"]} for one in document["steps"])
     assert not open_run(tmp_path / "run").symptoms
+
+
+@pytest.mark.slow
+def test_a_healthy_run_that_rests_shows_no_symptom(tmp_path: Path) -> None:
+    """Detectors see the bursts side by side: what changed in a rest is no jump."""
+    with resting(tmp_path / "run", pace=pace(rest_s_max=1.0, first_steps=512)) as watcher:
+        train(8000)
+    assert (watcher.recorded_steps or 8000) < 2000
+    assert not [symptom for symptom in open_run(tmp_path / "run").symptoms if symptom.severity != "note"]

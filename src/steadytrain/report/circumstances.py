@@ -32,6 +32,9 @@ def run_facts(run: Run, window: Window | None) -> tuple[Fact, ...]:
     if window is not None and len(window):
         first, last = int(window.steps[0]), int(window.steps[-1])
         steps = count(len(window)) + (f" (number {count(first)} to {count(last)})" if first not in (0, 1) else "")
+        rests = facts.get("rests")
+        if isinstance(rests, dict) and isinstance(rests.get("steps"), int):
+            steps += f" of {count(max(rests['steps'], len(window)))}"
     rank, size = description.get("rank"), description.get("world_size")
     return facts_of(
         ("command", command_line(description.get("argv"))),

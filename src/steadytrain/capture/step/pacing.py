@@ -8,6 +8,7 @@ points take, and compares them with the time of the run. Not here: what happens 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +21,11 @@ REST_CALLS_S, TINY_CALLS_S = 25e-6, 12e-6
 """Seconds of steadytrain in a resting step, and in a tiny one, measured on a CPU: timing them would cost as much
 again."""
 
-TINY_S = 0.3e-3
+TINY_S = 0.6e-3
 """In a resting step shorter than this, model calls are not held and no gradient is read."""
+
+RESTS_COMPARED = 4
+"""Rests whose shortest mean step is taken for the script's own: an evaluation in a rest makes it longer."""
 
 ALIGNED = 16
 """A burst begins after a multiple of so many steps: the detectors look at the steps up to such a multiple."""
@@ -45,7 +49,7 @@ class Pace:
     allowance_s: float = 20.0
     first_steps: int = 1024
     burst_steps: int = 64 + ALIGNED - 1
-    rest_s_max: float = 10.0
+    rest_s_max: float = 20.0
     step_s_max: float = 0.010
     clock: Callable[[], float] = time.perf_counter
 
@@ -60,16 +64,17 @@ class Pacing:
         """Whether the step in progress is not recorded."""
 
         self.step_s = 0.0
-        """The script's own part of a step, in the steps before the newest rest."""
+        """The script's own part of a step: as it was in the last rests, before them as it was in recorded steps."""
 
         self.recording_s = 0.0
-        """What recording a step took in them."""
+        """What recording a step took, in the newest block of recorded steps."""
 
         self._own_s = 0.0
         self._recorded = 0
         self._began: float | None = None
         self._block = (0, 0.0, 0.0)
         self._rest = (0.0, 0.0)
+        self._resting_s: deque[float] = deque(maxlen=RESTS_COMPARED)
 
     def timed(self, entry: Callable[..., Any], resting: Callable[..., Any]) -> Callable[..., Any]:
         """``entry``, an entry point, on the account; while the run rests ``resting`` is called instead."""
@@ -109,8 +114,14 @@ class Pacing:
         steps = self._recorded - first
         if steps < pace.burst_steps or step % ALIGNED != ALIGNED - 1:
             return 0
-        of_block, self._block = self._own_s - own_s, (self._recorded, now, self._own_s)
-        self.step_s, self.recording_s = max(now - began - of_block, 1e-9) / steps, of_block / steps
+        of_block = self._own_s - own_s
+        self.step_s = min(self._resting_s, default=max(now - began - of_block, 1e-9) / steps)
+        # Recording also slows the script's own part down, by cold caches and by the threads that write. What an
+        # evaluation took in between is not told apart, so at most as much again counts.
+        slower_s = min(max(0.0, now - began - of_block - steps * self.step_s), of_block)
+        self._own_s += slower_s
+        self.recording_s = (of_block + slower_s) / steps
+        self._block = (self._recorded, now, self._own_s)
         allowed_s = pace.allowance_s + pace.share * (now - self._began)
         if self._own_s <= allowed_s or self.step_s >= pace.step_s_max or self._recorded < pace.first_steps:
             return 0
@@ -137,9 +148,13 @@ class Pacing:
 
     def wake(self, passed: int) -> None:
         """The rest is over after ``passed`` steps: at least a burst is recorded now."""
-        self._own_s = self._rest[1] + passed * self._rest_calls_s
+        now, calls_s = self.clock(), self._rest_calls_s
+        self._own_s = self._rest[1] + passed * calls_s
+        if passed >= self.pace.burst_steps:
+            self._resting_s.append(max((now - self._rest[0]) / passed - calls_s, 1e-9))
+            self.step_s = min(self._resting_s)
         self.rests = False
-        self._block = (self._recorded, self.clock(), self._own_s)
+        self._block = (self._recorded, now, self._own_s)
 
 
 def aligned(step: int, rest: int) -> int:

@@ -150,7 +150,7 @@ class Resting:
         self._rests += 1
         run.activations.disarm()
         run.observer.rest_begins(stream)
-        self._tell(stream, steps)
+        run.recorder.set_fact(FACT, self.fact(stream))
         self._left = steps
         self._pacing.rest()
         self._redirect(self)
@@ -166,16 +166,15 @@ class Resting:
         if self.patches is not None:
             self.patches.rest(at_rest)
 
-    def _tell(self, stream: Stream, steps: int) -> None:
-        run, pacing = self._run, self._pacing
-        burst = pacing.pace.burst_steps
+    def _tell(self) -> None:
+        """The first rest is over: now it is known how long a step takes without recording."""
+        pacing, burst = self._pacing, self._pacing.pace.burst_steps
         if self._rests == 1:
-            run.note(
-                f"a step takes {1e3 * pacing.step_s:.2g} ms and recording it {1e3 * pacing.recording_s:.2g} ms: from "
-                f"step {self._first:,} on steadytrain records {burst} of about every {burst + steps:,} steps, so that "
-                f"it takes less than {SHARE_TOLD:.0%} of the time (--every-step records all)"
+            self._run.note(
+                f"a step takes {1e3 * pacing.step_s:.2g} ms and recording it {1e3 * pacing.recording_s:.2g} ms more: "
+                f"from step {self._first:,} on steadytrain records {burst} steps at a time and rests in between, so "
+                f"that it takes less than {SHARE_TOLD:.0%} of the time (--every-step records all)"
             )
-        run.recorder.set_fact(FACT, self.fact(stream))
 
     def fact(self, stream: Stream) -> dict[str, int]:
         """The fact of the run: the number of rests, the first resting step, and the steps so far that rested."""
@@ -294,6 +293,7 @@ class Resting:
             self._model_calls.rested(RandomState.take())
             run.observer.rest_ends(stream, within=False)
             run.recorder.set_fact(FACT, self.fact(stream))
+            self._tell()
 
     def _wake_within(self) -> None:
         """End the rest within a step, whose calls and loss so far are those held."""
@@ -310,6 +310,7 @@ class Resting:
         with run.guard.part("ending a rest"):
             run.observer.rest_ends(stream, within=True)
             run.recorder.set_fact(FACT, self.fact(stream))
+            self._tell()
             seen.micro_batches += self._as_recorded(held)
             if root is not None:
                 seen.backward_begins()

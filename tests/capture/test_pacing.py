@@ -1,0 +1,78 @@
+"""The account behind the rests: the share after the allowance is bounded, whatever a step and its recording take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from steadytrain.capture.step.pacing import ALIGNED, REST_CALLS_S, TINY_CALLS_S, Pace, Pacing, aligned
+
+
+@dataclass
+class Clock:
+    seconds: float = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def simulated(pace: Pace, clock: Clock, *, step_s: float, recording_s: float, until_s: float) -> tuple[float, int]:
+    """A run of such steps. Returns the share of its time that is steadytrain's, and the number of its rests."""
+    pacing, step, rests, own_s = Pacing(pace), 0, 0, 0.0
+
+    def entry() -> None:
+        clock.seconds += recording_s
+
+    recorded = pacing.timed(entry, entry)
+    while clock.seconds < until_s:
+        clock.seconds += step_s
+        recorded()
+        step, own_s = step + 1, own_s + recording_s
+        rest = pacing.recorded(step)
+        if not rest:
+            continue
+        rests, first = rests + 1, step + 1
+        pacing.rest()
+        calls_s = TINY_CALLS_S if pacing.tiny else REST_CALLS_S
+        for _ in range(aligned(step, rest)):
+            clock.seconds += step_s + calls_s
+            step, own_s = step + 1, own_s + calls_s
+            if pacing.rests_long:
+                break
+        pacing.wake(step + 1 - first)
+    return own_s / clock.seconds, rests
+
+
+@pytest.mark.parametrize("step_s", [0.2e-3, 0.4e-3, 1e-3, 5e-3])
+@pytest.mark.parametrize("recording_s", [1e-3, 5e-3])
+def test_the_share_stays_below_a_tenth(step_s: float, recording_s: float) -> None:
+    clock = Clock()
+    pace = Pace(allowance_s=1.0, clock=clock)
+    share, rests = simulated(pace, clock, step_s=step_s, recording_s=recording_s, until_s=400.0)
+    assert 0.02 < share < 0.1
+    assert rests > 5
+
+
+def test_a_run_within_its_allowance_does_not_rest() -> None:
+    clock = Clock()
+    assert simulated(Pace(clock=clock), clock, step_s=0.4e-3, recording_s=5e-3, until_s=21.0)[1] == 0
+    assert simulated(Pace(clock=clock), clock, step_s=0.4e-3, recording_s=5e-3, until_s=60.0)[1] > 0
+
+
+def test_a_run_of_long_steps_does_not_rest() -> None:
+    clock = Clock()
+    pace = Pace(allowance_s=0.0, clock=clock)
+    assert simulated(pace, clock, step_s=0.011, recording_s=5e-3, until_s=60.0)[1] == 0
+
+
+def test_a_cheap_recording_does_not_rest() -> None:
+    clock = Clock()
+    pace = Pace(allowance_s=0.0, clock=clock)
+    assert simulated(pace, clock, step_s=1e-3, recording_s=0.05e-3, until_s=20.0)[1] == 0
+
+
+@pytest.mark.parametrize(("step", "rest"), [(95, 1), (96, 16), (97, 40)])
+def test_a_burst_begins_after_a_multiple(step: int, rest: int) -> None:
+    assert (step + aligned(step, rest)) % ALIGNED == 0
+    assert rest <= aligned(step, rest) < rest + ALIGNED
