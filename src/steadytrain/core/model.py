@@ -237,7 +237,17 @@ class Window:
             return bool(self.tensor_names) and len(self.gradient_norms) > 0
         if name == "metrics":
             return bool(self.metrics)
-        return name in self.present and bool(self.present[name].any())
+        if name not in self.present:
+            return False
+        found = self._measured.get(name)
+        if found is None:
+            found = self._measured[name] = bool(self.present[name].any())
+        return found
+
+    @cached_property
+    def _measured(self) -> dict[str, bool]:
+        """Whether any step has a signal, of those that were asked for."""
+        return {}
 
     def last(self, count: int) -> Window:
         """The newest ``count`` steps."""

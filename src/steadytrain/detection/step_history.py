@@ -58,10 +58,9 @@ class StepHistory:
         at = self._count
         self._numbers[at] = record.step
         self._heads[at, 0] = record.time
-        for position, name in enumerate(SCALARS):
-            value = record.scalars.get(name)
-            self._present[position, at] = value is not None
-            self._values[position, at] = 0.0 if value is None else value
+        values = [record.scalars.get(name) for name in SCALARS]
+        self._present[:, at] = [value is not None for value in values]
+        self._values[:, at] = [0.0 if value is None else value for value in values]
         self._flags[0, at], self._flags[1, at] = record.skipped, record.refused
         self._count += 1
         keep = self._tensor_steps()

@@ -136,6 +136,8 @@ class _Fetch:
 
     def ask(self, tensors: Sequence[Tensor]) -> Callable[[], list[float]]:
         """Returns a function that gives the values of ``tensors``, each 0-d, after :meth:`run`."""
+        if not tensors:
+            return _no_values
         start = len(self._tensors)
         self._tensors += tensors
         stop = len(self._tensors)
@@ -143,6 +145,10 @@ class _Fetch:
 
     def run(self) -> None:
         self._values, self._tensors = fetch(self._tensors), []
+
+
+def _no_values() -> list[float]:
+    return []
 
 
 class _Look:
@@ -162,11 +168,13 @@ class _Look:
         self.gradients = _gradients(stream.parameters)
         clipping = seen.clipping
         # Skip the gradients that clipping has just read.
-        self._unread = [
-            (at, values) for at, values in self.gradients if not clipping.knows_applied(stream.parameters[at])
-        ]
-        parameters = enumerate(stream.parameters)
-        self._clipped = {at: norm for at, p in parameters if (norm := clipping.norms.get(id(p))) is not None}
+        self._unread, self._clipped = self.gradients, {}
+        if clipping.clips or clipping.norms:
+            self._unread = [
+                (at, values) for at, values in self.gradients if not clipping.knows_applied(stream.parameters[at])
+            ]
+            parameters = enumerate(stream.parameters)
+            self._clipped = {at: norm for at, p in parameters if (norm := clipping.norms.get(id(p))) is not None}
         found_inf, grad_scale = _tensor_of(optimizer, "found_inf"), _tensor_of(optimizer, "grad_scale")
         own = scaling.tensors()
         self.underflow = underflow(

@@ -292,13 +292,24 @@ def _can_be_kept(buffer: Tensor) -> bool:
 def tensors_in(value: Any) -> Iterable[Tensor]:
     """Every tensor in nested lists, tuples, mappings and dataclasses."""
     found: list[Tensor] = []
-
-    def keep(tensor: Tensor) -> Tensor:
-        found.append(tensor)
-        return tensor
-
-    map_tensors(value, keep)
+    _collect(value, found, 0)
     return found
+
+
+def _collect(value: Any, found: list[Tensor], depth: int) -> None:
+    """Add the tensors that :func:`map_tensors` would replace, in the same order."""
+    if isinstance(value, Tensor):
+        found.append(value)
+        return
+    kind = type(value)
+    if depth >= DEPTH_MAX:
+        return
+    if kind is dict:
+        value = value.values()
+    elif kind is not list and not (isinstance(value, tuple) and (kind is tuple or hasattr(value, "_fields"))):
+        return
+    for entry in value:
+        _collect(entry, found, depth + 1)
 
 
 def named_tensors_in(value: Any, place: str = "", depth: int = 0) -> Iterator[tuple[str, Tensor]]:
@@ -324,7 +335,7 @@ def map_tensors(value: Any, change: Callable[[Tensor], Tensor], depth: int = 0) 
     if type(value) is list:
         return [map_tensors(entry, change, depth + 1) for entry in value]
     if type(value) is tuple:
-        return tuple(map_tensors(entry, change, depth + 1) for entry in value)
+        return tuple([map_tensors(entry, change, depth + 1) for entry in value])
     if type(value) is dict:
         return {key: map_tensors(entry, change, depth + 1) for key, entry in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
