@@ -49,7 +49,7 @@ def simulated(pace: Pace, clock: Clock, *, step_s: float, recording_s: float, un
 def test_the_share_stays_below_a_tenth(step_s: float, recording_s: float) -> None:
     clock = Clock()
     pace = Pace(allowance_s=1.0, clock=clock)
-    share, rests = simulated(pace, clock, step_s=step_s, recording_s=recording_s, until_s=400.0)
+    share, rests = simulated(pace, clock, step_s=step_s, recording_s=recording_s, until_s=1000.0)
     assert 0.02 < share < 0.1
     assert rests > 5
 

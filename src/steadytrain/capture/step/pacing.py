@@ -17,7 +17,7 @@ SHARE_TOLD = 0.1
 """The bound on steadytrain's share of the time. :attr:`Pace.share` is lower: calling the hooks is not in its seconds,
 and neither are the threads that write."""
 
-REST_CALLS_S, TINY_CALLS_S = 25e-6, 12e-6
+REST_CALLS_S, TINY_CALLS_S = 30e-6, 15e-6
 """Seconds of steadytrain in a resting step, and in a tiny one, measured on a CPU: timing them would cost as much
 again."""
 
