@@ -14,6 +14,7 @@ HEALTHY = (
     steps(loss=math.log(10) + NOISE[:20]),
     steps(loss=math.log(10) + NOISE, first_step=9000),
     steps(loss=2.45 + NOISE),
+    steps(loss=math.log(2) + NOISE[:12] / 10, epoch=np.arange(12) / 20.0),
     steps(loss=0.5 + math.log(10) * np.exp(-np.arange(200) / 50.0)),
     steps(loss=math.log(10) * np.linspace(1.0, 0.8, 200)),
     steps(loss=math.log(10) + NOISE, facts={"vocabulary": 50257.0}),
@@ -25,6 +26,7 @@ SICK = (
     steps(loss=math.log(50257) + NOISE[:10], stride=50),
     steps(loss=1.7 + NOISE, facts={"baseline_loss": 1.7}),
     steps(loss=[math.log(2)] * 6, epoch=np.arange(6.0)),
+    steps(loss=math.log(2) + NOISE[:12] / 10, epoch=np.arange(12) / 4.0),
 )
 
 

@@ -26,6 +26,8 @@ HEALTHY = (
     window(np.where(LATE, 0.1, RISES), name="rewards/rejected"),
     window([900.0, 300.0, 150.0, 90.0, 70.0, 66.0], name="perplexity"),
     window(np.where(LATE, 2.0, 1.0 - RISES), name="val_loss", loss=TRAIN),
+    window([0.3, 0.6, 0.2, 0.65, 0.2, 0.6, 0.25, 0.64, 0.2, 0.6, 0.2, 0.6], name="success_rate"),
+    window(RISES + 5 * NOISE),
     window([0.1, np.nan, 0.5, 0.6, 0.7, 0.8]),
 )
 SICK = (
@@ -34,6 +36,7 @@ SICK = (
     window([900.0, 300.0, 150.0, 1000.0, 1200.0, 1300.0], name="train_perplexity"),
     window(100 * np.where(LATE, 0.1, RISES), name="episode_return_mean"),
     window(0.5 + 0.4 * np.sin(np.linspace(0, 8 * np.pi, 30)), name="f1"),
+    window([0.3, 0.62, 0.22, 0.65, 0.2, 0.6, 0.25, 0.64, 0.21, 0.63, 0.24, 0.6]),
     window([0.1, 0.3, np.nan, np.nan, np.nan, np.nan], name="eval_loss"),
 )
 
@@ -47,6 +50,6 @@ def test_the_direction_follows_from_the_name() -> None:
 
 
 def test_rows_that_are_not_finite_are_counted() -> None:
-    (symptom,) = MetricCollapse().check(SICK[5])
+    (symptom,) = MetricCollapse().check(SICK[6])
     assert symptom.numbers["rows"] == 4.0
     assert symptom.first_step == 3

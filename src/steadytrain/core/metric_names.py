@@ -18,6 +18,7 @@ HIGHER = SCORE | {
     "iou",
     "map",
     "psnr",
+    "rew",
     "return",
     "returns",
     "reward",
@@ -39,7 +40,7 @@ GENERIC = LOSS | SCORE | HELD_OUT | SUMMARIES
 
 def words(name: str) -> list[str]:
     """Split a name into lower-case words: ``eval/news_accuracy`` becomes ``eval``, ``news``, ``accuracy``."""
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name.replace("mAP", " map "))
     return [word for word in re.split(r"[^a-z0-9]+", spaced.lower()) if word]
 
 

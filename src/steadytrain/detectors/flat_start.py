@@ -69,6 +69,7 @@ class FlatStart(Detector):
         100, "steps that the log spans at least; many healthy runs stand still for their warm-up"
     )
     epochs_min: int = threshold(5, "or rows of an epoch each")
+    passes_min: float = threshold(2.0, "or eight rows that span so many epochs")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         curve = curve_of(window, window.applied("loss"))
@@ -95,6 +96,8 @@ class FlatStart(Detector):
 
     def _long(self, window: Window, curve: Curve) -> bool:
         epoch = window.applied("epoch")
+        if len(epoch) >= ROWS_MIN and epoch.values[-1] - epoch.values[0] >= self.passes_min:
+            return True
         if len(epoch) and epoch.values[-1] - epoch.values[0] >= self.epochs_min - 1 and len(curve) >= self.epochs_min:
             return True
         return len(curve) >= ROWS_MIN and int(curve.steps[-1]) - int(curve.steps[0]) + curve.stride >= self.span_steps

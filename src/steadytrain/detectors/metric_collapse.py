@@ -7,7 +7,7 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from steadytrain.core.metric_names import direction, is_loss
+from steadytrain.core.metric_names import SCORE, direction, is_loss, words
 from steadytrain.core.model import Series, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
@@ -18,6 +18,8 @@ from steadytrain.statistics.medians import median
 NONFINITE_ROWS_MIN = 2
 SWING_ROWS_MIN = 10
 SHARES_OF_ONE = 1.05
+EVALUATED = SCORE | {"auc", "dice", "iou", "map"}
+"""Scores over a whole data set: unlike returns they hardly vary from row to row."""
 
 
 @final
@@ -52,6 +54,9 @@ class MetricCollapse(Detector):
     noise_scales: float = threshold(4.0, "and in standard deviations of a row")
     swing_share: float = threshold(0.5, "share of the whole range that each swing gives back")
     smooth_max: float = threshold(0.6, "or von Neumann's ratio of the rows is below this: swings, and no noise")
+    wild_share: float = threshold(
+        0.15, "typical change from row to row of a score between 0 and 1 that gets no better: it is wild"
+    )
     rises_min: int = threshold(3, "swings of a metric that makes no net progress")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
@@ -70,7 +75,11 @@ class MetricCollapse(Detector):
         curve = curve_of(window, series, falls=better < 0)
         if curve is None:
             return []
-        return self._lost(window, name, curve, better) or self._swings(name, curve, better)
+        return (
+            self._lost(window, name, curve, better)
+            or self._swings(name, curve, better)
+            or self._wild(name, curve, better)
+        )
 
     def _lost(self, window: Window, name: str, curve: Curve, better: int) -> list[Symptom]:
         floor = self.floor_share * float(abs(curve.best[-1]))
@@ -106,6 +115,20 @@ class MetricCollapse(Detector):
         ends = sorted((-better * float(curve.level.min()), -better * float(curve.level.max())))
         told = f"{name} swings between {ends[0]:.4g} and {ends[1]:.4g}, {len(rises)} times, without net progress"
         return [self._symptom(name, int(curve.steps[0]), int(curve.steps[-1]), told, {"swings": float(len(rises))})]
+
+    def _wild(self, name: str, curve: Curve, better: int) -> list[Symptom]:
+        """A score that jumps up and down from each row to the next, without net progress."""
+        values, third = curve.values, len(curve) // 3
+        in_unit = better > 0 and bool(((values <= 0.0) & (values >= -SHARES_OF_ONE)).all())
+        if len(curve) < SWING_ROWS_MIN or not in_unit or not EVALUATED & set(words(name)):
+            return []
+        gained = median(values[:third]) - median(values[-third:])
+        change = median(np.abs(np.diff(values)))
+        if change < self.wild_share or gained > change / 2:
+            return []
+        told = f"{name} varies by {change:.2g} from row to row, between {-values.max():.4g} and {-values.min():.4g}"
+        numbers = {"change": change}
+        return [self._symptom(name, int(curve.steps[0]), int(curve.steps[-1]), f"{told}, and gets no better", numbers)]
 
     def _symptom(self, name: str, first: int, last: int, told: str, numbers: dict[str, float]) -> Symptom:
         return Symptom(

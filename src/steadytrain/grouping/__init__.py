@@ -140,10 +140,10 @@ def _health(window: Window, symptoms: Sequence[Symptom], stories: Sequence[Story
     if not asked.looked:
         return "unknown", f"no detector found what it needs ({asked.missing})"
     finite = losses.values[np.isfinite(losses.values)]
+    measures = len(losses) and not window.facts.get("loss_may_rise")
+    if not measures and (better := _bettered(window)):
+        return "healthy", f"{better}; {asked.seen}"
     if not len(losses):
-        better = _bettered(window)
-        if better:
-            return "healthy", f"{better}; {asked.seen}"
         return "unknown", f"there is no information about the loss; {asked.seen}"
     if len(finite) < LOSSES_MIN:
         are = "1 loss is" if len(finite) == 1 else f"{len(finite)} losses are"
@@ -160,7 +160,7 @@ def _health(window: Window, symptoms: Sequence[Symptom], stories: Sequence[Story
 
 
 def _bettered(window: Window) -> str:
-    """The first metric of a log without a loss that improved by more than its noise, "" if there is none."""
+    """The first metric that improved by more than its noise, "" if none did: for a log without a loss of progress."""
     for name, series in window.metrics.items():
         finite = series.values[np.isfinite(series.values)]
         if direction(name) and len(finite) >= LOSSES_MIN:

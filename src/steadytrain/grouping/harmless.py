@@ -51,10 +51,11 @@ def is_benign(window: Window, symptom: Symptom) -> str:
 
 def explained_by_columns(window: Window, symptom: Symptom) -> str:
     """Why other columns of the log explain a rising loss of any size, or ""."""
-    if not declared(symptom.name).counts_rising_loss:
-        return ""
-    if window.facts.get("loss_may_rise"):
+    rises = declared(symptom.name).counts_rising_loss
+    if window.facts.get("loss_may_rise") and (rises or symptom.name == "loss-spike"):
         return "the columns are those of a loss that measures no progress"
+    if not rises:
+        return ""
     stage = stage_changed(window, symptom.first_step - STAGE_STRIDES * stride_of(window.steps), symptom.last_step)
     return f"{stage} changed there" if stage else ""
 

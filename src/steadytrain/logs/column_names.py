@@ -46,6 +46,9 @@ _OF_LOSS = (
     frozenset({"epoch"}),
 )
 _LOSS_OTHER = len(_OF_LOSS)
+LOSS_PART = _LOSS_OTHER
+"""The tier of a loss with words of its own: one of several parts, or the only one."""
+
 _LOSS_NAMELESS = _LOSS_OTHER + 1
 
 
@@ -58,7 +61,7 @@ _STEP = (
     _each("step", "steps", "iteration", "iterations", "update", "updates", "num steps"),
     _each("iter", "iters", "it", "itr", "n iter", "num iter"),
     (),  # `_step` of Weights & Biases counts calls of log
-    _each("batch", "batches", "batch idx", "minibatch"),
+    _each("batch", "batches", "batch idx", "minibatch", "episode", "episodes", "timesteps", "total timesteps"),
     _each("progress bar"),
 )
 _STEP_OF_CALLS = 3
@@ -351,7 +354,8 @@ _PREFERENCE = frozenset({"chosen", "rejected", "margins"})
 def loss_may_rise(columns: Sequence[str]) -> bool:
     """Whether the columns belong to a loss that does not measure progress: of GANs, of policies and their critics."""
     every = {word for name in columns for word in words(name)}
-    return bool(every & _NO_PROGRESS) and not every & _PREFERENCE
+    rivals = [{"g", "d"} & set(words(name)) for name in columns if "loss" in words(name)]
+    return (bool(every & _NO_PROGRESS) or ({"g"} in rivals and {"d"} in rivals)) and not every & _PREFERENCE
 
 
 _USUAL_NAME = re.compile(r"(trainer_(state|log)|metrics|log|train|output|history)\.\w+")

@@ -18,6 +18,7 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.model import FloatArray, IntArray, Series, Window
 from steadytrain.logs.column_names import PROGRESS_BAR, Choice, choose, loss_may_rise, name_of, role_of
 from steadytrain.logs.log_rows import Rows
+from steadytrain.logs.loss_parts import with_total
 from steadytrain.logs.numerals import counted
 from steadytrain.logs.reader import Columns, Log
 from steadytrain.statistics.rolling_baseline import stride_of
@@ -63,6 +64,7 @@ def logs_of(
     """
     if not rows.columns:
         raise UsageError(f"{path}: there are no numbers in it")
+    rows = with_total(rows, wanted)
     choice = choose(rows.columns, wanted, where=path)
     training = _training_rows(rows, choice)
     base = name or name_of(path)

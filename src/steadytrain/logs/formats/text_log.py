@@ -18,6 +18,7 @@ from steadytrain.logs.column_names import EVALUATION, PROGRESS_BAR, Role, is_met
 from steadytrain.logs.log_rows import RowsBuilder
 from steadytrain.logs.log_runs import logs_of
 from steadytrain.logs.numerals import NUMBER, PLAIN_NUMBER, number_of
+from steadytrain.logs.printed_tables import PrintedTables
 from steadytrain.logs.reader import ANY_TEXT, Columns, Log, Reader, Tell
 from steadytrain.logs.text_files import LINE_LENGTH_MAX, blocks, is_text, without_colours
 
@@ -67,7 +68,7 @@ class TextLog(Reader):
         for lines in blocks(path, tell):
             for line in lines:
                 gathering.line(line)
-        gathering.flush()
+        gathering.finish()
         if not gathering.builder.seen:
             raise UsageError(f"{path}: no line of it has a loss and its number (known shapes: docs/analyze.md)")
         return logs_of(gathering.builder.build(), columns, path=path, kind=self.kind)
@@ -83,9 +84,13 @@ class _Gathering:
     waiting: dict[str, float] | None = None
     bar_total: int = 0
     epoch: float | None = None
+    tables: PrintedTables = field(default_factory=PrintedTables)
 
     def line(self, line: str) -> None:
         line = without_colours(line)[:LINE_LENGTH_MAX]
+        if self.tables.takes(line):
+            self._add_tables()
+            return
         heading = _EPOCH.match(line)
         if heading:
             self.epoch = float(heading[1])
@@ -107,6 +112,18 @@ class _Gathering:
             self.waiting = row
         else:
             self.builder.add(row)
+
+    def finish(self) -> None:
+        self.flush()
+        self.tables.finish()
+        self._add_tables()
+
+    def _add_tables(self) -> None:
+        for row in self.tables.complete:
+            if any(role_of(name).what in _CARRIES or is_metric(name) for name in row):
+                self.flush()
+                self.builder.add(row)
+        self.tables.complete.clear()
 
     def flush(self) -> None:
         if self.waiting is not None:
@@ -166,10 +183,11 @@ def _plan(line: str, spans: dict[tuple[int, int], int], wanted: frozenset[str]) 
     if not (carries or (counts and any(map(is_metric, cells)))) or _SUMMARY in cells:
         return (), holds
     if not has_step:
-        count = next((c for c in _COUNT.finditer(line) if not any(a <= c.start() < b for a, b in matched)), None)
-        if count is not None:
-            cell(_STEP, count.span(1))
-            cell(_TOTAL, count.span(2))
+        counts_of = [c for c in _COUNT.finditer(line) if not any(a <= c.start() < b for a, b in matched)][:2]
+        for name, count in zip((_STEP, _EPOCH_NAME), reversed(counts_of), strict=False):  # `[epoch/of][batch/of]`
+            cell(name, count.span(1))
+        if counts_of:
+            cell(_TOTAL, counts_of[-1].span(2))
     return tuple(cells.values()), holds
 
 
