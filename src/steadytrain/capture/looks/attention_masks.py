@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from steadytrain.capture.looks.graph_nodes import saved_tensor, shape_of
+from steadytrain.capture.looks.graph_nodes import plain_tensor, shape_of
 from steadytrain.capture.looks.token_inputs import padding_of
 from steadytrain.core.torch_private import SAVED_CAUSAL
 
@@ -40,16 +40,16 @@ class Visible:
 def visible(kind: str, node: Any) -> Visible | None:
     """What the softmax or fused attention ``node`` lets through; None if it does not tell."""
     if kind in ("Softmax", "SafeSoftmax"):
-        shape, weights = shape_of(node), saved_tensor(node, "result")
+        shape, weights = shape_of(node), plain_tensor(node, "result")
         if weights is None or len(shape) < 3 or weights.shape[-1] < LENGTH_MIN:
             return None
         return _read(weights, weights > 0.0 if weights.shape[-2] <= QUERIES_MAX else None)
     if SAVED_CAUSAL.on(node, False):
         return Visible(None, ahead=False)
-    mask = saved_tensor(node, "attn_mask")
-    mask = mask if mask is not None else saved_tensor(node, "attn_bias")
+    mask = plain_tensor(node, "attn_mask")
+    mask = mask if mask is not None else plain_tensor(node, "attn_bias")
     if mask is None or mask.dim() < 2 or mask.shape[-1] < LENGTH_MIN:
-        query, key = saved_tensor(node, "query"), saved_tensor(node, "key")
+        query, key = plain_tensor(node, "query"), plain_tensor(node, "key")
         square = query is not None and key is not None and query.shape[-2] == key.shape[-2]
         return Visible(None, ahead=False) if mask is None and square else None
     return _read(mask, None)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from steadytrain.capture.looks.graph_nodes import saved_tensor
+from steadytrain.capture.looks.graph_nodes import plain_tensor
 
 OPERANDS = {"Addmm": ("mat1", 1), "Mm": ("self", 0), "Convolution": ("input", 0)}
 """Operations of first layers: the name of the saved input, and its place among the operands."""
@@ -36,8 +36,8 @@ def first_input(kind: str, node: Any) -> Tensor | None:
     name, place = OPERANDS.get(kind, ("", 0))
     if not name or len(node.next_functions) <= place or node.next_functions[place][0] is not None:
         return None
-    values = saved_tensor(node, name)
-    return values if values is not None and values.is_floating_point() and values.layout == torch.strided else None
+    values = plain_tensor(node, name)
+    return values if values is not None and values.is_floating_point() else None
 
 
 @torch.no_grad()

@@ -6,6 +6,7 @@ import math
 import re
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from steadytrain.core.torch_private import (
@@ -39,6 +40,13 @@ def saved_tensor(node: Any, name: str) -> Tensor | None:
         return None
     value = getattr(node, f"_saved_{name}")
     return value.detach() if isinstance(value, Tensor) else None
+
+
+def plain_tensor(node: Any, name: str) -> Tensor | None:
+    """The same, if it is a plain tensor of usual precision: no shard, no subclass, no number format of eight bits."""
+    value = saved_tensor(node, name)
+    usual = value is not None and type(value) is Tensor and value.layout == torch.strided and not value.is_meta
+    return value if usual and value is not None and (value.dtype.itemsize > 1 or value.dtype == torch.bool) else None
 
 
 def shape_of(node: Any) -> tuple[int, ...]:

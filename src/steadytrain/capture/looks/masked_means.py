@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from steadytrain.capture.looks.graph_nodes import inputs_of_node, kind_of, saved_tensor, shape_of
+from steadytrain.capture.looks.graph_nodes import inputs_of_node, kind_of, plain_tensor, shape_of
 
 LENGTH_MIN, ROWS_MIN = 4, 2
 
@@ -21,7 +21,7 @@ def padded_share(node: Any) -> float:
     if shape_of(node) or len(inputs) != 1 or kind_of(inputs[0]) != "Mul":
         return 0.0
     trained = [following is not None for following, _ in inputs[0].next_functions]
-    mask = saved_tensor(inputs[0], "self" if trained == [False, True] else "other") if sum(trained) == 1 else None
+    mask = plain_tensor(inputs[0], "self" if trained == [False, True] else "other") if sum(trained) == 1 else None
     while mask is not None and mask.dim() > 2 and mask.shape[-1] == 1:
         mask = mask[..., 0]
     if mask is None or mask.dim() != 2 or mask.shape[0] < ROWS_MIN or mask.shape[1] < LENGTH_MIN:

@@ -261,7 +261,11 @@ class MovingTargets:
         self._follows_itself += follows_itself
         aside, before, trained = self._aside, self._aside_before, self._keys
         if aside is not None and len(aside) in compared and 0 < self._asides <= ASIDES_MAX:
-            same = [one for one in (before, trained) if one is not None and bool(torch.isin(aside, one).all())]
+            same = [
+                one
+                for one in (before, trained)
+                if one is not None and bool(torch.isin(aside, one.to(aside.device)).all())
+            ]
             self._bootstrapped += not same
 
     def called_aside(self, module: nn.Module, args: Any, kwargs: Any) -> None:

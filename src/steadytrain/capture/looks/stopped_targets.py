@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from steadytrain.capture.looks.graph_nodes import inputs_of_node, kind_of, saved_tensor
+from steadytrain.capture.looks.graph_nodes import inputs_of_node, kind_of, plain_tensor
 
 DISTANCES = frozenset({"MseLoss", "SmoothL1Loss", "HuberLoss"})
 DIFFERENCES = "Pow"
@@ -36,7 +36,7 @@ def follows_itself(nodes: Sequence[Any]) -> bool:
         for node in nodes
         if kind_of(node) == DIFFERENCES
         and (made := inputs_of_node(node))
-        and (value := saved_tensor(node, "self")) is not None
+        and (value := plain_tensor(node, "self")) is not None
         and value.numel() > 1
     ][:NODES_MAX]
     return any(
@@ -48,7 +48,7 @@ def follows_itself(nodes: Sequence[Any]) -> bool:
 
 def elements_of(node: Any) -> int:
     """How many elements a distance or square compares; 0 if unknown."""
-    values = saved_tensor(node, "self")
+    values = plain_tensor(node, "self")
     return values.numel() if values is not None else 0
 
 
@@ -57,7 +57,7 @@ def constant_target(node: Any) -> float | None:
     """The one number that all targets of a distance are; None if they differ, are few, or have a gradient."""
     if kind_of(node) not in DISTANCES or [following is not None for following, _ in node.next_functions][1:] != [False]:
         return None
-    target = saved_tensor(node, "target")
+    target = plain_tensor(node, "target")
     if target is None or target.numel() < TARGETS_MIN or target.is_meta:
         return None
     low, high = target.aminmax()
@@ -66,7 +66,7 @@ def constant_target(node: Any) -> float | None:
 
 def _sides(node: Any) -> tuple[int, int]:
     """The memory of the side of a distance that has a gradient, and of the side that has none; 0 where unknown."""
-    sides = [saved_tensor(node, name) for name in ("self", "target")]
+    sides = [plain_tensor(node, name) for name in ("self", "target")]
     trained = [following is not None for following, _ in node.next_functions]
     if len(trained) != len(sides) or trained.count(True) != 1:
         return 0, 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ def unconditional_dropout(module: nn.Module) -> str:
             lines, first = inspect.getsourcelines(cls.forward)
             tree = ast.parse(textwrap.dedent("".join(lines)))
             file = Path(inspect.getsourcefile(cls.forward) or "").name
-        except (OSError, TypeError, SyntaxError, AttributeError):
+        except (OSError, TypeError, SyntaxError, AttributeError, tokenize.TokenError):
             continue
         known = getattr(cls.forward, "__globals__", {})
         for call in _calls(tree):
