@@ -33,6 +33,7 @@ HEALTHY = (
     steps(loss=FALLS * np.where(AFTER, 6.0, 1.0), facts={"loss_may_rise": 1.0}),
     steps(loss=np.concatenate([[7.0, 9.0, 12.0, 15.0, 12.0, 9.0, 7.0], 2.0 * FALLS[:60]])),
     steps(gradient_norm=np.ones(60)),
+    steps(loss=[0.0] * 16),
 )
 SICK = (
     steps(loss=[3.0, 2.0, 1.0, 4.0, 5.0], stride=500),

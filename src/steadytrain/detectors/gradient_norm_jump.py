@@ -10,10 +10,11 @@ import numpy as np
 from steadytrain.core.model import FloatArray, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
-from steadytrain.statistics.log_levels import POINTS_MAX, curve_of
+from steadytrain.statistics.log_levels import POINTS_MAX, Curve, curve_of, suffix
 from steadytrain.statistics.medians import median
 
 START_ROWS = 2
+CREEP_ROWS_MIN = 12
 
 
 @final
@@ -23,8 +24,8 @@ class GradientNormJump(Detector):
 
     Means:
         A row has a hundred times the typical gradient norm of the rows before, and more than any of them; or all rows
-        to the end of the log have ten times as much. It looks only at whole logs (`steadytrain analyze`) and needs five
-        rows.
+        to the end of the log have ten times as much; or it grew bit by bit to a hundred times that of the first third.
+        It looks only at whole logs (`steadytrain analyze`) and needs five rows.
 
     Causes:
         - a learning rate that is too high: the weights moved to where the loss is steep
@@ -77,7 +78,26 @@ class GradientNormJump(Detector):
                     numbers={"gradient_norm": float(values[row]), "typical": float(typical[row])},
                 ),
             )
-        return ()
+        return self._creep(curve, int(steps[-1]))
+
+    def _creep(self, curve: Curve, last_step: int) -> tuple[Symptom, ...]:
+        """A norm that grew bit by bit, to a hundred times that of the first third of the log."""
+        usual, now = median(curve.values[: max(1, len(curve) // 3)]), float(curve.level[-curve.tail_rows :].min())
+        if len(curve) < CREEP_ROWS_MIN or usual <= 0 or now < self.single_ratio * usual:
+            return ()
+        grown = suffix(curve.level >= self.lasting_ratio * usual)
+        first = int(curve.steps[len(curve) - grown])
+        return (
+            Symptom(
+                name="gradient-norm-jump",
+                severity="warning",
+                first_step=first,
+                last_step=last_step,
+                message=f"the gradient norm grows bit by bit from {usual:.3g} to {now:.3g}, tenfold since step {first}",
+                signals=("gradient_norm",),
+                numbers={"gradient_norm": now, "typical": usual},
+            ),
+        )
 
     def _before(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The median and the largest of all rows before each; Inf for the first rows."""

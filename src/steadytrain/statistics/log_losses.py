@@ -84,7 +84,7 @@ def _lost(curve: Curve, level: FloatArray, *, floor: float, share: float, scales
     gain, lost = np.maximum(curve.initial - best, 0.0), level - best
     rows = slice(0, _known(curve))
     loud = lost >= scales * noise_of(curve.values[rows])
-    enough = (lost >= share * gain) & (lost >= floor)
+    enough = (lost >= share * gain) & (lost >= floor) & (lost > 0.0)
     if not (curve.values > 0).all():
         return enough & loud
     factor = np.log(np.maximum(level / best, 1.0))
