@@ -31,3 +31,10 @@ def test_the_jumps_are_counted() -> None:
     (symptom,) = RepeatedJumps().check(SICK[0])
     assert symptom.numbers["jumps"] == 2.0
     assert (symptom.first_step, symptom.last_step) == (3001, 4501)
+
+
+def test_one_batch_of_one_sample_is_no_jump() -> None:
+    noise = np.exp(np.random.default_rng(50).standard_normal(60))
+    noisy = steps(loss=(1 + 2 * np.exp(-np.arange(60) / 15)) * noise, stride=50, first_step=50)
+    assert RepeatedJumps(single_scales=3.5).check(noisy)
+    assert RepeatedJumps().check(noisy) == ()

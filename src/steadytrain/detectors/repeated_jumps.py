@@ -48,6 +48,7 @@ class RepeatedJumps(Detector):
     undone_share: float = threshold(0.5, "of the progress made before, and that must be half of the start")
     noise_scales: float = threshold(3.5, "in standard deviations of a row, in logarithms")
     jumps_min: int = threshold(2, "jumps; one alone that comes back is a note of other detectors")
+    single_scales: float = threshold(5.5, "the same of one alone: batches of one sample reach four")
     undoing_ratio: float = threshold(3.0, "unless it stands above the start and is so many times the rows around it")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
@@ -65,6 +66,7 @@ class RepeatedJumps(Detector):
         jumps &= (curve.values - around >= self.undone_share * gain) & (gain > self.undone_share * curve.initial / 2)
         rows = np.flatnonzero(jumps & (curve.steps - curve.steps[0] >= TRANSIENT_STEPS))
         undoes_all = (curve.values[rows] > curve.initial) & (factor[rows] >= np.log(self.undoing_ratio))
+        undoes_all &= factor[rows] >= self.single_scales * logarithmic.noise
         if len(rows) < self.jumps_min and not undoes_all.any():
             return ()
         steps = curve.steps[rows]
