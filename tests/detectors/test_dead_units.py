@@ -54,6 +54,7 @@ HEALTHY = (
     window({}, {name: rises(0.0, 1.0) for name in ("0.weight", "0.bias", "2.weight", "2.bias")}),  # all is learned
     window({}, {"0.weight": rises(0.0, 0.6), **HEAD}, loss=FALLING),
     window({"a": level(NAN)}, {"0.weight": level(NAN)}),
+    window({}, {"critic.weight": level(0.01), "critic.bias": level(1.0), **HEAD}, loss=RISEN),  # a difference of means
     window({"a": [*level(0.5)[:-1], 1.0]}, {"0.weight": [*level(0.0)[:-1], 0.9], **HEAD}),
 )
 SICK = (
@@ -62,6 +63,7 @@ SICK = (
     window({}, {"0.weight": rises(0.02, 0.6), **HEAD}),
     window({}, {"0.bias": level(0.9), **HEAD}),
     window({}, {"0.weight": rises(0.02, 0.9), **HEAD}, loss=RECOVERS),
+    window({}, {"0.weight": level(0.93), "0.bias": level(0.9), **HEAD}),
 )
 
 

@@ -52,6 +52,16 @@ def test_a_gradient_that_goes_on_makes_it_a_note() -> None:
     assert "the gradient goes on" in symptom.message
 
 
+def test_a_loss_that_converges_on_the_same_data_is_a_note() -> None:
+    falls = 0.28 + 0.4 * 0.6 ** np.arange(40.0)
+    (symptom,) = LossCollapse().check(steps(loss=np.concatenate([falls, np.full(60, 0.28)])))
+    assert symptom.severity == "note"
+    assert "converges" in symptom.message
+    jumps = np.concatenate([falls[:6], np.full(60, 0.28)])
+    (symptom,) = LossCollapse().check(steps(loss=jumps))
+    assert symptom.severity == "warning"
+
+
 def test_text_that_costs_nothing_in_the_first_pass() -> None:
     (symptom,) = LossCollapse().check(SICK[3])
     assert symptom.first_step == pytest.approx(350, abs=50)

@@ -18,6 +18,10 @@ from steadytrain.statistics.table_episodes import Episode, applied_cells, episod
 APART_STEPS = 8
 """Units are dead from one step to the next and stay so: three readings so far apart are enough."""
 
+WEIGHT_MARGIN = 0.3
+"""A dead unit has neither a gradient of its bias nor of its row of weights: the weights of a layer whose bias has lost
+its gradient have this much less of theirs at most."""
+
 
 @final
 @dataclass(frozen=True)
@@ -113,6 +117,7 @@ class DeadUnits(Detector):
         lowest = np.nanmin(np.where(np.isnan(cells.values).all(axis=0), 1.0, cells.values), axis=0)
         biases = np.array([row.endswith("bias") for row in cells.rows])
         beyond &= (cells.values - lowest >= self.rise_share) | (biases & (cells.values > self.bias_share))
+        beyond &= ~_without_effect(cells)
         found = episodes(window, cells, beyond, readings=self.sustained_readings)
         return [self._symptom(window, cells, episode, "tensors.gradient_zero_share") for episode in found]
 
@@ -143,3 +148,15 @@ class DeadUnits(Detector):
             tensors=episode.names,
             numbers={"share": share, "rows": float(len(episode.rows)), "loss_change_scales": change},
         )
+
+
+def _without_effect(cells: Cells) -> NDArray[np.bool_]:
+    """Biases without a gradient whose weights have one: their units live, and the loss does not depend on the bias, as
+    that of a critic's last layer (the difference of two means)."""
+    places = {row: place for place, row in enumerate(cells.rows)}
+    found = np.zeros(cells.values.shape, dtype=bool)
+    for row, place in places.items():
+        weight = places.get(f"{row.removesuffix('bias')}weight") if row.endswith("bias") else None
+        if weight is not None:
+            found[:, place] = cells.values[:, weight] < cells.values[:, place] - WEIGHT_MARGIN
+    return found

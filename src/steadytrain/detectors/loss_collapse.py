@@ -7,7 +7,7 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from steadytrain.core.model import Series, Symptom, Window
+from steadytrain.core.model import FloatArray, Series, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.medians import median
@@ -16,6 +16,9 @@ from steadytrain.statistics.table_episodes import stretches
 
 INITIAL_ROWS = 5
 GRADIENT_ROWS = 64
+APPROACH_ROWS = 8
+APPROACH_SHARE = 0.01
+CONVERGED = "; it came down to it in ever smaller steps, as an optimizer that converges on the same data does"
 
 
 @final
@@ -27,7 +30,8 @@ class LossCollapse(Detector):
         No two batches have exactly the same loss: a loss that repeats to six digits no longer depends on the batch.
         Text has an entropy: a loss below 0.05 nats a token in the first pass means that the model sees the answer. A
         loss of exactly 0.0 with a gradient norm of NaN is reported as nonfinite-loss. If the gradient goes on as before
-        it is a note: the logged loss is not the one that is trained on (policy gradients).
+        it is a note: the logged loss is not the one that is trained on (policy gradients). It is a note too if the loss
+        came down to its constant in ever smaller steps: an optimizer has converged on one batch.
 
     Causes:
         - every unit dead or saturated: the output is a constant
@@ -93,14 +97,16 @@ class LossCollapse(Detector):
             if self._hidden_nan(window, first_step, last_step):
                 continue
             trained = self._gradient_goes_on(window, int(loss.steps[start]), last_step)
+            converged = _reached_slowly(loss.values, start)
             found.append(
                 Symptom(
                     name="loss-collapse",
-                    severity="note" if trained else "warning",
+                    severity="note" if trained or converged else "warning",
                     first_step=first_step,
                     last_step=last_step,
                     message=f"the loss is {loss.values[start]:.6g} at each of {stop - start + 1} steps from "
-                    f"{first_step} to {last_step}" + ("; the gradient goes on as before" if trained else ""),
+                    f"{first_step} to {last_step}"
+                    + ("; the gradient goes on as before" if trained else CONVERGED if converged else ""),
                     signals=("loss",),
                     numbers={"loss": float(loss.values[start]), "steps": float(stop - start + 1)},
                 )
@@ -147,3 +153,11 @@ class LossCollapse(Detector):
                     )
                 ]
         return []
+
+
+def _reached_slowly(values: FloatArray, start: int) -> bool:
+    """Whether the loss fell in each of the rows before its constant, the last of them by next to nothing."""
+    level, before = float(values[start]), values[max(0, start - APPROACH_ROWS) : start]
+    if len(before) < APPROACH_ROWS or not (np.diff(before) < 0.0).all():
+        return False
+    return level <= before[-1] <= level + APPROACH_SHARE * (float(values[0]) - level)
