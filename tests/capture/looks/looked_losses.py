@@ -23,6 +23,8 @@ from looked_loops import (
     update,
 )
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LRScheduler, StepLR
+from torch.optim.swa_utils import SWALR
 from torch.utils.data import DataLoader, TensorDataset
 
 from steadytrain.core.model import Severity
@@ -276,13 +278,22 @@ def resumed(*, moments: bool, schedule: bool) -> Callable[[], Step]:
     return begin
 
 
-def scheduled(*, every: int) -> Callable[[], Step]:
+def step_decay(optimizer: torch.optim.Optimizer) -> LRScheduler:
+    return StepLR(optimizer, 1, 0.9)
+
+
+def weight_average(optimizer: torch.optim.Optimizer) -> LRScheduler:
+    """Its turn comes in the last quarter of a training."""
+    return SWALR(optimizer, swa_lr=1e-4)
+
+
+def scheduled(*, every: int, kind: Callable[[torch.optim.Optimizer], LRScheduler] = step_decay) -> Callable[[], Step]:
     """Four steps are one pass over the data, with an evaluation after each. ``every`` 0: never stepped."""
 
     def begin() -> Step:
         model = small()
         optimizer = adam(model)
-        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.9)
+        schedule = kind(optimizer)
         x, y = torch.randn(96, 8), torch.randint(3, (96,))
         training, few = DataLoader(TensorDataset(x, y), 24), DataLoader(TensorDataset(*batch()), 24)
         batches = (each for _ in itertools.count() for each in training)

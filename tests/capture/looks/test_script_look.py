@@ -40,6 +40,7 @@ from looked_losses import (
     same,
     scheduled,
     tied,
+    weight_average,
     with_a_head,
 )
 
@@ -76,6 +77,7 @@ HEALTHY: list[tuple[Callable[[], Step], Found]] = [
             normalisation_stays,
             scheduled(every=1),
             scheduled(every=4),
+            scheduled(every=0, kind=weight_average),
         )
     ),
 ]

@@ -7,6 +7,8 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from torch.optim.swa_utils import SWALR
+
 from steadytrain.capture.step.input_recorder import tensors_in
 from steadytrain.capture.step.optimizer_streams import Stream
 
@@ -52,10 +54,13 @@ class Passes:
 
 
 class IdleSchedules:
-    """Follows the ``schedulers`` that exist at the first update of ``stream``, and none that are created later."""
+    """Follows the ``schedulers`` that exist at the first update of ``stream``, and none that are created later.
+
+    A schedule that is made to begin late in the run (``SWALR``) is not followed.
+    """
 
     def __init__(self, stream: Stream, schedulers: Sequence[weakref.ref[Any]]) -> None:
-        self._schedules = list(schedulers)
+        self._schedules = [one for one in schedulers if not isinstance(one(), SWALR)]
         self._rates = _rates(stream)
         self._due = 2.0
 
