@@ -54,7 +54,7 @@ def test_training_is_the_same_and_few_calls_are_recorded(tmp_path: Path, monkeyp
         assert train(watched, calls) == expected
     assert all(torch.equal(*pair) for pair in zip(bare.parameters(), watched.parameters(), strict=True))
     assert recorded == calls + (STEPS - 1) * CALLS_SPARSE
-    assert [note for note in watcher.notes if f"called its model {calls} times before one backward" in note]
+    assert [note for note in watcher.notes if f"was called {calls} times before one backward" in note]
     assert open_run(tmp_path / "run").window().present["samples"].tolist() == [True] + [False] * (STEPS - 1)
 
 

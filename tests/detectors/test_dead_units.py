@@ -63,7 +63,7 @@ SICK = (
     window({}, {"0.weight": rises(0.02, 0.6), **HEAD}),
     window({}, {"0.bias": level(0.9), **HEAD}),
     window({}, {"0.weight": rises(0.02, 0.9), **HEAD}, loss=RECOVERS),
-    window({}, {"0.weight": level(0.93), "0.bias": level(0.9), **HEAD}),
+    window({}, {"0.weight": level(0.93), "0.bias": level(0.9), **HEAD}, loss=RISEN),
 )
 
 

@@ -160,4 +160,4 @@ def _reached_slowly(values: FloatArray, start: int) -> bool:
     level, before = float(values[start]), values[max(0, start - APPROACH_ROWS) : start]
     if len(before) < APPROACH_ROWS or not (np.diff(before) < 0.0).all():
         return False
-    return level <= before[-1] <= level + APPROACH_SHARE * (float(values[0]) - level)
+    return bool(level <= before[-1] <= level + APPROACH_SHARE * (float(values[0]) - level))

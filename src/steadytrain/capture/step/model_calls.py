@@ -110,8 +110,9 @@ class ModelCalls:
         if calls > MICRO_BATCHES_MAX and not self._sparse and run.recorder.recording and not run.rehearses:
             self._sparse = True
             run.note(
-                f"the loop called its model {calls} times before one backward: from here on the first {CALLS_SPARSE} "
-                "calls of a step are recorded, so its steps are guarded and cannot be replayed"
+                f"the model was called {calls} times before one backward, with gradients enabled (a rollout, or an "
+                f"evaluation without no_grad): of such steps only the first {CALLS_SPARSE} calls are recorded from now "
+                "on, so they are guarded and cannot be replayed"
             )
 
     def forward_ends(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
