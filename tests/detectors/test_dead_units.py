@@ -55,6 +55,7 @@ HEALTHY = (
     window({}, {"0.weight": rises(0.0, 0.6), **HEAD}, loss=FALLING),
     window({"a": level(NAN)}, {"0.weight": level(NAN)}),
     window({}, {"critic.weight": level(0.01), "critic.bias": level(1.0), **HEAD}, loss=RISEN),  # a difference of means
+    window({}, {"cell.weight_ih": rises(0.0, 0.7), "cell.bias_ih": level(0.05), **HEAD}),  # inputs that are zero
     window({"a": [*level(0.5)[:-1], 1.0]}, {"0.weight": [*level(0.0)[:-1], 0.9], **HEAD}),
 )
 SICK = (

@@ -27,9 +27,9 @@ def with_(first: int, last: int, level: float) -> FloatArray:
     return row
 
 
-def jump(step: int) -> FloatArray:
+def jump(step: int, length: int = 60) -> FloatArray:
     loss = FLAT.copy()
-    loss[step - 1 : step + 2] += 1.5
+    loss[step - 1 : step - 1 + length] += 1.5
     return loss
 
 
@@ -70,8 +70,17 @@ def test_before_a_jump_of_the_loss() -> None:
     assert "the loss jumped" in symptom.message
 
 
+def test_a_jump_that_comes_back_is_a_note() -> None:
+    spike = window(ONE, with_(1000, 1004, 3.0), ONE, loss=jump(1007, length=3))
+    symptom = newest(SecondMomentLag(), spike)
+    assert symptom is not None
+    assert symptom.severity == "note"
+    undecided = newest(SecondMomentLag(), SICK[0].slice(0, 1010))
+    assert undecided is None or undecided.severity == "note"
+
+
 def test_a_jump_before_it_is_not_its_doing() -> None:
-    assert newest(SecondMomentLag(), window(ONE, with_(1000, 1004, 3.0), ONE, loss=jump(990))) is None
+    assert newest(SecondMomentLag(), window(ONE, with_(1000, 1004, 3.0), ONE, loss=jump(990, length=3))) is None
 
 
 def test_a_loss_that_ends_in_nan_is_a_jump() -> None:

@@ -18,9 +18,8 @@ from steadytrain.statistics.table_episodes import Episode, applied_cells, episod
 APART_STEPS = 8
 """Units are dead from one step to the next and stay so: three readings so far apart are enough."""
 
-WEIGHT_MARGIN = 0.3
-"""A dead unit has neither a gradient of its bias nor of its row of weights: the weights of a layer whose bias has lost
-its gradient have this much less of theirs at most."""
+APART_SHARE = 0.3
+"""A dead unit has a gradient neither of its bias nor of its row of weights: the shares of both are close together."""
 
 
 @final
@@ -151,12 +150,18 @@ class DeadUnits(Detector):
 
 
 def _without_effect(cells: Cells) -> NDArray[np.bool_]:
-    """Biases without a gradient whose weights have one: their units live, and the loss does not depend on the bias, as
-    that of a critic's last layer (the difference of two means)."""
+    """Where a bias and its weights differ, so that the units live.
+
+    A bias without a gradient whose weights have one does not change the loss (the last one of a critic, whose loss is a
+    difference of means). Weights without one whose bias has it get inputs of zero (symbols that no longer occur).
+    """
     places = {row: place for place, row in enumerate(cells.rows)}
     found = np.zeros(cells.values.shape, dtype=bool)
-    for row, place in places.items():
-        weight = places.get(f"{row.removesuffix('bias')}weight") if row.endswith("bias") else None
-        if weight is not None:
-            found[:, place] = cells.values[:, weight] < cells.values[:, place] - WEIGHT_MARGIN
+    for bias, place in places.items():
+        stem, _, last = bias.rpartition("bias")
+        of_weight = places.get(f"{stem}weight{last}")
+        if of_weight is not None and "bias" in bias:
+            apart = cells.values[:, of_weight] - cells.values[:, place]
+            found[:, place] |= apart < -APART_SHARE
+            found[:, of_weight] |= apart > APART_SHARE
     return found

@@ -11,7 +11,11 @@ from steadytrain.core.model import Cells, Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector, Quantity
 from steadytrain.statistics.layer_names import embeddings_among
+from steadytrain.statistics.medians import median
 from steadytrain.statistics.table_episodes import Episode, applied_cells, episodes, loss_jump
+
+AFTER_ROWS, STAYS_SHARE = 16, 0.5
+"""A jump of the loss stays if the median of so many values after it has lost less than this share of the height."""
 
 
 @final
@@ -23,8 +27,8 @@ class SecondMomentLag(Detector):
         Adam divides by a running mean of squares that still reflects earlier, smaller gradients, so the update is
         larger than the learning rate by this factor. In CLIP training such a reading came 1 to 8 steps before each loss
         spike (2304.13013). Alone it is a note, and common early in a run, while the gradients of layers that start to
-        learn grow. It is a warning if the loss jumps within the next 16 steps, or above 5 once training is under way
-        (10 before). Embeddings are excluded: rows of rare tokens always lag.
+        learn grow. It is a warning if the loss jumps within the next 16 steps and stays high, or above 5 once training
+        is under way (10 before). Embeddings are excluded: rows of rare tokens always lag.
 
     Causes:
         - beta2 too high for this gradient: 0.999 remembers 1,000 steps (2304.13013, 2506.04805)
@@ -74,17 +78,29 @@ class SecondMomentLag(Detector):
         found = [self._symptom(window, cells, episode) for episode in episodes(window, cells, beyond)]
         return tuple(symptom for symptom in found if symptom is not None)
 
+    def _stays(self, window: Window, episode: Episode, jump: float) -> bool:
+        """Whether the loss jumped, and half of the values after that are still far above those before."""
+        if not self.jump_scales < jump < np.inf:
+            return jump > self.jump_scales
+        losses = window.applied("loss")
+        level = median(losses.between(0, episode.seen_step - 1).values[-AFTER_ROWS:])
+        last_step = episode.last_step + self.jump_steps
+        peak = float(losses.between(episode.seen_step, last_step).values.max())
+        after = losses.values[losses.steps > last_step][:AFTER_ROWS]
+        return len(after) == AFTER_ROWS and median(after) > level + STAYS_SHARE * (peak - level)
+
     def _symptom(self, window: Window, cells: Cells, episode: Episode) -> Symptom | None:
         values = cells.values[episode.first : episode.last + 1][:, episode.positions]
         late = episode.first_step > self.warm_up_steps
         bound = self.strong_ratio if late else self.early_ratio
         strong = int((values >= bound).any(axis=0).sum()) >= self.strong_rows
         jump = loss_jump(window, episode.seen_step, episode.last_step + self.jump_steps)
+        stays = self._stays(window, episode, jump)
         lasts = len(values) >= self.told_readings and episode.last_step - episode.first_step >= self.told_steps
         severity: Severity = "note"
-        if jump > self.jump_scales or strong:
+        if strong or stays:
             severity = "warning"
-        elif not lasts:
+        elif jump <= self.jump_scales and not lasts:
             return None
         beside = f", and the loss jumped by {jump:.3g} robust standard deviations" if jump > self.jump_scales else ""
         if np.isinf(jump):
