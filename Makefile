@@ -133,7 +133,7 @@ zoo: $(READY)
 	$(VENV)/bin/python zoo/scoreboard.py --write docs/scoreboard.md $(if $(ONLY),--only $(ONLY))
 
 zoo-unseen: $(READY)
-	$(VENV)/bin/python zoo/unseen_board.py $(if $(EVERY),--every $(EVERY)) $(if $(ONLY),--only $(ONLY))
+	$(VENV)/bin/python zoo/unseen_board.py $(if $(OPENED),--opened) $(if $(EVERY),--every $(EVERY)) $(if $(ONLY),--only $(ONLY))
 
 docs: $(READY)
 	$(VENV)/bin/python -m steadytrain.cli._catalogues docs

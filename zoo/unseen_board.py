@@ -3,10 +3,11 @@
     python zoo/unseen_board.py                # all; some two hours on two cores
     python zoo/unseen_board.py --every 4      # every fourth script
     python zoo/unseen_board.py --only moe     # those whose name holds this
+    python zoo/unseen_board.py --opened       # the scripts of zoo/opened, which builders have read since
 
 A script is run watched in a folder of its own and diagnosed. A cause counts as the true one if its name, its summary or
 the reason for it matches the regular expression in the script's header. What came of a script is kept in
-``build/zoo-unseen``; a board that was cut off continues there.
+``build/zoo-unseen`` (``build/zoo-opened``); a board that was cut off continues there.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-SCRIPTS = ROOT / "zoo" / "unseen"
-KEPT = ROOT / "build" / "zoo-unseen"
+UNSEEN, OPENED = ROOT / "zoo" / "unseen", ROOT / "zoo" / "opened"
+KEPT = ROOT / "build"
 RUN_S_MAX, DIAGNOSE_S_MAX = 300.0, 600.0
 HEADER_LINES = 12
 
@@ -34,14 +35,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--every", type=int, default=1, metavar="N", help="only every N-th script")
     parser.add_argument("--only", default="", help="only scripts whose name holds this")
+    parser.add_argument("--opened", action="store_true", help="the scripts of zoo/opened")
     parser.add_argument("--budget", default="120s", help="time for each diagnosis (default: 120s)")
     parser.add_argument("--fresh", action="store_true", help="forget what is there")
     arguments = parser.parse_args()
-    KEPT.mkdir(parents=True, exist_ok=True)
-    chosen = [script for script in sorted(SCRIPTS.glob("*.py"))[:: arguments.every] if arguments.only in script.name]
+    folder = OPENED if arguments.opened else UNSEEN
+    results_folder = KEPT / f"zoo-{folder.name}"
+    results_folder.mkdir(parents=True, exist_ok=True)
+    chosen = [script for script in sorted(folder.glob("*.py"))[:: arguments.every] if arguments.only in script.name]
     results = []
     for script in chosen:
-        kept = KEPT / f"{script.stem}.json"
+        kept = results_folder / f"{script.stem}.json"
         if arguments.fresh or not kept.is_file():
             kept.write_text(json.dumps(measured(script, arguments.budget), indent=1) + "\n", encoding="utf-8")
         results.append((header(script), json.loads(kept.read_text(encoding="utf-8"))))

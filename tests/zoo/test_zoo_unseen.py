@@ -47,7 +47,11 @@ def test_a_note_is_no_alarm_and_the_summary_counts() -> None:
         assert line in text.splitlines()
 
 
-@pytest.mark.parametrize("script", sorted((ZOO / "unseen").glob("*.py")), ids=lambda script: script.stem)
+@pytest.mark.parametrize(
+    "script",
+    sorted([*unseen_board.UNSEEN.glob("*.py"), *unseen_board.OPENED.glob("*.py")]),
+    ids=lambda script: script.stem,
+)
 def test_every_script_has_a_whole_header_and_compiles(script: Path) -> None:
     facts = unseen_board.header(script)
     compile(script.read_text(encoding="utf-8"), str(script), "exec")
