@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from steadytrain.api.diagnoses import diagnose as diagnose
     from steadytrain.api.failure_location import locate as locate
     from steadytrain.api.log_analysis import analyze as analyze
+    from steadytrain.api.method_steps import checklist as checklist
     from steadytrain.api.pages import report as report
     from steadytrain.api.replays import replay as replay
     from steadytrain.attach import Watch as Watch
@@ -39,6 +40,7 @@ _PLACES = {
     "RunStopped": "steadytrain.capture.step.run_stopped",
     "Watch": "steadytrain.attach",
     "analyze": "steadytrain.api.log_analysis",
+    "checklist": "steadytrain.api.method_steps",
     "diagnose": "steadytrain.api.diagnoses",
     "load_run": "steadytrain.storage.run_search",
     "locate": "steadytrain.api.failure_location",

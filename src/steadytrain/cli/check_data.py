@@ -76,9 +76,10 @@ class DataOptions:
 @click.option("--against", metavar="PATH", help="A test split that must share no row with the data.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Read the first N rows only.")
 @click.option("--fast", is_flag=True, help=f"Read the first {FAST_ROWS:,} rows only.")
+@click.option("--keep-with", metavar="RUN|INCIDENT", help="Keep the result with this run, for `checklist` and `debug`.")
 @_options.as_json
 @_options.gathered(lambda: DataOptions, into="options")
-def command(what: str, as_json: bool, options: DataOptions) -> int:
+def command(what: str, keep_with: str | None, as_json: bool, options: DataOptions) -> int:
     """Check data before you train on it.
 
     PATH is JSON Lines (also .gz), Parquet, Arrow, a dataset that Hugging Face's datasets saved, tokens in .bin or .npy,
@@ -91,6 +92,7 @@ def command(what: str, as_json: bool, options: DataOptions) -> int:
     from steadytrain.checks.data.data_pass import look_at
     from steadytrain.checks.data.tokenizing import tokenizer_at
 
+    place = _place(keep_with) if keep_with is not None else None
     known = tokenizer_at(options.tokenizer) if options.tokenizer is not None else None
     size = options.vocabulary if options.vocabulary is not None else (known.size or None) if known is not None else None
     circumstances = Circumstances(known, size, options.length)
@@ -98,11 +100,29 @@ def command(what: str, as_json: bool, options: DataOptions) -> int:
     other = options.wanted(options.against, None) if options.against is not None else None
     with _progress(what) as tell:
         report = look_at(wanted, circumstances, against=other, tell=tell)
+    if place is not None:
+        _keep(place, report)
     if as_json:
         click.echo(json.dumps(document(report), indent=1, allow_nan=False))
     else:
         _print(report)
     return FAILED_STATUS if report.status == "fail" else 0
+
+
+def _place(target: str) -> Path:
+    """The run or incident of that name or path, looked for before the data are read."""
+    from steadytrain.storage.run_search import RUNS_DIR_DEFAULT, find
+
+    return find(target, Path(RUNS_DIR_DEFAULT))
+
+
+def _keep(place: Path, report: Report) -> None:
+    from steadytrain.experiments.command_results import CommandResult, keep_result
+
+    bad = [f"{one.check} {status}" for status in ("fail", "warn") for one in report.of_status(status)]
+    rows = f"{report.rows:,} rows" if report.whole else f"the first {report.rows:,} rows"
+    name = Path(report.source.name).name or report.source.name
+    keep_result(place, CommandResult(f"check-data {name}", True, f"{rows}: {', '.join(bad) or 'nothing found'}"))
 
 
 def document(report: Report) -> dict[str, Any]:

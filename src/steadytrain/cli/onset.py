@@ -40,6 +40,7 @@ def command(
     cannot decide.
     """
     from steadytrain.api.targets import recorded_source
+    from steadytrain.experiments.command_results import CommandResult, keep_result
     from steadytrain.onset import finding
     from steadytrain.replay.moved_files import Moved
 
@@ -64,6 +65,7 @@ def command(
         click.echo(f"steadytrain: cannot tell: {refusal}", err=True)
         return finding.CANNOT_TELL_STATUS
     document = finding.document_of(onset)
+    keep_result(source, CommandResult("onset", True, document["why"]))
     if as_json:
         click.echo(json.dumps(document, indent=1, ensure_ascii=False))
     else:

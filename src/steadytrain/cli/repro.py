@@ -54,6 +54,7 @@ def command(
     has failed in a fresh process. Exits with 0 if it writes a script, 1 if not (if the batch itself holds NaN, it
     writes the bad rows).
     """
+    from steadytrain.experiments.command_results import CommandResult, keep_result
     from steadytrain.grouping.gravest import incident_or_run
     from steadytrain.storage.bundle import is_bundle, open_bundle
     from steadytrain.storage.run_search import find
@@ -80,6 +81,8 @@ def command(
         subject = of_bundle(bundle) if bundle is not None else of_run(path)
         repro = make_rising_repro(subject, folder, wait_s=wait_s)
         source, step, run = subject.source, subject.symptom.first_step, subject.run
+    place = f" ({folder / 'repro.py'}, {repro.lines} lines)" if repro.made else ""
+    keep_result(source, CommandResult("repro", bool(repro.files), f"{repro.why}{place}"))
     if as_json:
         click.echo(json.dumps(repro_document(source, folder, repro), indent=1, ensure_ascii=False))
         return 0 if repro.made else NOT_MADE_STATUS

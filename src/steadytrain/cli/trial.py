@@ -43,6 +43,7 @@ def command(
     """
     from steadytrain.api.targets import incident_or_run_of, needs_torch
     from steadytrain.experiments import result_table
+    from steadytrain.experiments.command_results import keep_verdicts
     from steadytrain.experiments.specs import UNCHANGED, NotApplicable
     from steadytrain.experiments.trial_catalog import plan_of, trials
     from steadytrain.trial_runs.trial_session import run_named
@@ -61,6 +62,7 @@ def command(
     if names == ("all",):
         names = tuple(one.name for one in trials() if not isinstance(plan_of(one, case), NotApplicable))
     verdicts, outcomes = run_named(path, case, names, options.how(budget))
+    keep_verdicts(path, "trial", verdicts)
     result = result_table.document(str(path), case, verdicts, outcomes)
     click.echo(json.dumps(result, indent=1, ensure_ascii=False) if as_json else "\n".join(result_table.lines(result)))
     return 0 if any(one.ran for one in outcomes.get(UNCHANGED, [])) else CANNOT_TELL_STATUS

@@ -47,6 +47,7 @@ def command(
     (`learning-rate-third=0.5`). Exits with 0 if the fix removes the symptom, 1 if not, 125 if it cannot decide.
     """
     from steadytrain.api.targets import incident_or_run_of, needs_torch
+    from steadytrain.experiments.command_results import keep_verdicts
     from steadytrain.experiments.fix_verification import FOLLOWED_MAX, MEANINGS
     from steadytrain.trial_runs.trial_session import verify
 
@@ -56,6 +57,7 @@ def command(
     case = options.case(path)
     needs_torch("trials need PyTorch to run the steps again")
     found = verify(path, case, intervention, options.how(), steps=steps)
+    keep_verdicts(path, "verify", {found.verdict.trial: found.verdict})
     if as_json:
         click.echo(json.dumps(found.to_json(str(path)), indent=1, ensure_ascii=False))
     else:

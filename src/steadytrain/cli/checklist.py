@@ -1,0 +1,47 @@
+"""``steadytrain checklist``: five questions about a run or an incident, and what was done to answer each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from steadytrain.cli import _options
+
+if TYPE_CHECKING:
+    from steadytrain.method.ticks import Checklist
+
+
+@click.command()
+@click.argument("target", required=False, metavar="[RUN|INCIDENT]")
+@_options.runs_dir
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.checklist/1).")
+def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
+    """Show what was done about a run, and what is left to do.
+
+    Five questions: Is there a minimal reproduction? Were the data tested? Were gradients and activations recorded? Was
+    the precision tried? Were learning rate, warm-up and clipping tried? Each has its evidence (which command or trial,
+    its result, the day) or the command that would answer it. RUN is by default the newest; of a run, results of all its
+    incidents count. Reads only what is on disk and needs no PyTorch. Exits with 0 whatever the answers.
+    """
+    from steadytrain.api.method_steps import checklist
+
+    found = checklist(target, runs_dir=runs_dir)
+    if as_json:
+        click.echo(json.dumps(found.to_json(), indent=1, ensure_ascii=False))
+    else:
+        click.echo("\n".join(_lines(found)))
+
+
+def _lines(found: Checklist) -> list[str]:
+    from steadytrain.report.wording import clean
+
+    lines = []
+    for tick in found.ticks:
+        lines.append(f"[{'x' if tick.done else ' '}] {tick.title}")
+        lines += [f"      {clean(line)}" for line in tick.evidence]
+        lines += [f"      next: {clean(tick.command)}"] if tick.command is not None else []
+    done = sum(tick.done for tick in found.ticks)
+    return [*lines, f"{done} of {len(found.ticks)} done for {clean(found.target)}"]

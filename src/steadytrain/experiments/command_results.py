@@ -1,0 +1,82 @@
+"""What commands found about an incident or run, one line each, kept beside it: ``commands.json`` in its trials folder.
+
+The checklist and ``debug`` read them as evidence of what was already done. A folder that cannot be written keeps
+nothing, and no command fails for that. Not here: outcomes of trials (``outcome_files``) and the diagnosis.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from steadytrain.core.json_values import JsonValue
+from steadytrain.experiments.outcome_files import trials_folder
+from steadytrain.experiments.specs import Verdict
+from steadytrain.storage.bundle import write_json
+
+SCHEMA = "steadytrain.commands/1"
+FILE = "commands.json"
+RESULTS_MAX = 500
+WHAT_MAX = 500
+BYTES_MAX = 4 << 20
+
+
+@dataclass(frozen=True)
+class CommandResult(JsonValue):
+    """One command and what it found.
+
+    ``command`` is its name with what it tried (``replay``, ``trial clip``, ``verify clip``), ``done`` whether it came
+    to a result, ``what`` the result as one line, ``when`` a time in ISO 8601, UTC. ``effect`` is that of a trial
+    (``experiments.specs.EFFECTS``), "" for other commands.
+    """
+
+    command: str
+    done: bool
+    what: str
+    effect: str = ""
+    when: str = ""
+
+
+def keep_result(source: Path, *results: CommandResult) -> None:
+    """Keep results for the bundle or run ``source``. One of the same command is replaced."""
+    when = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    kept = dict(results_of(source))
+    for result in results:
+        kept.pop(result.command, None)
+        kept[result.command] = replace(result, what=result.what[:WHAT_MAX], when=result.when or when)
+    folder = trials_folder(source)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = [one.to_json() for one in list(kept.values())[-RESULTS_MAX:]]
+        write_json(folder / FILE, {"schema": SCHEMA, "commands": rows})
+    except OSError:
+        return
+
+
+def keep_verdicts(source: Path, command: str, verdicts: Mapping[str, Verdict]) -> None:
+    """Keep the verdicts of trials that ``command`` (``trial`` or ``verify``) ran."""
+    keep_result(
+        source,
+        *(
+            CommandResult(f"{command} {name}", verdict.effect != "not-run", verdict.why, verdict.effect)
+            for name, verdict in verdicts.items()
+        ),
+    )
+
+
+def results_of(source: Path) -> dict[str, CommandResult]:
+    """The kept results by command, the oldest first; empty if there are none or the file is damaged."""
+    path = trials_folder(source) / FILE
+    try:
+        if path.stat().st_size > BYTES_MAX:
+            return {}
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["schema"] != SCHEMA:
+            return {}
+        found = [CommandResult.from_json(row) for row in data["commands"]]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+    return {one.command: one for one in found}

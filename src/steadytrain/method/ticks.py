@@ -1,0 +1,186 @@
+"""The checklist to carry away: five questions, each answered with evidence from disk, or with the command to run next.
+
+Reads only what is on disk, without torch. A tick says that something was done, never that the run is healthy.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from steadytrain.core.json_values import JsonValue
+from steadytrain.core.notebook import as_html
+from steadytrain.method.evidence import NOT_JUDGED, Evidence, Tried, evidence_of
+from steadytrain.method.steps import CLIPPING, FULL_PRECISION, LOWER_RATE, WARM_UP
+from steadytrain.storage.run_folder import Run
+
+SCHEMA = "steadytrain.checklist/1"
+DATA_CHECKS = frozenset(
+    (
+        *("batch-leak", "label-alignment", "label-permutation", "loader-data", "packed-document-leak"),
+        *("padding-invariance", "sequence-length", "token-audit", "tokenizer-match", "worker-randomness"),
+    )
+)
+"""Checks of a preflight that look at batches."""
+
+EVIDENCE_MAX = 4
+FLOAT32 = "torch.float32"
+
+
+@dataclass(frozen=True)
+class Tick(JsonValue):
+    """One question of the checklist. ``evidence`` are lines that name the command or trial, its result and the day;
+    ``command`` is the one that would tick it, None where it is done or nothing can."""
+
+    name: str
+    title: str
+    done: bool
+    evidence: tuple[str, ...]
+    command: str | None
+
+
+@dataclass(frozen=True)
+class Checklist(JsonValue, schema=SCHEMA):
+    """The five ticks of a run or incident, in the order of the method. ``incident`` is the bundle or run that trials
+    work on."""
+
+    target: str
+    incident: str
+    ticks: tuple[Tick, ...]
+
+    def __repr__(self) -> str:
+        return f"<Checklist of {self.target!r}: {sum(tick.done for tick in self.ticks)} of {len(self.ticks)} done>"
+
+    def _repr_html_(self) -> str:
+        shown = {tick.title: "; ".join(("done" if tick.done else "not done", *tick.evidence)) for tick in self.ticks}
+        return as_html(f"Checklist of {self.target}", shown)
+
+
+def checklist_of(path: Path) -> Checklist:
+    """The checklist of a run folder or bundle.
+
+    Raises:
+        UsageError: not a run or bundle, or a damaged one.
+    """
+    evidence = evidence_of(path)
+    ticks = (_reproduction(evidence), _data(evidence), _telemetry(evidence), _precision(evidence), _tuning(evidence))
+    return Checklist(str(path), str(evidence.source), ticks)
+
+
+def _reproduction(evidence: Evidence) -> Tick:
+    made = evidence.commands.get("repro")
+    lines = [f"repro, {made.when[:10]}: {made.what}"] if made is not None else []
+    replayed = evidence.commands.get("replay")
+    lines += [f"replay, {replayed.when[:10]}: {replayed.what}"] if replayed is not None else []
+    done = made is not None and made.done
+    command = None if done else f"steadytrain repro {named(evidence.source)} -o repro"
+    return Tick("reproduction", "Minimal reproduction", done, tuple(lines) or ("no repro was made",), command)
+
+
+def _data(evidence: Evidence) -> Tick:
+    lines, checks = [], [one for one in evidence.preflight.get("checks", ()) if one.get("name") in DATA_CHECKS]
+    looked = [one for one in checks if one.get("status") != "not-run"]
+    if looked:
+        bad = [f"{one['name']} {one['status']}" for one in looked if one.get("status") != "pass"]
+        day = str(evidence.preflight.get("created") or "")[:10]
+        lines.append(f"preflight, {day}: {len(looked)} checks of batches, {', '.join(bad) or 'all passed'}")
+    checked = [one for name, one in evidence.commands.items() if name.startswith("check-data ")]
+    lines += [f"{one.command}, {one.when[:10]}: {one.what}" for one in checked]
+    if not lines:
+        surveyed = evidence.facts.get("surveyed_steps")
+        lines.append(
+            f"only the survey of diagnose looked at batches ({surveyed} steps)" if surveyed else "no data test was run"
+        )
+    run = evidence.run.path if evidence.run is not None else evidence.source
+    done = bool(looked or checked)
+    command = None if done else f"steadytrain check-data PATH --keep-with {named(run)}"
+    return Tick("data", "Data tests", done, tuple(lines[:EVIDENCE_MAX]), command)
+
+
+def _telemetry(evidence: Evidence) -> Tick:
+    run, title = evidence.run, "Gradient and activation telemetry"
+    if run is None:
+        return Tick("telemetry", title, False, ("the run of this incident is not here",), None)
+    streams = run.streams()
+    tables = run.tables(streams[0]) if streams else []
+    level = run.description.get("level") or "?"
+    have = [what for name, what in _MEASURED if name in tables]
+    lacks = [what for name, what in _MEASURED if name not in tables]
+    done = {"gradients", "modules"} <= set(tables)
+    told = [f"run, level {level}, {_day(run)}: {', '.join(have) or 'losses only'} ({run.steps:,} steps)"]
+    told += [f"not recorded: {', '.join(lacks)}"] if lacks else []
+    command = None if done else f"steadytrain run --level standard {_script(evidence)}"
+    return Tick("telemetry", title, done, tuple(told[:EVIDENCE_MAX]), command)
+
+
+_MEASURED = (
+    ("gradients", "gradient norms per tensor"),
+    ("tensors", "weights, updates and moments per tensor"),
+    ("modules", "outputs per module"),
+)
+
+
+def _precision(evidence: Evidence) -> Tick:
+    title = "Precision experiment (fp32 against mixed)"
+    ran = _ran(evidence, FULL_PRECISION)
+    if ran:
+        return Tick("precision", title, True, tuple(map(_line, ran))[:EVIDENCE_MAX], None)
+    if in_float32(evidence):
+        why = "nothing to compare: parameters, gradients and logits are float32, without autocast"
+        return Tick("precision", title, True, (why,), None)
+    refused = [evidence.tried[name] for name in FULL_PRECISION if name in evidence.tried]
+    command = f"steadytrain trial {named(evidence.source)} float32"
+    return Tick("precision", title, False, tuple(map(_line, refused))[:EVIDENCE_MAX] or ("never tried",), command)
+
+
+def in_float32(evidence: Evidence) -> bool:
+    """Whether the run recorded that it computes in float32 throughout."""
+    precision = evidence.run.facts.get("precision") if evidence.run is not None else None
+    if not isinstance(precision, dict) or precision.get("autocast"):
+        return False
+    formats = {*(precision.get("parameters") or ()), *(precision.get("gradients") or ())}
+    return bool(formats) and formats <= {FLOAT32} and precision.get("logits") in (None, FLOAT32)
+
+
+def _tuning(evidence: Evidence) -> Tick:
+    title, lines, missing, ran_any = "Learning rate, warm-up and clipping tried", [], [], False
+    for what, names in (("learning rate", LOWER_RATE), ("warm-up", WARM_UP), ("clipping", CLIPPING)):
+        ran = _ran(evidence, names)
+        if ran:
+            ran_any = True
+            lines.append(f"{what}: {'; '.join(map(_line, ran[:2]))}")
+            continue
+        refused = next((evidence.tried[name] for name in names if name in evidence.tried), None)
+        lines.append(f"{what}: {_line(refused) if refused is not None else 'never tried'}")
+        missing.append(names[0])
+    done = ran_any and not missing
+    command = f"steadytrain trial {named(evidence.source)} {' '.join(missing)}" if missing else None
+    return Tick("tuning", title, done, tuple(lines), command)
+
+
+def _ran(evidence: Evidence, names: Sequence[str]) -> list[Tried]:
+    return [evidence.tried[name] for name in names if name in evidence.tried and evidence.tried[name].ran]
+
+
+def _line(tried: Tried) -> str:
+    effect = "run, not judged yet" if tried.effect == NOT_JUDGED else tried.effect
+    return f"{tried.trial} {effect} ({tried.command}, {tried.when})"
+
+
+def named(path: Path) -> str:
+    """``path`` as a word of a command: relative to the current folder where it lies in it."""
+    try:
+        return shlex.quote(str(path.absolute().relative_to(Path.cwd())))
+    except (ValueError, OSError):
+        return shlex.quote(str(path))
+
+
+def _day(run: Run) -> str:
+    return str(run.description.get("started") or "")[:10]
+
+
+def _script(evidence: Evidence) -> str:
+    argv = evidence.run.description.get("argv") if evidence.run is not None else None
+    return shlex.join(str(word) for word in argv) if isinstance(argv, list) and argv else "SCRIPT"

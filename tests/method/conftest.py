@@ -1,0 +1,8 @@
+"""In-process watches of these tests raise our own errors, run on one thread, and leave nothing behind."""
+
+from __future__ import annotations
+
+from in_process import NOT_COLLECTED, _one_thread_and_nothing_left_behind
+
+__all__ = ["_one_thread_and_nothing_left_behind"]
+collect_ignore_glob = NOT_COLLECTED
