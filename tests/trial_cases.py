@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,7 @@ import numpy as np
 
 from steadytrain.core.model import Symptom, Window
 from steadytrain.experiments.case import Case
+from steadytrain.experiments.specs import Change, Entry, Outcome, ProbeSeen, Spec, StepSeen
 
 
 def window(losses: list[float], **signals: float) -> Window:
@@ -41,3 +45,29 @@ def finite_case(**changed: Any) -> Case:
         "step_s": 0.01,
     }
     return Case(**{**fields, **changed})
+
+
+def made(
+    name: str,
+    losses: Sequence[float],
+    probes: Sequence[float],
+    *,
+    changes: tuple[Change, ...] = (),
+    begin: int = 86,
+    **more: Any,
+) -> Outcome:
+    """An outcome with these losses of steps after ``begin``, and a probe before each of the first ones and at the
+    end."""
+    schedule: list[Entry] = []
+    seen: list[StepSeen] = []
+    probed: list[ProbeSeen] = []
+    for place, loss in enumerate(losses):
+        if place < len(probes) - 1:
+            probed.append(ProbeSeen(len(schedule), 5, probes[place]))
+            schedule.append(Entry(5, "probe"))
+        seen.append(StepSeen(len(schedule), loss, 1.0, math.isfinite(loss)))
+        schedule.append(Entry(begin + 1 + place))
+    probed.append(ProbeSeen(len(schedule), 5, probes[-1]))
+    schedule.append(Entry(5, "probe"))
+    outcome = Outcome(Spec(name, 0, begin, tuple(schedule), changes), True, steps=tuple(seen), probes=tuple(probed))
+    return replace(outcome, **more)

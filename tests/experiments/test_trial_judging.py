@@ -14,30 +14,11 @@ from steadytrain.experiments.fix_verification import plan_fix, steps_to_follow, 
 from steadytrain.experiments.judging import judge, measures, shows
 from steadytrain.experiments.outcome_measures import excess_of
 from steadytrain.experiments.result_table import document, lines
-from steadytrain.experiments.specs import OWN_TARGETS, Change, Entry, Outcome, ProbeSeen, Spec, StepSeen
+from steadytrain.experiments.specs import OWN_TARGETS, Change, Entry, Outcome, Spec
 from steadytrain.experiments.trial_catalog import trial
-from trial_cases import finite_case
+from trial_cases import finite_case, made
 
 BEGIN = 86
-
-
-def made(
-    name: str, losses: Sequence[float], probes: Sequence[float], *, changes: tuple[Change, ...] = (), **more: object
-) -> Outcome:
-    """Steps from 87 on; a probe before each of the first ones, and at the end."""
-    schedule: list[Entry] = []
-    seen: list[StepSeen] = []
-    probed: list[ProbeSeen] = []
-    for place, loss in enumerate(losses):
-        if place < len(probes) - 1:
-            probed.append(ProbeSeen(len(schedule), 5, probes[place]))
-            schedule.append(Entry(5, "probe"))
-        seen.append(StepSeen(len(schedule), loss, 1.0, math.isfinite(loss)))
-        schedule.append(Entry(BEGIN + 1 + place))
-    probed.append(ProbeSeen(len(schedule), 5, probes[-1]))
-    schedule.append(Entry(5, "probe"))
-    outcome = Outcome(Spec(name, 0, BEGIN, tuple(schedule), changes), True, steps=tuple(seen), probes=tuple(probed))
-    return replace(outcome, **more)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -66,7 +47,8 @@ def test_a_control_that_shows_nothing_concludes_nothing(case: Case) -> None:
     ("peak", "expected"),
     [
         (2.01, "removed"),
-        (2.15, "removed"),
+        (2.015, "removed"),
+        (2.15, "inconclusive"),
         (2.3, "inconclusive"),
         (2.7, "persists"),
         (3.5, "worse"),
@@ -75,7 +57,7 @@ def test_a_control_that_shows_nothing_concludes_nothing(case: Case) -> None:
 )
 def test_damage_is_judged_by_the_probes(case: Case, peak: float, expected: str) -> None:
     control = made("unchanged", SPIKE, HURT)
-    assert effect(case, control, made("clip", SPIKE, [2.0, 2.0, 2.01, peak, peak])) == expected
+    assert effect(case, control, made("clip", CALM, [2.0, 2.0, 2.01, peak, peak])) == expected
 
 
 def tenth_of_the_rate(spec: Spec) -> Spec:
@@ -143,17 +125,18 @@ def test_progress_is_judged_by_probes_and_by_how_much_more_they_fall(case: Case)
 
 
 @pytest.mark.parametrize(
-    ("peak", "expected"), [(4e5, "inconclusive"), (8e5, "inconclusive"), (90.0, "removed"), (1.9e6, "persists")]
+    ("peak", "expected"),
+    [(4e5, "inconclusive"), (8e5, "inconclusive"), (90.0, "inconclusive"), (2.015, "removed"), (1.9e6, "persists")],
 )
 def test_a_smaller_burst_is_no_cure(case: Case, peak: float, expected: str) -> None:
     control = made("unchanged", SPIKE, [2.0, 2.0, 2.01, 2e6, 2e6])
-    assert effect(case, control, made("drop-batch", SPIKE, [2.0, 2.0, 2.01, peak, peak])) == expected
+    assert effect(case, control, made("drop-batch", CALM, [2.0, 2.0, 2.01, peak, peak])) == expected
 
 
 def test_the_training_loss_of_a_trial_with_other_data_does_not_count(case: Case) -> None:
     control = made("unchanged", SPIKE, HURT)
     assert effect(case, control, made("fresh-data", [0.1] * 6, HURT)) == "persists"
-    assert effect(case, control, made("fresh-data", SPIKE, FLAT)) == "removed"
+    assert effect(case, control, made("fresh-data", CALM, FLAT)) == "removed"
 
 
 def test_a_spike_without_damage_is_judged_by_the_losses_and_says_so(case: Case) -> None:
@@ -244,7 +227,8 @@ def test_a_suspect_batch_that_strikes_at_once_persists(case: Case) -> None:
 def test_a_control_that_rises_until_it_is_not_finite(case: Case) -> None:
     control = made("unchanged", [2.0, 2.0, 2.0, 9.0, math.nan], HURT)
     assert effect(case, control, made("clip", CALM, FLAT)) == "removed"
-    assert effect(case, control, made("clip", SPIKE, HURT)) == "delayed"
+    assert effect(case, control, made("clip", SPIKE, HURT)) == "inconclusive"
+    assert effect(case, control, made("clip", [*CALM, 2.0, 9.0], HURT)) == "delayed"
     assert effect(case, control, made("clip", [2.0, 2.0, 2.0, 9.0, math.nan], HURT)) == "persists"
 
 
@@ -295,11 +279,11 @@ def test_a_fix_with_another_number(case: Case) -> None:
 
 
 def test_the_price_of_a_fix(case: Case) -> None:
-    control, fixed = made("unchanged", SPIKE, HURT, exact=True), made("clip", CALM, [2.0, 2.05, 2.03, 2.02, 2.1])
+    control, fixed = made("unchanged", SPIKE, HURT, exact=True), made("clip", CALM, [2.0, 2.01, 2.01, 2.01, 2.015])
     found = verified(case, trial("clip"), "clip", [control], [fixed])
     assert found.verdict.effect == "removed"
-    assert found.price_before == pytest.approx(2.02 - 2.8)
-    assert found.price_end == pytest.approx(2.1 - 2.8)
+    assert found.price_before == pytest.approx(2.01 - 2.8)
+    assert found.price_end == pytest.approx(2.015 - 2.8)
     shown = found.to_json("incident")
     assert (shown["schema"], shown["result"], shown["control_exact"]) == ("steadytrain.verify/1", "removed", True)
 

@@ -1,5 +1,8 @@
 """Judge the outcomes of a trial against those of its controls. Pure.
 
+Less than the control is not enough: only a run that is back to health (``health``) had its symptom removed. A symptom
+that comes later is *delayed*, one that is smaller is *weakened* (inconclusive); neither proves anything.
+
 Finite symptoms are judged on the fixed probe set: the rise of its loss over its first value, at the peak and at the
 end, compared with the control's. If the incident did no damage that the probes show (a clipped spike), the judgement
 uses the gradient or the update if the symptom is about it, then the losses of the steps, and says so. Non-finite values
@@ -14,6 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from steadytrain.experiments.case import Case
+from steadytrain.experiments.health import ailment, ailment_at_end, first_ill_place
 from steadytrain.experiments.outcome_measures import (
     QUANTITIES,
     REMOVED_SHARE,
@@ -26,6 +30,7 @@ from steadytrain.experiments.outcome_measures import (
     place_of,
     quantity_of,
     unsteadiness,
+    usual_growth,
 )
 from steadytrain.experiments.specs import UNCHANGED, Effect, Outcome, Verdict
 
@@ -33,10 +38,6 @@ PERSISTS_SHARE, WORSE_SHARE = 0.5, 1.5
 """Fractions of the control's excess. Between them the symptom persists; between removed and persists the trial is
 inconclusive.
 """
-
-BURST_TIMES, BURST_SHARE = 10.0, 0.01
-"""A rise of this many times the first loss is its own symptom even if the control's is larger, because bursts grow
-exponentially: a fifth of a million is no cure. Less than a hundredth of the control's burst counts as a cure."""
 
 DELAYED_ENTRIES = 3
 """A non-finite value must come this many entries later to count as delayed."""
@@ -49,18 +50,31 @@ PROGRESS_FACTOR, PROGRESS_UNCLEAR_FACTOR = 3.0, 1.5
 two factors the trial is inconclusive."""
 
 
+WEAKENED = "weakened"
+"""Key in the numbers of a verdict, and the first word of its reason, if the symptom is smaller but not gone."""
+
+
 def judge(
-    trial: str, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome], *, rate_only: bool = False
+    trial: str,
+    case: Case,
+    controls: Sequence[Outcome],
+    outcomes: Sequence[Outcome],
+    *,
+    rate_only: bool = False,
+    own_scale: bool = False,
 ) -> Verdict:
     """The verdict of ``outcomes`` (repeats of one trial) against ``controls`` (unchanged and perturbed replays).
-    ``rate_only``: the trial changes only the learning rate."""
+    ``rate_only``: the trial changes only the learning rate. ``own_scale``: it changes what the loss or the gradient
+    measures, so that the run's range before the onset is no reference."""
     control = unchanged(controls)
     ran = [one for one in outcomes if one.ran]
     if not ran:
         return not_run(trial, outcomes)
     if control is None:
         return Verdict(trial, "inconclusive", why="there is no control to compare with")
-    verdicts = [_noted(_judge_one(_Pair(trial, case, controls, control, one, rate_only)), one) for one in ran]
+    verdicts = [
+        _noted(_judge_one(_Pair(trial, case, controls, control, one, rate_only, own_scale)), one) for one in ran
+    ]
     effects = {verdict.effect for verdict in verdicts}
     if len(effects) == 1:
         return verdicts[0]
@@ -127,6 +141,7 @@ class _Pair:
     control: Outcome
     outcome: Outcome
     rate_only: bool
+    own_scale: bool
 
     @cached_property
     def numbers(self) -> dict[str, float]:
@@ -161,6 +176,16 @@ class _Pair:
 
     def says(self, effect: Effect, why: str) -> Verdict:
         return Verdict(self.trial, effect, self.numbers, why)
+
+    def less(self, why: str, ill: str) -> Verdict:
+        """The verdict of a symptom that is smaller than in the control, while the run is still ``ill``: delayed if it
+        fell ill later, else weakened."""
+        here, there = first_ill_place(self.case, self.outcome), first_ill_place(self.case, self.control)
+        later = here - there - _refused(self.outcome) if here is not None and there is not None else 0
+        if later >= DELAYED_ENTRIES:
+            return self.says("delayed", f"{why}; it comes {later} steps later")
+        verdict = self.says("inconclusive", f"{WEAKENED}, not removed: {why}; {ill}")
+        return replace(verdict, numbers={**verdict.numbers, WEAKENED: 1.0})
 
 
 def _judge_one(pair: _Pair) -> Verdict:
@@ -198,6 +223,9 @@ def _by_first_nonfinite(pair: _Pair) -> Verdict:
     if here is None:
         if pair.short is not None:
             return pair.says("inconclusive", pair.short)
+        ill = ailment_at_end(pair.case, pair.outcome, _floor_of(pair), own_scale=pair.own_scale)
+        if ill:
+            return pair.less("every value is finite to the end", ill)
         return pair.says("removed", "every value is finite to the end")
     later = place_of(pair.outcome, here) - place_of(pair.control, there)
     if later >= DELAYED_ENTRIES + _refused(pair.outcome):
@@ -244,10 +272,20 @@ def _by_rise(pair: _Pair) -> Verdict | None:
     why = f"probe loss rises by {here.peak:.3g}, in the control by {there.peak:.3g}"
     if effect == "removed" and pair.short is not None:
         return pair.says("inconclusive", pair.short)
-    bursts = here.peak > max(BURST_TIMES * abs(here.first), floor) and here.peak > BURST_SHARE * there.peak
-    if effect == "removed" and bursts:
-        return pair.says("inconclusive", f"{why}: less, but it bursts, too")
+    return _if_healthy(pair, effect, why, floor)
+
+
+def _if_healthy(pair: _Pair, effect: Effect, why: str, floor: float) -> Verdict:
+    """``effect``, unless the symptom is smaller and the run is still ill."""
+    if effect in ("removed", "inconclusive"):
+        ill = ailment(pair.case, pair.outcome, floor, own_scale=pair.own_scale)
+        if ill:
+            return pair.less(why, ill)
     return pair.says(effect, why)
+
+
+def _floor_of(pair: _Pair) -> float:
+    return pair.floor(pair.here) if pair.here is not None else 0.0
 
 
 def _by_growth(pair: _Pair) -> Verdict | None:
@@ -260,13 +298,17 @@ def _by_growth(pair: _Pair) -> Verdict | None:
     effect = _by_share(grows, grown, 0.0)
     if effect == "removed" and pair.rate_only and pair.outcome.spec.changes and quantity == "update_ratio":
         return pair.says("inconclusive", f"{why}; a smaller rate alone makes smaller updates")
+    usual = usual_growth(pair.case, pair.control) + GROWTH_MIN
+    if effect == "removed" and grows > usual:
+        return pair.less(why, f"before the onset it was at most {math.exp(usual):.3g} times its lower values")
     return pair.says(effect, why)
 
 
 def _by_highest_loss(pair: _Pair) -> Verdict:
     there, here = (highest_loss(pair.case, one)[1] for one in (pair.control, pair.outcome))
     why = f"loss of a step {here:.3g} above those before, in the control {there:.3g}; the probes show no damage"
-    return pair.says(_by_share(here, there, pair.case.loss_noise()), why)
+    noise = pair.case.loss_noise()
+    return _if_healthy(pair, _by_share(here, there, noise), why, max(noise, _floor_of(pair)))
 
 
 def _by_share(here: float, there: float, floor: float) -> Effect:

@@ -59,7 +59,7 @@ def excess_of(outcome: Outcome) -> Excess | None:
     points = _points(outcome)
     if len(points) < 2:
         return None
-    means = [float(np.mean(losses)) for _, losses in points]
+    means = probe_means(outcome)
     finite = all(math.isfinite(mean) for mean in means)
     rises = [mean - means[0] if math.isfinite(mean) else math.inf for mean in means[1:]]
     return Excess(means[0], _peak(rises), rises[-1], finite)
@@ -92,7 +92,7 @@ def _moved_before(case: Case, control: Outcome) -> float:
     """Range of a control's probe loss before the onset. A rise up to this size is not a symptom."""
     if case.aim == "progress":
         return 0.0
-    lead = _steps_before_onset(case, control)
+    lead = steps_before_onset(case, control)
     means = [float(np.mean(losses)) for place, losses in _points(control) if place < lead]
     return max(means) - min(means) if means and all(map(math.isfinite, means)) else 0.0
 
@@ -101,10 +101,7 @@ def unsteadiness(excess: Excess, controls: Sequence[Outcome]) -> float:
     """Movement of the probe loss from point to point in the controls. If the controls stand still, a trial shows
     progress long before it moved by a hundredth."""
     moves = [
-        abs(after - before)
-        for control in controls
-        if control.ran
-        for before, after in pairwise([float(np.mean(losses)) for _, losses in _points(control)])
+        abs(after - before) for control in controls if control.ran for before, after in pairwise(probe_means(control))
     ]
     return max(STILL_SHARE * abs(excess.first), SPREADS * max(moves, default=math.inf))
 
@@ -114,7 +111,7 @@ def highest_loss(case: Case, outcome: Outcome) -> tuple[bool, float]:
     losses = [
         (place_of(outcome, seen.entry), seen.loss) for seen in outcome.steps if seen.loss is not None and seen.finite
     ]
-    lead = max(_steps_before_onset(case, outcome), 0)
+    lead = max(steps_before_onset(case, outcome), 0)
     before = [loss for place, loss in losses if place < lead]
     after = [loss for place, loss in losses if place >= lead]
     base = case.typical("loss") if not before else float(np.median(before))
@@ -127,20 +124,31 @@ def highest_loss(case: Case, outcome: Outcome) -> tuple[bool, float]:
 def growth_of(case: Case, control: Outcome, outcome: Outcome) -> float:
     """Logarithm of how far the symptom's quantity grew after the onset, over the lower values before it in the control;
     0 if unknown."""
+    before = _quantities(case, control, early=True)
+    after = _quantities(case, outcome, early=False)
+    return math.log(max(after) / float(np.quantile(before, LOWER_QUANTILE))) if before and after else 0.0
+
+
+def usual_growth(case: Case, control: Outcome) -> float:
+    """The same for the values before the onset: how far the quantity moves without the symptom."""
+    before = _quantities(case, control, early=True)
+    return math.log(max(before) / float(np.quantile(before, LOWER_QUANTILE))) if before else 0.0
+
+
+def _quantities(case: Case, outcome: Outcome, *, early: bool) -> list[float]:
+    """The values of the symptom's quantity before the onset (``early``; at least the first one), or from it on."""
     quantity = quantity_of(case)
     if quantity is None:
-        return 0.0
-    there, here = (
-        [
-            (place - max(_steps_before_onset(case, one), 0), value)
-            for place, seen in enumerate(one.steps)
-            if (value := getattr(seen, quantity)) is not None and math.isfinite(value) and value > 0
-        ]
-        for one in (control, outcome)
-    )
-    before = [value for place, value in there if place < 0] or [value for _, value in there[:1]]
-    after = [value for place, value in here if place >= 0]
-    return math.log(max(after) / float(np.quantile(before, LOWER_QUANTILE))) if before and after else 0.0
+        return []
+    lead = max(steps_before_onset(case, outcome), 0)
+    placed = [
+        (place - lead, value)
+        for place, seen in enumerate(outcome.steps)
+        if (value := getattr(seen, quantity)) is not None and math.isfinite(value) and value > 0
+    ]
+    if early:
+        return [value for place, value in placed if place < 0] or [value for _, value in placed[:1]]
+    return [value for place, value in placed if place >= 0]
 
 
 def numbers_of(case: Case, control: Outcome, outcome: Outcome) -> dict[str, float]:
@@ -171,13 +179,19 @@ def first_bad_step(case: Case, outcome: Outcome) -> int | None:
     return None
 
 
-def _steps_before_onset(case: Case, outcome: Outcome) -> int:
+def steps_before_onset(case: Case, outcome: Outcome) -> int:
+    """The number of steps between the start of an outcome and the onset."""
     return case.onset - (outcome.spec.begin or 0) - 1
 
 
 def place_of(outcome: Outcome, entry: int) -> int:
     """The position of an entry among those that are not probes."""
     return sum(one.role != "probe" for one in outcome.spec.schedule[:entry])
+
+
+def probe_means(outcome: Outcome) -> list[float]:
+    """The mean loss of the probes at each of their points, in order."""
+    return [float(np.mean(losses)) for _, losses in _points(outcome)]
 
 
 def _points(outcome: Outcome) -> list[tuple[int, list[float]]]:

@@ -67,6 +67,10 @@ class Trial(ABC):
     rate_only: bool = False
     """Whether it changes only the learning rate: a smaller rate makes smaller updates, which is no cure."""
 
+    own_scale: bool = False
+    """Whether it changes what the loss or the gradient measures (another function, other weights), so that the run's
+    range before the onset is no reference for its health: its own start is."""
+
     @property
     def name(self) -> str:
         """The name in kebab case: ``DropBatch`` in ``experiments/trials/drop_batch.py`` is ``drop-batch``."""
@@ -78,4 +82,5 @@ class Trial(ABC):
 
     def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
         """Judge ``outcomes`` of this trial against those of the controls. Pure."""
-        return judge(self.name, case, controls, outcomes, rate_only=self.rate_only)
+        scaled = self.own_scale or self.other_loss
+        return judge(self.name, case, controls, outcomes, rate_only=self.rate_only, own_scale=scaled)

@@ -32,6 +32,7 @@ class Row(Trial):
     other_loss: bool = False
     group_test: bool = False
     rate_only: bool = False
+    own_scale: bool = False
 
     def __post_init__(self) -> None:
         sections = (("Changes", self.changes), ("Tells", self.tells), ("Beware", self.beware))

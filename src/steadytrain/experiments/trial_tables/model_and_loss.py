@@ -87,6 +87,7 @@ ROWS: tuple[Trial, ...] = (
         makes=(Change("layer-norm"),),
         removes="transient",
         either="data rate moments state logits half kernel ranks shift operation script",
+        own_scale=True,
     ),
     OneChange(
         "leaky-units",
@@ -97,6 +98,7 @@ ROWS: tuple[Trial, ...] = (
         makes=(Change("leaky-units"),),
         removes="transient",
         either="rate moments state logits half operation",
+        own_scale=True,
     ),
     OneChange(
         "train-mode",
@@ -105,6 +107,7 @@ ROWS: tuple[Trial, ...] = (
         tells="A forgotten train() after an evaluation.",
         beware="Layers that should be in eval mode are not.",
         makes=(Change("mode", {"mode": "train"}),),
+        own_scale=True,
     ),
     OneChange(
         "eval-mode",
@@ -115,6 +118,7 @@ ROWS: tuple[Trial, ...] = (
         makes=(Change("mode", {"mode": "eval"}),),
         removes="transient",
         either="data rate moments state logits half shift operation script",
+        own_scale=True,
     ),
     OneChange(
         "thaw",
@@ -123,6 +127,7 @@ ROWS: tuple[Trial, ...] = (
         tells="Parameters frozen by mistake.",
         beware="What was frozen on purpose is trained as well.",
         makes=(Change("thaw"),),
+        own_scale=True,
     ),
     OneChange(
         "optimize-all",
@@ -133,6 +138,7 @@ ROWS: tuple[Trial, ...] = (
         makes=(Change("optimize-all"),),
         removes="transient",
         either="data rate moments state logits half shift operation script",
+        own_scale=True,
     ),
     OneChange(
         "reinitialize",
@@ -143,5 +149,6 @@ ROWS: tuple[Trial, ...] = (
         makes=(Change("reinitialize"),),
         removes="logits transient",
         either="data rate moments state half kernel ranks shift operation script",
+        own_scale=True,
     ),
 )

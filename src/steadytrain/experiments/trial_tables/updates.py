@@ -166,5 +166,6 @@ ROWS: tuple[Trial, ...] = (
         beware="Noisier gradients. Valid if the script divides by the number of micro-batches.",
         makes=(Change("accumulation-one"),),
         alike="accumulation",
+        own_scale=True,
     ),
 )

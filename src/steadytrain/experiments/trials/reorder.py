@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import final
 
 from steadytrain.experiments.case import Case
+from steadytrain.experiments.judging import judge
 from steadytrain.experiments.planning import planned
-from steadytrain.experiments.specs import NotApplicable, Spec
+from steadytrain.experiments.specs import NotApplicable, Outcome, Spec, Verdict
 from steadytrain.experiments.trial import Trial
 
 
@@ -27,6 +30,11 @@ class Reorder(Trial):
 
     removes = "transient"
     either = "data moments half operation"
+
+    def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
+        """The suspect batch comes at another step, so the symptom counts wherever it comes from the first step on."""
+        verdict = judge(self.name, replace(case, onset=(case.begin or 0) + 1), controls, outcomes)
+        return replace(verdict, effect="persists") if verdict.effect == "worse" else verdict
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         begin = case.begin

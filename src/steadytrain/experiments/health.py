@@ -1,0 +1,156 @@
+"""Whether a trial brought the run back to health, or only made the symptom smaller or later. Pure.
+
+A symptom that is smaller than in the control is no cure: a loss of 1e20 in place of 1e22 is as useless. So a trial that
+*removes* a symptom must end where the run was before it: over the whole horizon every value is finite, and loss and
+gradient norm lie within the run's own range before the onset. Where there is no "before" (the run was sick from its
+first steps), the trial itself is the reference: the same start with the change applied must look healthy, which means
+that its loss falls or stays near its start.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.outcome_measures import SPIKE_NOISES, place_of, probe_means, steps_before_onset
+from steadytrain.experiments.specs import Outcome, StepSeen
+
+BEFORE_MIN, BEFORE_MAX = 8, 64
+"""The range before the onset is taken from at least and at most this many of the last steps before it."""
+
+UPPER_QUANTILE = 0.95
+"""Quantile of the losses before the onset that ends their usual range; one minus it begins it."""
+
+STEP_ROOM = 2.0
+"""A single step may exceed the middle of the range by this many half-widths: batches differ more than probes."""
+
+GRADIENT_ROOM = 4.0
+"""A gradient norm may exceed the largest one before the onset by this factor."""
+
+START_ROOM, START_PEAK_ROOM = 0.1, 0.5
+"""Without a range, the loss at the end and at its peak may exceed the first loss by these shares of it."""
+
+START_STEPS, END_SHARE = 3, 3
+"""Without a range, the first loss is the median of so many steps, and the last one that of the last third."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """The run's own range before the onset: the middle of its losses, how far the loss of the probes may ``rise``, and
+    the highest loss of a step and gradient norm. ``gradient`` is infinite if unknown."""
+
+    middle: float
+    rise: float
+    loss: float
+    gradient: float
+
+
+def range_before(case: Case) -> Range | None:
+    """The range of the last steps before the onset, None if there are too few of them."""
+    losses = _before(case, "loss")
+    if len(losses) < BEFORE_MIN:
+        return None
+    middle, noise = float(np.median(losses)), case.loss_noise()
+    low, high = np.quantile(losses, [1 - UPPER_QUANTILE, UPPER_QUANTILE])
+    rise = max(SPIKE_NOISES * noise, float(high - low))
+    norms = _before(case, "gradient_norm")
+    gradient = GRADIENT_ROOM * float(norms.max()) if len(norms) >= BEFORE_MIN and norms.max() > 0 else math.inf
+    return Range(middle, rise, max(float(losses.max()), middle + STEP_ROOM * rise), gradient)
+
+
+def ailment(case: Case, outcome: Outcome, floor: float, *, own_scale: bool = False) -> str:
+    """What is not healthy in an outcome over the steps from the onset on, in a few words; "" if nothing is.
+
+    Args:
+        floor: movement of the probe loss that is noise.
+        own_scale: the trial changes what the loss or the gradient measures, so that only its own start compares.
+    """
+    if outcome.first_nonfinite is not None:
+        return "a value is not finite"
+    usual = None if own_scale else range_before(case)
+    if usual is None:
+        return _beside_start(outcome)
+    seen = steps_from_onset(case, outcome)
+    losses = [one.loss for one in seen if one.loss is not None]
+    room = max(usual.loss, usual.middle + STEP_ROOM * floor)
+    if losses and not max(losses) <= room:
+        return f"the loss of a step is {max(losses):.3g}, before the onset it was at most {room:.3g}"
+    means = probe_means(outcome)
+    allowed = max(floor, usual.rise)
+    if len(means) > 1 and not means[-1] - means[0] <= allowed:
+        return f"the probe loss ends {means[-1] - means[0]:.3g} higher, the run's own range is {allowed:.3g}"
+    norms = [one.gradient_norm for one in seen if one.gradient_norm is not None]
+    if norms and not max(norms) <= usual.gradient:
+        return f"the gradient norm is {max(norms):.3g}, before the onset it was at most {usual.gradient:.3g}"
+    return ""
+
+
+def ailment_at_end(case: Case, outcome: Outcome, floor: float, *, own_scale: bool = False) -> str:
+    """As :func:`ailment` for a symptom of non-finite values: the step that was not finite may have a high loss of its
+    own once it is finite, so the last probes decide, or the usual loss of the last steps."""
+    usual = None if own_scale else range_before(case)
+    if usual is None:
+        return _beside_start(outcome)
+    means = probe_means(outcome)
+    allowed = max(floor, usual.rise)
+    if len(means) > 1:
+        risen = means[-1] - means[0]
+        return (
+            "" if risen <= allowed else f"but the probe loss ends {risen:.3g} higher, beyond the range of {allowed:.3g}"
+        )
+    losses = [one.loss for one in steps_from_onset(case, outcome) if one.loss is not None]
+    last = float(np.median(losses[-max(1, len(losses) // END_SHARE) :])) if losses else usual.middle
+    return (
+        ""
+        if last <= usual.loss
+        else f"but the loss ends at {last:.3g}, before the onset it was at most {usual.loss:.3g}"
+    )
+
+
+def first_ill_place(case: Case, outcome: Outcome) -> int | None:
+    """The place of the first trained step from the onset on whose loss or finiteness leaves the range, None if all are
+    within it or there is no range."""
+    usual = range_before(case)
+    for one in steps_from_onset(case, outcome):
+        high = usual is not None and one.loss is not None and not one.loss <= usual.loss
+        if high or not one.finite:
+            return place_of(outcome, one.entry)
+    return None
+
+
+def steps_from_onset(case: Case, outcome: Outcome) -> list[StepSeen]:
+    """The trained steps of an outcome from the onset on. Random numbers fed in place of a batch have no usual loss, so
+    those steps are left out."""
+    made_up = {
+        int(step) for one in outcome.spec.changes if one.kind == "synthetic-batch" for step in one.values["steps"]
+    }
+    lead = max(steps_before_onset(case, outcome), 0)
+    schedule = outcome.spec.schedule
+    return [
+        one for one in outcome.steps if place_of(outcome, one.entry) >= lead and schedule[one.entry].step not in made_up
+    ]
+
+
+def _beside_start(outcome: Outcome) -> str:
+    """Whether the loss falls or stays near its start: of the probes if there are any, else of the steps."""
+    means = probe_means(outcome)
+    series = means if len(means) > 2 else [one.loss for one in outcome.steps if one.loss is not None]
+    if len(series) < 2:
+        return ""
+    first = series[0] if series is means else float(np.median(series[:START_STEPS]))
+    last = series[-1] if series is means else float(np.median(series[-max(1, len(series) // END_SHARE) :]))
+    scale = abs(first)
+    if not last <= first + START_ROOM * scale:
+        return f"its loss goes from {first:.3g} to {last:.3g}"
+    peak = max(series)
+    return "" if peak <= first + START_PEAK_ROOM * scale else f"its loss starts at {first:.3g} and reaches {peak:.3g}"
+
+
+def _before(case: Case, signal: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    series = case.window.series(signal)
+    values: Sequence[float] = series.values[(series.steps < case.onset) & np.isfinite(series.values)][-BEFORE_MAX:]
+    return np.asarray(values, dtype=np.float64)
