@@ -176,3 +176,12 @@ def test_gradients_that_are_clipped_to_nothing_are_no_low_rate() -> None:
         for share in (1.0, 1e-4)
     )
     assert low.weight - clipped.weight > 2.0
+
+
+@pytest.mark.parametrize(("backwards", "out"), [(1.0, True), (4.0, False)])
+def test_a_step_of_one_batch_accumulates_nothing(backwards: float, out: bool) -> None:
+    """A VAE's loss is a sum over the batch, whatever the rate."""
+    signature = CAUSES["accumulation-scaling"].signature(
+        case_of({"backwards_per_step": backwards, "loss_sum": True, "loss_divided": False}, "divergence")
+    )
+    assert signature.ruled_out is out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from torch import nn
 
 from steadytrain.capture.step.input_recorder import record_call
+from steadytrain.survey import attention_scale
 from steadytrain.survey.calls import Calls
 from steadytrain.survey.compiled_model import compiled
 from steadytrain.survey.graph_cuts import leaves_behind, moves_output
@@ -93,3 +95,22 @@ def test_compiled_code_may_draw_otherwise_and_not_say_otherwise(wrong: float, ap
     assert model.training
     assert facts["compiled_rounding"] < 30.0
     assert (facts["compiled_difference"] > 100.0) is apart
+
+
+@pytest.mark.parametrize(
+    ("row", "masked"),
+    [
+        ([-math.inf] * 4, True),
+        ([-1e9, -1e9 + 3, -1e9 - 2, -1e9], True),
+        ([-1e4 - 8.0, -1e4 - 31.0, -1e4 - 40.0, -1e4 - 2.0], True),
+        ([-3.4e38] * 4, True),
+        ([-2e4, -9e5, -4e6, -3e5], False),
+        ([-2e4, -math.inf, -math.inf, -math.inf], False),
+        ([0.3, -math.inf, -1e9, -1e9], False),
+        ([math.nan, -1e9, -1e9, -1e9], False),
+    ],
+    ids=["-inf", "-1e9", "-1e4", "smallest", "exploded", "exploded, causal", "one key", "nan"],
+)
+def test_scores_that_exploded_are_no_mask(row: list[float], masked: bool) -> None:
+    """Without clipping or with a momentum of 0.99, scores reach -1e5 and differ from each other."""
+    assert bool(attention_scale.without_keys(torch.tensor([row]))[0]) is masked

@@ -35,7 +35,26 @@ linear layers gives a third of the root; a model designed without a scale gives 
 MASKED_BELOW = -1e4
 """An attention logit below this counts as masked: common masks add -1e4, -1e9, the smallest float or -inf."""
 
+FLAT_SHARE = 0.02
+"""A finite mask puts all keys of a row at one large negative number. Scores that exploded differ from each other
+by more than this share of the highest."""
+
 WIDTH_MIN = 4
+
+
+def without_keys(logits: Tensor) -> Tensor:
+    """Which attention rows have every key masked: all -Inf, or all at one number below ``MASKED_BELOW``.
+
+    Args:
+        logits: scores after the mask, shape [..., queries, keys], any float dtype.
+
+    Returns:
+        bool, shape [..., queries].
+    """
+    highest, lowest = logits.amax(-1), logits.amin(-1)
+    flat = (highest - lowest).abs() <= FLAT_SHARE * highest.abs()
+    masks = (highest <= MASKED_BELOW) & flat & (logits.shape[-1] > 1)
+    return ((highest == -math.inf) | masks) & ~highest.isnan()
 
 
 class Products:

@@ -214,9 +214,7 @@ class Calls(TorchFunctionMode):
             self.products.softmaxed(given_input)
 
     def _attention(self, logits: Tensor) -> None:
-        highest = logits.amax(-1)
-        masked = ~(highest > attention_scale.MASKED_BELOW) & ~highest.isnan()
-        self.seen.fully_masked = max(self.seen.fully_masked, int(masked.sum()))
+        self.seen.fully_masked = max(self.seen.fully_masked, int(attention_scale.without_keys(logits).sum()))
         open_ = logits[logits > attention_scale.MASKED_BELOW]
         open_ = open_[open_.isfinite()]
         if open_.numel():

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Sign, Signature
 from steadytrain.diagnosis.interventions import LOWER_RATE
-from steadytrain.diagnosis.signs import fact, holds, measured, noted, quiet, ruled_out, when
+from steadytrain.diagnosis.signs import fact, measured, noted, quiet, ruled_out, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -69,11 +69,13 @@ class AccumulationScaling(Cause):
                     f"{backwards:.0f} backward calls an update, and the loss is divided by {divisor:.0f}",
                     "fact loss_divisor",
                 ),
-                *holds(case, "loss_sum", FAIR, "the loss is a sum over the batch"),
-                *ruled_out(
-                    backwards <= 1.5 and fact(case, "loss_sum") is not True,
-                    "there is one backward an update and its loss is a mean",
+                *when(
+                    backwards > 1.5 and fact(case, "loss_sum") is True,
+                    FAIR,
+                    "the loss is a sum over the batch",
+                    "fact loss_sum",
                 ),
+                *ruled_out(backwards <= 1.5, "there is one backward an update, so nothing is accumulated"),
                 *ruled_out(
                     fact(case, "loss_divided") is True and not twice and fact(case, "loss_sum") is not True,
                     "the loss is divided by the number of micro-batches",
