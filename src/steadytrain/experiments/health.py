@@ -10,10 +10,10 @@ that its loss falls or stays near its start.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.outcome_measures import SPIKE_NOISES, place_of, probe_means, steps_before_onset
@@ -150,7 +150,6 @@ def _beside_start(outcome: Outcome) -> str:
     return "" if peak <= first + START_PEAK_ROOM * scale else f"its loss starts at {first:.3g} and reaches {peak:.3g}"
 
 
-def _before(case: Case, signal: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _before(case: Case, signal: str) -> NDArray[np.float64]:
     series = case.window.series(signal)
-    values: Sequence[float] = series.values[(series.steps < case.onset) & np.isfinite(series.values)][-BEFORE_MAX:]
-    return np.asarray(values, dtype=np.float64)
+    return series.values[(series.steps < case.onset) & np.isfinite(series.values)][-BEFORE_MAX:]
