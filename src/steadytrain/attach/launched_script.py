@@ -18,6 +18,14 @@ from steadytrain.attach.process_watch import attach, attached, finish, tell_unwa
 from steadytrain.attach.watched_run import WatchedRun, begin_run
 from steadytrain.capture.hooks.import_hook import after_import
 from steadytrain.capture.hooks.launch import ATTACH_VARIABLE, Target, arm_children, execute
+from steadytrain.capture.hooks.seeding import (
+    AS_IT_IS,
+    Randomness,
+    begin_process,
+    begin_torch,
+    end_lines,
+    operations_that_warned,
+)
 from steadytrain.core.errors import UsageError
 from steadytrain.core.model import SEVERITIES, Severity
 from steadytrain.storage.redaction import redact_arguments
@@ -39,16 +47,21 @@ def run_target(
     *,
     guest: Callable[[Watcher], None] | None = None,
     fail_on: Severity | None = None,
+    randomness: Randomness = AS_IT_IS,
 ) -> int:
     """Run ``target`` under watch. Returns the exit status: the script's, or 70 if an update was refused.
 
     Args:
         guest: called with the watcher once it exists; may add an observer of the steps.
+        randomness: seeds and determinism that hold before the script starts.
         fail_on: with a symptom of this severity or above, the exit status is 1 instead of 0.
     """
-    run = begin_run(target.name, target.stem, target.command, options, is_module=target.is_module)
+    run = begin_run(
+        target.name, target.stem, target.command, options, is_module=target.is_module, randomness=randomness
+    )
     arm_children(run.to_json(), _START_FOLDER)
     tell(f"watching {' '.join(redact_arguments(target.command))} (policy {options.policy}) -> {run.run_dir}")
+    begin_process(randomness)
     after_import("torch", lambda: _arm(run, guest))
 
     def finish_run(how: str, status: int | None, error: BaseException | None) -> int | None:
@@ -64,6 +77,7 @@ def arm_child() -> None:
     run = WatchedRun.from_json(json.loads(os.environ[ATTACH_VARIABLE]))
     if run.pid == os.getpid():
         return  # the watched script itself: run_target attached to it
+    begin_process(Randomness.recorded(run.description))
     _arm(run)
     own = attached()
     if own is not None:
@@ -72,6 +86,10 @@ def arm_child() -> None:
 
 
 def _arm(run: WatchedRun, guest: Callable[[Watcher], None] | None = None) -> None:
+    try:
+        begin_torch()
+    except Exception as error:
+        tell(f"warning: seeds or deterministic operations could not be set ({type(error).__name__}: {error})")
     try:
         watcher = attach(run, by_command=True).watcher
         if guest is not None:
@@ -89,11 +107,16 @@ def _finish_run(run_dir: Path, how: str, status: int | None, error: BaseExceptio
     if watcher is not None:
         if error is not None:
             watcher.script_failed(error)
+        if operations_that_warned():
+            watcher.set_fact("nondeterministic_operations", operations_that_warned())
         if how != "finished":
             watcher.abandon_rerun(f"the script {how} before it reached the optimizer again")
         finish(watcher, how, status)
     stopped = _stopped_elsewhere(run_dir) or (watcher is not None and watcher.stopped is not None)
-    for line in summary(watcher, run_dir):
+    lines = summary(watcher, run_dir)
+    if watcher is not None and watcher.streams:
+        lines = [*lines[:-1], *end_lines(), *lines[-1:]] if lines else []
+    for line in lines:
         tell(line)
     give_back(run_dir)
     return 70 if stopped else None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from steadytrain.attach.folder_names import give_back
 from steadytrain.attach.messages import tell
 from steadytrain.capture.hooks.import_hook import forget_imports
+from steadytrain.capture.hooks.seeding import begin_torch
 from steadytrain.core.torch_private import require
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def attach(run: WatchedRun, *, by_command: bool) -> Attached:
     """
     global _attached
     require()
+    begin_torch()
     from steadytrain.capture.step.watcher import Watcher
     from steadytrain.detection.run_recorder import recording
     from steadytrain.exporters.run_exports import Exports

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from steadytrain.attach.folder_names import free_folder, start_stamp
 from steadytrain.attach.options import Options
+from steadytrain.capture.hooks.seeding import AS_IT_IS, KEY, Randomness
 from steadytrain.core.levels import find_level
 from steadytrain.core.version import __version__
 from steadytrain.storage.redaction import redact_arguments
@@ -64,7 +65,15 @@ class WatchedRun:
         )
 
 
-def begin_run(script: str, stem: str, command: Sequence[str], options: Options, *, is_module: bool) -> WatchedRun:
+def begin_run(
+    script: str,
+    stem: str,
+    command: Sequence[str],
+    options: Options,
+    *,
+    is_module: bool,
+    randomness: Randomness = AS_IT_IS,
+) -> WatchedRun:
     """Choose the folder of the run and collect its description.
 
     Raises:
@@ -94,5 +103,6 @@ def begin_run(script: str, stem: str, command: Sequence[str], options: Options, 
         "git": git_state(folder),
         "steadytrain": __version__,
         "pid": os.getpid(),
+        **({KEY: randomness.to_json()} if randomness.given else {}),
     }
     return WatchedRun(options, str(run_dir), continues, git_diff(folder), description, os.getpid())

@@ -19,6 +19,8 @@ from steadytrain.core.plugins import module_names
 from steadytrain.core.version import __version__
 
 USAGE_STATUS = 2
+ENTERED = "entered"
+"""Object of the outermost click context where the whole process is this command."""
 
 
 class Commands(click.Group):
@@ -50,7 +52,7 @@ def entry() -> None:
     if sys.stdout is None:  # `>&-`: there is no output to write
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
     try:
-        status = commands.main(prog_name="steadytrain", standalone_mode=False)
+        status = commands.main(prog_name="steadytrain", standalone_mode=False, obj=ENTERED)
     except UsageError as error:
         print(f"steadytrain: {error}", file=sys.stderr)
         sys.exit(USAGE_STATUS)

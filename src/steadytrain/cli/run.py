@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli.main import ENTERED
 from steadytrain.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -83,6 +85,18 @@ def _options_of_a_run() -> type[Options]:
     "take less than 10 % of its time.",
 )
 @click.option(
+    "--seed",
+    type=click.IntRange(0, 2**64 - 1),
+    metavar="N",
+    help="Seed Python, NumPy, torch on all devices, loader workers and string hashes before SCRIPT starts; its own "
+    "seeds still hold.",
+)
+@click.option(
+    "--deterministic",
+    is_flag=True,
+    help="Use torch's deterministic operations; the end of the run names those that have no such version.",
+)
+@click.option(
     "--fail-on",
     type=click.Choice(["warning", "critical"]),
     help="Exit with 1 if a symptom of this severity or above was found and the script itself ended with 0.",
@@ -91,7 +105,13 @@ def _options_of_a_run() -> type[Options]:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @_options.gathered(_options_of_a_run, into="options")
 def command(
-    as_module: bool, fail_on: Severity | None, script: str, arguments: tuple[str, ...], options: Options
+    as_module: bool,
+    seed: int | None,
+    deterministic: bool,
+    fail_on: Severity | None,
+    script: str,
+    arguments: tuple[str, ...],
+    options: Options,
 ) -> int:
     """Run SCRIPT, unchanged, under watch.
 
@@ -100,6 +120,7 @@ def command(
     """
     from steadytrain.attach import run_target
     from steadytrain.capture.hooks.launch import module_target, script_target
+    from steadytrain.capture.hooks.seeding import Randomness
 
     target = module_target(script, arguments) if as_module else script_target(script, arguments)
     if importlib.util.find_spec("torch") is None:
@@ -107,4 +128,23 @@ def command(
             f"run needs PyTorch and {sys.executable} has none; install torch in this environment, "
             "or use the steadytrain of the environment that has it"
         )
-    return run_target(target, options, fail_on=fail_on)
+    if seed is not None:
+        _seed_hashes(seed)
+    return run_target(target, options, fail_on=fail_on, randomness=Randomness(seed, deterministic))
+
+
+def _seed_hashes(seed: int) -> None:
+    """Start this command again with the hashes of strings seeded, which Python allows only before its start.
+
+    Only where this process is this command and nothing else: its arguments are those that Python was started with.
+    """
+    from steadytrain.capture.hooks.seeding import HASH_VARIABLE, SMALL_SEED_MAX, hash_seed_is_fixed
+
+    own = click.get_current_context().find_root().obj == ENTERED
+    words = sys.argv[1:]
+    if hash_seed_is_fixed() or not own or not words or sys.orig_argv[-len(words) :] != words:
+        return
+    os.environ[HASH_VARIABLE] = str(seed % SMALL_SEED_MAX)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])

@@ -107,6 +107,9 @@ def compare_runs(runs: Sequence[Run]) -> Comparison:
             "the runs have different seeds, so they cannot be equal; to compare beyond the seeds, use "
             "--group A=RUNS --group B=RUNS with three seeds or more each"
         )
+    notes += [
+        note for pair, other in zip(pairs, others, strict=True) if (note := _unseeded(pair, first.run, other.run))
+    ]
     verdict: Verdict = "equal" if all(pair.equal for pair in pairs) else "differ"
     return Comparison(verdict, tuple(members), tuple(pairs), (), (), None, tuple(notes))
 
@@ -139,6 +142,24 @@ def compare_groups(groups: Mapping[str, Sequence[Run]]) -> Comparison:
     )
     entries = _between_groups([list(runs) for runs in groups.values()])
     return Comparison(verdict, tuple(members), (), answers, entries, span, tuple(notes))
+
+
+def _unseeded(pair: Pair, left: Run, right: Run) -> str | None:
+    """A note where two runs part at their first shared step and a run drew its random numbers without a seed."""
+    if pair.equal or pair.agreement.last_equal_step is not None:
+        return None
+    names = [run.name for run in (left, right) if _is_unseeded(run)]
+    if not names:
+        return None
+    return (
+        f"they part at their first step, and no seed was set in {' and '.join(names)}: such runs draw different random "
+        "numbers from the start; give both the same with `steadytrain run --seed N`"
+    )
+
+
+def _is_unseeded(run: Run) -> bool:
+    randomness = run.facts.get("randomness")
+    return isinstance(randomness, Mapping) and randomness.get("seeded") is False
 
 
 def _member(run: Run, group: str | None = None) -> Member:

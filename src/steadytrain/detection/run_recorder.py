@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from steadytrain.capture.hooks import seeding
 from steadytrain.capture.hooks.fail_open import Guard, Tell
 from steadytrain.capture.incident import environment
 from steadytrain.capture.machine import MachineSampler, Sample
@@ -105,6 +106,7 @@ class RunRecorder:
                 "optimizer": environment.optimizer_facts(stream.optimizers[0]),
             }
             with self._guard.part("reading the environment"):
+                facts |= {seeding.KEY: seeding.facts()}
                 facts |= {"versions": environment.versions(), "numerics": environment.numerics()}
             for name, value in facts.items():
                 run.set_fact(name, value)

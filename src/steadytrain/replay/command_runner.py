@@ -49,6 +49,7 @@ def run_recorded(
     """
     from steadytrain.capture.hooks.import_hook import after_import
     from steadytrain.capture.hooks.launch import execute, module_target, script_target
+    from steadytrain.capture.hooks.seeding import Randomness, begin_process, begin_torch
 
     die_with_parent()
     environment = source.environment
@@ -58,7 +59,13 @@ def run_recorded(
     else:
         target = script_target(environment["script"], command[1:])
     protect_files(scratch)
-    after_import("torch", attach)
+
+    def begin() -> None:
+        begin_torch()
+        attach()
+
+    begin_process(Randomness.recorded(environment))
+    after_import("torch", begin)
     hear_of_exit(ended)
     return execute(target, ended)
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steadytrain.capture.hooks.seeding import hash_variables
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Finding
 from steadytrain.replay.child_processes import process_group
@@ -96,7 +97,9 @@ def launch(
     The message names ``until`` as what the script did not reach. ``environment`` is that of the recorded run, ``limit``
     what sets ``wait_s``. ``tell`` gets a line of progress every ten seconds.
     """
-    ended = run_logged(arguments, result.parent / "output.txt", folder=folder, wait_s=wait_s, tell=tell)
+    variables = hash_variables(environment)
+    log = result.parent / "output.txt"
+    ended = run_logged(arguments, log, folder=folder, wait_s=wait_s, tell=tell, variables=variables)
     if ended is None:
         return f"the launched script took more than {wait_s:.0f} s ({limit})"
     return None if result.is_file() else ended.before(until, environment)
@@ -130,12 +133,23 @@ def path_hint(environment: Mapping[str, Any]) -> str:
 
 
 def run_logged(
-    arguments: Sequence[str], log: Path, *, folder: str | None, wait_s: float, tell: Tell | None = None
+    arguments: Sequence[str],
+    log: Path,
+    *,
+    folder: str | None,
+    wait_s: float,
+    tell: Tell | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> Ended | None:
-    """Runs Python with ``arguments`` in ``folder`` with all output in ``log``. Returns None on timeout."""
+    """Runs Python with ``arguments`` in ``folder`` with all output in ``log``, and these environment variables set.
+    Returns None on timeout.
+    """
+    environment = {**os.environ, **variables} if variables else None
     with (
         log.open("wb") as output,
-        process_group([sys.executable, *arguments], folder=folder, stdout=output, stderr=output) as child,
+        process_group(
+            [sys.executable, *arguments], folder=folder, environment=environment, stdout=output, stderr=output
+        ) as child,
     ):
         status = _waited(child, wait_s, tell)
         if status is None:

@@ -11,6 +11,7 @@ from typing import Any
 from torch import nn
 
 from steadytrain.capture.hooks.fail_open import Guard
+from steadytrain.capture.hooks.seeding import KEY
 from steadytrain.capture.incident import environment, freeze, source_hashes
 from steadytrain.capture.settings import Settings, utc_now
 from steadytrain.capture.step import ranks
@@ -123,6 +124,7 @@ def process_facts(settings: Settings) -> dict[str, Any]:
         "cwd": settings.description.get("cwd") or command["cwd"],
         "script": settings.description.get("script"),
         "module": settings.description.get("module"),
+        **({KEY: settings.description[KEY]} if KEY in settings.description else {}),
         "versions": environment.versions(),
         "device": environment.devices(),
         "numerics": environment.numerics(),
