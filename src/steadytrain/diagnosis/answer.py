@@ -103,13 +103,24 @@ class BatchRow(JsonValue, closed=True):
 
 
 @dataclass(frozen=True)
+class Axis(JsonValue):
+    """The axis on which the fault lies: data, model, loss, optimizer, precision, distributed, hardware, harness, or
+    ``unknown``. ``why`` is one sentence, ``trials`` are those that decided it."""
+
+    name: str
+    why: str
+    trials: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Diagnosis(JsonValue, schema=SCHEMA):
     """A whole diagnosis.
 
     ``verdict`` is the confirmed or likely cause, else ``unknown``; ``why`` explains it in one sentence. ``replay`` is
     ``exact``, ``not exact``, ``not tried`` or ``not possible``, ``replay_note`` the reason. ``record_next`` says what
     to record next time if nothing is proven. ``rows`` are the outlying rows of the batch at the onset, once for every
-    tensor of the batch.
+    tensor of the batch. ``axis`` is where the fault lies, None in answers from before it existed and in those without a
+    symptom.
 
     Example:
         >>> diagnosis = steadytrain.diagnose("runs/stopped")
@@ -131,13 +142,15 @@ class Diagnosis(JsonValue, schema=SCHEMA):
     record_next: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     rows: tuple[BatchRow, ...] = ()
+    axis: Axis | None = None
 
     def __repr__(self) -> str:
         return f"<Diagnosis of {self.incident!r}: {self.status or UNKNOWN}: {self.verdict}; replay {self.replay}>"
 
     def _repr_html_(self) -> str:
         causes = {one.cause: f"{one.status}, {one.confidence:.2f}: {one.summary}" for one in self.diagnoses[:SHOWN_MAX]}
-        return as_html(f"Diagnosis: {self.verdict}", {"symptom": self.symptom, "why": self.why, **causes})
+        axis = {} if self.axis is None else {"axis": f"{self.axis.name}: {self.axis.why}"}
+        return as_html(f"Diagnosis: {self.verdict}", {"symptom": self.symptom, "why": self.why, **axis, **causes})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Diagnosis:

@@ -121,6 +121,10 @@ class Cause(ABC):
     unless one of ``spared`` does, too: those would cure the rivals.
     """
 
+    axis: ClassVar[str] = ""
+    """The axis on which the fault lies (``experiments.trial.AXES``). A cause that declares none has that of
+    its kind."""
+
     base_rate: ClassVar[float]
     rivals: ClassVar[tuple[str, ...]] = ()
     expects: ClassVar[Mapping[str, Expectation]]

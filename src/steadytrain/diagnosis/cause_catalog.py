@@ -11,14 +11,18 @@ from typing import Any
 
 from steadytrain.core.plugin_pages import Page, Pages, indented, wrapped
 from steadytrain.core.plugins import Broken, Kind, kebab, name_of
+from steadytrain.diagnosis.axis import axis_of
 from steadytrain.diagnosis.cause import Cause, Intervention
+from steadytrain.experiments.trial import AXES
 
 PROMISED = ("base_rate", "expects", "interventions", "grade", "source")
 
 
 def _lacks(cls: type[Cause]) -> str | None:
     lacking = [name for name in PROMISED if not hasattr(cls, name)]
-    return f"it does not say {', '.join(lacking)}" if lacking else None
+    if lacking:
+        return f"it does not say {', '.join(lacking)}"
+    return f"no axis is called {cls.axis}" if cls.axis and cls.axis not in AXES else None
 
 
 CAUSES = Kind("cause", Cause, "steadytrain.diagnosis.causes", "steadytrain.causes", lacks=_lacks)
@@ -52,6 +56,7 @@ INTERVENTIONS = Kind(
 def _traits(cause: Cause) -> dict[str, Any]:
     return {
         "kind": "cause",
+        "axis": axis_of(cause),
         "rivals": list(rivals_of(name_of(cause), causes())),
         "confirmed_by": list(cause.confirming),
         "spared": list(cause.spared),
@@ -73,6 +78,7 @@ def _closing(page: Page) -> list[str]:
         for one in traits["interventions"]
     ]
     parts = {
+        "Axis": wrapped(f"{traits['axis']}: {AXES[traits['axis']]}."),
         "Looks like": wrapped(", ".join(traits["rivals"])),
         "Confirmed if": wrapped(proof),
         "Interventions": "\n".join(mends),
@@ -93,7 +99,7 @@ def _markdown_closing(page: Page) -> list[str]:
     ]
     return [
         "### Proof and rivals",
-        f"Looks like {links}. Confirmed if {confirmed} removes it{spared}.",
+        f"On the axis {traits['axis']}. Looks like {links}. Confirmed if {confirmed} removes it{spared}.",
         "### Interventions",
         "\n".join(["| rung | | trial |", "|---|---|---|", *rows]),
         f"Evidence {traits['grade']}: {traits['source']}.",
@@ -107,7 +113,19 @@ CAUSE_PAGES = Pages(
     heading="Causes",
     schema="steadytrain.explanation/1",
     document=(
-        *("kind", "name", "summary", "means", "causes", "next", "rivals", "confirmed_by", "spared", "interventions"),
+        *(
+            "kind",
+            "name",
+            "summary",
+            "means",
+            "causes",
+            "next",
+            "axis",
+            "rivals",
+            "confirmed_by",
+            "spared",
+            "interventions",
+        ),
         *("grade", "source"),
     ),
     traits=_traits,

@@ -31,6 +31,7 @@ from steadytrain.diagnosis.answer import (
     Status,
     TrialRow,
 )
+from steadytrain.diagnosis.axis import axis_found
 from steadytrain.diagnosis.cause import CERTAIN, Intervention
 from steadytrain.diagnosis.cause_catalog import interventions_of
 from steadytrain.diagnosis.proof import Control, Proof, proof
@@ -95,6 +96,7 @@ def conclude(
         trials=tuple(TrialRow(one.trial, one.effect, one.why, one.numbers) for one in (*verdicts, *absent)),
         record_next=_record_next(top, known),
         notes=(met,) if met else (),
+        axis=axis_found(top, suspects, belief, verdicts, known.control) if top is not None or known.symptom else None,
     )
 
 

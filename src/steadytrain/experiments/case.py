@@ -31,7 +31,8 @@ it.
 """
 
 AFTER_STEPS_MIN, AFTER_STEPS_MAX = 10, 40
-"""Steps after the onset: max(10, 3 x lead). Enough for a cause to show again, bounded to limit the time."""
+"""Steps after the onset: max(10, 3 x lead), and as many as it took to see a slow rise. Enough for a cause to show
+again, bounded to limit the time."""
 
 PROGRESS_STEPS = 60
 """Length of a trial of a run that does not learn: a healthy small run learns something in this many steps."""
@@ -118,7 +119,8 @@ class Case:
         if self.aim == "progress":
             return PROGRESS_STEPS
         lead = self.onset - (self.begin or 0)
-        return min(AFTER_STEPS_MAX, max(AFTER_STEPS_MIN, 3 * lead))
+        until_seen = self.step - self.onset if self.aim == "excess" else 0  # a slow rise shows only later
+        return min(AFTER_STEPS_MAX, max(AFTER_STEPS_MIN, 3 * lead, until_seen))
 
     def following(self, after: int) -> Case:
         """The same case with ``after`` entries after the onset."""

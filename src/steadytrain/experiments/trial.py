@@ -32,6 +32,18 @@ KINDS: Mapping[str, str] = {
 }
 """Kinds of causes. A trial names those that it acts on; a cause names its own kind, and its exceptions."""
 
+AXES: Mapping[str, str] = {
+    "data": "batches, labels, tokens, their order",
+    "model": "architecture, initialisation, what a layer computes",
+    "loss": "what is minimised, and on which positions",
+    "optimizer": "optimizer, its state, learning rate and schedule",
+    "precision": "dtypes, kernels, compiled code",
+    "distributed": "several ranks, or a race",
+    "hardware": "a fault of the machine",
+    "harness": "the training loop: modes, clearing, accumulating, clipping, resuming",
+}
+"""The axes on which a fault can lie. A cause declares its own, a trial the one on which its change lies."""
+
 
 class Trial(ABC):
     """The contract. Subclasses are final and have no state.
@@ -54,6 +66,10 @@ class Trial(ABC):
 
     either: str = ""
     """The ``KINDS`` whose symptom it may or may not remove. For all other kinds the symptom persists."""
+
+    axis: str = ""
+    """The axis (``AXES``) on which the fault lies if this trial removes the symptom. None if it says nothing: a lower
+    rate helps against nearly everything."""
 
     alike: str = ""
     """A group of trials with nearly the same change (``smaller steps``). Together they count as one."""

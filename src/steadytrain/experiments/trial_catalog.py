@@ -10,12 +10,14 @@ from steadytrain.core.plugin_pages import Page, Pages, wrapped
 from steadytrain.core.plugins import Broken, Kind, nearest
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.specs import UNCHANGED, NotApplicable, Spec
-from steadytrain.experiments.trial import KINDS, Trial
+from steadytrain.experiments.trial import AXES, KINDS, Trial
 
 
 def _lacks(found: type[Trial] | Trial) -> str | None:
     unknown = {*found.removes.split(), *found.either.split()} - set(KINDS)
-    return f"no kind of cause is called {' or '.join(sorted(unknown))}" if unknown else None
+    if unknown:
+        return f"no kind of cause is called {' or '.join(sorted(unknown))}"
+    return f"no axis is called {found.axis}" if found.axis and found.axis not in AXES else None
 
 
 TRIALS = Kind(
@@ -35,6 +37,7 @@ def _traits(one: Trial | type[Trial]) -> dict[str, Any]:
         "always": one.always,
         "removes": one.removes.split(),
         "either": one.either.split(),
+        "axis": one.axis or None,
         "alike": one.alike or None,
         "other_loss": one.other_loss,
         "rate_only": one.rate_only,
@@ -48,6 +51,8 @@ def _closing(page: Page) -> list[str]:
     parts = ["Removes the symptom where:\n" + "\n".join(lines)] if lines else []
     if traits["either"]:
         parts.append(wrapped(f"May remove it, or not: {', '.join(traits['either'])}. Of all others it persists."))
+    if traits["axis"]:
+        parts.append(f"Axis: {traits['axis']} ({AXES[traits['axis']]}).")
     if traits["alike"] and not traits["control"]:
         parts.append(wrapped(f"Together with other trials of the group `{traits['alike']}` it counts as one."))
     if traits["control"]:
@@ -63,7 +68,7 @@ TRIAL_PAGES = Pages(
     schema="steadytrain.trial-explanation/1",
     document=(
         *("kind", "name", "summary", "changes", "tells", "beware"),
-        *("control", "always", "removes", "either", "alike", "other_loss", "rate_only", "group_test"),
+        *("control", "always", "removes", "either", "axis", "alike", "other_loss", "rate_only", "group_test"),
     ),
     traits=_traits,
     closing=_closing,

@@ -28,6 +28,7 @@ class Row(Trial):
     always: bool = False
     removes: str = ""
     either: str = ""
+    axis: str = ""
     alike: str = ""
     other_loss: bool = False
     group_test: bool = False

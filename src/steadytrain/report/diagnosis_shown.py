@@ -75,6 +75,7 @@ class DiagnosisPart:
     record_next: tuple[str, ...]
     notes: tuple[str, ...]
     texts: tuple[str, ...]
+    axis: str = ""
 
 
 def part(answer: Diagnosis) -> DiagnosisPart:
@@ -95,6 +96,7 @@ def part(answer: Diagnosis) -> DiagnosisPart:
         record_next=tuple(map(clean, answer.record_next)),
         notes=tuple(map(clean, answer.notes)),
         texts=tuple(_row(row) for row in answer.rows[:BATCH_ROWS_MAX]),
+        axis=clean(f"{answer.axis.name}: {answer.axis.why}") if answer.axis is not None else "",
     )
 
 

@@ -33,6 +33,7 @@ class AccumulationScaling(Cause):
         3. Compare the logged loss with that of a run without accumulation.
     """
 
+    axis = "harness"
     base_rate = 12.0
     rivals = ("learning-rate-too-high", "missing-zero-grad")
     expects = like("script", removed=("accumulation-mean",), either=("accumulation-one",))

@@ -44,6 +44,7 @@ class AttentionLogitGrowth(Cause):
         3. A lower rate for their weights.
     """
 
+    axis = "model"
     base_rate = 10.0
     rivals = ("learning-rate-too-high", "half-precision-overflow", "output-logit-drift")
     expects = like("logits")

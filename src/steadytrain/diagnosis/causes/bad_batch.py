@@ -35,6 +35,7 @@ class BadBatch(Cause):
         3. Search the data set for similar rows, and filter them before the loader.
     """
 
+    axis = "data"
     base_rate = 15.0
     rivals = (
         "second-moment-lag",

@@ -33,6 +33,7 @@ class BadInitialization(Cause):
         3. Initialise the named tensors again (scaled by the root of the fan-in), or put a norm before the layer.
     """
 
+    axis = "model"
     base_rate = 4.0
     rivals = (
         "uninitialized-parameters",

@@ -33,6 +33,7 @@ class CausalLeak(Cause):
         3. Train again from the start: weights learned with the leak are useless.
     """
 
+    axis = "model"
     base_rate = 9.0
     rivals = ("label-misalignment",)
     expects = like("script", removed=("causal-mask",))

@@ -31,6 +31,7 @@ class ClipBeforeUnscale(Cause):
         3. Count how often the coefficient is below 1.
     """
 
+    axis = "harness"
     base_rate = 10.0
     rivals = ("learning-rate-too-high", "loss-scale-disagreement", "scheduler-misstep")
     expects = like("script", removed=("unscale-first", "clip"), either=("float32",))

@@ -32,6 +32,7 @@ class CompiledCodeMismatch(Cause):
         3. Try another version, and report the fault with the example that `steadytrain repro` writes.
     """
 
+    axis = "precision"
     base_rate = 14.0
     rivals = ("custom-operation-fault", "hardware-fault")
     expects = like("kernel")

@@ -33,6 +33,7 @@ class CustomOperationFault(Cause):
         3. Report it with a minimal example.
     """
 
+    axis = "model"
     base_rate = 22.0
     rivals = (
         "compiled-code-mismatch",

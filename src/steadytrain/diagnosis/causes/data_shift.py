@@ -33,6 +33,7 @@ class DataShift(Cause):
         3. If not, find the shard or the setting, and go back to the snapshot.
     """
 
+    axis = "data"
     base_rate = 5.0
     rivals = ("bad-batch", "unshuffled-data", "learning-rate-too-high", "second-moment-lag")
     expects = like("shift")

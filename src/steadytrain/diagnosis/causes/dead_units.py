@@ -36,6 +36,7 @@ class DeadUnits(Cause):
         3. Normalise the inputs of the layer.
     """
 
+    axis = "model"
     base_rate = 3.0
     rivals = (
         "learning-rate-too-high",

@@ -46,6 +46,7 @@ class DetachedGraph(Cause):
         3. If the cut is intended, freeze these parameters and leave them out of the optimizer.
     """
 
+    axis = "model"
     base_rate = 6.0
     rivals = ("frozen-parameters", "parameters-not-in-optimizer", "learning-rate-too-low", "dead-units")
     expects = like("script", either=("reattach",))

@@ -31,6 +31,7 @@ class EmbeddingGradientSpike(Cause):
         3. No decay on embeddings.
     """
 
+    axis = "model"
     base_rate = 3.0
     rivals = ("second-moment-lag", "attention-logit-growth")
     # If rare tokens trigger it, other data and limits on the update may help, but a lower rate need not.

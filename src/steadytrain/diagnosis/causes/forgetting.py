@@ -31,6 +31,7 @@ class Forgetting(Cause):
         3. Log the loss on old data separately.
     """
 
+    axis = "data"
     base_rate = 3.0
     rivals = ("data-shift", "unshuffled-data", "stale-optimizer-state")
     expects = like("shift")

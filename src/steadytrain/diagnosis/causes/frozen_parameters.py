@@ -43,6 +43,7 @@ class FrozenParameters(Cause):
         3. Count trainable parameters before the first step.
     """
 
+    axis = "model"
     base_rate = 6.0
     rivals = (
         "parameters-not-in-optimizer",

@@ -43,6 +43,7 @@ class FullyMaskedAttention(Cause):
         3. Drop empty samples.
     """
 
+    axis = "model"
     base_rate = 14.0
     rivals = ("singular-operation", "half-precision-overflow", "bad-batch")
     expects = like("operation", removed=("safe-softmax",), either=("drop-batch", "safe-operation"))

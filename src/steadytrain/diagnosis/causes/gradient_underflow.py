@@ -32,6 +32,7 @@ class GradientUnderflow(Cause):
         3. Sum over tokens and divide later, not before backward.
     """
 
+    axis = "precision"
     base_rate = 5.0
     rivals = ("half-precision-overflow", "lost-updates", "learning-rate-too-low")
     expects = like("half", removed=("loss-scale-up",))

@@ -44,6 +44,7 @@ class HalfPrecisionOverflow(Cause):
         3. Check the largest activation of the layers before it.
     """
 
+    axis = "precision"
     base_rate = 45.0
     rivals = (
         "singular-operation",

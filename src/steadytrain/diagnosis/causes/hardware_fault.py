@@ -31,6 +31,7 @@ class HardwareFault(Cause):
         3. Take the device out of service, and continue from the last snapshot.
     """
 
+    axis = "hardware"
     base_rate = 12.0
     rivals = ("nondeterminism",)
     expects = like("transient")

@@ -31,6 +31,7 @@ class InfeasibleTarget(Cause):
         3. CTC: drop such rows, or set `zero_infinity=True` and count them.
     """
 
+    axis = "data"
     base_rate = 9.0
     rivals = ("learning-rate-too-low", "dead-units", "bad-batch", "nonfinite-input", "no-supervised-tokens")
     expects = like("script", removed=("scale-targets",), either=("drop-batch", "fresh-data", "synthetic-batch"))

@@ -32,6 +32,7 @@ class LabelLeakage(Cause):
         3. Split by group or by time, not by row.
     """
 
+    axis = "data"
     base_rate = 3.0
     rivals = ("causal-leak",)
     expects = like("script", removed=("shuffle-column",))

@@ -34,6 +34,7 @@ class LabelMisalignment(Cause):
         3. For other tasks, read a few pairs of input and label.
     """
 
+    axis = "data"
     base_rate = 10.0
     rivals = ("causal-leak", "label-leakage", "loss-function-misuse")
     expects = like("script", removed=("shift-labels",))

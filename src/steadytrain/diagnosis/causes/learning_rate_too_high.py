@@ -33,6 +33,7 @@ class LearningRateTooHigh(Cause):
         3. If the symptom returns at each rate: check attention logits, log partition and norms.
     """
 
+    axis = "optimizer"
     base_rate = 30.0
     rivals = (
         "bad-batch",

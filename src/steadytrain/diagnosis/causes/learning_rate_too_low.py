@@ -32,6 +32,7 @@ class LearningRateTooLow(Cause):
         3. A range test: from 1e-7 up over 100 steps.
     """
 
+    axis = "optimizer"
     base_rate = 3.0
     rivals = (
         "scheduler-misstep",

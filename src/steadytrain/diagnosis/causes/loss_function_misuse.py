@@ -32,6 +32,7 @@ class LossFunctionMisuse(Cause):
         3. Compare the first loss with `ln C`.
     """
 
+    axis = "loss"
     base_rate = 4.0
     rivals = ("label-misalignment", "shape-broadcast", "learning-rate-too-low", "padding-in-loss", "infeasible-target")
     expects = like("script", removed=("loss-from-logits",))

@@ -31,6 +31,7 @@ class LossScaleDisagreement(Cause):
         3. bfloat16 needs no scale.
     """
 
+    axis = "distributed"
     base_rate = 2.0
     rivals = ("half-precision-overflow", "gradient-underflow", "clip-before-unscale", "unsynchronized-gradients")
     expects = like("half")

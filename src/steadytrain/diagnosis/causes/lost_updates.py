@@ -42,6 +42,7 @@ class LostUpdates(Cause):
         3. Check that the share of weights that change becomes 1.
     """
 
+    axis = "precision"
     base_rate = 9.0
     rivals = ("learning-rate-too-low", "frozen-parameters", "gradient-underflow", "parameters-not-in-optimizer")
     expects = like("half", removed=("master-weights",), either=("learning-rate-up",))

@@ -31,6 +31,7 @@ class LowPrecisionPositions(Cause):
         3. Compare the loss at late positions before and after.
     """
 
+    axis = "precision"
     base_rate = 9.0
     rivals = ("gradient-underflow", "lost-updates")
     expects = like("script", removed=("float32-positions",), either=("float32",))

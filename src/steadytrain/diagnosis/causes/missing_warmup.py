@@ -34,6 +34,7 @@ class MissingWarmup(Cause):
         3. Check that the optimizer applies bias correction.
     """
 
+    axis = "optimizer"
     base_rate = 8.0
     rivals = ("learning-rate-too-high", "second-moment-lag")
     expects = like("rate", removed=("longer-warmup", "rewarm"), either=("learning-rate-third", "learning-rate-tenth"))

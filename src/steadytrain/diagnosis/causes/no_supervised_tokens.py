@@ -32,6 +32,7 @@ class NoSupervisedTokens(Cause):
         3. Sum the loss and divide by the count of labels, at least 1.
     """
 
+    axis = "data"
     base_rate = 16.0
     rivals = ("singular-operation", "padding-in-loss", "bad-batch")
     expects = like("data", persists=("learning-rate-third", "learning-rate-tenth", "clip"))

@@ -33,6 +33,7 @@ class Nondeterminism(Cause):
         3. Run the diagnosis again.
     """
 
+    axis = "distributed"
     base_rate = 4.0
     rivals = ("hardware-fault", "compiled-code-mismatch")
     expects = like("transient", either=("unchanged", "perturbed", "other-seed"))

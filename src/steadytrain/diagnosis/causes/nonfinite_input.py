@@ -32,6 +32,7 @@ class NonfiniteInput(Cause):
         3. Find the field that holds them and the preprocessing that made it.
     """
 
+    axis = "data"
     base_rate = 18.0
     rivals = ("bad-batch", "singular-operation", "half-precision-overflow", "uninitialized-parameters")
     expects = like("data", persists=("learning-rate-third", "learning-rate-tenth", "clip"))

@@ -33,6 +33,7 @@ class NormalizationMisuse(Cause):
         3. Compare the loss in training mode and in evaluation mode on one batch.
     """
 
+    axis = "model"
     base_rate = 7.0
     rivals = ("train-eval-mode", "bad-initialization", "dead-units", "learning-rate-too-high", "learning-rate-too-low")
     expects = like("script", removed=("layer-norm",), either=("drop-batch",))

@@ -32,6 +32,7 @@ class OptimizerEpsilonUnderflow(Cause):
         3. Compare the root of the second moment with epsilon, layer by layer.
     """
 
+    axis = "optimizer"
     base_rate = 5.0
     rivals = ("half-precision-overflow", "singular-operation", "learning-rate-too-low", "second-moment-lag")
     expects = like("half", removed=("epsilon-up", "epsilon-down"))

@@ -32,6 +32,7 @@ class OutputLogitDrift(Cause):
         3. The loss in float32.
     """
 
+    axis = "model"
     base_rate = 4.0
     rivals = ("attention-logit-growth", "weight-decay-misuse", "half-precision-overflow")
     expects = like("script", removed=("z-loss",), either=("weight-decay-higher", "float64-loss", "float32"))

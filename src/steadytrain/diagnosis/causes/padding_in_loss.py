@@ -33,6 +33,7 @@ class PaddingInLoss(Cause):
         3. Compare the loss of the same rows padded to two lengths: it must not change.
     """
 
+    axis = "loss"
     base_rate = 6.0
     rivals = ("no-supervised-tokens", "loss-function-misuse", "label-misalignment")
     expects = like("script", removed=("ignore-padding",))

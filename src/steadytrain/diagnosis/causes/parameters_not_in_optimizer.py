@@ -42,6 +42,7 @@ class ParametersNotInOptimizer(Cause):
         3. Add the named parameters as a group and check that the loss falls.
     """
 
+    axis = "optimizer"
     base_rate = 6.0
     rivals = ("frozen-parameters",)
     expects = like("script", removed=("optimize-all",))

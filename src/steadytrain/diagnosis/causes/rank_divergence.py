@@ -31,6 +31,7 @@ class RankDivergence(Cause):
         3. Compare a digest of all parameters every 100 steps.
     """
 
+    axis = "distributed"
     base_rate = 8.0
     rivals = ("unsynchronized-gradients", "hardware-fault", "nondeterminism", "loss-scale-disagreement")
     expects = like("ranks", removed=("one-rank",))

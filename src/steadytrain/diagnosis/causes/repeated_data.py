@@ -33,6 +33,7 @@ class RepeatedData(Cause):
         3. `worker_init_fn`, and a separate generator for each worker and rank.
     """
 
+    axis = "data"
     base_rate = 5.0
     rivals = ("label-leakage", "unshuffled-data", "causal-leak", "padding-in-loss")
     expects = like("script", removed=("fresh-data",))

@@ -31,6 +31,7 @@ class RouterCollapse(Cause):
         3. Watch the largest share and the entropy of the choice.
     """
 
+    axis = "model"
     base_rate = 8.0
     rivals = ()
     expects = like("script", removed=("balance-router",))

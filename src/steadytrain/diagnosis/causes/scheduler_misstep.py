@@ -34,6 +34,7 @@ class SchedulerMisstep(Cause):
         3. Count in the unit that the scheduler was made for.
     """
 
+    axis = "optimizer"
     base_rate = 12.0
     rivals = ("learning-rate-too-low", "learning-rate-too-high", "stale-optimizer-state", "data-shift")
     expects = like("script", removed=("constant-learning-rate",), either=("learning-rate-up",))

@@ -43,6 +43,7 @@ class SecondMomentLag(Cause):
         3. Drop the batch at which it began; the state stays vulnerable, so the spike will recur.
     """
 
+    axis = "optimizer"
     base_rate = 8.0
     rivals = ("bad-batch", "learning-rate-too-high", "stale-optimizer-state", "data-shift", "missing-warmup")
     # If the moments were cleared some time before the onset, they have adapted to the small gradients again; and the

@@ -31,6 +31,7 @@ class ShapeBroadcast(Cause):
         3. Train again: the model learned the mean of the targets.
     """
 
+    axis = "loss"
     base_rate = 2.0
     rivals = ("loss-function-misuse", "learning-rate-too-low")
     expects = like("script", removed=("match-shapes",))

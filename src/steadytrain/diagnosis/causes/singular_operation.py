@@ -45,6 +45,7 @@ class SingularOperation(Cause):
         3. Check on the replay that the step is finite.
     """
 
+    axis = "loss"
     base_rate = 15.0
     rivals = (
         "half-precision-overflow",

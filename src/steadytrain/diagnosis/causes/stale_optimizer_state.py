@@ -45,6 +45,7 @@ class StaleOptimizerState(Cause):
         3. Save, load, take one step: it must equal that of the uninterrupted run.
     """
 
+    axis = "optimizer"
     base_rate = 22.0
     rivals = (
         "bad-batch",

@@ -30,6 +30,7 @@ class TiedWeightsBroken(Cause):
         3. Create the optimizer after that.
     """
 
+    axis = "model"
     base_rate = 2.0
     rivals = ("parameters-not-in-optimizer",)
     expects = like("script", removed=("retie",))

@@ -32,6 +32,7 @@ class TokenOutOfRange(Cause):
         3. Run the step on a CPU: the error names the operation.
     """
 
+    axis = "data"
     base_rate = 9.0
     expects = like("data", persists=("learning-rate-third", "learning-rate-tenth"))
     confirming = ("drop-batch",)

@@ -33,6 +33,7 @@ class TokenizerMismatch(Cause):
         3. Measure the loss of the pretrained model on plain text before the first update.
     """
 
+    axis = "data"
     base_rate = 12.0
     rivals = ("token-out-of-range", "uninitialized-parameters", "bad-initialization", "label-misalignment")
     expects = like("shift")

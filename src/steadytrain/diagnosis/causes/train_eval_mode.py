@@ -31,6 +31,7 @@ class TrainEvalMode(Cause):
         3. Two evaluations of one batch must be bit-identical.
     """
 
+    axis = "harness"
     base_rate = 3.0
     expects = like("script", removed=("train-mode",))
     confirming = ("train-mode",)

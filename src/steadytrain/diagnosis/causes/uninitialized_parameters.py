@@ -33,6 +33,7 @@ class UninitializedParameters(Cause):
         3. Fill empty memory with NaN in a test: `torch.use_deterministic_algorithms(True)`.
     """
 
+    axis = "model"
     base_rate = 10.0
     rivals = ("bad-initialization", "nonfinite-input", "tokenizer-mismatch", "token-out-of-range", "missing-warmup")
     expects = like("script", removed=("reinitialize",))

@@ -32,6 +32,7 @@ class UnshuffledData(Cause):
         3. Give each worker and rank its own seed, and the epoch to the sampler.
     """
 
+    axis = "data"
     base_rate = 14.0
     rivals = ("data-shift", "repeated-data", "learning-rate-too-high")
     expects = like("shift", removed=("reorder",), persists=("fresh-data",), either=("fresh-data",))

@@ -31,6 +31,7 @@ class UnsynchronizedGradients(Cause):
         3. Call the wrapped model, not the module in it.
     """
 
+    axis = "distributed"
     base_rate = 8.0
     rivals = ("rank-divergence",)
     expects = like("ranks", removed=("one-rank", "synchronize"))

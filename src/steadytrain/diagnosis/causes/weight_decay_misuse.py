@@ -33,6 +33,7 @@ class WeightDecayMisuse(Cause):
         3. Keep rate times decay times the number of steps near 1.
     """
 
+    axis = "optimizer"
     base_rate = 3.0
     rivals = ("learning-rate-too-low", "learning-rate-too-high")
     expects = like("script", removed=("weight-decay-none", "weight-decay-lower"))

@@ -28,6 +28,7 @@ ROWS: tuple[Trial, ...] = (
         from_own_beginning=True,
         removes="transient ranks",
         either="half",
+        axis="data",
     ),
     NeedsRanks(
         "one-rank",
@@ -40,6 +41,7 @@ ROWS: tuple[Trial, ...] = (
             "steps of several ranks are not on a tape, so none can be done again; run the script with one process and "
             "the batch of all ranks"
         ),
+        axis="distributed",
     ),
     NeedsRanks(
         "synchronize",
@@ -52,5 +54,6 @@ ROWS: tuple[Trial, ...] = (
             "steps of several ranks are not on a tape, so none can be done again; compare a digest of the parameters "
             "over ranks"
         ),
+        axis="distributed",
     ),
 )

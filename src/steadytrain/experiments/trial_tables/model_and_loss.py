@@ -21,6 +21,7 @@ ROWS: tuple[Trial, ...] = (
         removes="logits transient",
         either="rate half",
         alike="attention scores",
+        axis="model",
     ),
     OneChange(
         "qk-clip",
@@ -29,6 +30,7 @@ ROWS: tuple[Trial, ...] = (
             "If the largest score of a head is above 30, all its scores are scaled so that it is 30, with the factor "
             "as a constant: the same as clipping the query and key weights in this step."
         ),
+        axis="model",
         tells=(
             "Attention scores that grow until each query attends to one position. Unlike a cap it "
             "keeps the order and the "
@@ -50,6 +52,7 @@ ROWS: tuple[Trial, ...] = (
         removes="transient",
         either="logits half",
         other_loss=True,
+        axis="loss",
     ),
     OneChange(
         "loss-from-logits",
@@ -59,6 +62,7 @@ ROWS: tuple[Trial, ...] = (
         beware="None where the loss gets logits.",
         makes=(Change("loss-from-logits"),),
         other_loss=True,
+        axis="loss",
     ),
     OneChange(
         "match-shapes",
@@ -68,6 +72,7 @@ ROWS: tuple[Trial, ...] = (
         beware="None where the shapes agree.",
         makes=(Change("match-shapes"),),
         other_loss=True,
+        axis="loss",
     ),
     OneChange(
         "scale-targets",
@@ -77,6 +82,7 @@ ROWS: tuple[Trial, ...] = (
         beware="A different problem with a smaller loss; compare the probes.",
         makes=(Change("scale-targets", {"factor": 0.1}),),
         other_loss=True,
+        axis="loss",
     ),
     OneChange(
         "layer-norm",
@@ -88,6 +94,7 @@ ROWS: tuple[Trial, ...] = (
         removes="transient",
         either="data rate moments state logits half kernel ranks shift operation script",
         own_scale=True,
+        axis="model",
     ),
     OneChange(
         "leaky-units",
@@ -99,6 +106,7 @@ ROWS: tuple[Trial, ...] = (
         removes="transient",
         either="rate moments state logits half operation",
         own_scale=True,
+        axis="model",
     ),
     OneChange(
         "train-mode",
@@ -108,6 +116,7 @@ ROWS: tuple[Trial, ...] = (
         beware="Layers that should be in eval mode are not.",
         makes=(Change("mode", {"mode": "train"}),),
         own_scale=True,
+        axis="harness",
     ),
     OneChange(
         "eval-mode",
@@ -119,6 +128,7 @@ ROWS: tuple[Trial, ...] = (
         removes="transient",
         either="data rate moments state logits half shift operation script",
         own_scale=True,
+        axis="model",
     ),
     OneChange(
         "thaw",
@@ -128,6 +138,7 @@ ROWS: tuple[Trial, ...] = (
         beware="What was frozen on purpose is trained as well.",
         makes=(Change("thaw"),),
         own_scale=True,
+        axis="model",
     ),
     OneChange(
         "optimize-all",
@@ -139,6 +150,7 @@ ROWS: tuple[Trial, ...] = (
         removes="transient",
         either="data rate moments state logits half shift operation script",
         own_scale=True,
+        axis="optimizer",
     ),
     OneChange(
         "reinitialize",
@@ -150,5 +162,6 @@ ROWS: tuple[Trial, ...] = (
         removes="logits transient",
         either="data rate moments state half kernel ranks shift operation script",
         own_scale=True,
+        axis="model",
     ),
 )

@@ -18,6 +18,7 @@ ROWS: tuple[Trial, ...] = (
         either="logits ranks operation",
         alike="numerics",
         group_test=True,
+        axis="precision",
     ),
     OneChange(
         "bfloat16",
@@ -29,6 +30,7 @@ ROWS: tuple[Trial, ...] = (
         removes="half transient",
         either="logits kernel",
         alike="numerics",
+        axis="precision",
     ),
     OneChange(
         "master-weights",
@@ -37,6 +39,7 @@ ROWS: tuple[Trial, ...] = (
         tells="Updates lost by rounding.",
         beware="As float32, but for weights only.",
         makes=(Change("master-weights"),),
+        axis="precision",
     ),
     OneChange(
         "float64-loss",
@@ -47,6 +50,7 @@ ROWS: tuple[Trial, ...] = (
         makes=(Change("float64-loss"),),
         removes="transient",
         either="half operation",
+        axis="precision",
     ),
     OneChange(
         "eager",
@@ -58,6 +62,7 @@ ROWS: tuple[Trial, ...] = (
         removes="kernel transient",
         either="half",
         alike="numerics",
+        axis="precision",
     ),
     OneChange(
         "math-attention",
@@ -69,6 +74,7 @@ ROWS: tuple[Trial, ...] = (
         removes="kernel transient",
         either="half operation",
         alike="numerics",
+        axis="precision",
     ),
     OneChange(
         "deterministic",
@@ -79,6 +85,7 @@ ROWS: tuple[Trial, ...] = (
         makes=(Change("deterministic"),),
         removes="transient",
         either="half kernel",
+        axis="distributed",
     ),
     OneChange(
         "one-thread",
@@ -90,6 +97,7 @@ ROWS: tuple[Trial, ...] = (
         removes="kernel transient",
         either="half",
         alike="numerics",
+        axis="distributed",
     ),
     OneChange(
         "safe-operation",
@@ -110,5 +118,6 @@ ROWS: tuple[Trial, ...] = (
         tells="Fully masked attention rows.",
         beware="None: without fully masked rows nothing changes.",
         makes=(Change("safe-softmax"),),
+        axis="model",
     ),
 )

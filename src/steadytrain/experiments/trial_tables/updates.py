@@ -53,6 +53,7 @@ ROWS: tuple[Trial, ...] = (
         removes="transient",
         either="shift script",
         rate_only=True,
+        axis="optimizer",
     ),
     OneChange(
         "rewarm",
@@ -78,6 +79,7 @@ ROWS: tuple[Trial, ...] = (
         makes=(Change("beta2", {"value": 0.9}),),
         removes="moments state transient",
         either="data operation",
+        axis="optimizer",
     ),
     OneChange(
         "epsilon-up",
@@ -88,6 +90,7 @@ ROWS: tuple[Trial, ...] = (
         makes=(Change("epsilon", {"factor": 1000.0}),),
         removes="moments transient",
         either="rate state operation script",
+        axis="optimizer",
     ),
     OneChange(
         "epsilon-down",
@@ -98,6 +101,7 @@ ROWS: tuple[Trial, ...] = (
         makes=(Change("epsilon", {"factor": 0.001}),),
         removes="transient",
         either="operation",
+        axis="optimizer",
     ),
     OneChange(
         "update-clipping",
@@ -108,6 +112,7 @@ ROWS: tuple[Trial, ...] = (
         makes=(Change("clip-updates"),),
         removes="moments state transient",
         either="data rate logits operation script",
+        axis="optimizer",
     ),
     OneChange(
         "weight-decay-higher",
@@ -118,6 +123,7 @@ ROWS: tuple[Trial, ...] = (
         makes=(Change("weight-decay", {"factor": 3.0}),),
         removes="transient",
         either="logits",
+        axis="optimizer",
     ),
     OneChange(
         "weight-decay-lower",
@@ -129,6 +135,7 @@ ROWS: tuple[Trial, ...] = (
         removes="transient",
         either="logits",
         alike="decay",
+        axis="optimizer",
     ),
     OneChange(
         "weight-decay-none",
@@ -140,6 +147,7 @@ ROWS: tuple[Trial, ...] = (
         removes="transient",
         either="logits",
         alike="decay",
+        axis="optimizer",
     ),
     OneChange(
         "zero-grad",
@@ -148,6 +156,7 @@ ROWS: tuple[Trial, ...] = (
         tells="A missing zero_grad, which mimics a learning rate that is too high.",
         beware="None where the script clears them itself.",
         makes=(Change("zero-gradients"),),
+        axis="harness",
     ),
     OneChange(
         "accumulation-mean",
@@ -157,6 +166,7 @@ ROWS: tuple[Trial, ...] = (
         beware="Under Adam the scale of a gradient matters little.",
         makes=(Change("accumulation-mean"),),
         alike="accumulation",
+        axis="harness",
     ),
     OneChange(
         "accumulation-one",
@@ -167,5 +177,6 @@ ROWS: tuple[Trial, ...] = (
         makes=(Change("accumulation-one"),),
         alike="accumulation",
         own_scale=True,
+        axis="harness",
     ),
 )

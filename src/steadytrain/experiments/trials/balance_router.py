@@ -29,6 +29,7 @@ class BalanceRouter(Trial):
         probes within a trial does not predict a longer run.
     """
 
+    axis = "model"
     fix = 1
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:

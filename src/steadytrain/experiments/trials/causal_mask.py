@@ -28,6 +28,8 @@ class CausalMask(Trial):
         Leaks through a convolution or a norm over time stay.
     """
 
+    axis = "model"
+
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         ahead = case.facts.get("causal_gradient")
         if not isinstance(ahead, (int, float)):

@@ -24,6 +24,7 @@ class ConstantLearningRate(Trial):
         No effect on a constant rate.
     """
 
+    axis = "optimizer"
     removes = "transient"
     either = "rate"
     rate_only = True

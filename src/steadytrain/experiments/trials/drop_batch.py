@@ -31,6 +31,7 @@ class DropBatch(Trial):
         One update fewer, or three. A state that is already broken shows the symptom a step later.
     """
 
+    axis = "data"
     removes = "data transient"
     either = "moments operation"
 

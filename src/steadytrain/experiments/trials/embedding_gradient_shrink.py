@@ -24,6 +24,7 @@ class EmbeddingGradientShrink(Trial):
         Slower progress of rare words.
     """
 
+    axis = "model"
     removes = "transient"
     either = "data rate moments state logits shift operation script"
 

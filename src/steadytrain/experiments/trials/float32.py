@@ -24,6 +24,7 @@ class Float32(Trial):
         Kernels, speed and rounding change, too.
     """
 
+    axis = "precision"
     removes = "half transient"
     either = "logits kernel"
     alike = "numerics"

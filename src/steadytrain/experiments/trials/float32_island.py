@@ -24,6 +24,7 @@ class Float32Island(Trial):
         The same as for float32.
     """
 
+    axis = "precision"
     removes = "half transient"
     either = "logits"
     alike = "numerics"

@@ -27,6 +27,8 @@ class Float32Positions(Trial):
         A separate launch. Weights trained with the wrong table get another one, so the loss may rise before it falls.
     """
 
+    axis = "precision"
+
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         if not case.facts.get("positions_low_precision") and not case.facts.get("positions_equal"):
             return NotApplicable("no table of positions in 16 bits was seen, or no survey ran")

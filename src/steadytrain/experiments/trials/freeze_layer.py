@@ -24,6 +24,7 @@ class FreezeLayer(Trial):
         Forward and backward still use it.
     """
 
+    axis = "model"
     removes = "transient"
     either = "data rate moments state logits half kernel shift operation script"
 

@@ -29,6 +29,7 @@ class FreshData(Trial):
         Batches that the model already saw give a lower loss; compare the probes, which are the same in all trials.
     """
 
+    axis = "data"
     removes = "data transient shift"
     either = "moments half operation"
 

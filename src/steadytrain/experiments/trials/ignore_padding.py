@@ -24,6 +24,7 @@ class IgnorePadding(Trial):
         A padding token that also has a meaning.
     """
 
+    axis = "loss"
     other_loss = True
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:

@@ -28,6 +28,7 @@ class LongerWarmup(Trial):
         Any smaller rate helps against many causes; compare with rewarm and learning-rate-third.
     """
 
+    axis = "optimizer"
     removes = "rate moments state logits transient"
     either = "data half kernel ranks shift operation script"
     alike = "smaller steps"

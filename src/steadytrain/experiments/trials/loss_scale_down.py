@@ -24,6 +24,7 @@ class LossScaleDown(Trial):
         The scaler raises it again.
     """
 
+    axis = "precision"
     removes = "transient"
     either = "half"
 

@@ -24,6 +24,7 @@ class LossScaleUp(Trial):
         May overflow for a few steps, which the scaler skips.
     """
 
+    axis = "precision"
     removes = "transient"
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:

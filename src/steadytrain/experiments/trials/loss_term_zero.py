@@ -28,6 +28,7 @@ class LossTermZero(Trial):
         It does not cover terms that the script computes without a loss function.
     """
 
+    axis = "loss"
     removes = "transient"
     either = "data rate moments state logits half kernel ranks shift operation script"
     other_loss = True

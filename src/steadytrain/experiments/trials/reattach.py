@@ -26,6 +26,8 @@ class Reattach(Trial):
         target of a contrastive loss, a frozen encoder.
     """
 
+    axis = "model"
+
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         cuts = [str(line) for line in case.facts.get("detached_calls") or ()]
         modules = [str(name) for name in case.facts.get("no_grad_calls") or ()]

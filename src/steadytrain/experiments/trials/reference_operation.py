@@ -26,6 +26,8 @@ class ReferenceOperation(Trial):
         some backwards differ from the derivative on purpose (straight-through estimators).
     """
 
+    axis = "model"
+
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         names = case.facts.get("custom_operations")
         if not isinstance(names, list) or not names:

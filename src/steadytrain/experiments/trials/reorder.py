@@ -28,6 +28,7 @@ class Reorder(Trial):
         The suspect batch comes at another step. Random numbers stay with their batches.
     """
 
+    axis = "data"
     removes = "transient"
     either = "data moments half operation"
 

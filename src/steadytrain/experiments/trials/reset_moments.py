@@ -25,6 +25,7 @@ class ResetMoments(Trial):
         The warm-up alone hides a bad batch: always compare with rewarm.
     """
 
+    axis = "optimizer"
     removes = "moments state transient"
     either = "data rate operation"
 

@@ -24,6 +24,8 @@ class Retie(Trial):
         None.
     """
 
+    axis = "model"
+
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         pairs = case.facts.get("tied_broken")
         if not isinstance(pairs, list) or not pairs:

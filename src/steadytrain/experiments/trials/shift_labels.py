@@ -29,6 +29,7 @@ class ShiftLabels(Trial):
         Not for tasks whose labels are not the next tokens (a copy, a tag for each word).
     """
 
+    axis = "data"
     fix = 1
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:

@@ -28,6 +28,8 @@ class ShuffleColumn(Trial):
         A column may legitimately predict the label. Only the first column found is shuffled.
     """
 
+    axis = "data"
+
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         leaked = case.facts.get("labels_leaked")
         if not isinstance(leaked, list) or not leaked:

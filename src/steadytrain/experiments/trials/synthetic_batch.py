@@ -25,6 +25,7 @@ class SyntheticBatch(Trial):
         Targets that the script computes itself stay unchanged: then a symptom that persists proves nothing.
     """
 
+    axis = "data"
     removes = "data transient shift"
     either = "rate moments state logits half operation script"
 

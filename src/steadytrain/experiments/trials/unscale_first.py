@@ -24,6 +24,8 @@ class UnscaleFirst(Trial):
         None where the script unscales first.
     """
 
+    axis = "harness"
+
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         norm = case.typical("gradient_norm")
         return planned(self, case, Change("unscale-first", {"max_norm": max(norm or 1.0, 1e-6)}))

@@ -1,0 +1,140 @@
+"""The axis on which the fault lies: data, model, loss, optimizer, precision, distributed, hardware or harness. Pure.
+
+A practitioner narrows to an axis before naming a cause, and an axis is known more often than a cause. A confirmed or
+likely cause brings its own. Without one, the trials decide: what was removed by a change on one axis alone lies there.
+The 2 x 2 of state and batch separates the data from the rest: other batches in this state (``drop-batch``,
+``fresh-data``, ``synthetic-batch``), and this batch in another state (``suspect-batch-earlier``). A lower rate helps
+against nearly everything, so it decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from steadytrain.diagnosis.answer import UNKNOWN, Axis, RankedCause
+from steadytrain.diagnosis.cause import Cause
+from steadytrain.diagnosis.proof import Control
+from steadytrain.diagnosis.weighing import Suspect, plain
+from steadytrain.experiments.specs import UNCHANGED, Verdict
+from steadytrain.experiments.trial import AXES
+from steadytrain.experiments.trial_catalog import trials
+
+KIND_AXES: Mapping[str, str] = {
+    **dict.fromkeys(("data", "shift"), "data"),
+    **dict.fromkeys(("rate", "moments", "state"), "optimizer"),
+    **dict.fromkeys(("half", "kernel"), "precision"),
+    "logits": "model",
+    "operation": "loss",
+    "ranks": "distributed",
+    "transient": "hardware",
+    "script": "harness",
+}
+"""The axis of a kind of causes (``KINDS``), for causes that declare none."""
+
+DEFAULT_AXIS = "harness"
+
+OTHER_STATE = "suspect-batch-earlier"
+"""The trial that feeds the suspect batch in another state."""
+
+MASS_MIN = 0.5
+"""Without a trial, an axis is named if its causes hold this share of the probability."""
+
+SAID: Mapping[tuple[str, str], str] = {
+    ("drop-batch", "removed"): "it goes without the batch",
+    ("drop-batch", "persists"): "it stays without the batch",
+    ("fresh-data", "removed"): "other batches remove it",
+    ("fresh-data", "persists"): "it comes with other batches, too",
+    ("synthetic-batch", "removed"): "random numbers in place of the batch remove it",
+    ("synthetic-batch", "persists"): "it comes with random numbers in place of the batch, too",
+    (OTHER_STATE, "removed"): "the same batch does no harm in an earlier state",
+    (OTHER_STATE, "persists"): "the same batch does it in an earlier state, too",
+}
+"""What an outcome says in words. Any other trial is named."""
+
+
+def axis_of(cause: Cause | type[Cause]) -> str:
+    """The axis that a cause declares, else that of its kind."""
+    return cause.axis or KIND_AXES.get(str(getattr(cause.expects, "kind", "")), DEFAULT_AXIS)
+
+
+def axis_found(
+    top: RankedCause | None,
+    suspects: Sequence[Suspect],
+    belief: Mapping[str, float],
+    verdicts: Sequence[Verdict],
+    control: Control,
+) -> Axis:
+    """The axis of an answer whose best cause is ``top`` (confirmed or likely), None if the cause is unknown."""
+    shown = {one.trial: effect for one in verdicts if (effect := plain(one.effect)) is not None}
+    shown.pop(UNCHANGED, None)
+    if top is not None:
+        return _of_cause(top, next(one for one in suspects if one.name == top.cause), shown)
+    if control.ran and control.judged and control.exact is False:
+        why = (
+            "unknown cause, but the unchanged replay is not the run: something outside of the recorded state takes part"
+        )
+        return Axis("hardware", why, (UNCHANGED,))
+    return _by_trials(suspects, belief, shown) or _by_signs(suspects, belief, shown)
+
+
+def _of_cause(top: RankedCause, suspect: Suspect, shown: Mapping[str, str]) -> Axis:
+    name = axis_of(suspect.cause)
+    if name == "loss" and top.layer:
+        name = "model"  # the operation lies in a layer
+    asked = (*suspect.cause.confirming, *suspect.cause.spared, *_square())
+    decided = tuple(trial for trial in dict.fromkeys(asked) if trial in shown)
+    why = f"{top.cause} lies there"
+    return Axis(name, f"{why}: {_said(decided, shown)}" if decided else f"{why}, by what was seen", decided)
+
+
+def _by_trials(suspects: Sequence[Suspect], belief: Mapping[str, float], shown: Mapping[str, str]) -> Axis | None:
+    """The axis whose trials removed the symptom, None if none did or several axes stay."""
+    removed = [trial for trial, effect in shown.items() if effect == "removed" and trial in _axes()]
+    found = {_axes()[trial] for trial in removed}
+    if "data" in found and len(found) > 1:
+        # A hard batch and a state that cannot digest it: the state is at fault if the batch is harmless elsewhere.
+        found = found - {"data"} if shown.get(OTHER_STATE) == "removed" else {"data"} & found
+    if len(found) > 1:
+        mass = _mass(suspects, belief)
+        found = {max(sorted(found), key=lambda axis: mass.get(axis, 0.0))}
+    if not found:
+        return None
+    (name,) = found
+    decided = tuple(trial for trial in shown if _axes().get(trial) == name or trial in _square() or (trial in removed))
+    return Axis(name, f"unknown cause, but on the {name} axis: {_said(decided, shown)}", decided)
+
+
+def _by_signs(suspects: Sequence[Suspect], belief: Mapping[str, float], shown: Mapping[str, str]) -> Axis:
+    """The axis that the signs point to, or which ones the trials have excluded."""
+    cleared = tuple(trial for trial in _square() if shown.get(trial) == "persists" and trial != OTHER_STATE)
+    mass = {axis: share for axis, share in _mass(suspects, belief).items() if not (axis == "data" and cleared)}
+    name = max(sorted(mass), key=lambda axis: mass[axis], default="")
+    beside = f"; not the data: {_said(cleared, shown)}" if cleared else ""
+    if name and mass[name] >= MASS_MIN:
+        return Axis(name, f"unknown cause; no trial decided, what was seen points to the {name} axis{beside}", cleared)
+    return Axis(UNKNOWN, f"no change on any axis removed it, and what was seen points to none{beside}", cleared)
+
+
+def _mass(suspects: Sequence[Suspect], belief: Mapping[str, float]) -> dict[str, float]:
+    """The probability of each axis: that of its causes with a sign that speaks for them."""
+    mass: dict[str, float] = {}
+    for one in suspects:
+        if any(sign.weight > 0 for sign in one.signature.signs):
+            mass[axis_of(one.cause)] = mass.get(axis_of(one.cause), 0.0) + belief.get(one.name, 0.0)
+    return mass
+
+
+def _said(decided: Sequence[str], shown: Mapping[str, str]) -> str:
+    """The outcomes in words, those that removed the symptom first."""
+    order = sorted(decided, key=lambda trial: shown[trial] != "removed")
+    words = {"removed": "removes it", "persists": "does not"}
+    return ", ".join(SAID.get((trial, shown[trial])) or f"{trial} {words[shown[trial]]}" for trial in order)
+
+
+def _axes() -> dict[str, str]:
+    return {one.name: one.axis for one in trials() if one.axis in AXES}
+
+
+def _square() -> tuple[str, ...]:
+    """The trials of the 2 x 2 of state and batch."""
+    return tuple(dict.fromkeys(trial for trial, _ in SAID))

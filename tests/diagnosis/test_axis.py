@@ -1,0 +1,102 @@
+"""The axis on which the fault lies, with a cause and without one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from steadytrain.diagnosis.answer import UNKNOWN, Axis, Diagnosis, RankedCause
+from steadytrain.diagnosis.axis import axis_found, axis_of
+from steadytrain.diagnosis.cause import STRONG, Sign, Signature
+from steadytrain.diagnosis.cause_catalog import causes, shipped
+from steadytrain.diagnosis.proof import Control
+from steadytrain.diagnosis.trial_effects import like
+from steadytrain.diagnosis.weighing import Suspect, weigh
+from steadytrain.experiments.specs import Effect, Verdict
+from steadytrain.experiments.trial import AXES
+from steadytrain.experiments.trial_catalog import trials
+
+SHOWN = Control(True, True, True, "it came again")
+
+
+def found(
+    effects: Mapping[str, Effect],
+    *signs: str,
+    top: str | None = None,
+    layer: str | None = None,
+    control: Control = SHOWN,
+) -> Axis:
+    seen = Signature((Sign("it was seen", STRONG, "fact x"),))
+    suspects = [Suspect(name, cause, seen if name in signs else Signature()) for name, cause in causes().items()]
+    verdicts = [Verdict(trial, effect) for trial, effect in effects.items()]
+    ranked = RankedCause(top, "", "likely", 0.9, (), layer, (), ()) if top else None
+    return axis_found(ranked, suspects, weigh(suspects, verdicts), verdicts, control)
+
+
+def test_every_cause_and_every_trial_lie_on_a_known_axis() -> None:
+    assert {axis_of(cause) for cause in shipped().values()} == set(AXES)
+    assert {trial.axis for trial in trials()} <= {"", *AXES}
+
+
+@pytest.mark.parametrize(("kind", "axis"), [("half", "precision"), ("ranks", "distributed"), ("script", "harness")])
+def test_a_cause_of_another_package_has_the_axis_of_its_kind(kind: str, axis: str) -> None:
+    class Strange(type(causes()["bad-batch"])):  # type: ignore[misc]
+        axis = ""
+        expects = like(kind)
+
+    assert axis_of(Strange) == axis
+
+
+def test_a_cause_brings_its_axis_with_the_trials_that_decided() -> None:
+    axis = found({"drop-batch": "removed", "beta2-lower": "persists", "clip": "persists"}, top="bad-batch")
+    assert (axis.name, axis.trials) == ("data", ("drop-batch", "beta2-lower"))
+    assert axis.why == "bad-batch lies there: it goes without the batch, beta2-lower does not"
+
+
+@pytest.mark.parametrize(("layer", "axis"), [(None, "loss"), ("blocks.2.norm", "model")])
+def test_an_operation_in_a_layer_lies_in_the_model(layer: str | None, axis: str) -> None:
+    assert found({}, top="singular-operation", layer=layer).name == axis
+
+
+def test_garbage_of_several_batches_lies_in_the_data_although_the_cause_is_unknown() -> None:
+    axis = found({"unchanged": "persists", "drop-batch": "persists", "fresh-data": "removed", "float32": "persists"})
+    assert axis.name == "data"
+    assert axis.why == "unknown cause, but on the data axis: other batches remove it, it stays without the batch"
+    assert axis.trials == ("drop-batch", "fresh-data")
+
+
+SQUARE: list[tuple[Mapping[str, Effect], str]] = [
+    ({"drop-batch": "removed", "beta2-lower": "removed", "suspect-batch-earlier": "removed"}, "optimizer"),
+    ({"drop-batch": "removed", "beta2-lower": "removed", "suspect-batch-earlier": "persists"}, "data"),
+    ({"drop-batch": "removed", "beta2-lower": "removed"}, "data"),
+    ({"float32": "removed", "drop-batch": "persists"}, "precision"),
+    ({"learning-rate-third": "removed", "clip": "removed", "rewarm": "removed"}, UNKNOWN),
+]
+
+
+@pytest.mark.parametrize(("effects", "axis"), SQUARE, ids=["state", "batch", "not crossed", "precision", "lower rate"])
+def test_the_two_by_two_of_state_and_batch_decides(effects: Mapping[str, Effect], axis: str) -> None:
+    """A lower rate, which helps against everything, decides nothing."""
+    assert found(effects).name == axis
+
+
+def test_signs_alone_name_an_axis_only_with_most_of_the_probability() -> None:
+    axis = found({"drop-batch": "persists"}, "learning-rate-too-high", "missing-warmup")
+    assert axis.name == "optimizer"
+    assert axis.why.endswith("points to the optimizer axis; not the data: it stays without the batch")
+    assert found({"drop-batch": "persists"}).name == UNKNOWN
+
+
+def test_a_replay_that_is_not_the_run_points_to_the_machine() -> None:
+    assert found({}, control=Control(True, True, False, "it differs")).name == "hardware"
+
+
+def test_the_axis_travels_with_the_answer_and_old_answers_have_none(tmp_path: Path) -> None:
+    answer = Diagnosis("run", "loss-spike", "exact", "", UNKNOWN, None, "", (), (), axis=Axis("data", "why", ("clip",)))
+    document = answer.to_json()
+    assert document["axis"] == {"name": "data", "why": "why", "trials": ["clip"]}
+    assert Diagnosis.from_json(document) == answer
+    del document["axis"]
+    assert Diagnosis.from_json(document).axis is None
