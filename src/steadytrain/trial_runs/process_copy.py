@@ -11,7 +11,10 @@ import time
 from dataclasses import dataclass
 from typing import NoReturn
 
+import torch
+
 from steadytrain.core.json_values import number_from_json, number_to_json
+from steadytrain.trial_runs.thread_pools import release
 
 COPY_S_MAX = 60.0
 
@@ -46,8 +49,11 @@ def measure_in_copy() -> ProcessCopy | Measured:
     sys.stdout.flush()
     sys.stderr.flush()
     reads, writes = os.pipe()
+    whole = torch.get_num_threads() == 1 or release()
     child = os.fork()
     if child == 0:
+        if not whole:
+            torch.set_num_threads(1)  # the copy lacks the threads of the pool
         os.close(reads)
         return ProcessCopy(writes)
     os.close(writes)

@@ -371,8 +371,6 @@ class TrialRun(StepObserver):
             self._shown.probes.append(ProbeSeen(self._at, entry.step, copied.number))
             return False
         self._copy = copied
-        if torch.get_num_threads() > 1:
-            torch.set_num_threads(1)  # a fork has no pool threads
         self._enter(entry)
         if entry.step is not None:
             self._rounds_before = max(self._rounds_before, self._fed.fill_for_probe(entry.step))

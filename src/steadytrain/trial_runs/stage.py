@@ -1,9 +1,8 @@
 """A process that brings the recorded script to where trials begin, and runs one or many trials from there.
 
 The script's imports, set-up and own steps run once. Then each trial is a fork of this process. Forking requires a
-single
-thread. With more (an OpenMP pool, loader workers, a GPU) the process runs one trial itself and ends. Either way no
-process runs two trials.
+single thread: OpenMP's pool is released before (``thread_pools``). With other threads that a fork would miss (loader
+workers, a GPU, an older OpenMP) the process runs one trial itself and ends. Either way no process runs two trials.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from steadytrain.replay.failing_step import path_hint
 from steadytrain.replay.file_sandbox import keep_files, restore_files
 from steadytrain.replay.moved_files import Moved
 from steadytrain.trial_runs.socket_messages import Line
+from steadytrain.trial_runs.thread_pools import release
 
 ERROR_CHARACTERS_MAX = 400
 
@@ -154,7 +154,9 @@ class _Stage:
     def _is_one_thread() -> bool:
         import torch
 
-        return torch.get_num_threads() == 1 and not multiprocessing.active_children() and not _has_gpu()
+        if multiprocessing.active_children() or _has_gpu():
+            return False
+        return torch.get_num_threads() == 1 or release()
 
 
 def _has_gpu() -> bool:

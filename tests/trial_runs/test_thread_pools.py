@@ -1,0 +1,35 @@
+"""A process that computed on several threads forks: its fork computes the same on as many."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("torch")
+
+PROGRAM = """
+import os, signal, torch
+from steadytrain.trial_runs.thread_pools import release
+torch.set_num_threads(2)
+torch.manual_seed(0)
+matrix = torch.randn(512, 512, requires_grad=True)
+
+def gradient():
+    return torch.autograd.grad((matrix @ matrix).sigmoid().sum(), matrix)[0]
+
+before = gradient()
+released = release()
+child = os.fork()
+if child == 0:
+    signal.alarm(30)  # a fork that waits for missing threads would wait for ever
+    os._exit(0 if torch.get_num_threads() == 2 and torch.equal(before, gradient()) else 1)
+print(released, os.waitpid(child, 0)[1], torch.equal(before, gradient()))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks of torch are for Linux")
+def test_a_fork_computes_the_same_bits_on_as_many_threads() -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.split() == ["True", "0", "True"], done.stderr
