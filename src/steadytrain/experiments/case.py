@@ -23,6 +23,7 @@ from steadytrain.experiments.specs import Entry, Json, Lead
 from steadytrain.grouping.catalog import declared
 from steadytrain.storage.bundle import is_bundle, open_bundle
 from steadytrain.storage.run_folder import open_run
+from steadytrain.storage.state_before import step_before
 from steadytrain.storage.tape_files import Recording, find_recording, read_chunk
 
 LEAD_STEPS_MIN = 2
@@ -36,6 +37,9 @@ again, bounded to limit the time."""
 
 PROGRESS_STEPS = 60
 """Length of a trial of a run that does not learn: a healthy small run learns something in this many steps."""
+
+AFTER_STEP = 4
+"""Steps after the onset of a trial that starts right before it: the fault lies within one step, or comes again soon."""
 
 PROBES = 4
 """Number of recorded steps in the fixed probe set."""
@@ -57,7 +61,8 @@ class Case:
     ``steadytrain.experiments.facts``; ``finding`` is the first bad operation of a bundle.
     ``of_note`` says that the bundle is that of a note. It counts as a warning here: somebody asks why it happened.
     ``guarded`` says that the script itself made no update at ``step``: it saw the loss, and may leave its loop there.
-    ``of_loader`` says that a data loader gave that batch.
+    ``of_loader`` says that a data loader gave that batch. ``before`` is the step before ``step`` if the bundle holds
+    the state after it. ``probed`` says whether schedules contain probes.
     """
 
     path: Path
@@ -76,6 +81,8 @@ class Case:
     of_note: bool = False
     guarded: bool = False
     of_loader: bool = False
+    before: int | None = None
+    probed: bool = True
 
     @property
     def aim(self) -> Aim:
@@ -122,6 +129,13 @@ class Case:
         until_seen = self.step - self.onset if self.aim == "excess" else 0  # a slow rise shows only later
         return min(AFTER_STEPS_MAX, max(AFTER_STEPS_MIN, 3 * lead, until_seen))
 
+    def within_step(self) -> Case:
+        """The same case for changes that act within one step. They start right before the onset if the bundle holds
+        that state, unless a number of steps to follow was asked for."""
+        if self.before is None or self.aim != "finite" or self.onset != self.before + 1 or self.after is not None:
+            return self
+        return replace(self, begins=(self.before,), after=AFTER_STEP, probed=self.guarded)
+
     def following(self, after: int) -> Case:
         """The same case with ``after`` entries after the onset."""
         return replace(self, after=after)
@@ -152,7 +166,7 @@ class Case:
         """
         chosen = self.recorded(begin) if steps is None else list(steps)
         points = self._probe_points(begin, len(chosen))
-        probes = [Entry(step, "probe") for step in self.probe_steps()]
+        probes = [Entry(step, "probe") for step in self.probe_steps()] if self.probed else []
         entries: list[Entry] = []
         for place, step in enumerate(chosen):
             if place in points:
@@ -199,6 +213,8 @@ class Case:
 
     def _probe_points(self, begin: int, count: int) -> set[int]:
         """Positions of the probes among the steps: at the start, at the onset, then at growing distances."""
+        if self.aim == "finite":
+            return {0}  # the first value that is not finite judges; probes only show the price
         if self.aim == "progress":
             return {0, *(round(count * share) for share in (0.25, 0.5, 0.75))}
         onset = min(max(self.onset - begin - 1, 0), count)
@@ -240,8 +256,10 @@ def open_case(
     recording = find_recording(path)
     finding: Finding | None = None
     of_note = False
+    before: int | None = None
     if is_bundle(path):
         bundle = open_bundle(path)
+        before = step_before(path, bundle.incident, recording)
         finding = bundle.finding
         window, environment, symptoms = bundle.window, bundle.environment, bundle.incident.symptoms
         step: int | None = bundle.incident.step
@@ -275,6 +293,7 @@ def open_case(
         of_note=of_note,
         guarded=bool(recorded.get("no_update")),
         of_loader=bool(recorded.get("fetches")),
+        before=before,
     )
 
 

@@ -66,14 +66,15 @@ def judge(
     """The verdict of ``outcomes`` (repeats of one trial) against ``controls`` (unchanged and perturbed replays).
     ``rate_only``: the trial changes only the learning rate. ``own_scale``: it changes what the loss or the gradient
     measures, so that the run's range before the onset is no reference."""
-    control = unchanged(controls)
     ran = [one for one in outcomes if one.ran]
     if not ran:
         return not_run(trial, outcomes)
-    if control is None:
+    if unchanged(controls) is None:
         return Verdict(trial, "inconclusive", why="there is no control to compare with")
+    pairs = [(one, control) for one in ran if (control := unchanged(controls, one.spec.begin)) is not None]
     verdicts = [
-        _noted(_judge_one(_Pair(trial, case, controls, control, one, rate_only, own_scale)), one) for one in ran
+        _noted(_judge_one(_Pair(trial, case, controls, control, one, rate_only, own_scale)), one)
+        for one, control in pairs
     ]
     effects = {verdict.effect for verdict in verdicts}
     if len(effects) == 1:
@@ -82,9 +83,11 @@ def judge(
     return Verdict(trial, "inconclusive", verdicts[0].numbers, f"its {len(verdicts)} runs differ: {said}")
 
 
-def unchanged(controls: Sequence[Outcome]) -> Outcome | None:
-    """The unchanged replay among the controls, None if it did not run."""
-    return next((one for one in controls if one.ran and one.spec.trial == UNCHANGED), None)
+def unchanged(controls: Sequence[Outcome], begin: int | None = None) -> Outcome | None:
+    """The unchanged replay among the controls, None if it did not run. If several did, that from the snapshot
+    ``begin``, or else the first."""
+    ran = [one for one in controls if one.ran and one.spec.trial == UNCHANGED]
+    return next((one for one in ran if one.spec.begin == begin), ran[0] if ran else None)
 
 
 def not_run(trial: str, outcomes: Sequence[Outcome], otherwise: str = "nothing was run") -> Verdict:

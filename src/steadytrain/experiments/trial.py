@@ -87,6 +87,10 @@ class Trial(ABC):
     """Whether it changes what the loss or the gradient measures (another function, other weights), so that the run's
     range before the onset is no reference for its health: its own start is."""
 
+    within_step: bool = False
+    """Whether its change acts within one step: on its batch, its forward, its backward. Then a trial of a single bad
+    step may start right before it."""
+
     @property
     def name(self) -> str:
         """The name in kebab case: ``DropBatch`` in ``experiments/trials/drop_batch.py`` is ``drop-batch``."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -97,11 +99,24 @@ def always_run() -> tuple[Trial, ...]:
 def plan_of(one: Trial, case: Case) -> tuple[Spec, ...] | NotApplicable:
     """The plan of a trial. If the plan of another package's trial raises, the trial does not apply."""
     try:
-        return one.plan(case)
+        return one.plan(case.within_step() if one.within_step else case)
     except Exception as error:
         if one.name in TRIALS.names():
             raise
         return NotApplicable(f"its plan failed: {type(error).__name__}: {error}")
+
+
+def with_controls(specs: Sequence[Spec], case: Case, done: Collection[int | None] = ()) -> list[Spec]:
+    """``specs`` and, if some begin at the case's snapshot while its unchanged replay does not, that replay too.
+
+    Args:
+        done: where unchanged replays that have run began.
+    """
+    there = {*done, *(spec.begin for spec in specs if spec.trial == UNCHANGED)}
+    plan = trial(UNCHANGED).plan(case)
+    if isinstance(plan, NotApplicable) or not any(spec.begin == plan[0].begin for spec in specs):
+        return list(specs)
+    return [*specs, *(replace(spec, repeat=1) for spec in plan if spec.begin not in there)]
 
 
 def broken() -> tuple[Broken, ...]:

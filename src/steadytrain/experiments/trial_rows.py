@@ -34,6 +34,7 @@ class Row(Trial):
     group_test: bool = False
     rate_only: bool = False
     own_scale: bool = False
+    within_step: bool = False
 
     def __post_init__(self) -> None:
         sections = (("Changes", self.changes), ("Tells", self.tells), ("Beware", self.beware))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,11 @@ from steadytrain.replay.command_runner import as_program, leave, run_followed
 from steadytrain.replay.failing_step import Tell, check_launch, launch
 from steadytrain.replay.from_script import Source, open_source
 from steadytrain.replay.moved_files import Moved, moved_environment
+from steadytrain.replay.own_steps import OwnSteps
 from steadytrain.storage.bundle import open_bundle, write_json
 from steadytrain.storage.run_folder import open_run
+from steadytrain.storage.state_before import newest_before, step_before
+from steadytrain.storage.tape_files import Recording
 
 if TYPE_CHECKING:
     from steadytrain.capture.step.observers import StepObserver
@@ -29,6 +33,14 @@ if TYPE_CHECKING:
 
 MODULE = "steadytrain.survey.launch"
 NOT_GIVEN = "-"
+REPLAY_S_MAX = 15.0
+"""If the steps from the last snapshot to the incident took longer than this in the run, in seconds, the survey begins
+right before the incident, provided that the bundle holds that state."""
+
+OWN_STEPS_MAX = 6
+"""Steps that the script computes itself, to be surveyed, if it leaves out those up to the snapshot. More than one needs
+loaders that fetch no batch ahead: theirs would be fed to the recorded steps."""
+
 UNTIL_WITHOUT_INCIDENT = 64
 """Steps to run if there is nothing to replay. Often they include a first evaluation."""
 
@@ -112,9 +124,15 @@ def main(source: str, result: str, moved: str, lead_s: str, onset: str) -> int:
         leave()
 
     following: list[Observed] = []
+    near = _begins_near(opened, float(lead_s))
 
     def watching() -> StepObserver:
-        watched = _observed(opened, float(lead_s), int(onset) if onset != NOT_GIVEN else None, done)
+        watched = _observed(
+            opened if near is None else _with_state(opened, near, result_path.parent),
+            float(lead_s),
+            int(onset) if onset != NOT_GIVEN else None,
+            done,
+        )
         following.append(watched)
         watched.begin()
         return watched
@@ -123,6 +141,28 @@ def main(source: str, result: str, moved: str, lead_s: str, onset: str) -> int:
     if following and following[0].seen_steps:
         following[0].finish()  # the script ended or failed before the last surveyed step
     return status
+
+
+def _reads_ahead(recording: Recording, step: int) -> bool:
+    """Whether a loader had more than one batch ready at the run's first step."""
+    from steadytrain.replay.recorded_steps import RecordedSteps
+
+    return any(count > 1 for count in RecordedSteps(recording).first_fetched(step).values())
+
+
+def _begins_near(opened: Source, lead_s: float) -> int | None:
+    """The step before the incident's if the survey begins there, None if at the newest snapshot."""
+    shot = newest_before(opened.recording, opened.incident_step or 0)
+    if shot is None or opened.incident is None or not opened.own_steps(shot.step, lead_s).skips:
+        return None
+    dear = (opened.incident.step - shot.step) * opened.step_s > REPLAY_S_MAX
+    return step_before(opened.path, opened.incident, opened.recording) if dear else None
+
+
+def _with_state(opened: Source, step: int, folder: Path) -> Source:
+    from steadytrain.replay.state_before import with_state_before
+
+    return replace(opened, recording=with_state_before(opened.recording, opened.path, step, folder / "state"))
 
 
 def _alone(
@@ -164,6 +204,9 @@ def _observed(opened: Source, lead_s: float, onset: int | None, done: Callable[[
     if _crashed(opened) and not opened.own_steps(last, lead_s).skips:
         return _alone(opened, last + 1, done, "the script failed; it ran again up to that point", until=last + 1)
     own_steps = opened.own_steps(snapshot.step, lead_s)
+    if own_steps.skips and not _reads_ahead(recording, last):
+        seen = min(OWN_STEPS_MAX, int(lead_s / opened.step_s), snapshot.step)
+        own_steps = OwnSteps(max(1, seen), skips=True)
     inner = ReplayedSteps(recording, snapshot=snapshot, until=last, own_steps=own_steps)
     return Observed(inner, until=last, onset=onset, first=snapshot.step + 1, done=done, notes=[])
 

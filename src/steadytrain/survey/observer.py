@@ -19,6 +19,7 @@ from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.replay.engine import Replayer
 from steadytrain.replay.own_steps import OwnSteps
+from steadytrain.replay.state_restore import restore_groups
 from steadytrain.replay.verdict import Replayed as Outcome
 from steadytrain.storage.tape_files import Recording, Snapshot
 from steadytrain.survey.batch_reruns import reruns
@@ -81,6 +82,13 @@ class ReplayedSteps(Replayer):
     def now(self) -> int:
         """The number of the current step."""
         return self._now if self._jumped else self._own_steps + 1
+
+    def restore_settings(self, stream: Stream) -> None:
+        """Sets the learning rate and its like to the values at the gate of the recorded step. The script's schedule has
+        not counted the steps that were left out."""
+        step = self._steps.step(self._now) if self._jumped else None
+        if step is not None:
+            restore_groups(step.value(step.document["groups"]), stream)
 
     def _over(self, outcome: Outcome | str, trace: object) -> None:
         assert self.finished is not None
@@ -175,6 +183,8 @@ class Observed(StepObserver):
         self._stream = self._stream or stream
         if stream is not self._stream:
             self.state.of_others(stream)
+        elif isinstance(self._inner, ReplayedSteps):
+            self._inner.restore_settings(stream)
         self._gates += stream is self._stream
         self._losses += [(step, loss) for loss in measured.losses[:1]]
         if self.calls.active and stream is self._stream:

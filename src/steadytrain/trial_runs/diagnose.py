@@ -32,7 +32,7 @@ from steadytrain.experiments.judging import measures, shows
 from steadytrain.experiments.rank_facts import facts_of_ranks
 from steadytrain.experiments.specs import NO_TIME_LEFT, UNCHANGED, Effect, NotApplicable, Outcome, Spec, Verdict
 from steadytrain.experiments.trial import Trial
-from steadytrain.experiments.trial_catalog import plan_of, trials
+from steadytrain.experiments.trial_catalog import plan_of, trials, with_controls
 from steadytrain.replay.failing_step import check_launch
 from steadytrain.replay.moved_files import Moved, moved_environment
 from steadytrain.storage.bundle import is_bundle
@@ -232,12 +232,13 @@ def _next(bench: _Bench, *, count: int) -> tuple[str, ...]:
 
 def _run(bench: _Bench, names: Sequence[str]) -> None:
     """Runs the plans of these trials and judges all outcomes so far."""
-    specs = [spec for name in names for spec in bench.plans[name]]
+    controls = bench.outcomes.get(UNCHANGED, [])
+    planned = [spec for name in names for spec in bench.plans[name]]
+    specs = with_controls(planned, bench.case, [one.spec.begin for one in controls])
     belief = weigh(bench.suspects, bench.verdicts.values())
     best = next(iter(belief))
     bench.tell(f"trying {', '.join(names)} (so far: {best} {belief[best]:.2f})")
-    for name in names:
-        bench.outcomes[name] = []
+    bench.outcomes |= {name: [] for name in names}
     for outcome in run_trials(
         bench.request.source,
         specs,
@@ -289,6 +290,8 @@ def _control(bench: _Bench, controls: Sequence[Outcome]) -> Control:
         return Control(False, False, None, why or "the unchanged replay did not run")
     shown, what = shows(bench.case, first, controls)
     exact = first.exact if first.spec.begin is not None else as_recorded(bench.case, first)
+    if exact and any(one.ran and one.exact is False for one in runs):
+        exact = False
     return Control(True, shown, exact, what, early=(first.spec.begin or 0) < bench.case.onset - 1)
 
 

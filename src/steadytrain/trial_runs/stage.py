@@ -25,6 +25,7 @@ from steadytrain.replay.command_runner import hear_of_exit, leave, run_followed
 from steadytrain.replay.failing_step import path_hint
 from steadytrain.replay.file_sandbox import keep_files, restore_files
 from steadytrain.replay.moved_files import Moved
+from steadytrain.storage.tape_files import Recording
 from steadytrain.trial_runs.socket_messages import Line
 from steadytrain.trial_runs.thread_pools import release
 
@@ -78,13 +79,22 @@ class _Stage:
         for change in self._made:
             change.early(process)
         self._run = TrialRun(
-            self._source.recording,
+            self._recording(),
             begin=self._begin,
             own_steps=self._own_steps,
             stage=self._next_job,
             copies=not _has_gpu(),
         )
         return self._run
+
+    def _recording(self) -> Recording:
+        """The recording, with the state that the trials begin from if only the bundle holds it."""
+        recording, incident = self._source.recording, self._source.incident
+        if self._begin is None or incident is None or recording.snapshot_after(self._begin) is not None:
+            return recording
+        from steadytrain.replay.state_before import with_state_before
+
+        return with_state_before(recording, self._source.path, self._begin, self._scratch / f"state-{os.getpid()}")
 
     def _next_job(self) -> Any:
         """The next job: in a fork if forking is possible, else in this process itself."""

@@ -11,7 +11,7 @@ from steadytrain.core.errors import UsageError
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.fix_verification import Verified, plan_fix, steps_to_follow, verified
 from steadytrain.experiments.specs import NotApplicable, Outcome, Spec, Verdict
-from steadytrain.experiments.trial_catalog import always_run, plan_of, trial, trials
+from steadytrain.experiments.trial_catalog import always_run, plan_of, trial, trials, with_controls
 from steadytrain.storage.tape_files import find_recording, read_chunk
 from steadytrain.storage.tree import decode
 from steadytrain.trial_runs import run_trials
@@ -39,7 +39,7 @@ def run_named(
     wanted = list(dict.fromkeys([*(one.name for one in always_run()), *names]))
     plans = {name: plan_of(trial(name), case) for name in wanted}
     specs = [spec for plan in plans.values() if not isinstance(plan, NotApplicable) for spec in plan]
-    outcomes = _run(source, specs, how)
+    outcomes = _run(source, with_controls(specs, case), how)
     return _judged(case, plans, outcomes), outcomes
 
 

@@ -20,6 +20,7 @@ ROWS: tuple[Trial, ...] = (
         always=True,
         removes="transient",
         alike="control",
+        within_step=True,
     ),
     OneChange(
         "perturbed",
@@ -35,6 +36,7 @@ ROWS: tuple[Trial, ...] = (
         removes="transient",
         either="moments half operation",
         alike="control",
+        within_step=True,
     ),
     OneChange(
         "other-seed",
@@ -48,5 +50,6 @@ ROWS: tuple[Trial, ...] = (
         removes="transient",
         either="moments half operation",
         alike="control",
+        within_step=True,
     ),
 )

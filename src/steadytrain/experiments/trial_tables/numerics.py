@@ -19,6 +19,7 @@ ROWS: tuple[Trial, ...] = (
         alike="numerics",
         group_test=True,
         axis="precision",
+        within_step=True,
     ),
     OneChange(
         "bfloat16",
@@ -31,6 +32,7 @@ ROWS: tuple[Trial, ...] = (
         either="logits kernel",
         alike="numerics",
         axis="precision",
+        within_step=True,
     ),
     OneChange(
         "master-weights",
@@ -51,6 +53,7 @@ ROWS: tuple[Trial, ...] = (
         removes="transient",
         either="half operation",
         axis="precision",
+        within_step=True,
     ),
     OneChange(
         "eager",
@@ -63,6 +66,7 @@ ROWS: tuple[Trial, ...] = (
         either="half",
         alike="numerics",
         axis="precision",
+        within_step=True,
     ),
     OneChange(
         "math-attention",
@@ -75,6 +79,7 @@ ROWS: tuple[Trial, ...] = (
         either="half operation",
         alike="numerics",
         axis="precision",
+        within_step=True,
     ),
     OneChange(
         "deterministic",
@@ -86,6 +91,7 @@ ROWS: tuple[Trial, ...] = (
         removes="transient",
         either="half kernel",
         axis="distributed",
+        within_step=True,
     ),
     OneChange(
         "one-thread",
@@ -98,6 +104,7 @@ ROWS: tuple[Trial, ...] = (
         either="half",
         alike="numerics",
         axis="distributed",
+        within_step=True,
     ),
     OneChange(
         "safe-operation",
@@ -110,6 +117,7 @@ ROWS: tuple[Trial, ...] = (
         beware="Slower: it checks every call. A sum that is empty by mistake stays a mistake.",
         makes=(Change("safe-operation"),),
         removes="transient operation",
+        within_step=True,
     ),
     OneChange(
         "safe-softmax",
@@ -119,5 +127,6 @@ ROWS: tuple[Trial, ...] = (
         beware="None: without fully masked rows nothing changes.",
         makes=(Change("safe-softmax"),),
         axis="model",
+        within_step=True,
     ),
 )

@@ -34,6 +34,7 @@ class DropBatch(Trial):
     axis = "data"
     removes = "data transient"
     either = "moments operation"
+    within_step = True
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         if case.aim == "progress":

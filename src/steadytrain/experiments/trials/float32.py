@@ -28,6 +28,7 @@ class Float32(Trial):
     removes = "half transient"
     either = "logits kernel"
     alike = "numerics"
+    within_step = True
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         if not in_half(case):

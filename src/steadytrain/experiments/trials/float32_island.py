@@ -28,6 +28,7 @@ class Float32Island(Trial):
     removes = "half transient"
     either = "logits"
     alike = "numerics"
+    within_step = True
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         layer = suspect_module(case)

@@ -32,6 +32,7 @@ class FreshData(Trial):
     axis = "data"
     removes = "data transient shift"
     either = "moments half operation"
+    within_step = True
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         healthy = [step for step in case.healthy_steps() if step not in case.suspects()]

@@ -26,6 +26,7 @@ class IgnorePadding(Trial):
 
     axis = "loss"
     other_loss = True
+    within_step = True
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         label = case.facts.get("pad_label", case.facts.get("pad_id"))

@@ -27,6 +27,7 @@ class ReferenceOperation(Trial):
     """
 
     axis = "model"
+    within_step = True
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         names = case.facts.get("custom_operations")

@@ -28,6 +28,7 @@ class SyntheticBatch(Trial):
     axis = "data"
     removes = "data transient shift"
     either = "rate moments state logits half operation script"
+    within_step = True
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         if case.aim == "progress":

@@ -1,0 +1,115 @@
+"""Trials of a single bad step start right before it, from the state that the bundle holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from scripts import run_script
+from steadytrain.experiments.case import AFTER_STEP, Case, open_case
+from steadytrain.experiments.specs import NotApplicable, Spec
+from steadytrain.experiments.trial_catalog import plan_of, trial, with_controls
+from steadytrain.storage.bundle import open_bundle
+from steadytrain.storage.state_before import MOMENTS, step_before
+from steadytrain.storage.tape_files import find_recording
+from steadytrain.trial_runs.pool import Pool
+
+pytestmark = pytest.mark.slow
+
+STEP = 30
+SCRIPT = f"""
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    torch.manual_seed(0)
+    rows = torch.randn(8 * 60, 4)
+    mask = torch.ones(8 * 60, 4)
+    mask[8 * {STEP - 1} + 3] = 0  # a row of step {STEP} without anything to learn from
+    model = nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Dropout(0.1), nn.Linear(16, 4))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 60)
+    for x, kept in DataLoader(TensorDataset(rows, mask), 8):
+        errors = (model(x) - x.abs()) ** 2
+        loss = ((errors * kept).sum(1) / kept.sum(1)).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+"""
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    outcome = run_script(tmp_path_factory.mktemp("run"), SCRIPT, "--policy", "stop")
+    (found,) = (outcome.run_dir / "incidents").glob(f"step-*{STEP}")
+    return found
+
+
+@pytest.fixture
+def case(bundle: Path) -> Case:
+    return open_case(bundle)
+
+
+@pytest.fixture
+def pool(bundle: Path) -> Iterator[Pool]:
+    with Pool(bundle, keep=False) as made:
+        yield made
+
+
+def specs_of(name: str, case: Case) -> tuple[Spec, ...]:
+    plan = plan_of(trial(name), case)
+    assert not isinstance(plan, NotApplicable), plan
+    return plan
+
+
+def test_the_change_within_the_step_is_judged_from_right_before_it(case: Case, pool: Pool) -> None:
+    names = ("unchanged", "safe-operation", "drop-batch", "other-seed")
+    specs = [spec for name in names for spec in specs_of(name, case)]
+    assert {spec.begin for spec in specs} == {STEP - 1}
+    outcomes = list(pool.run(specs))
+    assert all(one.ran for one in outcomes), outcomes
+    controls = [one for one in outcomes if trial(one.spec.trial).control]
+    effects = {
+        name: trial(name).judge(case, controls, [one for one in outcomes if one.spec.trial == name]).effect
+        for name in names
+    }
+    assert effects == {
+        "unchanged": "persists",
+        "other-seed": "persists",
+        "safe-operation": "removed",
+        "drop-batch": "removed",
+    }
+    (control,) = (one for one in outcomes if one.spec.trial == "unchanged")
+    assert control.exact, control.notes
+    (dropped,) = (one for one in outcomes if one.spec.trial == "drop-batch")
+    assert len(dropped.steps) == AFTER_STEP + 1  # with the refused one
+
+
+def test_a_change_that_needs_steps_before_keeps_its_snapshot_and_gets_a_control_from_there(case: Case) -> None:
+    early = specs_of("learning-rate-third", case)
+    assert early[0].begin == case.begin
+    assert case.begin is not None
+    assert case.begin < STEP - 2
+    both = with_controls([*specs_of("unchanged", case), *early], case)
+    assert sorted(spec.begin or 0 for spec in both if spec.trial == "unchanged") == [case.begin, STEP - 1]
+    assert with_controls(early, case, [case.begin]) == list(early)
+
+
+def test_a_number_of_steps_to_follow_starts_at_the_snapshot(case: Case) -> None:
+    assert specs_of("safe-operation", case.following(20))[0].begin == case.begin
+
+
+def test_a_bundle_without_its_moments_has_no_state_to_start_from(bundle: Path, case: Case) -> None:
+    incident, recording = open_bundle(bundle).incident, find_recording(bundle)
+    assert step_before(bundle, incident, recording) == case.before == STEP - 1
+    aside = bundle.parent / MOMENTS
+    (bundle / MOMENTS).rename(aside)
+    try:
+        assert step_before(bundle, incident, recording) is None
+    finally:
+        aside.rename(bundle / MOMENTS)
