@@ -87,7 +87,7 @@ def test_the_change_within_the_step_is_judged_from_right_before_it(case: Case, p
     (control,) = (one for one in outcomes if one.spec.trial == "unchanged")
     assert control.exact, control.notes
     (dropped,) = (one for one in outcomes if one.spec.trial == "drop-batch")
-    assert len(dropped.steps) == AFTER_STEP + 1  # with the refused one
+    assert len(dropped.steps) == AFTER_STEP  # the refused one is not trained on
 
 
 def test_a_change_that_needs_steps_before_keeps_its_snapshot_and_gets_a_control_from_there(case: Case) -> None:
