@@ -143,6 +143,7 @@ CASES: list[tuple[str, dict[str, Any], Loop]] = [
     ("fixed-learning-rate", {"value": 0.3}, classify),
     ("ramp-learning-rate", {"steps": 6}, classify),
     ("beta2", {"value": 0.5}, classify),
+    ("momentum", {"value": 0.1}, classify),
     ("epsilon", {"factor": 1e6}, classify),
     ("weight-decay", {"factor": 0.0}, classify),
     ("clip-gradients", {"max_norm": 1e-12}, broadcasts),

@@ -22,6 +22,8 @@ CLIP = Intervention("clip", 3, "clip the global norm to a tenth of its median", 
 UPDATE_CLIPPING = Intervention(
     "update-clipping", 3, "limit the update by the RMS of gradient over moment", "update-clipping"
 )
+LOWER_MOMENTUM = Intervention("lower-momentum", 3, "a momentum of 0.9", "momentum-lower")
+CLIP_USUAL = Intervention("clip-usual", 3, "clip the global norm at the largest that is usual", "clip-usual")
 BETA2 = Intervention("lower-beta2", 3, "beta2 of 0.9", "beta2-lower")
 RESET_MOMENTS = Intervention("reset-moments", 3, "clear the optimizer's moments and warm up again", "reset-moments")
 EPSILON_UP = Intervention("larger-epsilon", 3, "a thousand times the optimizer's epsilon", "epsilon-up")

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from steadytrain.core.incident import Located
 from steadytrain.core.model import Series, Symptom, Window
 from steadytrain.diagnosis.cause import RULED_OUT, STRONG, Sign
@@ -204,6 +206,18 @@ ALIKE_MIN, APART_MAX = 1e-2, 1e-3
 """Gradient ratio of the first layer to the last: after initialisation, and during training."""
 
 
+LONG_MEMORY, FAR_MEMORY = 0.95, 0.98
+"""A momentum of 0.9 to 0.95 is usual; from 0.98 on a step is fifty times the rate and lasts for fifty steps."""
+
+
+def momentum_of(case: Case) -> float:
+    """The decay of the first moment: SGD's momentum, or beta1 of Adam. NaN if unknown."""
+    betas = fact(case, "betas")
+    if isinstance(betas, list) and betas and isinstance(betas[0], (int, float)):
+        return float(betas[0])
+    return measured(case, "momentum")
+
+
 # The finding.
 
 
@@ -262,6 +276,34 @@ def _rise_of_rate(rates: Series, onset: int) -> float:
     if not len(before) or not len(around) or not before[-1] > 0:
         return 1.0
     return float(around.max() / before.max()) if before.max() > 0 else 1.0
+
+
+RISES = ("divergence", "exploding-gradients", "lost-progress", "gradient-norm-spike", "loss-spike", "oscillation")
+BURST_FROM, BURST_STEPS, LEVEL_STEPS, BURST_MIN, LEADS = 2, 20, 64, 3.0, 2.0
+"""Steps around the onset in which a gradient leaps. Where a step overshoots, the gradient grows as the root of the loss
+(or slower); where the loss has a cliff, the gradient is long before the loss is high."""
+
+
+def burst_of_gradient(case: Case) -> tuple[float, float]:
+    """The largest gradient norm near the first rise over that of nine in ten steps before, and how many times further
+    than the loss the norm leapt at the first step above three times its usual one. NaN if unknown."""
+    norms, losses = case.window.series("gradient_norm"), case.window.series("loss")
+    rise = min((one.first_step for one in case.symptoms if one.name in RISES), default=case.onset)
+    begin = min(rise, case.onset) - BURST_FROM
+    sound = norms.values[(norms.steps < begin) & np.isfinite(norms.values)][-LEVEL_STEPS:]
+    usual = float(np.quantile(sound, 0.9)) if len(sound) else 0.0
+    near = (norms.steps >= begin) & (norms.steps <= begin + BURST_STEPS) & np.isfinite(norms.values)
+    if not near.any() or usual <= 0:
+        return math.nan, math.nan
+    ratios = norms.values[near] / usual
+    leapt = next((at for at, ratio in enumerate(ratios) if ratio > BURST_MIN), None)
+    before = losses.values[(losses.steps < begin) & np.isfinite(losses.values)][-LEVEL_STEPS:]
+    level = float(np.median(before)) if len(before) else 0.0
+    if leapt is None or level <= 0:
+        return float(ratios.max()), math.nan
+    there = losses.values[losses.steps == norms.steps[near][leapt]]
+    grew = max(float(there[0]) / level, 1.0) if len(there) and math.isfinite(there[0]) else math.nan
+    return float(ratios.max()), float(ratios[leapt]) / grew
 
 
 def resumed_near(case: Case, steps: int) -> bool:

@@ -6,7 +6,21 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLIP, EXAMPLE, LONGER_WARMUP, LOWER_RATE
-from steadytrain.diagnosis.signs import above, below, holds, jump_of_rate, quiet, ruled_out, symptom, when
+from steadytrain.diagnosis.signs import (
+    FAR_MEMORY,
+    LEADS,
+    above,
+    below,
+    burst_of_gradient,
+    fact,
+    holds,
+    jump_of_rate,
+    momentum_of,
+    quiet,
+    ruled_out,
+    symptom,
+    when,
+)
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -78,6 +92,18 @@ class LearningRateTooHigh(Cause):
                 ),
                 *above(case, "update_ratio", 0.1, FAIR, "an update changes a matrix by {value} of it"),
                 *below(case, "update_ratio", 0.003, -FAIR, "an update changes a matrix by {value} of it at most"),
+                *when(
+                    FAR_MEMORY <= momentum_of(case) <= 1.0,
+                    -FAIR,
+                    f"the momentum is {momentum_of(case):.4g}, which makes steps longer than their rate",
+                    "fact momentum",
+                ),
+                *when(
+                    fact(case, "clipped") is False and burst_of_gradient(case)[1] > LEADS,
+                    -HINT,
+                    "a gradient leapt before the loss rose, and nothing clipped it",
+                    "window gradient_norm",
+                ),
                 *symptom(case, FAIR, "divergence", "oscillation", "exploding-gradients"),
                 *symptom(case, HINT, "loss-spike", "update-norm-spike", "gradient-norm-spike"),
                 *holds(

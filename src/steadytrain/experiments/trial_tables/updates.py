@@ -7,6 +7,9 @@ from steadytrain.experiments.specs import Change
 from steadytrain.experiments.trial import Trial
 from steadytrain.experiments.trial_rows import OneChange
 
+USUAL_MOMENTUM = 0.9
+"""The usual momentum of SGD and beta1 of Adam."""
+
 ROWS: tuple[Trial, ...] = (
     OneChange(
         "learning-rate-third",
@@ -69,6 +72,16 @@ ROWS: tuple[Trial, ...] = (
         either="data rate moments state logits operation script",
         alike="smaller steps",
         rate_only=True,
+    ),
+    OneChange(
+        "momentum-lower",
+        "A momentum of 0.9, at the same learning rate.",
+        changes="momentum, or beta1, is 0.9 from the snapshot on where it was higher.",
+        tells="A momentum so high that past gradients carry the weights too far: a step is rate / (1 - momentum) long.",
+        beware="With SGD it is a smaller step, too. It is evidence only where the momentum is unusual.",
+        makes=(Change("momentum", {"value": USUAL_MOMENTUM}),),
+        removes="transient",
+        either="data rate moments state logits shift operation script",
     ),
     OneChange(
         "beta2-lower",

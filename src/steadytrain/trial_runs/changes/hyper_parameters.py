@@ -106,8 +106,34 @@ class Beta2(LiveChange):
 
 @final
 @dataclass
+class Momentum(LiveChange):
+    """Sets the momentum, or the decay of Adam's first moment, to ``value`` where it was higher."""
+
+    value: float
+    nothing = "the optimizer has no momentum, or a lower one"
+
+    def check(self) -> None:
+        at_least("value", self.value, 0.0)
+
+    def gate(self, process: Launched) -> None:
+        for group in process.groups:
+            betas = group.get("betas")
+            if isinstance(betas, (tuple, list)) and betas and float(betas[0]) > self.value:
+                process.set_group(group, "betas", (self.value, *betas[1:]))
+                self.touch()
+            elif isinstance(group.get("momentum"), (int, float)) and group["momentum"] > self.value:
+                process.set_group(group, "momentum", self.value)
+                self.touch()
+
+
+USUAL_EPSILON = 1e-8
+"""The default of Adam, in place of an epsilon of zero."""
+
+
+@final
+@dataclass
 class Epsilon(LiveChange):
-    """Multiplies the optimizer's epsilon by ``factor``."""
+    """Multiplies the optimizer's epsilon by ``factor``. If it is zero, it becomes ``factor`` times the usual one."""
 
     factor: float
     nothing = "the optimizer has no epsilon"
@@ -118,7 +144,7 @@ class Epsilon(LiveChange):
     def gate(self, process: Launched) -> None:
         for group in process.groups:
             if isinstance(group.get("eps"), (float, int, Tensor)):
-                process.set_group(group, "eps", float(group["eps"]) * self.factor)
+                process.set_group(group, "eps", (float(group["eps"]) or USUAL_EPSILON) * self.factor)
                 self.touch()
 
 

@@ -1,0 +1,96 @@
+"""A momentum that is too high and gradients that nothing clips, apart from the rate that looks the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from steadytrain.core.model import Symptom
+from steadytrain.diagnosis.cause_catalog import causes
+from steadytrain.diagnosis.signs import LEADS, burst_of_gradient, momentum_of
+from steadytrain.diagnosis.weighing import Suspect, weigh
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.specs import NotApplicable, Verdict
+from steadytrain.experiments.trial_catalog import trial
+from trial_cases import finite_case
+
+CAUSES = causes()
+FACTS = {"optimizer": "SGD", "learning_rate": 0.1, "clipped": False, "update_ratio_median": 0.001}
+
+
+def case_of(facts: dict[str, Any], symptom: str | None = "divergence") -> Case:
+    seen = Symptom(symptom or "", "critical", 90, 92, "it was seen")
+    symptoms = (seen,) if symptom else ()
+    return finite_case(symptom=seen if symptom else None, symptoms=symptoms, facts={**FACTS, **facts})
+
+
+def order(case: Case, *verdicts: Verdict) -> list[str]:
+    return list(weigh([Suspect(name, cause, cause.signature(case)) for name, cause in CAUSES.items()], verdicts))
+
+
+def test_a_momentum_far_above_the_usual_comes_before_the_rate() -> None:
+    found = order(case_of({"momentum": 0.99}), Verdict("momentum-lower", "removed", why="so it was"))
+    assert found.index("momentum-too-high") < found.index("learning-rate-too-high")
+    (said,) = [
+        sign.what
+        for sign in CAUSES["momentum-too-high"].signature(case_of({"momentum": 0.99})).signs
+        if "is" in sign.what
+    ][:1]
+    assert said == "the momentum is 0.99: a step is 0.1 / (1 - 0.99) = 10 long"
+
+
+@pytest.mark.parametrize(
+    ("facts", "symptom"),
+    [
+        ({"momentum": 0.9}, "divergence"),
+        ({"betas": [0.9, 0.999]}, "divergence"),
+        ({"momentum": 0.99}, None),
+        ({}, "divergence"),
+    ],
+    ids=["usual", "usual beta1", "nothing went wrong", "no momentum"],
+)
+def test_a_momentum_is_innocent(facts: dict[str, Any], symptom: str | None) -> None:
+    assert CAUSES["momentum-too-high"].signature(case_of(facts, symptom)).ruled_out
+
+
+def test_beta1_is_the_momentum_of_adam() -> None:
+    assert momentum_of(case_of({"betas": [0.99, 0.999], "momentum": 0.0})) == 0.99
+
+
+def _with(case: Case, **signals: list[float]) -> Case:
+    window = case.window
+    held = {name: values.copy() for name, values in window.signals.items()}
+    for name, values in signals.items():
+        held[name][88 : 88 + len(values)] = values
+    return replace(case, window=replace(window, signals=held))
+
+
+CLIFF = {"gradient_norm": [5.0, 40.0, 300.0], "loss": [2.0, 4.0, 30.0]}
+OVERSHOT = {"gradient_norm": [1.0, 2.0, 4.0], "loss": [8.0, 32.0, 128.0]}
+
+
+def test_a_gradient_leads_its_loss_at_a_cliff_and_not_where_steps_overshoot() -> None:
+    assert burst_of_gradient(_with(case_of({}), **CLIFF))[1] > LEADS
+    assert not burst_of_gradient(_with(case_of({}), **OVERSHOT))[1] > LEADS
+
+
+def test_a_gradient_that_leaps_off_a_cliff_lacked_a_clip() -> None:
+    effects = [Verdict(name, "removed", why="so") for name in ("clip-usual", "learning-rate-third")]
+    found = order(_with(case_of({}), **CLIFF), *effects, Verdict("drop-batch", "persists", why="so"))
+    assert found[0] == "unclipped-gradients"
+    overshot = order(_with(case_of({"update_ratio_median": 0.2}), **OVERSHOT), *effects)
+    assert overshot[0] == "learning-rate-too-high"
+
+
+def test_where_gradients_are_clipped_no_clip_is_lacking() -> None:
+    assert CAUSES["unclipped-gradients"].signature(_with(case_of({"clipped": True}), **CLIFF)).ruled_out
+
+
+def test_the_usual_clip_leaves_nine_in_ten_steps_as_they_were() -> None:
+    plan = trial("clip-usual").plan(_with(finite_case(), gradient_norm=[5.0, 50.0]))
+    assert not isinstance(plan, NotApplicable)
+    assert plan[0].changes[0].values["max_norm"] == pytest.approx(0.5)
+    assert np.isfinite(plan[0].changes[0].values["max_norm"])
