@@ -59,6 +59,18 @@ def test_the_lead_is_all_steps_while_they_take_little() -> None:
     assert finite_case(step_s=10.0).lead(None) == "all"
 
 
+def test_a_replay_that_is_not_exact_gets_the_whole_lead_if_that_is_not_too_long() -> None:
+    dear = finite_case(step_s=0.5)
+    assert dear.begin is not None
+    assert dear.lead(dear.begin) == "one"
+    whole = dear.with_whole_lead()
+    assert whole is not None
+    assert whole.lead(dear.begin) == "all"
+    assert whole.with_whole_lead() is None
+    assert finite_case(step_s=10.0).with_whole_lead() is None
+    assert finite_case(step_s=0.01).with_whole_lead() is None
+
+
 def test_trials_have_their_probes_at_the_same_places() -> None:
     case = finite_case()
     control = only("unchanged", case)

@@ -44,8 +44,9 @@ AFTER_STEP = 4
 PROBES = 4
 """Number of recorded steps in the fixed probe set."""
 
-LEAD_S_MAX = 60.0
-"""The script runs all steps before the snapshot itself if that takes at most this long, else only one."""
+LEAD_S_MAX, WHOLE_LEAD_S_MAX = 15.0, 120.0
+"""The script runs all steps before the snapshot itself if that takes at most the first, else only one. If its replay is
+then not exact (it may decide by its own counters), it runs them all if that takes at most the second."""
 
 SAME_STORY_STEPS = 64
 """Symptoms that begin within this many steps before another belong to its story (``steadytrain.grouping``)."""
@@ -62,7 +63,8 @@ class Case:
     ``of_note`` says that the bundle is that of a note. It counts as a warning here: somebody asks why it happened.
     ``guarded`` says that the script itself made no update at ``step``: it saw the loss, and may leave its loop there.
     ``of_loader`` says that a data loader gave that batch. ``before`` is the step before ``step`` if the bundle holds
-    the state after it. ``probed`` says whether schedules contain probes.
+    the state after it. ``probed`` says whether schedules contain probes, and
+    ``lead_s`` is the longest time in seconds in which the script runs all earlier steps itself.
     """
 
     path: Path
@@ -83,6 +85,7 @@ class Case:
     of_loader: bool = False
     before: int | None = None
     probed: bool = True
+    lead_s: float = LEAD_S_MAX
 
     @property
     def aim(self) -> Aim:
@@ -113,10 +116,15 @@ class Case:
         return before[-1] if before else None
 
     def lead(self, begin: int | None) -> Lead:
-        """How many earlier steps the script runs before ``begin``: all if they take at most ``LEAD_S_MAX``, else
-        one.
-        """
-        return "all" if begin is None or begin * self.step_s <= LEAD_S_MAX else "one"
+        """How many earlier steps the script runs before ``begin``: all if they take at most ``lead_s``, else one."""
+        return "all" if begin is None or begin * self.step_s <= self.lead_s else "one"
+
+    def with_whole_lead(self) -> Case | None:
+        """The same case with all earlier steps run by the script; None if they are already, or take too long."""
+        begin = self.begin
+        if self.lead(begin) == "all" or begin is None or begin * self.step_s > WHOLE_LEAD_S_MAX:
+            return None
+        return replace(self, lead_s=WHOLE_LEAD_S_MAX)
 
     @property
     def steps_after(self) -> int:
