@@ -12,6 +12,8 @@ from steadytrain.core.errors import UsageError
 from steadytrain.diagnosis.answer import Diagnosis
 from steadytrain.replay.child_processes import ending_in_order
 from steadytrain.replay.moved_files import NOT_MOVED
+from steadytrain.storage.bundle import is_bundle, open_bundle
+from steadytrain.storage.run_folder import open_run
 from steadytrain.storage.run_search import RUNS_DIR_DEFAULT
 from steadytrain.trial_runs import diagnose as diagnosing
 
@@ -36,7 +38,8 @@ def diagnose(
     Args:
         target: a bundle, or a run (its most severe incident, or the run itself if it has none); None: the newest run.
         budget_s: no trial starts after this many seconds.
-        workers: trials to run at once; by default one per processor, at most 4.
+        workers: trials to run at once; by default as many as the processors hold with the threads of the run, at most
+            4.
         engine: ``local`` or ``ray``.
         moved: ``OLD=NEW``: read the files under OLD from the folder NEW; ``-`` for none.
         runs_dir: folder of run folders.
@@ -62,11 +65,15 @@ def diagnose(
         raise UsageError(f"--workers {workers}: between 1 and {WORKERS_MAX}")
     source = incident_or_run_of(target, runs_dir)
     needs_torch("diagnose needs PyTorch to run the steps again")
-    request = diagnosing.Request(source, budget_s, workers or default_workers(), engine, moved)
+    request = diagnosing.Request(source, budget_s, workers or default_workers(source), engine, moved)
     with ending_in_order():
         return diagnosing.diagnose(request, tell=tell or (lambda line: None))
 
 
-def default_workers() -> int:
-    """The default number of trials at once: one per processor, at most 4."""
-    return max(1, min(WORKERS_DEFAULT_MAX, os.cpu_count() or 1))
+def default_workers(source: Path) -> int:
+    """The default number of trials at once for a bundle or run: as many as the processors hold, each with the threads
+    that the run had, at most 4."""
+    recorded = open_bundle(source).environment if is_bundle(source) else open_run(source).description
+    threads = recorded.get("torch_threads")
+    each = threads if isinstance(threads, int) and threads > 0 else 1
+    return max(1, min(WORKERS_DEFAULT_MAX, (os.cpu_count() or 1) // each))

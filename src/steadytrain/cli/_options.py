@@ -30,7 +30,11 @@ as_json = click.option(
 tree = click.option(
     "--tree", "moved", default="-", metavar="OLD=NEW", help="Read the files under OLD from the folder NEW instead."
 )
-workers = click.option("--workers", type=int, help="Trials to run at once; by default one per processor, at most 4.")
+workers = click.option(
+    "--workers",
+    type=int,
+    help="Trials to run at once; by default one per processor, fewer if the run used several threads, at most 4.",
+)
 engine = click.option(
     "--engine",
     type=click.Choice(["local", "ray"]),
@@ -65,11 +69,11 @@ class TrialOptions:
 
         return open_story(path, facts=read_facts(path), onset=self.onset, symptom=self.symptom)
 
-    def how(self, budget_s: float | None = None) -> How:
+    def how(self, path: Path, budget_s: float | None = None) -> How:
         from steadytrain.api.diagnoses import default_workers
         from steadytrain.trial_runs.trial_session import How
 
-        return How(self.workers or default_workers(), budget_s, self.moved, self.engine, teller())
+        return How(self.workers or default_workers(path), budget_s, self.moved, self.engine, teller())
 
 
 def launches(body: Callable[..., int]) -> Callable[..., int]:

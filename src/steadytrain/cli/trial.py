@@ -61,7 +61,7 @@ def command(
     needs_torch("trials need PyTorch to run the steps again")
     if names == ("all",):
         names = tuple(one.name for one in trials() if not isinstance(plan_of(one, case), NotApplicable))
-    verdicts, outcomes = run_named(path, case, names, options.how(budget))
+    verdicts, outcomes = run_named(path, case, names, options.how(path, budget))
     keep_verdicts(path, "trial", verdicts)
     result = result_table.document(str(path), case, verdicts, outcomes)
     click.echo(json.dumps(result, indent=1, ensure_ascii=False) if as_json else "\n".join(result_table.lines(result)))

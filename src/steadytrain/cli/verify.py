@@ -56,7 +56,7 @@ def command(
     path = incident_or_run_of(incident, runs_dir)
     case = options.case(path)
     needs_torch("trials need PyTorch to run the steps again")
-    found = verify(path, case, intervention, options.how(), steps=steps)
+    found = verify(path, case, intervention, options.how(path), steps=steps)
     keep_verdicts(path, "verify", {found.verdict.trial: found.verdict})
     if as_json:
         click.echo(json.dumps(found.to_json(str(path)), indent=1, ensure_ascii=False))

@@ -63,8 +63,8 @@ class Case:
     ``of_note`` says that the bundle is that of a note. It counts as a warning here: somebody asks why it happened.
     ``guarded`` says that the script itself made no update at ``step``: it saw the loss, and may leave its loop there.
     ``of_loader`` says that a data loader gave that batch. ``before`` is the step before ``step`` if the bundle holds
-    the state after it. ``probed`` says whether schedules contain probes, and
-    ``lead_s`` is the longest time in seconds in which the script runs all earlier steps itself.
+    the state after it. ``lead_s`` is the longest time in seconds in which the script runs
+    all earlier steps itself.
     """
 
     path: Path
@@ -84,7 +84,6 @@ class Case:
     guarded: bool = False
     of_loader: bool = False
     before: int | None = None
-    probed: bool = True
     lead_s: float = LEAD_S_MAX
 
     @property
@@ -142,7 +141,7 @@ class Case:
         that state, unless a number of steps to follow was asked for."""
         if self.before is None or self.aim != "finite" or self.onset != self.before + 1 or self.after is not None:
             return self
-        return replace(self, begins=(self.before,), after=AFTER_STEP, probed=self.guarded)
+        return replace(self, begins=(self.before,), after=AFTER_STEP)
 
     def following(self, after: int) -> Case:
         """The same case with ``after`` entries after the onset."""
@@ -174,7 +173,7 @@ class Case:
         """
         chosen = self.recorded(begin) if steps is None else list(steps)
         points = self._probe_points(begin, len(chosen))
-        probes = [Entry(step, "probe") for step in self.probe_steps()] if self.probed else []
+        probes = [Entry(step, "probe") for step in self.probe_steps()]
         entries: list[Entry] = []
         for place, step in enumerate(chosen):
             if place in points:
