@@ -158,6 +158,8 @@ FACTS: Mapping[str, str] = {
     "output_range": "[lowest, highest] value that the model's last operation can give (sigmoid, tanh, relu, ...)",
     "targets_out_of_reach": "share of targets outside of output_range by more than 1 percent of it",
     "ctc_infeasible_rows": "rows whose CTC target (with repeats) is longer than their input",
+    "index_outside": "{what: label|token|index, allowed, rows of {row, value, sample}, line, message} of an index "
+    "outside its table that ended the run",
     # -- modules
     "modules_in_eval": "names of modules that matter (dropout, batch norm) in eval mode during training steps",
     "eval_left_on": "whether eval() was called and the model was not in training mode in the next training step",
@@ -222,9 +224,9 @@ FACTS: Mapping[str, str] = {
 """All facts and their meanings. Other names are not facts."""
 
 WITHOUT_SURVEY = frozenset(
-    {"ranks", "ranks_synchronized", "rank_parameters_differ", "rank_scales_differ", "replay_exact"}
+    {"ranks", "ranks_synchronized", "rank_parameters_differ", "rank_scales_differ", "replay_exact", "index_outside"}
 )
-"""Facts that need no survey: from the records of the ranks, and from the control."""
+"""Facts that need no survey: from the records of the ranks, from the control, and from the error that ended the run."""
 
 
 def facts_path(source: Path) -> Path:

@@ -27,6 +27,7 @@ from steadytrain.diagnosis.signs import surveyed
 from steadytrain.diagnosis.trial_choice import choose, cost, leading
 from steadytrain.diagnosis.weighing import Suspect, weigh
 from steadytrain.experiments.case import LEAD_S_MAX, Case, open_case
+from steadytrain.experiments.crash_facts import facts_of_crash
 from steadytrain.experiments.facts import read_facts
 from steadytrain.experiments.judging import measures, shows
 from steadytrain.experiments.rank_facts import facts_of_ranks
@@ -121,8 +122,9 @@ def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = time.
 
 def _case(request: Request, tell: Tell) -> tuple[Case, list[str]]:
     """The case with the facts of a survey, and notes about the survey."""
-    case, notes = _opened(request.source), []
-    facts, ranks = read_facts(request.source), facts_of_ranks(_run_of(request.source))
+    run = _run_of(request.source)
+    case, notes = _opened(request.source).with_facts(facts_of_crash(run)), []
+    facts, ranks = read_facts(request.source), facts_of_ranks(run)
     if ranks.get("ranks", 1) > 1:
         notes.append(f"No survey: a script of {ranks['ranks']} ranks is not launched again")
         return case.with_facts({**(facts or {}), **ranks}), notes

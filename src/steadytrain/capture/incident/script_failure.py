@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -37,10 +37,18 @@ def keep_evidence(run: LiveRun, error: BaseException) -> None:
         },
         own=list(tensors_in([[batch.args, batch.kwargs] for batch in run.kept_batches()])),
         samples=run.recorder.machine_samples,
+        **_batch(run),
     )
     documents = evidence_of(error, moment, disk=run.settings.run_dir)
     for line in write_evidence(run.recorder.begin().path, documents) if documents else ():
         run.tell(line)
+
+
+def _batch(run: LiveRun) -> dict[str, Any]:
+    """Rows and data set samples of the model's last input; empty if it was not called in this step."""
+    calls = run.seen.micro_batches[-1:]
+    tensors = [tensor for call in calls for tensor in tensors_in([call.args, call.kwargs]) if tensor.dim()]
+    return {"rows": tensors[0].shape[0], "drawn": run.draws.samples_of(calls)} if tensors else {}
 
 
 def how_it_ended(run: LiveRun, error: BaseException) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.cause import CERTAIN, STRONG, Cause, Intervention, Sign, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, DROP_BATCH
-from steadytrain.diagnosis.signs import above, measured, rows_of, ruled_out, surveyed, when
+from steadytrain.diagnosis.signs import Signs, above, fact, measured, rows_of, ruled_out, surveyed, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class TokenOutOfRange(Cause):
     spared = ("float32",)
     interventions = (
         DROP_BATCH,
+        Intervention("labels-in-range", 4, "count labels from 0, and give the head an output for each class"),
         Intervention("resize-embedding", 4, "resize the embedding to the tokenizer, new rows at the mean"),
         CLEAN_ROWS,
     )
@@ -46,6 +47,7 @@ class TokenOutOfRange(Cause):
     source = "transformers #1848, #8643, #24698; torchtitan PR 1495"
 
     def signature(self, case: Case) -> Signature:
+        outside = fact(case, "index_outside")
         beyond = measured(case, "token_largest") >= measured(case, "token_rows")
         classes = measured(case, "label_largest") >= measured(case, "classes")
         return Signature(
@@ -65,6 +67,7 @@ class TokenOutOfRange(Cause):
                     "fact token_largest",
                     invariant=True,
                 ),
+                *_ended_by(case),
                 *when(classes, CERTAIN, "a label is not among the classes", "fact label_largest", invariant=True),
                 *when(
                     measured(case, "label_smallest") < 0,
@@ -73,9 +76,36 @@ class TokenOutOfRange(Cause):
                     "fact label_smallest",
                 ),
                 *ruled_out(
-                    surveyed(case) and not beyond and not classes and not measured(case, "tokens_out_of_range") > 0,
+                    surveyed(case)
+                    and not outside
+                    and not beyond
+                    and not classes
+                    and not measured(case, "tokens_out_of_range") > 0,
                     "all ids lie inside of their tables",
                 ),
             ),
-            batch_rows=rows_of(case),
+            batch_rows=_rows(case) or rows_of(case),
         )
+
+
+def _ended_by(case: Case) -> Signs:
+    """A sign from the error that ended the run: the value, its row, its place in the data set and what is allowed."""
+    found = fact(case, "index_outside")
+    if not isinstance(found, dict):
+        return ()
+    at = f" at {found['line']}" if found.get("line") else ""
+    rows = found.get("rows") or []
+    if not rows:
+        text = f"the run ended{at} with {found['message']}; on a CPU, the error names the value"
+        return (Sign(text, STRONG, "fact index_outside"),)
+    one = rows[0]
+    sample = f", {one['sample']}" if one.get("sample") else ""
+    allowed = f"{found['allowed'][0]} to {found['allowed'][1]}"
+    text = f"{found['what']} {one['value']} in row {one['row']}{sample} is not within {allowed}{at}"
+    more = f", and {len(rows) - 1} more" if len(rows) > 1 else ""
+    return (Sign(text + more, CERTAIN, "fact index_outside", {"value": float(one["value"])}, invariant=True),)
+
+
+def _rows(case: Case) -> tuple[int, ...]:
+    found = fact(case, "index_outside")
+    return tuple(one["row"] for one in found.get("rows") or ()) if isinstance(found, dict) else ()

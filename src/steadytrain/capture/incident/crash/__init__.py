@@ -1,4 +1,5 @@
-"""Collects evidence when the script itself fails: which tensors held the memory, and which ranks lost contact.
+"""Collects evidence when the script itself fails: which tensors held the memory, which index was outside its table,
+and which ranks lost contact.
 
 Nothing is pickled, and no pickle is opened or copied.
 """
@@ -13,8 +14,10 @@ from typing import Any
 from torch import Tensor
 
 from steadytrain.capture.incident.crash.communication import communication_document
+from steadytrain.capture.incident.crash.index_range import index_document
 from steadytrain.capture.incident.crash.memory import is_out_of_memory, out_of_memory_document
 from steadytrain.capture.machine import Sample
+from steadytrain.core.incident import Samples
 from steadytrain.storage.bundle import write_json
 
 EVIDENCE_FOLDER = "evidence"
@@ -32,6 +35,8 @@ class Moment:
         names: names of parameters by ``id``.
         own: tensors that steadytrain keeps.
         samples: the last readings of the machine.
+        rows: rows of the model's last input, None if it was not called in this step.
+        drawn: the data set samples of that batch, if known.
     """
 
     created: str
@@ -41,6 +46,8 @@ class Moment:
     names: Mapping[int, str] = field(default_factory=dict)
     own: Collection[Tensor] = ()
     samples: Sequence[Sample] = ()
+    rows: int | None = None
+    drawn: Sequence[Samples] = ()
 
 
 def evidence_of(error: BaseException, moment: Moment, *, disk: Path) -> dict[str, dict[str, Any]]:
@@ -52,6 +59,9 @@ def evidence_of(error: BaseException, moment: Moment, *, disk: Path) -> dict[str
     found: dict[str, dict[str, Any]] = {}
     if is_out_of_memory(error):
         found["out-of-memory"] = out_of_memory_document(error, disk, moment.names, moment.own, moment.samples)
+    index = index_document(error, moment.rows, moment.drawn)
+    if index is not None:
+        found["index-out-of-range"] = index
     communication = communication_document(error, since=moment.since)
     if communication is not None:
         found["communication"] = communication
@@ -66,7 +76,9 @@ def write_evidence(folder: Path, documents: Mapping[str, Mapping[str, Any]]) -> 
     for name, document in documents.items():
         path = folder / EVIDENCE_FOLDER / f"{name}.json"
         write_json(path, document)
-        is_memory = name == "out-of-memory"
-        what = f"out of memory on {document['device']}" if is_memory else "communication between ranks failed"
+        what = {
+            "out-of-memory": f"out of memory on {document.get('device')}",
+            "index-out-of-range": "an index is outside its table",
+        }.get(name, "communication between ranks failed")
         told.append(f"{what}: the evidence is in {path}")
     return told

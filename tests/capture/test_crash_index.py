@@ -1,0 +1,117 @@
+"""An index outside its table leaves the value, its row, its place in the data set, and what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.nn import functional  # noqa: E402
+
+from steadytrain.capture.incident.crash import Moment, evidence_of, write_evidence  # noqa: E402
+from steadytrain.core.incident import Samples  # noqa: E402
+from steadytrain.diagnosis.cause import CERTAIN  # noqa: E402
+from steadytrain.diagnosis.cause_catalog import causes  # noqa: E402
+from steadytrain.experiments.crash_facts import facts_of_crash  # noqa: E402
+from steadytrain.storage.run_folder import Run  # noqa: E402
+from trial_cases import finite_case  # noqa: E402
+
+LABELS = torch.tensor([0, 3, 45, -100])
+IDS = torch.tensor([[0, 1], [2, 7]])
+
+
+def flattened() -> None:
+    functional.cross_entropy(torch.randn(4, 10), LABELS)
+
+
+def looked_up() -> None:
+    functional.embedding(IDS, torch.randn(7, 2))
+
+
+def one_hot() -> None:
+    labels, classes = torch.tensor([1, 4, 2]), 4
+    functional.one_hot(labels, classes)
+
+
+def gathered() -> None:
+    index = torch.tensor([[1], [12]])
+    torch.randn(2, 10).gather(1, index)
+
+
+def indexed() -> None:
+    rows = torch.tensor([1, 12])
+    torch.randn(10)[rows]
+
+
+def documents(call: Callable[[], None], **known: Any) -> dict[str, dict[str, Any]]:
+    try:
+        call()
+    except Exception as error:
+        return evidence_of(error, Moment("now", 0.0, step=3, **known), disk=Path("/tmp"))
+    raise AssertionError("it raised nothing")
+
+
+@pytest.mark.parametrize(
+    ("call", "what", "value", "row", "largest"),
+    [
+        (flattened, "label", 45, 2, 9),
+        (looked_up, "token", 7, 1, 6),
+        (one_hot, "label", 4, 1, 3),
+        (gathered, "index", 12, 1, 9),
+        (indexed, "index", 12, 1, 9),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_the_value_and_its_row(call: Callable[[], None], what: str, value: int, row: int, largest: int) -> None:
+    found = documents(call)["index-out-of-range"]
+    assert (found["what"], found["allowed"]) == (what, [0, largest])
+    assert [(one["value"], one["row"]) for one in found["rows"]] == [(value, row)]
+
+
+def test_a_flattened_target_is_cut_into_the_rows_of_the_batch() -> None:
+    known = {"rows": 2, "drawn": (Samples(0, "Texts", (8, 9)),)}
+    (one,) = documents(flattened, **known)["index-out-of-range"]["rows"]
+    assert one == {"row": 1, "position": 0, "value": 45, "sample": "Texts[9]"}
+
+
+def on_a_gpu() -> None:
+    raise RuntimeError("CUDA error: device-side assert triggered")
+
+
+def of_a_list() -> None:
+    [1, 2][3]
+
+
+def elsewhere() -> None:
+    raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+
+def test_a_device_says_neither_value_nor_row() -> None:
+    found = documents(on_a_gpu)["index-out-of-range"]
+    assert found["rows"] == []
+    assert found["allowed"] is None
+
+
+@pytest.mark.parametrize("call", [of_a_list, elsewhere], ids=lambda one: one.__name__)
+def test_other_errors_leave_nothing(call: Callable[[], None]) -> None:
+    assert documents(call) == {}
+
+
+def test_the_diagnosis_names_the_row_and_a_damaged_file_nothing(tmp_path: Path) -> None:
+    (line,) = write_evidence(tmp_path, documents(flattened))
+    assert "an index is outside its table" in line
+    run = type("Folder", (Run,), {"__init__": lambda self: None})()
+    object.__setattr__(run, "path", tmp_path)
+    facts = facts_of_crash(run)
+    (sign,) = (
+        one for one in causes()["token-out-of-range"].signature(finite_case(facts=facts)).signs if one.weight >= CERTAIN
+    )
+    assert sign.invariant
+    assert sign.what.startswith("label 45 in row 2 is not within 0 to 9 at test_crash_index.py:")
+    (tmp_path / "evidence" / "index-out-of-range.json").write_text('{"schema": "steadytrain.index-out-of-range/1"}')
+    assert facts_of_crash(run) == {}
+    assert facts_of_crash(None) == {}
