@@ -5,7 +5,8 @@ probes in between. As in a replay (``replay/engine.py``), the script first compu
 overwrites its state, and loaders and model get the recorded data.
 
 A probe runs in a copy of the process: forked after an update, it runs the loop once with the probe's batch and ends at
-its gate. So probes change no counter, generator or state of the script, and cost little more than forward and backward.
+its gate, or where its backward begins (``early_loss``). So probes change no counter, generator or state of the script,
+and cost little more than a forward.
 If a process cannot be copied (a GPU), the probe is a loop turn with a refused update. ``stage.py`` shares processes and
 supplies the :class:`Job`.
 """
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from steadytrain.capture.hooks.patches import MISSING
 from steadytrain.capture.step.gate import Measurement
@@ -30,6 +31,7 @@ from steadytrain.replay.recorded_steps import RecordedState, RecordedStep, Recor
 from steadytrain.replay.state_restore import restore_groups, restore_state
 from steadytrain.storage.tape_files import Recording
 from steadytrain.trial_runs.changes import LiveChange
+from steadytrain.trial_runs.early_loss import EarlyLoss
 from steadytrain.trial_runs.fed_batches import FedBatches
 from steadytrain.trial_runs.job import Job
 from steadytrain.trial_runs.launched_script import CannotApplyError, Kept, Launched, drop_gradients
@@ -87,6 +89,7 @@ class TrialRun(StepObserver):
         self._rounds_before = 0
         self._copy: ProcessCopy | None = None
         self._loss_inside = False
+        self._early = EarlyLoss()
         if begin is None:
             self._take(stage())
             self._next_entry()
@@ -99,10 +102,8 @@ class TrialRun(StepObserver):
     # -- batches ---------------------------------------------------------------------------------------------------
 
     def fetch_begins(self, dataset: int) -> Any:
-        if self._own_steps_wanted != 1 and not self.probing:
+        if not torch.is_grad_enabled() or (self._own_steps_wanted != 1 and not self.probing):
             return MISSING  # the script's own loader continues, so its epochs end as recorded: see fetched
-        if not torch.is_grad_enabled():
-            return MISSING
         if self.job is None:
             return self._fed.read_ahead(dataset)
         if not self._jumped and self._fed.is_of_own_step(dataset):
@@ -180,15 +181,22 @@ class TrialRun(StepObserver):
             return
         step, number = self._recorded, self._call - 1
         if call is None or step is None or number >= len(step.calls) - 1:
-            following = self._following(self._at)
-            if self._entry.step is not None and self._is_next(following):
+            following, now = self._following(self._at), self._entry.step
+            as_recorded = following in (None, (now or 0) + 1) or self._random.evaluated_before(following)
+            if now is not None and as_recorded:
                 self._random.restore_after(step, number)
             else:
                 self._random.prepare(following)
             return
         self._random.restore_after(step, number)
 
+    def loss_seen(self, root: Tensor) -> None:
+        loss = self._early.of(root)
+        if self._copy is not None and self._early.is_loss and not self._rounds_before:
+            self._copy.answer(loss)
+
     def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
+        self._early.gate(measured.losses)
         self._stream = self._stream or stream
         if stream is not self._stream:
             self._shown.note("several optimizers alternate: the snapshots contain only the state of the first one")
@@ -267,8 +275,7 @@ class TrialRun(StepObserver):
         for entry in job.spec.schedule:
             if entry.step is not None and self._steps.step(entry.step) is None:
                 self._cannot(f"step {entry.step} is not on the tape")
-        rounds = self._fed.fill(job.spec.schedule, copies=self._copies)
-        self._rounds_before = max(self._rounds_before, rounds)
+        self._rounds_before = max(self._rounds_before, self._fed.fill(job.spec.schedule, copies=self._copies))
 
     def _step_begins(self, module: nn.Module | None) -> None:
         assert self.job is not None
@@ -338,8 +345,7 @@ class TrialRun(StepObserver):
         self._enter(schedule[self._at])
         if self._begin is None and self._at == 0:
             return
-        number = self._entry.step
-        if number is not None and self._random.evaluated_before(number):
+        if (number := self._entry.step) is not None and self._random.evaluated_before(number):
             self._random.prepare(number)
 
     def _enter(self, entry: Entry) -> None:
@@ -357,10 +363,6 @@ class TrialRun(StepObserver):
             if not (entry.role == "probe" and self._copies):
                 return entry.step
         return None
-
-    def _is_next(self, number: int | None) -> bool:
-        """Whether ``number`` follows the current step as in the recorded run, or is None."""
-        return number is None or (self._entry.step == number - 1) or self._random.evaluated_before(number)
 
     # -- probes ----------------------------------------------------------------------------------------------------
 
