@@ -41,7 +41,7 @@ from steadytrain.storage.run_folder import Run, open_run
 from steadytrain.storage.run_search import run_around
 from steadytrain.survey.launch import CannotSurveyError, survey
 from steadytrain.tracing.involved_rows import batch_rows
-from steadytrain.trial_runs import close_pools, run_trials
+from steadytrain.trial_runs import close_pools, lack_of_time, run_trials
 
 ROUND_TRIALS = 4
 """Trials between two updates of the probabilities. Independent of the number of workers, so that the answer is too."""
@@ -107,6 +107,9 @@ def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = time.
             close_pools()
     elif surveyed(bench.case):
         bench.control = looked(bench.case.facts)
+    if bench.spent and (late := {name: bench.plans[name] for name in _next(bench, count=ROUND_TRIALS)}):
+        ran = [one for outcomes in bench.outcomes.values() for one in outcomes]
+        notes.append(lack_of_time.note(late, ran, bench.case.step_s))
     order = sorted(bench.verdicts.values(), key=lambda one: (one.trial != UNCHANGED, one.trial))
     answer = conclude(bench.suspects, order, _circumstances(bench), absent=_absent(bench))
     answer = replace(answer, notes=(*answer.notes, *notes), rows=batch_rows(bench.case))

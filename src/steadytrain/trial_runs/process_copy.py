@@ -16,7 +16,7 @@ import torch
 from steadytrain.core.json_values import number_from_json, number_to_json
 from steadytrain.trial_runs.thread_pools import release
 
-COPY_S_MAX = 60.0
+COPY_S_MAX = 300.0
 
 
 @dataclass(frozen=True)
