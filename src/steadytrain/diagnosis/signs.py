@@ -251,6 +251,17 @@ def layer_of(case: Case) -> str | None:
     return next((s.tensors[0] for s in case.symptoms if s.tensors and s.severity != "note"), None)
 
 
+def empty_mask(case: Case) -> str:
+    """Where a mean is over a mask that selects nothing, and in which rows; "" if nowhere."""
+    found = fact(case, "empty_masks")
+    one = found[0] if isinstance(found, list) and found else None
+    if not isinstance(one, Mapping):
+        return ""
+    rows: Sequence[int] = one.get("rows") or ()
+    which = f"row {rows[0]}" if len(rows) == 1 else f"rows {enumerated(rows)}" if rows else "the whole batch"
+    return f"the mean at {one.get('line')} is over a mask that selects nothing in {which}"
+
+
 # The window.
 
 

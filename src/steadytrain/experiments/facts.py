@@ -134,6 +134,8 @@ FACTS: Mapping[str, str] = {
     "labels_ignored_share": "share of labels equal to ignore_index, last surveyed step",
     "labels_ignored_share_usual": "the same, median of surveyed steps",
     "rows_without_labels": "rows of the last step's batch whose labels are all ignored",
+    "empty_masks": "list of {line, rows, whole, of, call}: means over a mask that selects nothing in these rows (or in "
+    "the whole batch of so many rows), in the given model call of the last step",
     "rows_without_labels_share": "share over all surveyed steps",
     "pad_id": "the id that ends rows of the inputs in runs (padding), where there is one",
     "pad_share": "share of input positions that hold it",

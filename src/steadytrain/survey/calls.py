@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from steadytrain.core.torch_private import FUNCTION_MODE
-from steadytrain.survey import attention_scale
+from steadytrain.survey import attention_scale, empty_masks
 from steadytrain.survey.call_findings import LISTED_MAX, LossCall, Seen, add_listed
 from steadytrain.survey.graph_cuts import leaves_behind
 from steadytrain.survey.script_lines import line_of, script_frame
@@ -66,6 +66,7 @@ class Calls(TorchFunctionMode):
         self.gradients_on = True
         self._entered = False
         self.products = attention_scale.Products()
+        self.masks = empty_masks.EmptyMasks()
         self.loss_node: Any = None
         """The root node of the last backward. Its saved tensors are freed."""
 
@@ -102,6 +103,8 @@ class Calls(TorchFunctionMode):
         result = func(*args, **given)
         if name in attention_scale.NAMES:
             self._guarded(self.products.saw, name, args, given, result)
+        if name in empty_masks.NAMES and (place := frame or script_frame()) is not None:
+            self._guarded(self.masks.saw, name, args, given, result, line_of(place))
         reader = _READERS.get(name)
         half = isinstance(result, Tensor) and result.dtype == torch.float16
         if reader is None and not half:
@@ -141,6 +144,7 @@ class Calls(TorchFunctionMode):
     def step_begins(self) -> None:
         """Drops the tensors of the previous step."""
         self.step_losses, self.looked_up = [], []
+        self.masks.step_begins()
 
     # -- readers ---------------------------------------------------------------------------------------------------
 
@@ -150,6 +154,8 @@ class Calls(TorchFunctionMode):
         if not isinstance(given_input, Tensor) or not isinstance(target, Tensor):
             return
         line, kind = line_of(frame), self._kinds.kind_of(given_input)
+        if target.numel() == 0 and given.get("reduction", "mean") == "mean":
+            self.masks.averaged(target, line)
         call = LossCall(
             name=name,
             input=given_input.detach(),
@@ -289,6 +295,7 @@ class Calls(TorchFunctionMode):
         if name in DIVISIONS:
             value = (args[1] if len(args) > 1 else given.get("other")) if name != "__rtruediv__" else value
             scalar = isinstance(value, (int, float)) or (isinstance(value, Tensor) and value.numel() == 1)
+            self.masks.divided(value, line_of(frame))
             if scalar and isinstance(args[0], Tensor) and args[0].dim() == 0 and float(value) > 1:
                 self.seen.divisors.append(float(value))
         if not isinstance(value, Tensor) or not value.is_floating_point() or value.numel() == 0:

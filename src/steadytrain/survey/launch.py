@@ -169,7 +169,8 @@ def _alone(
     opened: Source, onset: int | None, done: Callable[[dict[str, Any]], None], note: str, *, until: int | None = None
 ) -> Observed:
     """Observes the script's own steps without a replay."""
-    from steadytrain.survey.observer import Alone, Observed
+    from steadytrain.survey.observer import Observed
+    from steadytrain.survey.surveyed_steps import Alone
 
     until = until or min(opened.incident_step or UNTIL_WITHOUT_INCIDENT, UNTIL_WITHOUT_INCIDENT)
     return Observed(Alone(), until=until, onset=onset, first=1, done=done, notes=[note])
@@ -190,7 +191,8 @@ def _onset(opened: Source) -> int | None:
 
 def _observed(opened: Source, lead_s: float, onset: int | None, done: Callable[[dict[str, Any]], None]) -> Observed:
     """The observer of the launched script: with a replay, or alone."""
-    from steadytrain.survey.observer import Observed, ReplayedSteps
+    from steadytrain.survey.observer import Observed
+    from steadytrain.survey.surveyed_steps import ReplayedSteps
 
     onset = onset or _onset(opened)
     recording = opened.recording

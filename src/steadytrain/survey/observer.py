@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,7 @@ from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
-from steadytrain.replay.engine import Replayer
-from steadytrain.replay.own_steps import OwnSteps
-from steadytrain.replay.state_restore import restore_groups
 from steadytrain.replay.verdict import Replayed as Outcome
-from steadytrain.storage.tape_files import Recording, Snapshot
 from steadytrain.survey.batch_reruns import reruns
 from steadytrain.survey.calls import Calls
 from steadytrain.survey.graph_cuts import moves_output
@@ -32,67 +27,12 @@ from steadytrain.survey.module_calls import Modules
 from steadytrain.survey.moment_facts import LISTED_MAX
 from steadytrain.survey.outlier_rows import Rows
 from steadytrain.survey.planned_steps import steps_planned
+from steadytrain.survey.surveyed_steps import AROUND_ONSET, FIRST_STEPS, LAST_STEPS, Alone, ReplayedSteps
 from steadytrain.survey.training_state import State
-
-FIRST_STEPS, LAST_STEPS, AROUND_ONSET = 12, 12, 3
-"""The surveyed steps: the script's first, those before the last, and those around the onset."""
 
 NOTES_MAX = 16
 SHARE_SLACK = 0.1
 """Tolerance for a factor of one over the number of backward calls, which divides the loss by them."""
-
-ALONE_S_MAX = 60.0
-"""Time limit in seconds without a replay. The survey ends after the step that exceeds it."""
-
-
-class Alone(StepObserver):
-    """Replays nothing: the script computes its own steps."""
-
-    replays = True
-
-    def __init__(self) -> None:
-        self._steps = 0
-        self._began = time.monotonic()
-        self.finished: Callable[[Outcome | str], None] | None = None
-
-    @property
-    def now(self) -> int:
-        """The number of the current step."""
-        return self._steps + 1
-
-    @property
-    def is_late(self) -> bool:
-        """Whether the time limit is over."""
-        return self._steps >= FIRST_STEPS and time.monotonic() - self._began > ALONE_S_MAX
-
-    def step_ended(self, stream: Stream, folder: Path | None) -> None:
-        self._steps += 1
-
-
-class ReplayedSteps(Replayer):
-    """A replay that knows its current step."""
-
-    def __init__(self, recording: Recording, *, snapshot: Snapshot, until: int, own_steps: OwnSteps) -> None:
-        super().__init__(
-            recording, snapshot=snapshot, until=until, own_steps=own_steps, final=None, done=self._over, trace_step=None
-        )
-        self.finished: Callable[[Outcome | str], None] | None = None
-
-    @property
-    def now(self) -> int:
-        """The number of the current step."""
-        return self._now if self._jumped else self._own_steps + 1
-
-    def restore_settings(self, stream: Stream) -> None:
-        """Sets the learning rate and its like to the values at the gate of the recorded step. The script's schedule has
-        not counted the steps that were left out."""
-        step = self._steps.step(self._now) if self._jumped else None
-        if step is not None:
-            restore_groups(step.value(step.document["groups"]), stream)
-
-    def _over(self, outcome: Outcome | str, trace: object) -> None:
-        assert self.finished is not None
-        self.finished(outcome)
 
 
 class Observed(StepObserver):
@@ -123,6 +63,7 @@ class Observed(StepObserver):
         self._done = done
         self._notes = notes
         self._outcome: Outcome | str | None = None
+        self._empty_masks: list[dict[str, Any]] = []
         self._steps: list[int] = []
         self._gates = 0
         self._losses: list[tuple[int, float]] = []
@@ -164,6 +105,7 @@ class Observed(StepObserver):
         given = (args, kwargs) if changed is None else changed
         if self.calls.active:
             self._micro_batches.append(call)
+            self.calls.masks.call = len(self._micro_batches)
             self._look("modules", lambda: self.modules.root_called(module))
             self._look("operations", self.calls.watch_functions)
             self._look("batches", lambda: self.batches.called(self._inner.now, given[0], given[1]))
@@ -261,7 +203,9 @@ class Observed(StepObserver):
         models = [call.module for call in self._micro_batches]
         named = [getattr(getattr(model, "config", None), "_name_or_path", None) for model in models]
         folder = next((name for name in named if isinstance(name, str) and name), None)
-        self.rows.mark(None if last is None else last.target, folder)
+        self._empty_masks = list(self.calls.masks.found)
+        call = self._empty_masks[0]["call"] if self._empty_masks else 0
+        self.rows.mark(None if last is None else last.target, folder, call=call)
         self._planned = steps_planned(self._inner.now)
 
     def _replayed(self, outcome: Outcome | str) -> None:
@@ -311,6 +255,7 @@ class Observed(StepObserver):
             "loss_divided": bool(seen.divisors) or shared,
             "loss_divisor": max(seen.divisors, default=backwards if shared else None),
             "backward_lines": len(seen.backward_lines) or None,
+            "empty_masks": self._empty_masks,
         }
         if seen.tables:
             largest, rows, outside = max(seen.tables.values(), key=lambda table: table[0] / max(1, table[1]))

@@ -22,6 +22,9 @@ TOKENS_MAX, TEXT_MAX = 256, 400
 UNKNOWN_ROWS_MAX = 256
 """Bound on the id rows over which the share of unknown tokens is counted."""
 
+CALLS_MAX = 64
+"""Model calls of a step whose inputs are remembered, by reference."""
+
 COUNTED_MIN = 4
 """A row of consecutive numbers counts as positions from this length on. Shorter rows may be so by chance."""
 
@@ -35,6 +38,8 @@ class Rows:
     def __init__(self) -> None:
         self._step = 0
         self._tensors: list[tuple[str, Tensor]] = []
+        self._calls: list[list[tuple[str, Tensor]]] = []
+        self._call = 0
         self._kept: list[tuple[str, Tensor]] | None = None
         self._kept_step = 0
         self._found = Found()
@@ -42,17 +47,26 @@ class Rows:
         self._losses: list[float] = []
 
     def called(self, step: int, named: Iterable[tuple[str, Tensor]]) -> None:
-        """Registers the inputs of a model call in ``step``. Of several calls only the first has the batch."""
+        """Registers the inputs of a model call in ``step``. The first has the batch, or a part of it."""
         if step == self._step:
+            if len(self._calls) < CALLS_MAX:
+                self._calls.append([(name, tensor) for name, tensor in named if tensor.dim() > 0][:TENSORS_MAX])
             return
         self._step = step
         self._tensors = [(name, tensor) for name, tensor in named if tensor.dim() > 0][:TENSORS_MAX]
+        self._calls = [self._tensors]
         ids = next((tensor for _, tensor in self._tensors if is_ids(tensor)), None)
         if ids is not None and sum(len(one) for one in self._ids) < UNKNOWN_ROWS_MAX:
             self._ids.append(ids.detach().clone())
 
-    def mark(self, target: Tensor | None, model_folder: str | None = None) -> None:
-        """Marks the current step, right before its update, as the one whose rows are reported."""
+    def mark(self, target: Tensor | None, model_folder: str | None = None, *, call: int = 0) -> None:
+        """Marks the current step, right before its update, as the one whose rows are reported.
+
+        Args:
+            call: the model call whose input has the rows, from 0.
+        """
+        if 0 < call < len(self._calls):
+            self._call, self._tensors, target = call, self._calls[call], None
         rows = self._tensors[0][1].shape[0] if self._tensors else 0
         kept = [(name, tensor.detach().clone()) for name, tensor in self._tensors]
         if target is not None and rows and target.dim() and target.numel() % rows == 0:
@@ -80,6 +94,7 @@ class Rows:
             {
                 "row": row,
                 "step": self._kept_step,
+                "call": self._call,
                 "loss": losses[row] if row < len(losses) else None,
                 **_shown(name, tensor[row], words),
             }
@@ -99,6 +114,8 @@ class Rows:
             if facts.get("tokens_out_of_range") and isinstance(table, int) and is_ids(tensor):
                 outside = ((tensor < 0) & (tensor != -100)) | (tensor >= table)
                 found += outside.reshape(len(tensor), -1).any(1).nonzero().flatten().tolist()
+        for mask in facts.get("empty_masks") or ():
+            found += mask["rows"] or range(mask["of"] if mask["whole"] else 0)
         for name in ("rows_suspect", "rows_without_labels", "ctc_infeasible_rows"):
             found += facts.get(name) or ()
         return list(dict.fromkeys(found))[:ROWS_MAX]

@@ -6,7 +6,7 @@ The facts may come from an untrusted file: malformed rows are dropped and texts 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,8 +29,14 @@ def batch_rows(case: Case) -> tuple[BatchRow, ...]:
     entries = told[:ROWS_MAX] if isinstance(told, list) else []
     rows = [row for row in map(_row, entries) if row is not None]
     incident = _incident(case) if rows else None
-    known = {step: _samples(case, incident, step) for step in {row.step for row in rows}}
+    known = {step: _samples(case, incident, step, _call(entries)) for step in {row.step for row in rows}}
     return tuple(replace(row, sample=_sample(known[row.step], row.row)) for row in rows)
+
+
+def _call(entries: Sequence[Any]) -> int:
+    """The model call of the step that the rows are of. All are of one."""
+    found = entries[0].get("call") if isinstance(entries[0], Mapping) else 0
+    return found if isinstance(found, int) else 0
 
 
 def _incident(case: Case) -> Incident | None:
@@ -40,11 +46,13 @@ def _incident(case: Case) -> Incident | None:
         return None
 
 
-def _samples(case: Case, incident: Incident | None, step: int) -> Samples | None:
-    """The samples of the step's first batch; None if unknown."""
+def _samples(case: Case, incident: Incident | None, step: int, call: int) -> Samples | None:
+    """The samples of the step's batch that a model call got; None if unknown."""
     try:
         told = incident.samples if incident is not None and incident.step == step else ()
-        return next((one for one in told or samples_of_step(find_recording(case.path), step) if one.batch == 0), None)
+        return next(
+            (one for one in told or samples_of_step(find_recording(case.path), step) if one.batch == call), None
+        )
     except UsageError:  # damaged files cost the sample names, not the diagnosis
         return None
 

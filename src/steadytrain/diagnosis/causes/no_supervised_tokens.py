@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, DROP_BATCH
-from steadytrain.diagnosis.signs import above, fact, measured, ruled_out, surveyed, symptom, when
+from steadytrain.diagnosis.signs import (
+    above,
+    empty_mask,
+    fact,
+    measured,
+    not_finite,
+    ruled_out,
+    surveyed,
+    symptom,
+    when,
+)
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -25,6 +35,7 @@ class NoSupervisedTokens(Cause):
         - a response template that the tokenizer does not find, often by one space (trl #1920)
         - completions cut off at the maximum length
         - padding with the id of the end token, so that both are masked
+        - a mask that selects nothing in a row: `(loss * mask).sum() / mask.sum()` is 0 / 0
 
     Next:
         1. Decode the labels of the named rows that are not ignored.
@@ -35,11 +46,12 @@ class NoSupervisedTokens(Cause):
     axis = "data"
     base_rate = 16.0
     rivals = ("singular-operation", "padding-in-loss", "bad-batch")
-    expects = like("data", persists=("learning-rate-third", "learning-rate-tenth", "clip"))
+    expects = like("data", persists=("learning-rate-third", "learning-rate-tenth", "clip"), either=("safe-operation",))
     confirming = ("drop-batch",)
     spared = ("float32",)
     interventions = (
         DROP_BATCH,
+        Intervention("clamp-count", 5, "divide by the count of the mask, at least 1: `mask.sum().clamp(min=1)`"),
         Intervention("filter-unsupervised", 4, "drop rows without a supervised label before the loader"),
         CLEAN_ROWS,
     )
@@ -47,8 +59,16 @@ class NoSupervisedTokens(Cause):
     source = "trl #6668, #1920, #1053; transformers #27733; pytorch #70348"
 
     def signature(self, case: Case) -> Signature:
+        empty = empty_mask(case)
         return Signature(
             (
+                *when(
+                    bool(empty) and not_finite(case),
+                    CERTAIN,
+                    empty,
+                    "fact empty_masks",
+                    invariant=True,
+                ),
                 *above(
                     case,
                     "labels_ignored_share",
@@ -74,12 +94,13 @@ class NoSupervisedTokens(Cause):
                 ),
                 *symptom(case, STRONG, "rows-without-labels"),
                 *ruled_out(
-                    measured(case, "labels_ignored_share") == 0.0
+                    not empty
+                    and measured(case, "labels_ignored_share") == 0.0
                     and not measured(case, "rows_without_labels_share") > 0,
                     "no label is ignored",
                 ),
                 *when(
-                    surveyed(case) and fact(case, "labels_ignored_share") is None,
+                    surveyed(case) and not empty and fact(case, "labels_ignored_share") is None,
                     -FAIR,
                     "no ignored labels were seen",
                     "facts",
@@ -90,5 +111,6 @@ class NoSupervisedTokens(Cause):
 
 
 def _rows(case: Case) -> tuple[int, ...]:
-    rows = fact(case, "rows_without_labels")
+    masks = fact(case, "empty_masks")
+    rows = masks[0]["rows"] if isinstance(masks, list) and masks else fact(case, "rows_without_labels")
     return tuple(int(row) for row in rows) if isinstance(rows, list) else ()

@@ -9,6 +9,7 @@ from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Inte
 from steadytrain.diagnosis.interventions import DROP_BATCH, EXAMPLE, LOWER_RATE
 from steadytrain.diagnosis.signs import (
     above,
+    empty_mask,
     is_half,
     is_masked_softmax,
     layer_of,
@@ -17,6 +18,7 @@ from steadytrain.diagnosis.signs import (
     operation,
     rows_of,
     ruled_out,
+    when,
 )
 from steadytrain.diagnosis.trial_effects import like
 
@@ -83,6 +85,9 @@ class SingularOperation(Cause):
                 *listed(case, "singular_calls", HINT, "calls at the edge of their domain: {names}"),
                 *above(
                     case, "labels_ignored_share", 0.999999, -STRONG, "every label is ignored, which is another cause"
+                ),
+                *when(
+                    bool(empty_mask(case)), -STRONG, f"{empty_mask(case)}, which is another cause", "fact empty_masks"
                 ),
                 *ruled_out(not not_finite(case), "everything stayed finite", "symptoms"),
             ),

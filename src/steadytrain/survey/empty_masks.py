@@ -1,0 +1,106 @@
+"""Finds means over a mask that selects nothing, however they are written.
+
+``(loss * mask).sum() / mask.sum()``, a count by row, ``loss[mask].mean()``, a loss function on an empty selection: the
+sum of a mask is followed to the division, and an empty selection to the mean. A sum of floating-point numbers counts as
+a mask's if they were 0 and 1 only at this line so far, and not all 0 each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+COUNTS = frozenset({"sum", "count_nonzero"})
+SELECTS = frozenset({"__getitem__", "masked_select"})
+MEANS = frozenset({"mean", "nanmean"})
+PASSES_ON = frozenset(
+    {"float", "double", "half", "bfloat16", "long", "to", "type", "type_as", "unsqueeze", "squeeze", "view", "reshape"}
+    | {"flatten", "detach", "expand", "cpu", "item", "clone", "__getitem__", "sum"}
+)
+NAMES = COUNTS | SELECTS | MEANS | PASSES_ON
+HELD_MAX, FOUND_MAX, ROWS_MAX = 64, 8, 16
+
+
+class EmptyMasks:
+    """Follows counts of masks and empty selections within a step. ``call`` numbers the model's calls, from 0."""
+
+    def __init__(self) -> None:
+        self.call = 0
+        self.found: list[dict[str, Any]] = []
+        self._counts: list[tuple[Any, Tensor]] = []
+        self._empty: list[tuple[Tensor, Tensor]] = []
+        self._binary: dict[str, bool] = {}
+
+    def step_begins(self) -> None:
+        """Forgets the tensors of the previous step."""
+        self.call, self.found, self._counts, self._empty = 0, [], [], []
+
+    def saw(self, name: str, args: Sequence[Any], given: Mapping[str, Any], result: Any, line: str) -> None:
+        """Reads a call of one of ``NAMES``."""
+        value = args[0] if args else given.get("input")
+        if not isinstance(value, Tensor):
+            return
+        if name in PASSES_ON:
+            source = next((mask for count, mask in self._counts if count is value), None)
+            if source is not None:
+                self._hold(self._counts, (result, source))
+                return
+        if name in COUNTS and self._is_mask(value, line):
+            self._hold(self._counts, (result, value.detach()))
+        elif name in SELECTS and isinstance(result, Tensor) and result.numel() == 0:
+            index = args[1] if len(args) > 1 else given.get("mask")
+            mask = next((one for one in _parts(index) if isinstance(one, Tensor) and one.dtype == torch.bool), None)
+            if mask is not None and mask.numel():
+                self._hold(self._empty, (result, mask))
+        elif name in MEANS and value.numel() == 0:
+            self.averaged(value, line)
+
+    def averaged(self, value: Tensor, line: str) -> None:
+        """A mean over ``value``, which has no elements."""
+        mask = next((mask for kept, mask in self._empty if kept is value), None)
+        if mask is None:
+            mask = next((mask for _, mask in self._empty), None)
+        self._tell(line, [], mask)
+
+    def divided(self, denominator: Any, line: str) -> None:
+        """A division by ``denominator``, a tensor or a number, right before it."""
+        if isinstance(denominator, Tensor):
+            source = next((mask for count, mask in self._counts if count is denominator), None)
+            zeros = denominator.detach().reshape(-1) == 0
+            if source is None or not bool(zeros.any()):
+                return
+            by_row = source.dim() > 0 and zeros.numel() == source.shape[0] > 1
+            self._tell(line, zeros.nonzero().flatten().tolist() if by_row else [], source)
+        elif denominator == 0:
+            source = next((mask for count, mask in self._counts if not bool(mask.any())), None)
+            if source is not None:
+                self._tell(line, [], source)
+
+    def _is_mask(self, value: Tensor, line: str) -> bool:
+        if value.requires_grad or value.dim() == 0 or value.numel() < 2:
+            return False
+        if not value.is_floating_point():
+            return value.dtype == torch.bool or bool(((value == 0) | (value == 1)).all())
+        if bool(value.any()):
+            binary = bool(((value == 0) | (value == 1)).all())
+            self._binary[line] = self._binary.get(line, True) and binary
+        return self._binary.get(line, False)
+
+    def _tell(self, line: str, rows: list[int], mask: Tensor | None) -> None:
+        if len(self.found) < FOUND_MAX:
+            count = int(mask.shape[0]) if mask is not None and mask.dim() else 0
+            self.found.append(
+                {"line": line, "rows": rows[:ROWS_MAX], "whole": not rows, "of": count, "call": max(0, self.call - 1)}
+            )
+
+    @staticmethod
+    def _hold(held: list[Any], pair: Any) -> None:
+        if len(held) < HELD_MAX:
+            held.append(pair)
+
+
+def _parts(index: Any) -> Sequence[Any]:
+    return index if isinstance(index, tuple) else (index,)

@@ -1,0 +1,121 @@
+"""Means over a mask that selects nothing are found in every spelling, with the rows; guarded and plain ones are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import Tensor  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+from steadytrain.diagnosis.cause_catalog import causes  # noqa: E402
+from steadytrain.survey.calls import Calls  # noqa: E402
+from trial_cases import finite_case  # noqa: E402
+
+ROWS, LENGTH = 4, 3
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def by_row(losses: Tensor, mask: Tensor) -> Tensor:
+    return ((losses * mask).sum(dim=1) / mask.sum(dim=1)).mean()
+
+
+def by_row_in_float(losses: Tensor, mask: Tensor) -> Tensor:
+    count = mask.float().sum(-1).to(torch.float32)
+    return (losses * mask).sum(-1).div(count).mean()
+
+
+def whole(losses: Tensor, mask: Tensor) -> Tensor:
+    return (losses * mask).sum() / mask.sum()
+
+
+def counted(losses: Tensor, mask: Tensor) -> Tensor:
+    return (losses * mask).sum() / torch.count_nonzero(mask)
+
+
+def as_a_number(losses: Tensor, mask: Tensor) -> Tensor:
+    return (losses * mask).sum() / mask.sum().item()
+
+
+def twice(losses: Tensor, mask: Tensor) -> Tensor:
+    return (losses * mask).sum() / mask.sum(1).sum()
+
+
+def selected(losses: Tensor, mask: Tensor) -> Tensor:
+    return losses[mask].mean()
+
+
+def picked(losses: Tensor, mask: Tensor) -> Tensor:
+    return torch.masked_select(losses, mask).mean()
+
+
+def of_a_loss(losses: Tensor, mask: Tensor) -> Tensor:
+    return functional.mse_loss(losses[mask], torch.zeros(int(mask.sum())))
+
+
+def guarded(losses: Tensor, mask: Tensor) -> Tensor:
+    return (losses * mask).sum() / mask.sum().clamp(min=1)
+
+
+def of_values(losses: Tensor, mask: Tensor) -> Tensor:
+    weights = 3.0 * mask
+    return (losses * weights).sum() / weights.sum()
+
+
+@pytest.fixture
+def calls() -> Iterator[Calls]:
+    made = Calls()
+    made.look(True)
+    yield made
+    made.look(False)
+
+
+def found(calls: Calls, loss: Loss, *, dead: int | None) -> list[dict[str, Any]]:
+    """What a sound step and then one with a dead row (-1: all) leave."""
+    for step in range(2):
+        calls.step_begins()
+        mask = torch.ones(ROWS, LENGTH, dtype=torch.bool)
+        mask[:, 0] = False
+        if step and dead is not None:
+            mask[slice(None) if dead < 0 else dead] = False
+        loss(torch.rand(ROWS, LENGTH, requires_grad=True), mask)
+    return list(calls.masks.found)
+
+
+@pytest.mark.parametrize("loss", [by_row, by_row_in_float], ids=lambda one: one.__name__)
+def test_a_row_without_a_selected_position_is_named(calls: Calls, loss: Loss) -> None:
+    (one,) = found(calls, loss, dead=2)
+    assert one["rows"] == [2]
+    assert "test_survey_empty_masks.py" in one["line"]
+    assert not one["whole"]
+
+
+@pytest.mark.parametrize(
+    "loss", [whole, counted, as_a_number, twice, selected, picked, of_a_loss], ids=lambda one: one.__name__
+)
+def test_a_batch_without_a_selected_position_is_found_in_every_spelling(calls: Calls, loss: Loss) -> None:
+    first = found(calls, loss, dead=-1)[0]
+    assert first["whole"]
+    assert first["of"] == ROWS
+
+
+@pytest.mark.parametrize("loss", [by_row, whole, selected, of_a_loss, guarded, of_values], ids=lambda one: one.__name__)
+def test_a_mask_that_selects_something_is_none(calls: Calls, loss: Loss) -> None:
+    assert found(calls, loss, dead=None) == []
+
+
+@pytest.mark.parametrize("loss", [guarded, of_values], ids=lambda one: one.__name__)
+def test_a_count_of_at_least_one_and_a_sum_of_other_numbers_are_none(calls: Calls, loss: Loss) -> None:
+    assert found(calls, loss, dead=-1) == []
+
+
+def test_the_diagnosis_names_line_and_row_and_not_the_division() -> None:
+    masks = [{"line": "train.py:9: mean", "rows": [2], "whole": False, "of": 4, "call": 0}]
+    case = finite_case(facts={"empty_masks": masks})
+    signature = causes()["no-supervised-tokens"].signature(case)
+    assert signature.batch_rows == (2,)
+    assert signature.broken_invariant is None  # the loss stayed finite: somebody guards it
