@@ -21,6 +21,7 @@ from steadytrain.diagnosis.cause_catalog import causes
 from steadytrain.diagnosis.conclusion import Circumstances, conclude
 from steadytrain.diagnosis.proof import Control
 from steadytrain.diagnosis.weighing import Suspect
+from steadytrain.experiments.contrast import Contrast
 from steadytrain.experiments.specs import Verdict
 
 WAIT_S_MAX = 300.0
@@ -54,7 +55,9 @@ def answer(target: Path) -> Diagnosis:
     effects = {"unchanged": "persists", "drop-batch": "removed", "beta2-lower": "persists", "perturbed": "persists"}
     verdicts = [Verdict(name, effect, {"seconds": 1.0}, f"{name} did so") for name, effect in effects.items()]  # type: ignore[arg-type]
     control = Control(True, True, True, "probe loss rises by 0.07")
-    return conclude(everyone, verdicts, Circumstances("loss-spike: it rose", control, True, (), str(target)))
+    held = {"drop-batch": Contrast("drop-batch", True, "leaving out the batch of step 84 does not")}
+    known = Circumstances("loss-spike: it rose", control, True, (), str(target), contrasts=held)
+    return conclude(everyone, verdicts, known)
 
 
 def run(module: Any, *arguments: str | Path) -> str:
@@ -152,8 +155,10 @@ def test_a_row_that_is_not_finite_is_confirmed_and_named(tmp_path: Path) -> None
     assert len(cause["batch_rows"]) == 1
     effects = {row["trial"]: row["effect"] for row in first["trials"]}
     assert effects["unchanged"] == "persists"
-    assert effects["drop-batch"] == "delayed"  # the next epoch has the row again
-    assert any(one["tried"] == "delayed" for one in cause["interventions"])
+    assert effects["drop-batch"] == "removed"  # within some steps: the next epoch has the row again
+    assert (effects["drop-batch-second-seed"], effects["drop-batch-placebo"]) == ("removed", "persists")
+    assert any(one["tried"] == "removed" for one in cause["interventions"])
+    assert (first["axis"]["name"], first["axis"]["trials"]) == ("data", ["drop-batch"])
     assert diagnosed(tmp_path) == first  # finished trials are read, and the answer is the same
 
 
@@ -171,7 +176,7 @@ def test_a_script_that_leaves_its_loop_itself_is_diagnosed_alike(tmp_path: Path)
     assert run_script(tmp_path, GUARDED_SCRIPT).status == 0
     found = diagnosed(tmp_path)
     assert (found["verdict"], found["status"], found["replay"]) == ("nonfinite-input", "confirmed", "exact")
-    assert {row["trial"]: row["effect"] for row in found["trials"]}["drop-batch"] == "delayed"
+    assert {row["trial"]: row["effect"] for row in found["trials"]}["drop-batch"] == "removed"
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from steadytrain.diagnosis.conclusion import Circumstances, conclude
 from steadytrain.diagnosis.proof import Control, needed, proof
 from steadytrain.diagnosis.trial_choice import choose, gain, leading
 from steadytrain.diagnosis.weighing import Suspect, weigh
+from steadytrain.experiments.contrast import Contrast
 from steadytrain.experiments.specs import Effect, Verdict
 from steadytrain.experiments.trial_catalog import trials
 
@@ -29,6 +30,19 @@ TRIALS = tuple(trial.name for trial in trials())
 SHOWN = Control(True, True, True, "probe loss rises by 1.2")
 LASTING = ("nondeterminism", "hardware-fault")
 """Causes whose proof is that the replay does not show the symptom, or is not exact: nothing is confirmed then."""
+
+
+class _Held(dict[str, Contrast]):
+    """Every trial held against its placebo and a second seed."""
+
+    def get(self, trial: str, default: object = None) -> Contrast:  # type: ignore[override]
+        return Contrast(trial, True, "")
+
+    def __contains__(self, trial: object) -> bool:
+        return False
+
+
+HELD = _Held()
 
 every_cause = pytest.mark.parametrize("name", CAUSES)
 
@@ -44,7 +58,7 @@ def sign(weight: float = STRONG, **more: bool) -> Signature:
 
 
 def circumstances(control: Control = SHOWN, *, surveyed: bool = True, symptom: str = "loss-spike") -> Circumstances:
-    return Circumstances(symptom, control, surveyed, (), "run/incidents/x")
+    return Circumstances(symptom, control, surveyed, (), "run/incidents/x", contrasts=HELD)
 
 
 def outcome_of(cause: Cause, trial: str) -> Effect:
@@ -81,7 +95,7 @@ class Simulated:
         return conclude(everyone, list(self.verdicts.values()), circumstances())
 
     def _proven(self, suspect: Suspect, waiting: Sequence[str]) -> bool:
-        return proof(suspect, self.verdicts, SHOWN, waiting, surveyed=True).proven
+        return proof(suspect, self.verdicts, SHOWN, waiting, surveyed=True, contrasts=HELD).proven
 
 
 # Each cause's own table.
@@ -213,7 +227,14 @@ def test_what_cures_a_rival_as_well_is_no_proof(name: str) -> None:
         pytest.skip("nothing must be spared")
     verdicts = {one.trial: one for one in tried(cause)}
     spared = replace(verdicts[cause.spared[0]], effect="removed")
-    found = proof(Suspect(name, cause, sign()), {**verdicts, spared.trial: spared}, SHOWN, waiting=(), surveyed=True)
+    found = proof(
+        Suspect(name, cause, sign()),
+        {**verdicts, spared.trial: spared},
+        SHOWN,
+        waiting=(),
+        surveyed=True,
+        contrasts=HELD,
+    )
     assert not found.proven
 
 
@@ -323,8 +344,8 @@ def test_the_rate_from_before_a_jump_decides_where_a_third_of_it_is_too_much_sti
     verdicts = {name: Verdict(name, effect) for name, effect in effects.items()}  # type: ignore[arg-type]
     before = Verdict("constant-learning-rate", "removed")
     suspect = Suspect("learning-rate-too-high", high, sign())
-    assert not proof(suspect, verdicts, SHOWN, waiting=(), surveyed=True).proven
+    assert not proof(suspect, verdicts, SHOWN, waiting=(), surveyed=True, contrasts=HELD).proven
     waiting = ("constant-learning-rate",)
-    assert proof(suspect, verdicts, SHOWN, waiting=waiting, surveyed=True).needs == waiting
-    found = proof(suspect, {**verdicts, before.trial: before}, SHOWN, waiting=(), surveyed=True)
+    assert proof(suspect, verdicts, SHOWN, waiting=waiting, surveyed=True, contrasts=HELD).needs == waiting
+    found = proof(suspect, {**verdicts, before.trial: before}, SHOWN, waiting=(), surveyed=True, contrasts=HELD)
     assert found.by == "constant-learning-rate removes the symptom, drop-batch does not"

@@ -15,6 +15,7 @@ from steadytrain.diagnosis.conclusion import Circumstances, conclude
 from steadytrain.diagnosis.proof import Control
 from steadytrain.diagnosis.weighing import Suspect, weigh
 from steadytrain.experiments.case import Case
+from steadytrain.experiments.contrast import Contrast
 from steadytrain.experiments.specs import Effect, Verdict
 from steadytrain.experiments.trial_catalog import trial
 from trial_cases import finite_case
@@ -121,6 +122,7 @@ def test_a_second_moment_that_is_behind_is_told_by_what_is_remembered_and_not_by
     everyone = [Suspect(name, cause, cause.signature(case)) for name, cause in CAUSES.items()]
     verdicts = [Verdict(name, effect, why="so it was") for name, effect in effects.items()]
     known = Circumstances("second-moment-lag", Control(True, True, True, "the update grows 7 times"), True, (), "run")
+    known = replace(known, contrasts={name: Contrast(name, True, "") for name in effects})
     answer = conclude(everyone, verdicts, known)
     assert answer.verdict == "second-moment-lag"
     assert answer.diagnoses[0].status in ("likely", "confirmed")

@@ -157,6 +157,7 @@ CASES: list[tuple[str, dict[str, Any], Loop]] = [
     ("loss-scale", {"factor": 2.0**40}, under_autocast),
     ("unscale-first", {"max_norm": 1e-3}, under_autocast),
     ("one-ulp", {}, classify),
+    ("random-step", {"share": 1e-3, "seed": 1}, classify),
     ("other-seed", {"seed": 3}, classify),
     ("float32", {}, in_bfloat16),
     ("float32", {}, under_autocast),

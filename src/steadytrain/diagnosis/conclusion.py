@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from steadytrain.diagnosis.answer import (
     SIGNATURE,
@@ -36,6 +36,7 @@ from steadytrain.diagnosis.cause import CERTAIN, Intervention
 from steadytrain.diagnosis.cause_catalog import interventions_of
 from steadytrain.diagnosis.proof import Control, Proof, proof
 from steadytrain.diagnosis.weighing import Suspect, plain, weigh
+from steadytrain.experiments.contrast import Contrast
 from steadytrain.experiments.specs import Verdict
 
 CONFIRMED_MIN, LIKELY_MIN, POSSIBLE_MIN = 0.8, 0.5, 0.05
@@ -49,7 +50,7 @@ class Circumstances:
 
     ``symptom`` describes the symptom in a sentence, "" if there was nothing above a note. ``surveyed`` says whether a
     survey looked for silent causes, ``waiting`` lists trials that could run but did not, ``target`` is the incident.
-    ``of_note`` says that the incident is that of a note.
+    ``of_note`` says that the incident is that of a note. ``contrasts`` are those of the trials that would confirm.
     """
 
     symptom: str
@@ -59,6 +60,7 @@ class Circumstances:
     target: str
     spent: bool = False
     of_note: bool = False
+    contrasts: Mapping[str, Contrast] = field(default_factory=dict)
 
 
 def conclude(
@@ -74,7 +76,7 @@ def conclude(
             suspect,
             belief[suspect.name],
             before[suspect.name],
-            proof(suspect, by_name, known.control, known.waiting, surveyed=known.surveyed),
+            _proof(suspect, by_name, known),
             verdicts,
             known,
         )
@@ -93,11 +95,29 @@ def conclude(
         status=top.status if top is not None else None,
         why=_why(top, diagnoses, met, known),
         diagnoses=tuple(diagnoses[:SHOWN_MAX]),
-        trials=tuple(TrialRow(one.trial, one.effect, one.why, one.numbers) for one in (*verdicts, *absent)),
+        trials=_rows(verdicts, absent, known.contrasts),
         record_next=_record_next(top, known),
         notes=(met,) if met else (),
         axis=axis_found(top, suspects, belief, verdicts, known.control) if top is not None or known.symptom else None,
     )
+
+
+def _rows(
+    verdicts: Sequence[Verdict], absent: Sequence[Verdict], contrasts: Mapping[str, Contrast]
+) -> tuple[TrialRow, ...]:
+    """The table of trials. The one that confirms has the size of its effect; second seeds and placebos follow."""
+    sizes = {name: dict(one.numbers) for name, one in contrasts.items()}
+    there = {one.trial for one in verdicts}
+    beside = [row for one in contrasts.values() for row in one.rows if row.trial not in there]
+    return tuple(
+        TrialRow(one.trial, one.effect, one.why, {**one.numbers, **sizes.get(one.trial, {})})
+        for one in (*verdicts, *beside, *absent)
+    )
+
+
+def _proof(suspect: Suspect, verdicts: Mapping[str, Verdict], known: Circumstances) -> Proof:
+    surveyed, contrasts = known.surveyed, known.contrasts
+    return proof(suspect, verdicts, known.control, known.waiting, surveyed=surveyed, contrasts=contrasts)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,9 @@ There are three kinds of proof, each with its own control:
 3. A required equivalence fails while its own control holds (outputs depend on later inputs as well as on earlier ones;
   a model predicts another position better than the next).
 
+A trial that removes the symptom proves a cause only with its contrast (``experiments.contrast``): it does so again with
+another seed, and its placebo does not.
+
 Nothing is confirmed if the replay is impossible or inexact, or without a survey for silent rivals: a gradient that is
 never cleared looks like a rate that is too high.
 """
@@ -15,13 +18,11 @@ never cleared looks like a rate that is too high.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from steadytrain.diagnosis.weighing import Suspect, plain
+from steadytrain.experiments.contrast import Contrast
 from steadytrain.experiments.specs import Verdict
-
-HELPS_FACTOR = 1.25
-"""The probes must fall this many times as far as in the control to show that repairing a broken rule helps."""
 
 
 @dataclass(frozen=True)
@@ -39,18 +40,27 @@ class Control:
 
 @dataclass(frozen=True)
 class Proof:
-    """Whether a cause is proven and ``by`` what; else which trials it ``needs``, and in words what it ``lacks``."""
+    """Whether a cause is proven and ``by`` what; else which trials it ``needs``, the trial whose ``contrast`` is all
+    that is still to be run, and in words what it ``lacks``."""
 
     proven: bool
     by: str = ""
     needs: tuple[str, ...] = ()
     lacks: str = ""
+    contrast: str = ""
 
 
 def proof(
-    suspect: Suspect, verdicts: Mapping[str, Verdict], control: Control, waiting: Collection[str], *, surveyed: bool
+    suspect: Suspect,
+    verdicts: Mapping[str, Verdict],
+    control: Control,
+    waiting: Collection[str],
+    *,
+    surveyed: bool,
+    contrasts: Mapping[str, Contrast],
 ) -> Proof:
-    """The proof of one cause. ``waiting`` are the trials that can run but have not yet."""
+    """The proof of one cause. ``waiting`` are the trials that can run but have not yet, ``contrasts`` those of trials
+    that would confirm."""
     if suspect.signature.ruled_out:
         return Proof(False, lacks="its precondition is absent")
     needs = needed(suspect, verdicts, waiting)
@@ -62,7 +72,23 @@ def proof(
     unshown = _symptom_lacks(suspect, verdicts, control)
     if unshown:
         return Proof(False, needs=needs, lacks=unshown)
-    return _by_broken_rule(suspect, verdicts) or _by_cure(suspect, verdicts, needs, surveyed=surveyed)
+    mended = [trial for trial in suspect.cause.confirming if removes(verdicts, trial)]
+    # A trial that did not hold against its placebo proves nothing; another one may.
+    mended.sort(key=lambda trial: trial in contrasts and not contrasts[trial].held)
+    cure = mended[0] if mended else None
+    found = _by_broken_rule(suspect, cure) or _by_cure(suspect, verdicts, needs, cure, surveyed=surveyed)
+    return _contrasted(found, cure, contrasts) if found.proven and cure is not None else found
+
+
+def _contrasted(found: Proof, cure: str, contrasts: Mapping[str, Contrast]) -> Proof:
+    """A proof that holds against the contrast of its trial, or what it lacks."""
+    known = contrasts.get(cure)
+    if known is None:
+        lacks = f"{cure} removes it, but its placebo and a second seed were not run"
+        return Proof(False, lacks=lacks, contrast=cure)
+    if not known.held:
+        return Proof(False, lacks=known.why)
+    return replace(found, by=f"{found.by}; {known.why}" if known.why else found.by)
 
 
 def _replay_lacks(control: Control) -> str:
@@ -84,20 +110,19 @@ def _symptom_lacks(suspect: Suspect, verdicts: Mapping[str, Verdict], control: C
     return f"{'the unchanged replay does not show the symptom: ' if control.judged else ''}{control.note}"
 
 
-def _by_broken_rule(suspect: Suspect, verdicts: Mapping[str, Verdict]) -> Proof | None:
-    """The second kind: a broken rule, and a change that repairs it and helps."""
+def _by_broken_rule(suspect: Suspect, cure: str | None) -> Proof | None:
+    """The second kind: a broken rule, and a change that repairs it and removes the symptom."""
     broken = suspect.signature.broken_invariant
-    helped = next((one for one in suspect.cause.confirming if one in verdicts and helps(verdicts[one])), None)
-    if broken is None or helped is None:
+    if broken is None or cure is None:
         return None
-    how = {"removed": "removes the symptom", "delayed": "puts it off"}.get(verdicts[helped].effect, "helps")
-    return Proof(True, by=f"{broken.what}; {helped} {how}")
+    return Proof(True, by=f"{broken.what}; {cure} removes the symptom")
 
 
-def _by_cure(suspect: Suspect, verdicts: Mapping[str, Verdict], needs: tuple[str, ...], *, surveyed: bool) -> Proof:
+def _by_cure(
+    suspect: Suspect, verdicts: Mapping[str, Verdict], needs: tuple[str, ...], cure: str | None, *, surveyed: bool
+) -> Proof:
     """The first kind: a change removes the symptom, and no cure of a rival does."""
-    mended = next((trial for trial in suspect.cause.confirming if removes(verdicts, trial)), None)
-    if mended is None:
+    if cure is None:
         return Proof(False, needs=needs, lacks=_unmended(suspect, verdicts))
     if not surveyed:
         return Proof(False, needs=needs, lacks="no survey looked for silent causes that look the same")
@@ -112,7 +137,7 @@ def _by_cure(suspect: Suspect, verdicts: Mapping[str, Verdict], needs: tuple[str
     if asked and not spared:
         return Proof(False, lacks=f"{' and '.join(asked)} did not separate it from its rivals")
     beside = f", {' and '.join(spared)} {'do' if len(spared) > 1 else 'does'} not" if spared else ""
-    return Proof(True, by=f"{mended} removes the symptom{beside}")
+    return Proof(True, by=f"{cure} removes the symptom{beside}")
 
 
 def needed(suspect: Suspect, verdicts: Mapping[str, Verdict], waiting: Collection[str]) -> tuple[str, ...]:
@@ -140,14 +165,6 @@ def contradictions(suspect: Suspect, verdicts: Mapping[str, Verdict]) -> list[st
         if outcome is not None and expected != "either" and outcome != expected and not one_of:
             found.append(trial)
     return found
-
-
-def helps(verdict: Verdict) -> bool:
-    """Whether a trial removed or delayed the symptom, or the probes fell considerably more than in the control."""
-    if verdict.effect in ("removed", "delayed"):
-        return True
-    fell, there = (-verdict.numbers.get(f"{lead}final_excess", 0.0) for lead in ("", "control_"))
-    return verdict.effect == "inconclusive" and fell > HELPS_FACTOR * max(there, 0.0)
 
 
 def removes(verdicts: Mapping[str, Verdict], trial: str) -> bool:

@@ -141,6 +141,8 @@ class Case:
         that state, unless a number of steps to follow was asked for."""
         if self.before is None or self.aim != "finite" or self.onset != self.before + 1 or self.after is not None:
             return self
+        if self.guarded:
+            return self  # the script would leave its loop at the first step of the trial
         return replace(self, begins=(self.before,), after=AFTER_STEP)
 
     def following(self, after: int) -> Case:

@@ -38,6 +38,11 @@ START_STEPS, END_SHARE = 3, 3
 """Without a range, the first loss is the median of so many steps, and the last one that of the last third."""
 
 
+STRETCH_MAX, STRETCH_SHARE = 16, 0.25
+"""More steps in a row than this are no block of bad batches. A step belongs to it if its loss keeps this share of the
+rise at the onset; less is the damage that they did."""
+
+
 @dataclass(frozen=True)
 class Range:
     """The run's own range before the onset: the middle of its losses, how far the loss of the probes may ``rise``, and
@@ -133,6 +138,21 @@ def steps_from_onset(case: Case, outcome: Outcome) -> list[StepSeen]:
     return [
         one for one in outcome.steps if place_of(outcome, one.entry) >= lead and schedule[one.entry].step not in made_up
     ]
+
+
+def stretch(case: Case) -> int:
+    """The number of steps from the onset on whose recorded loss stays high, with single steps between them: as many
+    batches may be bad. At least 1, at most ``STRETCH_MAX``."""
+    usual = range_before(case)
+    series = case.window.series("loss")
+    after = {int(step): loss for step, loss in zip(series.steps, series.values, strict=True) if step >= case.onset}
+    if usual is None or case.onset not in after:
+        return 1
+    bound = max(usual.loss, usual.middle + STRETCH_SHARE * (after[case.onset] - usual.middle))
+    last = case.onset
+    while found := max((step for step in (last + 1, last + 2) if not after.get(step, bound) <= bound), default=None):
+        last = found
+    return min(STRETCH_MAX, last - case.onset + 1)
 
 
 def _beside_start(outcome: Outcome) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
+from fnmatch import fnmatch
 
 from steadytrain.experiments.case import Case
-from steadytrain.experiments.specs import Change, NotApplicable, Spec
+from steadytrain.experiments.specs import Change, NotApplicable, Placebo, Spec
 from steadytrain.experiments.trial import Trial
 
 
@@ -57,6 +59,21 @@ def suspect_module(case: Case) -> str | None:
         return located.module
     tensors = case.symptom.tensors if case.symptom is not None else ()
     return tensors[0].rpartition(".")[0] or tensors[0] if tensors else None
+
+
+def elsewhere(case: Case, *names: str) -> str | None:
+    """A parameter of another layer: the last one that none of ``names`` (wildcards allowed) is part of, None if none is
+    known."""
+    apart = [name for name in case.window.tensor_names if not any(fnmatch(name, f"*{one}*") for one in names)]
+    return apart[-1] if apart else None
+
+
+def on_another_layer(trial: Trial, case: Case, other: str | None, what: str, change: Change) -> Placebo | None:
+    """The placebo of a layer trial: ``change`` on the ``other`` layer, None if that is unknown or cannot run."""
+    made = planned(trial, case, change) if other else None
+    if made is None or isinstance(made, NotApplicable):
+        return None
+    return Placebo(f"{what} {other}", tuple(replace(one, trial=f"{trial.name}-placebo") for one in made))
 
 
 OWN_S_MAX = 120.0

@@ -177,3 +177,14 @@ class NotApplicable:
     """Why a trial does not apply to a case."""
 
     why: str
+
+
+@dataclass(frozen=True)
+class Placebo:
+    """What should not help if a trial proves its cause: a change of the same size that spares what is suspected.
+
+    ``what`` says it as the subject of a sentence ("leaving out the batch of step 84").
+    """
+
+    what: str
+    specs: tuple[Spec, ...]

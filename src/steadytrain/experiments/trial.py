@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from steadytrain.core.plugins import kebab
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.judging import judge
-from steadytrain.experiments.specs import NotApplicable, Outcome, Spec, Verdict
+from steadytrain.experiments.specs import NotApplicable, Outcome, Placebo, Spec, Verdict
 
 KINDS: Mapping[str, str] = {
     "data": "one batch does the harm",
@@ -104,3 +104,9 @@ class Trial(ABC):
         """Judge ``outcomes`` of this trial against those of the controls. Pure."""
         scaled = self.own_scale or self.other_loss
         return judge(self.name, case, controls, outcomes, rate_only=self.rate_only, own_scale=scaled)
+
+    def placebo(self, case: Case) -> Placebo | NotApplicable | None:
+        """A change of the same size that spares what this trial changes: another batch left out, another layer. What it
+        does as well, this trial does not prove. None is the usual placebo: weights moved at random by as much as one
+        update moves them (``random-step``). Not applicable if the trial has a control of its own."""
+        return None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import final
 
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.planning import from_the_beginning, planned
-from steadytrain.experiments.specs import Change, NotApplicable, Spec
+from steadytrain.experiments.specs import Change, NotApplicable, Placebo, Spec
 from steadytrain.experiments.trial import Trial
 
 WIDTH = 116
@@ -59,6 +59,18 @@ class OneChange(Row):
         if self.from_own_beginning:
             return from_the_beginning(self, case, *self.makes)
         return planned(self, case, *self.makes)
+
+    def placebo(self, case: Case) -> Placebo | NotApplicable | None:
+        """Of a rate cut: the same cut, but over well before the onset."""
+        before = case.onset - (case.begin or 0) - 2
+        cut = [one for one in self.makes if one.kind == "learning-rate" and 0 < one.values["factor"] < 1]
+        if not cut or before < 1:
+            return None
+        made = planned(self, case, Change("learning-rate", {**cut[0].values, "updates": before}))
+        if isinstance(made, NotApplicable):
+            return None
+        what = f"the same cut of the rate in the {before} updates well before the onset alone"
+        return Placebo(what, tuple(replace(one, trial=f"{self.name}-placebo") for one in made))
 
 
 @final

@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from steadytrain.core.errors import UsageError
@@ -27,12 +28,12 @@ from steadytrain.diagnosis.signs import surveyed
 from steadytrain.diagnosis.trial_choice import choose, cost, leading
 from steadytrain.diagnosis.weighing import Suspect, weigh
 from steadytrain.experiments.case import LEAD_S_MAX, Case, open_case
+from steadytrain.experiments.contrast import Contrast
 from steadytrain.experiments.crash_facts import facts_of_crash
 from steadytrain.experiments.facts import read_facts
-from steadytrain.experiments.judging import measures, shows
+from steadytrain.experiments.judging import shows
 from steadytrain.experiments.rank_facts import facts_of_ranks
-from steadytrain.experiments.specs import NO_TIME_LEFT, UNCHANGED, Effect, NotApplicable, Outcome, Spec, Verdict
-from steadytrain.experiments.trial import Trial
+from steadytrain.experiments.specs import NO_TIME_LEFT, UNCHANGED, NotApplicable, Outcome, Spec, Verdict
 from steadytrain.experiments.trial_catalog import plan_of, trials, with_controls
 from steadytrain.replay.failing_step import check_launch
 from steadytrain.replay.moved_files import Moved, moved_environment
@@ -42,6 +43,8 @@ from steadytrain.storage.run_search import run_around
 from steadytrain.survey.launch import CannotSurveyError, survey
 from steadytrain.tracing.involved_rows import batch_rows
 from steadytrain.trial_runs import close_pools, lack_of_time, run_trials
+from steadytrain.trial_runs.contrasts import Known, run_contrasts
+from steadytrain.trial_runs.verdicts import verdict_of
 
 ROUND_TRIALS = 4
 """Trials between two updates of the probabilities. Independent of the number of workers, so that the answer is too."""
@@ -52,9 +55,6 @@ SURVEY_WAIT_S, SURVEY_SHARE = 300.0, 0.5
 
 CONTROL_S_MIN = 30.0
 """The first round may start for this many seconds even if the survey used up the time: it holds the control."""
-
-OWN_BATCH = "own batch was used"
-"""Part of the note of a trial that could not feed its batches. Such a trial counts as not run."""
 
 Tell = Callable[[str], None]
 
@@ -86,6 +86,7 @@ class _Bench:
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     control: Control = field(default=Control(False, False, None, "no trial was run"))
     spent: bool = False
+    contrasts: dict[str, Contrast] = field(default_factory=dict)
 
 
 def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = time.monotonic) -> Diagnosis:
@@ -218,7 +219,7 @@ def _try(bench: _Bench) -> None:
     if bench.control.ran and not (bench.control.shown and bench.control.exact):
         _repeat_with_whole_lead(bench)
     for _ in range(ROUNDS_MAX):
-        if bench.spent or not bench.control.shown or _proven(bench):
+        if bench.spent or not bench.control.shown or _contrasted(bench):
             return
         chosen = _next(bench, count=ROUND_TRIALS)
         if not chosen:
@@ -237,8 +238,17 @@ def _repeat_with_whole_lead(bench: _Bench) -> None:
     bench.tell("the replay is not exact: once more, with all steps before it run by the script itself")
     bench.case = whole
     bench.plans, bench.refused = _plans(whole)
-    bench.outcomes, bench.verdicts = {}, {}
+    bench.outcomes, bench.verdicts, bench.contrasts = {}, {}, {}
     _run(bench, (UNCHANGED, *_next(bench, count=ROUND_TRIALS - 1)))
+
+
+def _contrasted(bench: _Bench) -> bool:
+    """Runs the contrasts of trials that would confirm. Returns whether a cause is proven."""
+    waiting = [name for name in bench.plans if name not in bench.outcomes]
+    known = Known(bench.suspects, bench.verdicts, bench.control, waiting, surveyed(bench.case), _controls(bench))
+    in_time = run_contrasts(known, bench.case, bench.outcomes, bench.contrasts, partial(_launch, bench))
+    bench.spent = bench.spent or not in_time
+    return in_time and _proven(bench)
 
 
 def _next(bench: _Bench, *, count: int) -> tuple[str, ...]:
@@ -264,18 +274,26 @@ def _run(bench: _Bench, names: Sequence[str]) -> None:
     best = next(iter(belief))
     bench.tell(f"trying {', '.join(names)} (so far: {best} {belief[best]:.2f})")
     bench.outcomes |= {name: [] for name in names}
-    for outcome in run_trials(
-        bench.request.source,
-        specs,
-        workers=bench.request.workers,
-        budget_s=max(CONTROL_S_MIN if UNCHANGED in names else 0.0, bench.until - bench.clock()),
-        tell=bench.tell,
-        moved=bench.request.moved,
-        engine=bench.request.engine,
-    ):
+    for outcome in _launch(bench, "", specs, at_least_s=CONTROL_S_MIN if UNCHANGED in names else 0.0):
         bench.outcomes[outcome.spec.trial].append(outcome)
     _put_back(bench, names)
     _judge(bench)
+
+
+def _launch(bench: _Bench, line: str, specs: Sequence[Spec], *, at_least_s: float = 0.0) -> list[Outcome]:
+    """Says ``line`` and runs specs in the time that is left, or ``at_least_s`` seconds."""
+    if line:
+        bench.tell(line)
+    found = run_trials(
+        bench.request.source,
+        specs,
+        workers=bench.request.workers,
+        budget_s=max(at_least_s, bench.until - bench.clock()),
+        tell=bench.tell,
+        moved=bench.request.moved,
+        engine=bench.request.engine,
+    )
+    return list(found)
 
 
 def _put_back(bench: _Bench, names: Sequence[str]) -> None:
@@ -291,20 +309,20 @@ def _judge(bench: _Bench) -> None:
     known = {trial.name: trial for trial in trials()}
     for outcomes in bench.outcomes.values():
         outcomes.sort(key=lambda one: one.spec.repeat)
-    controls = [
-        outcome
-        for name, outcomes in bench.outcomes.items()
-        if known[name].control
-        for outcome in outcomes
-        if outcome.ran
-    ]
+    controls = _controls(bench)
     bench.control = _control(bench, controls)
     if bench.control.exact is not None:
         bench.case = bench.case.with_facts({"replay_exact": bench.control.exact})
         bench.suspects = _suspects(bench.case)
     bench.verdicts = {
-        name: _verdict(bench, known[name], controls, outcomes) for name, outcomes in sorted(bench.outcomes.items())
+        name: verdict_of(bench.case, bench.control, known[name], controls, outcomes)
+        for name, outcomes in sorted(bench.outcomes.items())
     }
+
+
+def _controls(bench: _Bench) -> list[Outcome]:
+    known = {trial.name: trial.control for trial in trials()}
+    return [one for name, outcomes in bench.outcomes.items() if known[name] for one in outcomes if one.ran]
 
 
 def _control(bench: _Bench, controls: Sequence[Outcome]) -> Control:
@@ -320,28 +338,6 @@ def _control(bench: _Bench, controls: Sequence[Outcome]) -> Control:
     return Control(True, shown, exact, what, early=(first.spec.begin or 0) < bench.case.onset - 1)
 
 
-def _verdict(bench: _Bench, trial: Trial, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
-    """The verdict of a trial. That of the unchanged replay says whether it shows the symptom."""
-    if trial.name != UNCHANGED:
-        other = next((note for one in outcomes for note in one.notes if OWN_BATCH in note), None)
-        if other is not None and all(one.ran for one in outcomes):
-            return Verdict(trial.name, "not-run", why=other)
-        judged = trial.judge(bench.case, controls, outcomes)
-        if bench.case.aim == "progress" and trial.other_loss and judged.effect in ("removed", "persists"):
-            why = f"{judged.why}; it uses another loss, so that proves nothing"
-            return Verdict(trial.name, "inconclusive", {}, why)
-        return judged
-    if not bench.control.ran:
-        return Verdict(UNCHANGED, "not-run", why=bench.control.note)
-    exact = {True: "the same to the last bit; ", False: "not the same to the last bit; ", None: ""}[bench.control.exact]
-    judged = trial.judge(bench.case, controls, outcomes)
-    # An exact replay has the recorded symptom, whether or not the probes show it.
-    effect: Effect = "persists" if bench.control.shown or bench.control.exact else "removed"
-    if effect == "removed" and not measures(bench.case):
-        effect = "inconclusive"
-    return Verdict(UNCHANGED, effect, judged.numbers, f"{exact}{bench.control.note}")
-
-
 def _proven(bench: _Bench) -> bool:
     belief = weigh(bench.suspects, bench.verdicts.values())
     best = next(iter(belief))
@@ -349,7 +345,8 @@ def _proven(bench: _Bench) -> bool:
         return False
     suspect = next(one for one in bench.suspects if one.name == best)
     waiting = [name for name in bench.plans if name not in bench.outcomes]
-    return proof(suspect, bench.verdicts, bench.control, waiting, surveyed=surveyed(bench.case)).proven
+    known = surveyed(bench.case)
+    return proof(suspect, bench.verdicts, bench.control, waiting, surveyed=known, contrasts=bench.contrasts).proven
 
 
 def _shown(case: Case) -> str:
@@ -393,4 +390,5 @@ def _circumstances(bench: _Bench) -> Circumstances:
         target=str(bench.request.source),
         spent=bench.spent,
         of_note=bench.case.of_note,
+        contrasts=bench.contrasts,
     )

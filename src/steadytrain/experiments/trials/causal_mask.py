@@ -8,7 +8,7 @@ from typing import final
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.planning import planned
 from steadytrain.experiments.skill_source import rests_on
-from steadytrain.experiments.specs import Change, NotApplicable, Outcome, Spec, Verdict
+from steadytrain.experiments.specs import Change, NotApplicable, Outcome, Placebo, Spec, Verdict
 from steadytrain.experiments.trial import Trial
 
 
@@ -39,6 +39,9 @@ class CausalMask(Trial):
         if not case.facts.get("label_shift_trained"):
             return NotApplicable("the labels are no later tokens of the inputs, so looking ahead may be meant")
         return planned(self, case, Change("causal-mask"))
+
+    def placebo(self, case: Case) -> Placebo | NotApplicable | None:
+        return NotApplicable("it compares the same weights with and without what comes later")
 
     def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
         """Judge by the probes of the same weights without the leak. A rise alone is expected."""

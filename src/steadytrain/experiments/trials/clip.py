@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import final
 
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.planning import planned
-from steadytrain.experiments.specs import Change, NotApplicable, Spec
+from steadytrain.experiments.specs import Change, NotApplicable, Placebo, Spec
 from steadytrain.experiments.trial import Trial
+
+SHARE = 0.1
+"""The largest norm as a share of the usual one."""
 
 
 @final
@@ -33,4 +37,12 @@ class Clip(Trial):
         norm = case.typical("gradient_norm")
         if norm is None or norm <= 0:
             return NotApplicable("the gradient norm before the onset is not known")
-        return planned(self, case, Change("clip-gradients", {"max_norm": 0.1 * norm}))
+        return planned(self, case, Change("clip-gradients", {"max_norm": SHARE * norm}))
+
+    def placebo(self, case: Case) -> Placebo | NotApplicable | None:
+        """Every gradient smaller by the same share: a lower rate, which does not limit the large ones more."""
+        made = planned(self, case, Change("learning-rate", {"factor": SHARE}))
+        if isinstance(made, NotApplicable):
+            return None
+        what = "a rate cut by as much as clipping cuts the usual gradient"
+        return Placebo(what, tuple(replace(one, trial="learning-rate-tenth") for one in made))

@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import final
 
-from steadytrain.experiments.case import Case
+from steadytrain.experiments.case import AFTER_STEP, Case
+from steadytrain.experiments.health import stretch
 from steadytrain.experiments.judging import judge
 from steadytrain.experiments.planning import planned
-from steadytrain.experiments.specs import NotApplicable, Outcome, Spec, Verdict
+from steadytrain.experiments.specs import NotApplicable, Outcome, Placebo, Spec, Verdict
 from steadytrain.experiments.trial import Trial
+
+ALONE, BESIDE, BLOCK = 0, 1, 2
+"""The ``repeat`` of the runs without the batch of the onset, also without its neighbours, without the whole block."""
 
 
 @final
@@ -20,7 +24,7 @@ class DropBatch(Trial):
     Changes:
         The loop runs the batch, but its update is skipped and the state restored. One run drops only the batch of the
         onset. Another also drops its neighbours: the update before, which the loss at the onset depends on, and the one
-        that follows.
+        that follows. If the loss stays high for several steps, a third run drops them all: a block of bad batches.
 
     Tells:
         If the symptom goes away, the data of these steps cause it, or trigger it in a vulnerable state: see
@@ -39,6 +43,7 @@ class DropBatch(Trial):
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         if case.aim == "progress":
             return NotApplicable("a run without progress has no single suspect batch")
+        case = _near(case)
         alone = planned(self, case, refused=(case.onset,))
         if isinstance(alone, NotApplicable):
             return alone
@@ -46,23 +51,58 @@ class DropBatch(Trial):
         near = [step for step in (case.onset - 1, case.onset, case.onset + 1) if begin is None or step > begin]
         fed = {case.onset, *(entry.step for entry in alone[0].schedule if entry.role != "probe")}
         near = [step for step in near if step in fed]
-        if case.onset - 1 not in near:
-            return alone  # no update between the snapshot and the onset, so no neighbour can be the cause
-        beside = planned(self, case, refused=near)
-        assert not isinstance(beside, NotApplicable)
-        return (*alone, *(replace(spec, repeat=1) for spec in beside))
+        blocks = {ALONE: [case.onset], BLOCK: [step for step in self._block(case) if step in fed]}
+        if case.onset - 1 in near:  # else no update lies between the snapshot and the onset
+            blocks[BESIDE] = near
+        return tuple(
+            replace(spec, repeat=repeat)
+            for repeat, steps in sorted(blocks.items())
+            if repeat == ALONE or len(steps) > 1
+            for spec in _specs(planned(self, case, refused=steps))
+        )
+
+    def placebo(self, case: Case) -> Placebo | NotApplicable | None:
+        """As many healthy batches left out: the first ones after the snapshot, or else later ones."""
+        case = _near(case)
+        begin = case.begin
+        if begin is None or case.aim == "progress":
+            return None
+        count = len(self._block(case))
+        suspects = {*case.suspects(), *self._block(case), self._block(case)[-1] + 1}
+        taped = [step for step in case.recorded(begin) if step is not None and step not in suspects]
+        earlier, later = [s for s in taped if s < case.onset], [s for s in taped if s > case.onset]
+        others = sorted([*earlier[:count], *later[: max(0, count - len(earlier))]])
+        if not others:
+            return None
+        specs = _specs(planned(self, case, refused=others))
+        which = f"batch of step {others[0]}" if len(others) == 1 else f"batches of steps {', '.join(map(str, others))}"
+        return Placebo(f"leaving out the {which}", tuple(replace(one, trial=f"{self.name}-placebo") for one in specs))
+
+    def _block(self, case: Case) -> list[int]:
+        return list(range(case.onset, case.onset + (stretch(case) if case.aim == "excess" else 1)))
 
     def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
-        """Judge by the batch alone, and by its neighbours if that is not enough."""
-        alone = [one for one in outcomes if one.spec.repeat == 0]
-        beside = [one for one in outcomes if one.spec.repeat == 1]
-        verdict = judge(self.name, case, controls, alone or beside)
-        if not alone or not beside or verdict.effect == "removed":
-            return _told(verdict, "without the batch alone") if alone and verdict.effect == "removed" else verdict
-        wider = judge(self.name, case, controls, beside)
-        if wider.effect == "removed":
-            return _told(wider, "only without its neighbours too")
+        """Judge by the batch alone, then with its neighbours, then by the whole block."""
+        ran = {repeat: [one for one in outcomes if one.spec.repeat == repeat] for repeat in (ALONE, BESIDE, BLOCK)}
+        verdict = judge(self.name, case, controls, ran[ALONE] or ran[BESIDE])
+        if verdict.effect == "removed":
+            return _told(verdict, "without the batch alone") if ran[ALONE] else verdict
+        for repeat in (BESIDE, BLOCK):
+            wider = judge(self.name, case, controls, ran[repeat]) if ran[repeat] else verdict
+            if wider.effect == "removed":
+                which = f"only without all of steps {case.onset} to {self._block(case)[-1]}"
+                return _told(wider, "only without its neighbours too" if repeat == BESIDE else which)
         return verdict
+
+
+def _near(case: Case) -> Case:
+    """A batch that is not finite shows it at once, and the next epoch has it again: some steps are enough."""
+    return case.following(AFTER_STEP) if case.aim == "finite" and case.after is None else case
+
+
+def _specs(plan: tuple[Spec, ...] | NotApplicable) -> tuple[Spec, ...]:
+    assert not isinstance(plan, NotApplicable)  # the plan without the batch alone applied
+    return plan
 
 
 def _told(verdict: Verdict, which: str) -> Verdict:

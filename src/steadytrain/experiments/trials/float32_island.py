@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import final
 
 from steadytrain.experiments.case import Case
-from steadytrain.experiments.planning import in_half, planned, suspect_module
-from steadytrain.experiments.specs import Change, NotApplicable, Spec
+from steadytrain.experiments.planning import elsewhere, in_half, on_another_layer, planned, suspect_module
+from steadytrain.experiments.specs import Change, NotApplicable, Placebo, Spec
 from steadytrain.experiments.trial import Trial
 
 
@@ -37,3 +37,10 @@ class Float32Island(Trial):
         if not in_half(case):
             return NotApplicable("everything is computed in float32 already")
         return planned(self, case, Change("float32-island", {"modules": [layer]}))
+
+    def placebo(self, case: Case) -> Placebo | NotApplicable | None:
+        """The same on another layer."""
+        tensor = elsewhere(case, suspect_module(case) or "")
+        other = tensor.rpartition(".")[0] if tensor else None
+        change = Change("float32-island", {"modules": [other or ""]})
+        return on_another_layer(self, case, other, "float32 in", change)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import final
 
 from steadytrain.experiments.case import Case
-from steadytrain.experiments.planning import planned, suspect_module
-from steadytrain.experiments.specs import Change, NotApplicable, Spec
+from steadytrain.experiments.planning import elsewhere, on_another_layer, planned, suspect_module
+from steadytrain.experiments.specs import Change, NotApplicable, Placebo, Spec
 from steadytrain.experiments.trial import Trial
 
 
@@ -33,3 +33,8 @@ class FreezeLayer(Trial):
         if not layer:
             return NotApplicable("no layer is suspect")
         return planned(self, case, Change("freeze-layer", {"layers": [layer]}))
+
+    def placebo(self, case: Case) -> Placebo | NotApplicable | None:
+        """The same on another layer."""
+        other = elsewhere(case, suspect_module(case) or "")
+        return on_another_layer(self, case, other, "freezing", Change("freeze-layer", {"layers": [other or ""]}))

@@ -9,7 +9,7 @@ from typing import final
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.judging import judge
 from steadytrain.experiments.planning import planned
-from steadytrain.experiments.specs import NotApplicable, Outcome, Spec, Verdict
+from steadytrain.experiments.specs import NotApplicable, Outcome, Placebo, Spec, Verdict
 from steadytrain.experiments.trial import Trial
 
 
@@ -46,3 +46,19 @@ class Reorder(Trial):
         stride = max(2, round(len(taped) ** 0.5))
         mixed = [step for first in range(stride) for step in taped[first::stride]]
         return planned(self, case, steps=[*mixed, *steps[len(taped) :]])
+
+    def placebo(self, case: Case) -> Placebo | NotApplicable | None:
+        """Two batches change places. If that does as well, it is the batch, and not the order."""
+        begin = case.begin
+        if begin is None or case.replayable is not None:
+            return None
+        steps = case.recorded(begin)
+        first, onset = 0, case.onset - begin - 1
+        if not 0 < onset < len(steps) or steps[onset] is None:
+            return None
+        steps[first], steps[onset] = steps[onset], steps[first]
+        made = planned(self, case, steps=steps)
+        if isinstance(made, NotApplicable):
+            return None
+        what = f"letting the batches of steps {steps[onset]} and {steps[first]} change places"
+        return Placebo(what, tuple(replace(one, trial=f"{self.name}-placebo") for one in made))

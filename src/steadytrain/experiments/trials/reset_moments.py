@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import final
 
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.planning import REWARM_STEPS, planned
-from steadytrain.experiments.specs import Change, NotApplicable, Spec
+from steadytrain.experiments.specs import Change, NotApplicable, Placebo, Spec
 from steadytrain.experiments.trial import Trial
 
 
@@ -33,3 +34,10 @@ class ResetMoments(Trial):
         if case.begin is None:
             return NotApplicable("from the script's own beginning the moments are empty anyway")
         return planned(self, case, Change("reset-moments"), Change("ramp-learning-rate", {"steps": REWARM_STEPS}))
+
+    def placebo(self, case: Case) -> Placebo | NotApplicable | None:
+        """The warm-up alone."""
+        made = planned(self, case, Change("ramp-learning-rate", {"steps": REWARM_STEPS}))
+        if isinstance(made, NotApplicable):
+            return None
+        return Placebo("the warm-up alone", tuple(replace(one, trial="rewarm") for one in made))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import final
 
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.planning import planned
 from steadytrain.experiments.skill_source import rests_on
-from steadytrain.experiments.specs import Change, NotApplicable, Outcome, Spec, Verdict
+from steadytrain.experiments.specs import Change, NotApplicable, Outcome, Placebo, Spec, Verdict
 from steadytrain.experiments.trial import Trial
 
 
@@ -39,3 +40,13 @@ class ShuffleColumn(Trial):
     def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
         """Judge by the probes of the same weights without the column. A rise alone is expected."""
         return rests_on(self.name, "the column", case, controls, outcomes)
+
+    def placebo(self, case: Case) -> Placebo | NotApplicable | None:
+        """Another column shuffled: the first that reveals nothing."""
+        leaked = case.facts.get("labels_leaked")
+        known = {int(one["input"]) for one in leaked} if isinstance(leaked, list) else set()
+        other = next(column for column in range(len(known) + 1) if column not in known)
+        made = planned(self, case, Change("shuffle-column", {"column": other}))
+        if isinstance(made, NotApplicable):
+            return None
+        return Placebo(f"shuffling column {other}", tuple(replace(one, trial=f"{self.name}-placebo") for one in made))

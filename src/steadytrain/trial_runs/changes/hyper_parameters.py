@@ -15,15 +15,20 @@ from steadytrain.trial_runs.launched_script import Launched
 @final
 @dataclass
 class LearningRate(LiveChange):
-    """Multiplies the learning rate of every group by ``factor`` (0: no update)."""
+    """Multiplies the learning rate of every group by ``factor`` (0: no update), only in the first ``updates`` if that
+    is above 0."""
 
     factor: float
+    updates: int = 0
     nothing = "the optimizer has no learning rate"
 
     def check(self) -> None:
         at_least("factor", self.factor, 0.0)
+        at_least("updates", self.updates, 0)
 
     def gate(self, process: Launched) -> None:
+        if self.updates and process.trained > self.updates:
+            return
         for group in process.groups:
             if "lr" in group:
                 process.set_group(group, "lr", float(group["lr"]) * self.factor)

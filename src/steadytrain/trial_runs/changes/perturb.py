@@ -1,4 +1,4 @@
-"""Perturbations that must not change a sound conclusion: one ulp, another seed."""
+"""Perturbations that must not change a sound conclusion: one ulp, a random step, another seed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, final
 
 import torch
 
-from steadytrain.trial_runs.changes import LiveChange, at_least
+from steadytrain.trial_runs.changes import LiveChange, at_least, more_than
 from steadytrain.trial_runs.launched_script import Launched
 
 SEED_STRIDE = 1_000_003
@@ -27,6 +27,29 @@ class OneUlp(LiveChange):
                 flat = parameter.detach().view(-1) if parameter.is_contiguous() else parameter.detach()[..., :1]
                 first = flat[:1]
                 first.copy_(torch.nextafter(first, torch.full_like(first, torch.inf)))
+                self.touch()
+
+
+@final
+@dataclass
+class RandomStep(LiveChange):
+    """Once at the start, each weight tensor moves by a random vector whose norm is ``share`` of its own."""
+
+    share: float
+    seed: int
+
+    def check(self) -> None:
+        more_than("share", self.share, 0.0)
+        at_least("seed", self.seed, 0)
+
+    @torch.no_grad()
+    def begin(self, process: Launched) -> None:
+        source = torch.Generator().manual_seed(self.seed)
+        for parameter in process.parameters:
+            if parameter.is_floating_point() and parameter.numel():
+                noise = torch.randn(parameter.shape, generator=source).to(parameter.device, torch.float32)
+                size = float(parameter.detach().float().norm()) * self.share / max(float(noise.norm()), 1e-30)
+                parameter.add_((noise * size).to(parameter.dtype))
                 self.touch()
 
 

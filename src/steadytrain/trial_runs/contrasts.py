@@ -1,0 +1,83 @@
+"""Runs the contrast of the trials that would confirm a cause: a second seed and a placebo. Torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+
+from steadytrain.diagnosis.conclusion import CONFIRMED_MIN
+from steadytrain.diagnosis.proof import Control, proof
+from steadytrain.diagnosis.weighing import Suspect, weigh
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.contrast import Contrast, ContrastPlan, contrasted, plan_contrast
+from steadytrain.experiments.specs import NO_TIME_LEFT, Outcome, Placebo, Spec, Verdict
+from steadytrain.experiments.trial_catalog import trial
+
+Run = Callable[[str, Sequence[Spec]], Sequence[Outcome]]
+"""Says a line and runs specs."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a diagnosis knows before a contrast: ``waiting`` are the trials that could still run, ``controls`` the
+    controls that ran."""
+
+    suspects: Sequence[Suspect]
+    verdicts: Mapping[str, Verdict]
+    control: Control
+    waiting: Collection[str]
+    surveyed: bool
+    controls: Sequence[Outcome]
+
+
+def run_contrasts(
+    known: Known,
+    case: Case,
+    outcomes: Mapping[str, list[Outcome]],
+    contrasts: MutableMapping[str, Contrast],
+    run: Run,
+) -> bool:
+    """Runs the contrasts that the most probable cause lacks for its proof, and adds them to ``contrasts``. Returns
+    False if the time was over before they were finished."""
+    while name := awaited(known, contrasts):
+        found = run_contrast(name, case, known.controls, outcomes, run)
+        if found is None:
+            return False
+        contrasts[name] = found
+    return True
+
+
+def awaited(known: Known, contrasts: Mapping[str, Contrast]) -> str | None:
+    """The trial whose contrast is all that the most probable cause lacks, None if there is none."""
+    belief = weigh(known.suspects, known.verdicts.values())
+    for one in known.suspects:
+        if belief[one.name] >= CONFIRMED_MIN:
+            found = proof(
+                one, known.verdicts, known.control, known.waiting, surveyed=known.surveyed, contrasts=contrasts
+            )
+            return found.contrast or None
+    return None
+
+
+def run_contrast(
+    name: str,
+    case: Case,
+    controls: Sequence[Outcome],
+    known: Mapping[str, list[Outcome]],
+    run: Run,
+) -> Contrast | None:
+    """The contrast of the trial ``name``, None if the time was over before it was finished. ``known`` are the outcomes
+    so far: what is among them does not run again."""
+    one, outcomes = trial(name), known[name]
+    plan = plan_contrast(one, case, [outcome.spec for outcome in outcomes])
+    have = [outcome for those in known.values() for outcome in those if outcome.spec in plan.specs]
+    missing = [spec for spec in plan.specs if spec not in [outcome.spec for outcome in have]]
+    ran = [*have, *(run(_line(plan), missing) if missing else ())]
+    if any(outcome.why_not == NO_TIME_LEFT for outcome in ran) or len(ran) < len(plan.specs):
+        return None
+    return contrasted(one, case, controls, outcomes, plan, ran)
+
+
+def _line(plan: ContrastPlan) -> str:
+    what = f" and its placebo ({plan.placebo.what})" if isinstance(plan.placebo, Placebo) else ""
+    return f"trying {plan.trial} with another seed{what}"
