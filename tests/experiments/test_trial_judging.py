@@ -354,3 +354,12 @@ def test_other_inputs_for_the_same_targets_refute_nothing(case: Case) -> None:
     assert trial("synthetic-batch").judge(case, [control], [own]).effect == "inconclusive"
     removed = made("synthetic-batch", CALM, FLAT, notes=(OWN_TARGETS,))
     assert trial("synthetic-batch").judge(case, [control], [removed]).effect == "removed"
+
+
+def test_fresh_data_that_leave_the_symptom_say_nothing_if_the_script_makes_its_own(case: Case) -> None:
+    control, fresh = made("unchanged", SPIKE, HURT), made("fresh-data", SPIKE, HURT)
+    loaded = trial("fresh-data").judge(replace(case, of_loader=True), [control], [fresh])
+    assert loaded.effect == "persists"
+    assert trial("fresh-data").judge(case, [control], [fresh]).effect == "inconclusive"
+    cured = made("fresh-data", CALM, FLAT)
+    assert trial("fresh-data").judge(case, [control], [cured]).effect == "removed"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import final
 
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.planning import planned
-from steadytrain.experiments.specs import NotApplicable, Spec
+from steadytrain.experiments.specs import NotApplicable, Outcome, Spec, Verdict
 from steadytrain.experiments.trial import Trial
+
+OWN_DATA = "data that the script makes for its loss, without a loader, may have stayed as they were"
 
 HEALTHY_MIN = 4
 """Minimum number of healthy steps to take fresh batches from."""
@@ -33,6 +36,14 @@ class FreshData(Trial):
     removes = "data transient shift"
     either = "moments half operation"
     within_step = True
+
+    def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
+        """Data that the script makes itself, beside the inputs of the model (a mask, a weight), are those of its own
+        step: without a loader, a symptom that stays says nothing about them."""
+        judged = super().judge(case, controls, outcomes)
+        if judged.effect in ("persists", "worse") and not case.of_loader:
+            return Verdict(self.name, "inconclusive", judged.numbers, f"{judged.why}; {OWN_DATA}")
+        return judged
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         healthy = [step for step in case.healthy_steps() if step not in case.suspects()]
