@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from steadytrain.api.failure_location import locate as locate
     from steadytrain.api.log_analysis import analyze as analyze
     from steadytrain.api.method_steps import checklist as checklist
+    from steadytrain.api.method_steps import debug as debug
     from steadytrain.api.pages import report as report
     from steadytrain.api.replays import replay as replay
     from steadytrain.attach import Watch as Watch
@@ -41,6 +42,7 @@ _PLACES = {
     "Watch": "steadytrain.attach",
     "analyze": "steadytrain.api.log_analysis",
     "checklist": "steadytrain.api.method_steps",
+    "debug": "steadytrain.api.method_steps",
     "diagnose": "steadytrain.api.diagnoses",
     "load_run": "steadytrain.storage.run_search",
     "locate": "steadytrain.api.failure_location",

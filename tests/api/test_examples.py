@@ -30,7 +30,7 @@ SCRIPT = """
         optimizer.step()
 """
 LOSSES = "step,loss\n" + "".join(f"{step},{2.0 - step / 100}\n" for step in range(1, 60)) + "60,nan\n"
-LONG = ("Diagnosis", "diagnose")
+LONG = ("Diagnosis", "debug", "diagnose")
 """Trials take a minute."""
 
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

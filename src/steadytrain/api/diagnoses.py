@@ -59,15 +59,24 @@ def diagnose(
         >>> diagnosis.diagnoses[0].interventions[0].name
         'safe-operation'
     """
-    if not budget_s > 0:
-        raise UsageError(f"--budget {budget_s:g}s: must be a time above 0, such as 90s, 10m or 1h")
-    if workers is not None and not 1 <= workers <= WORKERS_MAX:
-        raise UsageError(f"--workers {workers}: between 1 and {WORKERS_MAX}")
+    check_bounds(budget_s, workers)
     source = incident_or_run_of(target, runs_dir)
     needs_torch("diagnose needs PyTorch to run the steps again")
     request = diagnosing.Request(source, budget_s, workers or default_workers(source), engine, moved)
     with ending_in_order():
         return diagnosing.diagnose(request, tell=tell or (lambda line: None))
+
+
+def check_bounds(budget_s: float, workers: int | None) -> None:
+    """Check the time in seconds and the number of trials at once.
+
+    Raises:
+        UsageError: one is out of bounds; the text names the option.
+    """
+    if not budget_s > 0:
+        raise UsageError(f"--budget {budget_s:g}s: must be a time above 0, such as 90s, 10m or 1h")
+    if workers is not None and not 1 <= workers <= WORKERS_MAX:
+        raise UsageError(f"--workers {workers}: between 1 and {WORKERS_MAX}")
 
 
 def default_workers(source: Path) -> int:

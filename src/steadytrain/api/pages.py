@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from steadytrain.api.targets import Target, path_of
 from steadytrain.core.errors import UsageError
 from steadytrain.core.version import __version__
-from steadytrain.report import build
+from steadytrain.report import build, method_shown
 from steadytrain.report.html import page
 from steadytrain.report.measured import with_measured, with_window
 from steadytrain.report.page_file import write_page
@@ -17,8 +18,17 @@ from steadytrain.storage.bundle import is_bundle, open_bundle
 from steadytrain.storage.run_folder import open_run
 from steadytrain.storage.run_search import RUNS_DIR_DEFAULT
 
+if TYPE_CHECKING:
+    from steadytrain.method.walk import Walk
 
-def report(target: Target = None, output: str | Path | None = None, *, runs_dir: str | Path = RUNS_DIR_DEFAULT) -> Path:
+
+def report(
+    target: Target = None,
+    output: str | Path | None = None,
+    *,
+    runs_dir: str | Path = RUNS_DIR_DEFAULT,
+    walk: Walk | None = None,
+) -> Path:
     """Write a run or an incident as one HTML file that opens offline. Needs no PyTorch.
 
     Args:
@@ -26,6 +36,7 @@ def report(target: Target = None, output: str | Path | None = None, *, runs_dir:
         output: the file to write; by default ``steadytrain-NAME.html`` in the current folder. An existing file is
             replaced.
         runs_dir: folder of run folders.
+        walk: the ten steps that ``debug`` returned, shown first.
 
     Returns:
         The path of the page.
@@ -51,7 +62,8 @@ def report(target: Target = None, output: str | Path | None = None, *, runs_dir:
     else:
         assert made is not None
         shown = with_measured(build.from_run(made), made)
-    write_page(file, page(shown, zoom(shown), version=__version__))
+    steps = method_shown.part(walk.to_json()) if walk is not None else None
+    write_page(file, page(shown, zoom(shown), version=__version__, steps=steps))
     return file
 
 

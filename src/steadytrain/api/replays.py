@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from steadytrain.api.targets import Target, needs_torch, recorded_source
 from steadytrain.core.errors import UsageError
 from steadytrain.core.signatures import chosen, takes_options
-from steadytrain.experiments.command_results import CommandResult, keep_result
+from steadytrain.experiments.command_results import keep_result
 from steadytrain.replay import launcher, verdict
 from steadytrain.replay.child_processes import ending_in_order
 from steadytrain.replay.moved_files import NOT_MOVED, Moved
@@ -114,14 +114,6 @@ class ReplayResult:
         return symptom
 
     @property
-    def summary(self) -> str:
-        """The result in one line: which steps, whether exact, whether the symptom recurred."""
-        first = self.replays[0]
-        how = "bit-identical" if self.exact else f"not bit-identical: {self.judgement.why}"
-        came = {True: "; the symptom came again", False: "; the symptom did not come again", None: ""}[self.symptom]
-        return f"steps {first.from_step:,} to {first.until_step:,} are {how}{came}"
-
-    @property
     def status(self) -> int:
         """The exit status of ``steadytrain replay``, as ``git bisect run`` expects."""
         return verdict.status(self.replays, looked_for=self.looked_for_symptom)
@@ -174,5 +166,5 @@ def replay_with(target: Target, options: ReplayOptions, *, tell: Tell = lambda l
     with ending_in_order():
         replays, judgement = launcher.replay(plan, times=options.times, explain=not options.once)
     result = ReplayResult(source, tuple(replays), judgement, plan.looked_for)
-    keep_result(source, CommandResult("replay", True, result.summary))
+    keep_result(source, verdict.command_result(result.to_json()))
     return result

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
@@ -16,6 +18,8 @@ from steadytrain.core.errors import UsageError
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
     from steadytrain.trial_runs.trial_session import How
+
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 runs_dir = click.option(
     "--runs-dir",
@@ -96,6 +100,37 @@ def teller() -> Callable[[str], None] | None:
     if not sys.stderr.isatty():
         return None
     return lambda line: click.echo(f"steadytrain: {line}", err=True)
+
+
+def seconds(budget: str) -> float:
+    """A time such as ``90``, ``90s``, ``10m`` or ``1h``, in seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h)?", budget.strip())
+    found = float(match[1]) * _UNITS[match[2] or ""] if match else 0.0
+    if not found > 0:
+        raise UsageError(f"--budget {budget}: must be a time above 0, such as 90s, 10m or 1h")
+    return found
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str], None] | None]:
+    """A function for lines of progress: on a terminal they scroll by above a line with the elapsed time, from the first
+    second on; None without a terminal.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as shown:
+        task = shown.add_task("starting", total=None)
+
+        def tell(line: str) -> None:
+            shown.console.print(f"steadytrain: {line}", markup=False, highlight=False)
+            shown.update(task, description=line)
+
+        yield tell
 
 
 def gathered(kind: Callable[[], type[Any]], *, into: str) -> Callable[[Callable[..., int]], Callable[..., int]]:

@@ -119,10 +119,8 @@ def _place(target: str) -> Path:
 def _keep(place: Path, report: Report) -> None:
     from steadytrain.experiments.command_results import CommandResult, keep_result
 
-    bad = [f"{one.check} {status}" for status in ("fail", "warn") for one in report.of_status(status)]
-    rows = f"{report.rows:,} rows" if report.whole else f"the first {report.rows:,} rows"
     name = Path(report.source.name).name or report.source.name
-    keep_result(place, CommandResult(f"check-data {name}", True, f"{rows}: {', '.join(bad) or 'nothing found'}"))
+    keep_result(place, CommandResult(f"check-data {name}", True, report.summary))
 
 
 def document(report: Report) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -11,13 +10,11 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from steadytrain.cli import _options
-from steadytrain.core.errors import UsageError
 
 if TYPE_CHECKING:
     from steadytrain.diagnosis.answer import Diagnosis
 
 INTERRUPTED_STATUS = 130
-_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 @click.command()
@@ -52,7 +49,7 @@ def command(
     try:
         answer = diagnose(
             incident,
-            budget_s=_seconds(budget),
+            budget_s=_options.seconds(budget),
             workers=workers,
             engine=engine,
             moved=moved,
@@ -81,11 +78,3 @@ def _print(answer: Diagnosis) -> None:
     with console.capture() as printed:
         console.print(text.diagnosis(diagnosis_shown.part(answer)), crop=False)
     click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
-
-
-def _seconds(budget: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h)?", budget.strip())
-    seconds = float(match[1]) * _UNITS[match[2] or ""] if match else 0.0
-    if not seconds > 0:
-        raise UsageError(f"--budget {budget}: must be a time above 0, such as 90s, 10m or 1h")
-    return seconds

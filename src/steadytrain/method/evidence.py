@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from steadytrain.core.incident import Finding
 from steadytrain.diagnosis import answer_files
 from steadytrain.diagnosis.answer import Diagnosis
 from steadytrain.experiments import outcome_files
@@ -20,7 +21,7 @@ from steadytrain.experiments.facts import read_facts
 from steadytrain.experiments.outcome_files import OUTCOME_BYTES_MAX, trials_folder
 from steadytrain.experiments.specs import Outcome
 from steadytrain.grouping.gravest import incident_or_run
-from steadytrain.storage.bundle import is_bundle
+from steadytrain.storage.bundle import is_bundle, open_for_report
 from steadytrain.storage.run_folder import Run, open_run
 from steadytrain.storage.run_search import run_around
 
@@ -55,7 +56,7 @@ class Evidence:
     """All that is known about ``source``, a bundle or a run, and its ``run``, None for a bundle that was copied away.
 
     ``tried`` are trials by name, ``commands`` the results of other commands by name. ``preflight`` is the document of a
-    preflight of the run, ``facts`` those of a survey; both are empty if there was none.
+    preflight of the run, ``facts`` those of a survey; both are empty if there was none. ``finding`` is the bundle's.
     """
 
     source: Path
@@ -66,6 +67,7 @@ class Evidence:
     answered: str
     preflight: Mapping[str, Any]
     facts: Mapping[str, Any]
+    finding: Finding | None = None
 
     @property
     def step_seconds(self) -> float | None:
@@ -99,6 +101,7 @@ def evidence_of(path: Path) -> Evidence:
         answered=day_of(trials_folder(source) / answer_files.FILE) if answer is not None else "",
         preflight=_preflight(run),
         facts=read_facts(source) or {},
+        finding=open_for_report(source).finding if is_bundle(source) else None,
     )
 
 
@@ -116,7 +119,7 @@ def _tried(source: Path) -> Iterator[Tried]:
     outcomes = {one.spec.trial: (one, day) for one, day in _outcomes(folder)}
     for result in results_of(source).values():
         command, _, trial = result.command.partition(" ")
-        if result.effect:
+        if command in ("trial", "verify"):
             yield Tried(trial, result.effect, result.what, command, result.when[:10], _seconds(outcomes, trial))
     answer = answer_files.read(source)
     when = day_of(folder / answer_files.FILE)

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.json_values import JsonValue
+from steadytrain.experiments.command_results import CommandResult
 from steadytrain.replay.determinism import MEMORY, switch_for
 from steadytrain.replay.trace_comparison import Part
 
@@ -153,6 +154,17 @@ def document(
         "script_batches_equal": all(batches) if batches else None,
         "notes": list(dict.fromkeys(note for replay in replays for note in replay.notes)),
     }
+
+
+def command_result(result: Mapping[str, Any]) -> CommandResult:
+    """The result document in one line, as it is kept beside the incident."""
+    exact, symptom = result["first_difference"] is None, result["symptom"]
+    how = "bit-identical" if exact else f"not bit-identical: {result['why']}"
+    came = {True: "; the symptom came again", False: "; the symptom did not come again", None: ""}[symptom]
+    effect = "differs" if not exact else {True: "again", False: "gone", None: "exact"}[symptom]
+    return CommandResult(
+        "replay", True, f"steps {result['from_step']} to {result['until_step']} are {how}{came}", effect
+    )
 
 
 def lines(result: Mapping[str, Any]) -> list[str]:

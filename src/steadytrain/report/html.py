@@ -19,6 +19,7 @@ from markupsafe import Markup
 
 from steadytrain.report import svg, svg_heat
 from steadytrain.report.heat import Heat
+from steadytrain.report.method_shown import MethodPart
 from steadytrain.report.report_values import Report
 from steadytrain.report.thinned_curves import Curve
 from steadytrain.report.wording import number
@@ -39,10 +40,11 @@ class Figure:
     legend: Markup | None = None
 
 
-def page(report: Report, zoom: Zoom | None, *, version: str) -> str:
+def page(report: Report, zoom: Zoom | None, *, version: str, steps: MethodPart | None = None) -> str:
     """The HTML of ``report``, with the interactive curves of ``zoom``, or static ones if it is None.
 
-    ``version`` is the version of steadytrain that writes the page.
+    ``version`` is the version of steadytrain that writes the page. ``steps`` are the ten steps of ``debug``, shown
+    first.
     """
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(files("steadytrain.report").joinpath("page.html.j2").read_text("utf-8"))
@@ -53,6 +55,7 @@ def page(report: Report, zoom: Zoom | None, *, version: str) -> str:
         scripts = [_script("readout.js")] if any(figure.heat for figure in figures) else []
     text: str = template.render(
         report=report,
+        steps=steps,
         figures=figures,
         small=lambda curve: Markup(svg.small_drawing(curve)),
         half=lambda curve: Markup(svg.drawing(curve, report.symptoms, svg.HALF)),

@@ -65,6 +65,13 @@ class Report:
         present = {finding.judgement.status for finding in self.findings}
         return next((status for status in STATUSES if status in present and status != "not-run"), "not-run")
 
+    @property
+    def summary(self) -> str:
+        """The result in one line: the rows, and the checks that found something."""
+        bad = [f"{one.check} {status}" for status in ("fail", "warn") for one in self.of_status(status)]
+        rows = f"{self.rows:,} rows" if self.whole else f"the first {self.rows:,} rows"
+        return f"{rows}: {', '.join(bad) or 'nothing found'}"
+
 
 def look_at(
     wanted: Wanted,

@@ -1,0 +1,80 @@
+"""``steadytrain debug``: the ten steps of the method, taken in order."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from steadytrain.cli import _options
+
+if TYPE_CHECKING:
+    from steadytrain.method.walk import Walk
+
+INTERRUPTED_STATUS = 130
+WIDTH_MAX = 110
+
+
+@click.command()
+@click.argument("target", required=False, metavar="[SCRIPT|RUN|INCIDENT]")
+@click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS...]")
+@click.option("--budget", default="10m", show_default=True, metavar="TIME", help="Time for all steps: 90s, 10m, 1h.")
+@click.option("--data", multiple=True, metavar="PATH", help="Data set to check in step 2; may be given several times.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Also write the result as one offline HTML page.")
+@_options.workers
+@_options.tree
+@_options.runs_dir
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.debug/1).")
+def command(
+    target: str | None,
+    arguments: tuple[str, ...],
+    budget: str,
+    data: tuple[str, ...],
+    output: Path | None,
+    workers: int | None,
+    moved: str,
+    runs_dir: Path,
+    as_json: bool,
+) -> int:
+    """Go through a practitioner's ten steps and find where the fault lies.
+
+    Reproduce; data and tokenizer; instrument; isolate model, data or optimizer; precision; learning rate and warm-up;
+    safety nets; architecture; distribution; minimal reproduction. Each step says what was done, what it showed, what it
+    means, and the next command. A SCRIPT is run under watch first, for at most half of the budget; its arguments stand
+    after `--`. By default the newest run.
+
+    Results are kept with the run: a second call continues, and runs nothing twice. Ctrl-C keeps what is done (exit
+    status 130). Otherwise exits with 0 whatever the answer.
+    """
+    from steadytrain.api.method_steps import debug
+    from steadytrain.api.pages import check_writable, report
+
+    if output is not None:
+        check_writable(output)
+    budget_s = _options.seconds(budget)
+    with _options.progress() as tell:
+        walk = debug(
+            target, arguments, budget_s=budget_s, workers=workers, data=data, moved=moved, runs_dir=runs_dir, tell=tell
+        )
+    if output is not None:
+        report(walk.incident, output, walk=walk)
+    if as_json:
+        click.echo(json.dumps(walk.to_json(), indent=1, ensure_ascii=False, allow_nan=False))
+    else:
+        _print(walk, output)
+    return INTERRUPTED_STATUS if walk.interrupted else 0
+
+
+def _print(walk: Walk, output: Path | None) -> None:
+    from steadytrain.report import method_shown
+
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")
+    width = min(WIDTH_MAX, shutil.get_terminal_size((WIDTH_MAX, 24)).columns)
+    lines = method_shown.as_lines(method_shown.part(walk.to_json()), width)
+    click.echo("\n".join([*lines, f"page: {output or f'steadytrain debug {shlex.quote(walk.target)} -o debug.html'}"]))
