@@ -6,6 +6,7 @@ import json
 import shlex
 import shutil
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,17 @@ INTERRUPTED_STATUS = 130
 WIDTH_MAX = 110
 
 
+@dataclass(frozen=True)
+class DebugOptions:
+    """How the steps are taken: time, data sets, trials at once, moved files, folder of runs."""
+
+    budget: str
+    data: tuple[str, ...]
+    workers: int | None
+    moved: str
+    runs_dir: Path
+
+
 @click.command()
 @click.argument("target", required=False, metavar="[SCRIPT|RUN|INCIDENT]")
 @click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS...]")
@@ -30,16 +42,9 @@ WIDTH_MAX = 110
 @_options.tree
 @_options.runs_dir
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.debug/1).")
+@_options.gathered(lambda: DebugOptions, into="options")
 def command(
-    target: str | None,
-    arguments: tuple[str, ...],
-    budget: str,
-    data: tuple[str, ...],
-    output: Path | None,
-    workers: int | None,
-    moved: str,
-    runs_dir: Path,
-    as_json: bool,
+    target: str | None, arguments: tuple[str, ...], output: Path | None, as_json: bool, options: DebugOptions
 ) -> int:
     """Go through a practitioner's ten steps and find where the fault lies.
 
@@ -56,10 +61,17 @@ def command(
 
     if output is not None:
         check_writable(output)
-    budget_s = _options.seconds(budget)
+    budget_s = _options.seconds(options.budget)
     with _options.progress() as tell:
         walk = debug(
-            target, arguments, budget_s=budget_s, workers=workers, data=data, moved=moved, runs_dir=runs_dir, tell=tell
+            target,
+            arguments,
+            budget_s=budget_s,
+            workers=options.workers,
+            data=options.data,
+            moved=options.moved,
+            runs_dir=options.runs_dir,
+            tell=tell,
         )
     if output is not None:
         report(walk.incident, output, walk=walk)
