@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 
 import pytest
 
 pytest.importorskip("torch")
+
+from steadytrain.trial_runs import thread_pools
 
 PROGRAM = """
 import os, signal, torch
@@ -33,3 +36,16 @@ print(released, os.waitpid(child, 0)[1], torch.equal(before, gradient()))
 def test_a_fork_computes_the_same_bits_on_as_many_threads() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.split() == ["True", "0", "True"], done.stderr
+
+
+def test_a_thread_of_the_script_is_one_that_a_fork_misses() -> None:
+    before = thread_pools.of_the_script()
+    over = threading.Event()
+    writer = threading.Thread(target=over.wait, name="writer of events", daemon=True)
+    writer.start()
+    try:
+        assert set(thread_pools.of_the_script()) - set(before) == {"writer of events"}
+    finally:
+        over.set()
+        writer.join()
+    assert "writer of events" not in thread_pools.of_the_script()

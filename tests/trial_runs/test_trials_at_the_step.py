@@ -113,3 +113,36 @@ def test_a_bundle_without_its_moments_has_no_state_to_start_from(bundle: Path, c
         assert step_before(bundle, incident, recording) is None
     finally:
         aside.rename(bundle / MOMENTS)
+
+
+INPUTS_FIRST = """
+    import threading
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    over = threading.Event()
+    threading.Thread(target=over.wait, daemon=True).start()  # a fork would miss it
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for step in range(1, 40):
+        x = torch.randn(16, 4)
+        if step == 30:
+            x[3] = 0
+        loss = (model(x / x.norm(dim=1, keepdim=True)) - x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_a_function_that_the_script_calls_before_its_model_is_changed_too(tmp_path: Path) -> None:
+    outcome = run_script(tmp_path, INPUTS_FIRST, "--policy", "stop")
+    (found,) = (outcome.run_dir / "incidents").glob(f"step-*{STEP}")
+    case = open_case(found)
+    with Pool(found, keep=False) as pool:
+        outcomes = list(pool.run([*specs_of("unchanged", case), *specs_of("safe-operation", case)]))
+    (control,), (safe,) = (
+        [one for one in outcomes if one.spec.trial == name] for name in ("unchanged", "safe-operation")
+    )
+    assert trial("safe-operation").judge(case, [control], [safe]).effect == "removed", (control, safe)

@@ -20,6 +20,11 @@ class Job:
     began: float = 0.0
     """Start time by ``time.perf_counter``; 0 if the duration is not needed."""
 
+    @property
+    def own_batches(self) -> bool:
+        """Whether the script keeps its own batches and arguments."""
+        return any(change.own_batches for change in self.changes)
+
     def end(self, outcome: Outcome) -> None:
         seconds = time.perf_counter() - self.began if self.began else 0.0
         self.report(replace(outcome, seconds=round(seconds, 3)))

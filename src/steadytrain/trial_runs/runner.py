@@ -117,7 +117,7 @@ class TrialRun(StepObserver):
         if not torch.is_grad_enabled():
             return MISSING
         self._fed.count(dataset)
-        if self.job is None or (self._own_steps_wanted == 1 and not self._own_batches):
+        if self.job is None or (self._own_steps_wanted == 1 and not self.job.own_batches):
             return MISSING
         other = self._next_batch(dataset) if self._jumped else MISSING
         given = batch if other is MISSING else other
@@ -125,13 +125,9 @@ class TrialRun(StepObserver):
             given = change.fetched(self.process, self._entry.step, given)
         return MISSING if given is batch else given
 
-    @property
-    def _own_batches(self) -> bool:
-        return self.job is not None and any(change.own_batches for change in self.job.changes)
-
     def _next_batch(self, dataset: int) -> Any:
         """The recorded batch for this fetch, with changes applied."""
-        if self._own_batches or self.job is None:
+        if self.job is None or self.job.own_batches:
             return MISSING
         batch = self._fed.next(dataset, keep_last=self.probing)  # a prefetching loader continues to request batches
         if batch is None or batch.value is MISSING:
@@ -168,7 +164,8 @@ class TrialRun(StepObserver):
         state = step.random(number, "random")
         if state is not None:
             state.restore()
-        if self._own_batches or step.calls[number]["changed_after_use"]:
+        assert self.job is not None
+        if self.job.own_batches or step.calls[number]["changed_after_use"]:
             return None
         return recorded_arguments(step, number, args, kwargs, loss_inside=self._loss_inside, note=self._shown.note)
 
@@ -265,6 +262,8 @@ class TrialRun(StepObserver):
             self._entry_over()
 
     def updated(self, stream: Stream) -> None:
+        if self._jumped and not self._restored and self.job is not None:
+            self._change(lambda change: change.begin_functions(self.process))
         if stream is self._stream and self._update_due:
             self._entry_over()
 
@@ -289,7 +288,7 @@ class TrialRun(StepObserver):
         if not self._restored:
             self._restored = True
             self._restore(module)
-            self._change(lambda change: change.begin(process))
+            self._change(lambda change: change.begin_once(process))
         if self._rounds_before or process.role == "refused" or (process.role == "probe" and not self.probing):
             self._kept = Kept(process)
         self._change(lambda change: change.step_begins(process))

@@ -26,8 +26,8 @@ from steadytrain.replay.failing_step import path_hint
 from steadytrain.replay.file_sandbox import keep_files, restore_files
 from steadytrain.replay.moved_files import Moved
 from steadytrain.storage.tape_files import Recording
+from steadytrain.trial_runs import thread_pools
 from steadytrain.trial_runs.socket_messages import Line
-from steadytrain.trial_runs.thread_pools import release
 
 ERROR_CHARACTERS_MAX = 400
 
@@ -164,9 +164,9 @@ class _Stage:
     def _is_one_thread() -> bool:
         import torch
 
-        if multiprocessing.active_children() or _has_gpu():
+        if multiprocessing.active_children() or _has_gpu() or thread_pools.of_the_script():
             return False
-        return torch.get_num_threads() == 1 or release()
+        return torch.get_num_threads() == 1 or thread_pools.release()
 
 
 def _has_gpu() -> bool:

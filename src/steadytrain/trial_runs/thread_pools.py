@@ -1,4 +1,4 @@
-"""Ends the idle threads of OpenMP, so that this process can fork.
+"""Threads of a process that is to fork: those of OpenMP can be released, those of the script cannot.
 
 A fork has only the thread that forked. OpenMP's pool would wait there for threads that do not exist. OpenMP 5.0 has a
 call that releases the pool (``omp_pause_resource_all``); the next parallel operation starts a new one, in parent and
@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import re
+import threading
 
 HARD = 2
 """``omp_pause_hard`` of ``omp_pause_resource_t``: the runtime also gives its memory back."""
+
+HARMLESS = ("TMonitor",)
 
 _RUNTIME = re.compile(r"/lib(?:gomp|omp|iomp5)[^/]*\.so[^/]*$")
 
@@ -21,6 +24,14 @@ def release() -> bool:
     must compute on one thread."""
     paths = _runtimes()
     return bool(paths) and all(_paused(path) for path in paths)
+
+
+def of_the_script() -> list[str]:
+    """The names of the Python threads that a fork would miss: a writer of TensorBoard would wait for its thread for
+    ever. The monitor of tqdm only redraws bars."""
+    here = threading.current_thread()
+    running = (thread for thread in threading.enumerate() if thread is not here)
+    return [thread.name for thread in running if type(thread).__name__ not in HARMLESS]
 
 
 def _paused(path: str) -> bool:

@@ -33,13 +33,15 @@ class LiveChange:
     """The contract. Subclasses are final dataclasses; their docstring says what they change.
 
     ``early`` changes act before the script builds its model and loaders, so they need their own launch. ``own_batches``
-    is
-    True if the script keeps its own batches and arguments.
+    is True if the script keeps its own batches and arguments. ``of_functions``: it replaces functions that a script may
+    call before its model (a division of the inputs), so it begins right after the last own update.
     """
 
     is_early: ClassVar[bool] = False
     own_batches: ClassVar[bool] = False
+    of_functions: ClassVar[bool] = False
 
+    begun = False
     touched = 0
     nothing: ClassVar[str] = "it changes nothing in this script"
     """Why a trial did not run if the change touched nothing."""
@@ -55,6 +57,17 @@ class LiveChange:
 
     def begin(self, process: Launched) -> None:
         """Called once the initial state is restored, right before the first model call."""
+
+    def begin_functions(self, process: Launched) -> None:
+        """Begins a change of functions, before the script's next turn of its loop."""
+        if self.of_functions:
+            self.begin_once(process)
+
+    def begin_once(self, process: Launched) -> None:
+        """Begins the change unless it has begun."""
+        if not self.begun:
+            self.begun = True
+            self.begin(process)
 
     def step_begins(self, process: Launched) -> None:
         """Called right before the first model call of an entry."""

@@ -110,6 +110,8 @@ class SafeOperation(LiveChange):
     from its overflow.
     """
 
+    of_functions = True
+
     margin: float = 1e-6
     nothing = "no such operation comes near a singular point"
 
