@@ -81,11 +81,6 @@ def test_bad_use_is_one_line(tmp_path: Path, arguments: tuple[str, ...], why: st
         run(diagnose, *arguments, "--runs-dir", tmp_path)
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("90s", 90.0), ("10m", 600.0), ("1.5h", 5400.0), ("45", 45.0)])
-def test_a_budget_is_a_time(text: str, seconds: float) -> None:
-    assert diagnose._seconds(text) == seconds
-
-
 def test_show_and_report_tell_a_stored_diagnosis(tmp_path: Path) -> None:
     bundle = builders.write_bundle(tmp_path / "incidents" / "step-412")
     assert "Diagnosis" not in run(show, bundle)

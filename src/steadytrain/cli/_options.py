@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
@@ -73,11 +71,11 @@ class TrialOptions:
 
         return open_story(path, facts=read_facts(path), onset=self.onset, symptom=self.symptom)
 
-    def how(self, path: Path, budget_s: float | None = None) -> How:
+    def how(self, path: Path, tell: Callable[[str], None] | None, budget_s: float | None = None) -> How:
         from steadytrain.api.diagnoses import default_workers
         from steadytrain.trial_runs.trial_session import How
 
-        return How(self.workers or default_workers(path), budget_s, self.moved, self.engine, teller())
+        return How(self.workers or default_workers(path), budget_s, self.moved, self.engine, tell)
 
 
 def launches(body: Callable[..., int]) -> Callable[..., int]:
@@ -95,13 +93,6 @@ def launches(body: Callable[..., int]) -> Callable[..., int]:
     return in_order
 
 
-def teller() -> Callable[[str], None] | None:
-    """A function that prints progress lines, None without a terminal."""
-    if not sys.stderr.isatty():
-        return None
-    return lambda line: click.echo(f"steadytrain: {line}", err=True)
-
-
 def seconds(budget: str) -> float:
     """A time such as ``90``, ``90s``, ``10m`` or ``1h``, in seconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h)?", budget.strip())
@@ -109,28 +100,6 @@ def seconds(budget: str) -> float:
     if not found > 0:
         raise UsageError(f"--budget {budget}: must be a time above 0, such as 90s, 10m or 1h")
     return found
-
-
-@contextmanager
-def progress() -> Iterator[Callable[[str], None] | None]:
-    """A function for lines of progress: on a terminal they scroll by above a line with the elapsed time, from the first
-    second on; None without a terminal.
-    """
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as shown:
-        task = shown.add_task("starting", total=None)
-
-        def tell(line: str) -> None:
-            shown.console.print(f"steadytrain: {line}", markup=False, highlight=False)
-            shown.update(task, description=line)
-
-        yield tell
 
 
 def gathered(kind: Callable[[], type[Any]], *, into: str) -> Callable[[Callable[..., int]], Callable[..., int]]:

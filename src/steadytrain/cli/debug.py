@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._progress import progress
 
 if TYPE_CHECKING:
     from steadytrain.method.walk import Walk
@@ -62,7 +63,7 @@ def command(
     if output is not None:
         check_writable(output)
     budget_s = _options.seconds(options.budget)
-    with _options.progress() as tell:
+    with progress() as tell:
         walk = debug(
             target,
             arguments,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._progress import progress
 
 if TYPE_CHECKING:
     from steadytrain.diagnosis.answer import Diagnosis
@@ -46,16 +47,18 @@ def command(
     """
     from steadytrain.api.diagnoses import diagnose
 
+    budget_s = _options.seconds(budget)
     try:
-        answer = diagnose(
-            incident,
-            budget_s=_options.seconds(budget),
-            workers=workers,
-            engine=engine,
-            moved=moved,
-            runs_dir=runs_dir,
-            tell=_options.teller(),
-        )
+        with progress() as tell:
+            answer = diagnose(
+                incident,
+                budget_s=budget_s,
+                workers=workers,
+                engine=engine,
+                moved=moved,
+                runs_dir=runs_dir,
+                tell=tell,
+            )
     except KeyboardInterrupt as interrupt:
         click.echo(f"steadytrain: {interrupt or 'interrupted: nothing was tried yet'}", err=True)
         return INTERRUPTED_STATUS

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from steadytrain.cli import _options
-from steadytrain.core.errors import UsageError
+from steadytrain.cli._progress import progress
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+    from steadytrain.experiments.specs import Outcome, Verdict
 
 CANNOT_TELL_STATUS = 125
 
@@ -17,7 +23,7 @@ CANNOT_TELL_STATUS = 125
 @click.argument("incident", required=False)
 @click.argument("names", nargs=-1, metavar="NAME...")
 @_options.workers
-@click.option("--budget", type=float, metavar="SECONDS", help="Start no trial after this many seconds.")
+@click.option("--budget", metavar="TIME", help="Start no trial after this time: 90s, 10m; a bare number is in seconds.")
 @_options.symptom
 @_options.onset
 @_options.tree
@@ -29,7 +35,7 @@ CANNOT_TELL_STATUS = 125
 def command(
     incident: str | None,
     names: tuple[str, ...],
-    budget: float | None,
+    budget: str | None,
     runs_dir: Path,
     as_json: bool,
     options: _options.TrialOptions,
@@ -51,8 +57,7 @@ def command(
     if incident is None:
         _list(None)
         return 0
-    if budget is not None and not budget > 0:
-        raise UsageError(f"--budget {budget}: must be more than 0")
+    budget_s = _options.seconds(budget) if budget is not None else None
     path = incident_or_run_of(incident, runs_dir)
     case = options.case(path)
     if not names:
@@ -61,11 +66,27 @@ def command(
     needs_torch("trials need PyTorch to run the steps again")
     if names == ("all",):
         names = tuple(one.name for one in trials() if not isinstance(plan_of(one, case), NotApplicable))
-    verdicts, outcomes = run_named(path, case, names, options.how(path, budget))
+    with progress() as tell:
+        verdicts, outcomes = run_named(path, case, names, options.how(path, tell, budget_s))
     keep_verdicts(path, "trial", verdicts)
     result = result_table.document(str(path), case, verdicts, outcomes)
-    click.echo(json.dumps(result, indent=1, ensure_ascii=False) if as_json else "\n".join(result_table.lines(result)))
+    late = _late(case, names, verdicts, outcomes)
+    shown = [*result_table.lines(result), *([f"  {late}"] if late else [])]
+    click.echo(json.dumps(result, indent=1, ensure_ascii=False) if as_json else "\n".join(shown))
     return 0 if any(one.ran for one in outcomes.get(UNCHANGED, [])) else CANNOT_TELL_STATUS
+
+
+def _late(
+    case: Case, names: Sequence[str], verdicts: Mapping[str, Verdict], outcomes: Mapping[str, Sequence[Outcome]]
+) -> str:
+    """What was not run for lack of time, and how long that would take; "" if all ran."""
+    from steadytrain.experiments.specs import NO_TIME_LEFT, NotApplicable
+    from steadytrain.experiments.trial_catalog import plan_of, trial
+    from steadytrain.trial_runs.lack_of_time import note
+
+    plans = {name: plan_of(trial(name), case) for name in names if NO_TIME_LEFT in verdicts[name].why}
+    late = {name: plan for name, plan in plans.items() if not isinstance(plan, NotApplicable)}
+    return note(late, (one for ran in outcomes.values() for one in ran), case.step_s) if late else ""
 
 
 def _list(case: object) -> None:

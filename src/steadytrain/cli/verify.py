@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._progress import progress
 from steadytrain.core.errors import UsageError
 
 REMOVED_STATUS, NOT_REMOVED_STATUS, CANNOT_TELL_STATUS = 0, 1, 125
@@ -56,7 +57,8 @@ def command(
     path = incident_or_run_of(incident, runs_dir)
     case = options.case(path)
     needs_torch("trials need PyTorch to run the steps again")
-    found = verify(path, case, intervention, options.how(path), steps=steps)
+    with progress() as tell:
+        found = verify(path, case, intervention, options.how(path, tell), steps=steps)
     keep_verdicts(path, "verify", {found.verdict.trial: found.verdict})
     if as_json:
         click.echo(json.dumps(found.to_json(str(path)), indent=1, ensure_ascii=False))

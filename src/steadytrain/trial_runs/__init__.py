@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from steadytrain.experiments.specs import Outcome, Spec
 
@@ -19,6 +19,15 @@ if TYPE_CHECKING:
 
 Tell = Callable[[str], None]
 _open: dict[tuple[Path, int, str, str], Pool] = {}
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """A function for lines of progress that also counts: ``done`` of the ``of`` trials of one call are over."""
+
+    def __call__(self, line: str) -> None: ...
+
+    def counted(self, done: int, of: int) -> None: ...
 
 
 def run_trials(
@@ -42,14 +51,24 @@ def run_trials(
         specs: the trials to run. A finished one is not repeated; its outcome is read from disk.
         workers: the number of processes that run at once.
         budget_s: time in seconds after which no trial starts. The others are reported as not run.
-        tell: gets one line for each trial, for the terminal.
+        tell: gets one line for each trial, for the terminal; a :class:`Counting` one also how many are done.
         moved: ``OLD=NEW`` if the script's files moved, else ``-``.
         engine: ``local`` or ``ray``.
 
     Raises:
         UsageError: the script cannot be launched again, or the engine is not available.
     """
-    yield from _pool(source, workers, moved, engine).run(specs, budget_s=budget_s, tell=tell)
+    count = tell.counted if isinstance(tell, Counting) else _nothing
+    of = len(dict.fromkeys(specs))
+    count(0, of)
+    outcomes = _pool(source, workers, moved, engine).run(specs, budget_s=budget_s, tell=tell)
+    for done, outcome in enumerate(outcomes, 1):
+        count(done, of)
+        yield outcome
+
+
+def _nothing(done: int, of: int) -> None:
+    """Count for nobody."""
 
 
 def close_pools() -> None:
