@@ -58,7 +58,7 @@ def contrast(case: Case, name: str, again: Sequence[float], beside: Sequence[flo
 def test_a_cure_that_comes_again_and_whose_placebo_does_nothing_holds(case: Case) -> None:
     found = contrast(case, "drop-batch", CALM, SPIKE)
     assert found.held
-    assert found.why == "the loss is 0.8 lower (0.8 to 0.8) over two seeds; leaving out the batch of step 87 does not"
+    assert found.why == "the loss is 0.8 lower (0.8 to 0.8) over two seeds; leaving out the batch of step 88 does not"
     assert [(row.trial, row.effect) for row in found.rows] == [
         ("drop-batch-second-seed", "removed"),
         ("drop-batch-placebo", "persists"),
@@ -69,7 +69,7 @@ def test_leaving_out_any_batch_proves_nothing(case: Case) -> None:
     """Steps that overshoot from the start, or a batch that only looks odd: one update fewer is what helps."""
     found = contrast(case, "drop-batch", CALM, CALM)
     assert not found.held
-    assert found.why == "leaving out the batch of step 87 removes it as well, so drop-batch proves nothing"
+    assert found.why == "leaving out the batch of step 88 removes it as well, so drop-batch proves nothing"
 
 
 def test_a_cure_by_luck_proves_nothing(case: Case) -> None:
@@ -126,7 +126,7 @@ def test_the_placebos_differ_from_their_trials(case: Case) -> None:
 
 def test_another_healthy_batch_is_left_out(case: Case) -> None:
     (spec,) = placebo_specs("drop-batch", case)
-    assert [entry.step for entry in spec.schedule if entry.role == "refused"] == [87]
+    assert [entry.step for entry in spec.schedule if entry.role == "refused"] == [88]
 
 
 def test_a_rate_cut_ends_before_the_onset(case: Case) -> None:
@@ -196,7 +196,7 @@ def test_a_block_as_long_as_the_stretch_of_the_symptom_is_dropped() -> None:
     left = {spec.repeat: [entry.step for entry in spec.schedule if entry.role == "refused"] for spec in plan}
     assert left == {0: [90], 1: [89, 90, 91], 2: [90, 91, 92, 93]}
     (beside,) = placebo_specs("drop-batch", case)
-    assert [entry.step for entry in beside.schedule if entry.role == "refused"] == [82, 83, 84, 85]
+    assert [entry.step for entry in beside.schedule if entry.role == "refused"] == [85, 86, 87, 88]
 
 
 def test_garbage_that_only_goes_with_the_whole_block_is_named() -> None:
@@ -236,14 +236,14 @@ def test_nothing_is_proven_before_its_placebo_ran() -> None:
 
 
 def test_what_a_placebo_does_as_well_proves_nothing() -> None:
-    found = proven({"drop-batch": Contrast("drop-batch", False, "leaving out the batch of step 87 removes it as well")})
-    assert (found.proven, found.lacks) == (False, "leaving out the batch of step 87 removes it as well")
+    found = proven({"drop-batch": Contrast("drop-batch", False, "leaving out the batch of step 88 removes it as well")})
+    assert (found.proven, found.lacks) == (False, "leaving out the batch of step 88 removes it as well")
 
 
 def test_the_proof_says_what_the_placebo_did_not_do() -> None:
-    found = proven({"drop-batch": Contrast("drop-batch", True, "leaving out the batch of step 87 does not")})
+    found = proven({"drop-batch": Contrast("drop-batch", True, "leaving out the batch of step 88 does not")})
     assert found.proven
-    assert found.by.endswith("beta2-lower does not; leaving out the batch of step 87 does not")
+    assert found.by.endswith("beta2-lower does not; leaving out the batch of step 88 does not")
 
 
 @pytest.mark.parametrize("effect", ["delayed", "inconclusive"])

@@ -62,7 +62,7 @@ class DropBatch(Trial):
         )
 
     def placebo(self, case: Case) -> Placebo | NotApplicable | None:
-        """As many healthy batches left out: the first ones after the snapshot, or else later ones."""
+        """As many healthy batches left out: the last ones before the suspects, or else later ones."""
         case = _near(case)
         begin = case.begin
         if begin is None or case.aim == "progress":
@@ -71,7 +71,7 @@ class DropBatch(Trial):
         suspects = {*case.suspects(), *self._block(case), self._block(case)[-1] + 1}
         taped = [step for step in case.recorded(begin) if step is not None and step not in suspects]
         earlier, later = [s for s in taped if s < case.onset], [s for s in taped if s > case.onset]
-        others = sorted([*earlier[:count], *later[: max(0, count - len(earlier))]])
+        others = sorted([*earlier[-count:], *later[: max(0, count - len(earlier))]])
         if not others:
             return None
         specs = _specs(planned(self, case, refused=others))
