@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from scripts import run_script  # noqa: E402
+from scripts import run_script, write_script  # noqa: E402
 from steadytrain.capture.hooks import seeding  # noqa: E402
 from steadytrain.capture.hooks.seeding import AS_IT_IS, Randomness, begin_process, begin_torch  # noqa: E402
 
@@ -155,3 +157,20 @@ def test_two_seeded_runs_are_equal_and_the_end_says_what_remains(tmp_path: Path)
     assert ends[0].run.description["randomness"] == {"seed": 7, "deterministic": True}
     assert ends[0].run.facts["nondeterministic_operations"] == ["put_"]
     assert ends[0].run.facts["randomness"]["torch_seed"] == "7"
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_replay_draws_and_hashes_as_the_seeded_run_did(tmp_path: Path) -> None:
+    order = "    scale = float([len(word) for word in {'a', 'bb', 'ccc', 'dddd', 'eeeee'}][0])\n"
+    hashing = DRAWS.replace("    for step", f"{order}    for step").replace(".mean()", ".mean().mul(scale)")
+    script = write_script(tmp_path, hashing)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
+    begun = [sys.executable, "-m", "steadytrain"]
+    options = ["--runs-dir", "runs", "--name", "run", "--seed", "7", "--keep-rewind"]
+    for arguments in (["run", *options, script.name], ["replay", "runs/run"]):
+        ended = subprocess.run(
+            [*begun, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+    assert "to the last bit" in ended.stdout, ended.stdout + ended.stderr
+    assert "PYTHONHASHSEED" not in ended.stdout

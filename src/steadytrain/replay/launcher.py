@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from steadytrain.capture.hooks.seeding import hash_variables
 from steadytrain.core.errors import UsageError
 from steadytrain.replay.environment_changes import changes
 from steadytrain.replay.failing_step import MOVED_HINT, NOT_RECORDED, check_launch, run_logged
@@ -169,7 +170,8 @@ def _command(asked: Plan, result: Path, trace_step: int | None) -> list[str]:
 
 def launch(asked: Plan, arguments: Sequence[str], result: Path) -> None:
     folder = None if asked.loop else moved_environment(asked.environment, asked.moved).get("cwd")
-    ended = run_logged(arguments, result.parent / "output.txt", folder=folder, wait_s=asked.wait_s)
+    log, variables = result.parent / "output.txt", hash_variables(asked.environment)
+    ended = run_logged(arguments, log, folder=folder, wait_s=asked.wait_s, variables=variables)
     if ended is None:
         raise CannotReplayError(f"the launched script took more than {asked.wait_s:g} s (--wait-s)")
     if not result.is_file():

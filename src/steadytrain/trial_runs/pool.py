@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from steadytrain.capture.hooks.seeding import hash_variables
 from steadytrain.core.errors import UsageError
 from steadytrain.experiments.outcome_files import Finished
 from steadytrain.experiments.specs import NO_TIME_LEFT, Outcome, Spec
@@ -85,7 +86,7 @@ class Pool:
         self._scratch = tempfile.TemporaryDirectory(prefix="steadytrain-trials-")
         self._lock = threading.Lock()
         self._waiting: list[tuple[Spec, int]] = []
-        self._server = ServerProcess(self.scratch)
+        self._server = ServerProcess(self.scratch, hash_variables(environment))
         self._told_full = False
         self._workers = [Worker(self, number) for number in range(workers)]
         self._ray: Any = None

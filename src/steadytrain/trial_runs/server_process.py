@@ -6,6 +6,7 @@ Torch-free: the process itself (``server``) imports torch.
 from __future__ import annotations
 
 import json
+import os
 import select
 import socket
 import subprocess
@@ -23,9 +24,11 @@ LOG_LINES_SHOWN = 2
 
 
 class ServerProcess:
-    """Restarts a server that was lost. ``scratch`` is the folder for its socket and log."""
+    """Restarts a server that was lost. ``scratch`` is the folder for its socket and log, ``variables`` are environment
+    variables of every script."""
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(self, scratch: Path, variables: Mapping[str, str] = {}) -> None:
+        self._variables = dict(variables)
         self._socket, self._log = scratch / "server", scratch / "server.txt"
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -81,6 +84,7 @@ class ServerProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                env={**os.environ, **self._variables},
                 start_new_session=True,
             )
         assert self._process.stdout is not None
