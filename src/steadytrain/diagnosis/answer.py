@@ -41,7 +41,11 @@ class Evidence(JsonValue):
 @dataclass(frozen=True)
 class Remedy(JsonValue, closed=True):
     """A proposed intervention: ``tried`` is the effect of its trial (``experiments.specs.EFFECTS``), None if it was not
-    run. ``command`` tries it on the replay."""
+    run. ``command`` tries it on the replay, ``code`` is a line that makes it in a script.
+
+    ``price`` is the probe loss with the change minus without it, before the onset (nats of the script's own loss), None
+    if it did not work or was not measured.
+    """
 
     name: str
     rung: int
@@ -49,6 +53,8 @@ class Remedy(JsonValue, closed=True):
     trial: str | None
     tried: str | None
     command: str | None
+    price: float | None = None
+    code: str = ""
 
 
 @dataclass(frozen=True)

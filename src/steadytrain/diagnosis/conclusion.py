@@ -27,13 +27,13 @@ from steadytrain.diagnosis.answer import (
     Evidence,
     EvidenceVerdict,
     RankedCause,
-    Remedy,
     Status,
     TrialRow,
 )
 from steadytrain.diagnosis.axis import axis_found
-from steadytrain.diagnosis.cause import CERTAIN, Intervention
+from steadytrain.diagnosis.cause import CERTAIN
 from steadytrain.diagnosis.cause_catalog import interventions_of
+from steadytrain.diagnosis.fix_order import remedies
 from steadytrain.diagnosis.proof import Control, Proof, proof
 from steadytrain.diagnosis.weighing import Suspect, plain, weigh
 from steadytrain.experiments.contrast import Contrast
@@ -217,7 +217,13 @@ def _diagnosis(judged: _Judged, status: Status) -> RankedCause:
         evidence=(*seen, *tried),
         layer=suspect.signature.layer,
         batch_rows=suspect.signature.batch_rows,
-        interventions=_remedies(interventions_of(suspect.name, suspect.cause), verdicts, judged.known),
+        interventions=remedies(
+            suspect.cause,
+            interventions_of(suspect.name, suspect.cause),
+            verdicts,
+            target=judged.known.target,
+            replayed=judged.known.control.ran,
+        ),
         why=proven.by if proven.proven else f"not confirmed: {proven.lacks}" if proven.lacks else "",
     )
 
@@ -225,26 +231,6 @@ def _diagnosis(judged: _Judged, status: Status) -> RankedCause:
 def summary_of(suspect: Suspect) -> str:
     """The first sentence of the cause's docstring."""
     return " ".join((type(suspect.cause).__doc__ or "").strip().split("\n\n")[0].split())
-
-
-def _remedies(
-    interventions: Sequence[Intervention], verdicts: Sequence[Verdict], known: Circumstances
-) -> tuple[Remedy, ...]:
-    """The interventions, fast to invasive. Within a rung, proven ones come first."""
-    effects = {one.trial: one.effect for one in verdicts}
-    replayed = known.control.ran
-    remedies = [
-        Remedy(
-            one.name,
-            one.rung,
-            one.what,
-            one.trial,
-            effects.get(one.trial) if one.trial else None,
-            f"steadytrain verify {shlex.quote(known.target)} --with {one.trial}" if one.trial and replayed else None,
-        )
-        for one in interventions
-    ]
-    return tuple(sorted(remedies, key=lambda one: (one.rung, one.tried != "removed", one.name)))
 
 
 def _met(suspects: Sequence[Suspect], verdicts: Mapping[str, Verdict], belief: Mapping[str, float]) -> str:

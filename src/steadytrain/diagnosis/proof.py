@@ -177,9 +177,13 @@ def persists(verdicts: Mapping[str, Verdict], trial: str) -> bool:
 
 def _unmended(suspect: Suspect, verdicts: Mapping[str, Verdict]) -> str:
     names = suspect.cause.confirming
-    tried = [f"{trial} {verdicts[trial].effect}" for trial in names if trial in verdicts]
+    ran = [trial for trial in names if trial in verdicts and verdicts[trial].effect != "not-run"]
+    tried = [f"{trial} {verdicts[trial].effect}" for trial in ran]
     if not names:
         return "there is no trial of a change that mends it"
     if not tried:
+        failed = [f"{trial}: {verdicts[trial].why}" for trial in names if trial in verdicts]
+        if failed:
+            return f"no change that mends it could be tried ({'; '.join(failed)})"
         return f"no change that mends it was tried ({', '.join(names)})"
     return f"no change that mends it removed the symptom ({', '.join(tried)})"

@@ -97,6 +97,19 @@ def verified(
     return Verified(name, verdict, before, end, case.steps_after, exact)
 
 
+def with_price(
+    case: Case, chosen: Trial, controls: Sequence[Outcome], outcomes: Sequence[Outcome], verdict: Verdict
+) -> Verdict:
+    """The verdict with its price: the probe loss with the change minus without it, in the last probe before the onset.
+    Without such a probe, the verdict as it is."""
+    control = unchanged(controls)
+    fixed = next((one for one in outcomes if one.ran and one.spec.repeat == chosen.fix), None)
+    if control is None or fixed is None or "price_before" in verdict.numbers:
+        return verdict
+    before, _ = _prices(case, control, fixed)
+    return verdict if before is None else replace(verdict, numbers={**verdict.numbers, "price_before": before})
+
+
 def _with_value(name: str, spec: Spec, value: float) -> Spec:
     places = [
         (at, key)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from steadytrain.core.model import Severity
-from steadytrain.diagnosis.answer import SIGNATURE, UNKNOWN, BatchRow, Diagnosis, Evidence, RankedCause, Status
+from steadytrain.diagnosis.answer import SIGNATURE, UNKNOWN, BatchRow, Diagnosis, Evidence, RankedCause, Remedy, Status
 from steadytrain.report.wording import clean, count, enumerated, number
 
 EVIDENCE_MAX = 6
@@ -22,8 +22,8 @@ _SEVERITIES: dict[Status | None, Severity | None] = {"confirmed": "critical", "l
 
 @dataclass(frozen=True)
 class RemedyRow:
-    """An intervention as shown. ``tried`` says in words what its trial did; ``works`` is True if it removed the
-    symptom.
+    """An intervention as shown. ``tried`` says in words what its trial did, with its price; ``works`` is True if it
+    removed the symptom. ``code`` makes it in a script.
     """
 
     rung: int
@@ -31,6 +31,7 @@ class RemedyRow:
     tried: str
     command: str
     works: bool
+    code: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,11 +127,12 @@ def _cause(one: RankedCause) -> CausePart:
             RemedyRow(
                 remedy.rung,
                 clean(remedy.what),
-                _tried(remedy.tried),
+                _tried(remedy),
                 clean(remedy.command or ""),
                 works=remedy.tried == WORKS,
+                code=clean(remedy.code),
             )
-            for remedy in sorted(one.interventions, key=lambda remedy: remedy.tried != WORKS)
+            for remedy in one.interventions
         ),
     )
 
@@ -164,6 +166,21 @@ def _why_refuted(one: RankedCause) -> str:
     return _told(against[0]) if against else "the others explain more"
 
 
-def _tried(effect: str | None) -> str:
-    words = {"removed": "removes it", "persists": "does not help", "worse": "makes it worse", "delayed": "delays it"}
-    return "" if effect is None else words.get(effect, "")
+_TRIED = {
+    None: "not tried",
+    "persists": "tried: does not help",
+    "worse": "tried: makes it worse",
+    "delayed": "tried: only delays it",
+    "inconclusive": "tried: undecided",
+    "not-run": "could not be run",
+}
+
+
+def _tried(remedy: Remedy) -> str:
+    """What is known of a fix: ``removes it on the replay; costs +0.0003 of loss before the onset``."""
+    if remedy.tried is None and remedy.trial is None:
+        return "by hand, not tried"
+    if remedy.tried != WORKS:
+        return _TRIED.get(remedy.tried, "")
+    works = "removes it on the replay"
+    return works if remedy.price is None else f"{works}; its price is {remedy.price:+.2g} of probe loss"

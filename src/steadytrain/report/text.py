@@ -96,16 +96,20 @@ def _unproven(cause: CausePart) -> bool:
 
 
 def _remedies(cause: CausePart) -> Iterable[RenderableType]:
-    """What to do: proven fixes first, then the quickest to try, each with its command."""
+    """What to do: fixes that were seen to work, then those that were not tried, each with its command or its code."""
     if not cause.remedies:
         return
-    yield Text()
-    yield Text("Fixes, proven ones first, then the quickest to try", style="bold")
-    for remedy in cause.remedies:
-        seen = f" ({remedy.tried} on the replay)" if remedy.tried else ""
-        yield Padding(Text(f"{remedy.what}{seen}", style="bold" if remedy.works else ""), (0, 0, 0, 2))
-        if remedy.command and not remedy.tried:
-            yield Text(f"    {remedy.command}", style=_LABEL_STYLE, no_wrap=True, overflow="ignore")
+    for heading, works in (("Fixes seen to work on the replay", True), ("Other fixes", False)):
+        rows = [remedy for remedy in cause.remedies if remedy.works == works]
+        if rows:
+            yield Text()
+            yield Text(heading, style="bold")
+        for remedy in rows:
+            seen = f" ({remedy.tried})" if remedy.tried else ""
+            yield Padding(Text(f"{remedy.what}{seen}", style="bold" if works else ""), (0, 0, 0, 2))
+            untried = remedy.command if remedy.tried == "not tried" else ""
+            for line in filter(None, (untried, remedy.code)):
+                yield Text(f"    {line}", style=_LABEL_STYLE, no_wrap=True, overflow="ignore")
 
 
 def _trials(part: DiagnosisPart) -> Table:

@@ -22,6 +22,7 @@ from steadytrain.diagnosis.answer import UNKNOWN, Diagnosis
 from steadytrain.diagnosis.answer_files import keep, open_story
 from steadytrain.diagnosis.cause_catalog import causes, shipped
 from steadytrain.diagnosis.conclusion import Circumstances, conclude
+from steadytrain.diagnosis.interventions import DROP_BATCH
 from steadytrain.diagnosis.opening import as_recorded, looked
 from steadytrain.diagnosis.proof import Control, needed, proof
 from steadytrain.diagnosis.signs import surveyed
@@ -44,7 +45,7 @@ from steadytrain.survey.launch import CannotSurveyError, survey
 from steadytrain.tracing.involved_rows import batch_rows
 from steadytrain.trial_runs import close_pools, lack_of_time, run_trials
 from steadytrain.trial_runs.contrasts import Known, run_contrasts
-from steadytrain.trial_runs.verdicts import verdict_of
+from steadytrain.trial_runs.verdicts import OWN_BATCH, verdict_of
 
 ROUND_TRIALS = 4
 """Trials between two updates of the probabilities. Independent of the number of workers, so that the answer is too."""
@@ -216,7 +217,8 @@ def _try(bench: _Bench) -> None:
         bench.control = Control(False, False, None, str(error))
         return
     _run(bench, (UNCHANGED, *_next(bench, count=ROUND_TRIALS - 1)))
-    if bench.control.ran and not (bench.control.shown and bench.control.exact):
+    own = any(OWN_BATCH in one.why for one in bench.verdicts.values())
+    if bench.control.ran and (own or not (bench.control.shown and bench.control.exact)):
         _repeat_with_whole_lead(bench)
     for _ in range(ROUNDS_MAX):
         if bench.spent or not bench.control.shown or _contrasted(bench):
@@ -235,7 +237,7 @@ def _repeat_with_whole_lead(bench: _Bench) -> None:
     whole = bench.case.with_whole_lead()
     if whole is None or bench.clock() >= bench.until:
         return
-    bench.tell("the replay is not exact: once more, with all steps before it run by the script itself")
+    bench.tell("the replay differs from the run: once more, with all steps before it run by the script itself")
     bench.case = whole
     bench.plans, bench.refused = _plans(whole)
     bench.outcomes, bench.verdicts, bench.contrasts = {}, {}, {}
@@ -256,12 +258,9 @@ def _next(bench: _Bench, *, count: int) -> tuple[str, ...]:
     waiting = {trial: cost(specs) for trial, specs in bench.plans.items() if trial not in bench.outcomes}
     waiting.pop(UNCHANGED, None)
     by_name = {suspect.name: suspect for suspect in bench.suspects}
-    needs = [
-        trial
-        for name in leading(belief)
-        for trial in needed(by_name[name], bench.verdicts, waiting)
-        if trial in waiting
-    ]
+    needs = [one for name in leading(belief) for one in needed(by_name[name], bench.verdicts, waiting)]
+    if bench.case.aim == "finite":  # a single bad step: the answer always says whether its batch alone is enough
+        needs.append(str(DROP_BATCH.trial))
     return choose(bench.suspects, belief, waiting, tuple(dict.fromkeys(needs)), count=count)
 
 

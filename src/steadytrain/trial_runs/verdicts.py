@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from steadytrain.diagnosis.proof import Control
 from steadytrain.experiments.case import Case
+from steadytrain.experiments.fix_verification import with_price
 from steadytrain.experiments.judging import measures
 from steadytrain.experiments.specs import UNCHANGED, Effect, Outcome, Verdict
 from steadytrain.experiments.trial import Trial
@@ -22,7 +23,7 @@ def verdict_of(
         other = next((note for one in outcomes for note in one.notes if OWN_BATCH in note), None)
         if other is not None and all(one.ran for one in outcomes):
             return Verdict(trial.name, "not-run", why=other)
-        judged = trial.judge(case, controls, outcomes)
+        judged = with_price(case, trial, controls, outcomes, trial.judge(case, controls, outcomes))
         if case.aim == "progress" and trial.other_loss and judged.effect in ("removed", "persists"):
             why = f"{judged.why}; it uses another loss, so that proves nothing"
             return Verdict(trial.name, "inconclusive", {}, why)

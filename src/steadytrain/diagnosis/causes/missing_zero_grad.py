@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
-from steadytrain.diagnosis.interventions import LOWER_RATE
 from steadytrain.diagnosis.signs import below, fact, holds, ruled_out, symptom
 from steadytrain.diagnosis.trial_effects import like
 
@@ -39,7 +38,15 @@ class MissingZeroGrad(Cause):
     expects = like("script", removed=("zero-grad",), either=("synthetic-batch", "longer-warmup"))
     confirming = ("zero-grad",)
     spared = ("drop-batch",)
-    interventions = (LOWER_RATE, Intervention("zero-grad", 5, "clear gradients after each update", "zero-grad"))
+    interventions = (
+        Intervention(
+            "zero-grad",
+            5,
+            "clear gradients after each update",
+            "zero-grad",
+            code="optimizer.zero_grad(set_to_none=True)  # before backward",
+        ),
+    )
     grade = "A"
     source = "DINO #20; DeepSpeed PR 7839, #7837"
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.core.incident import Located
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
-from steadytrain.diagnosis.interventions import DROP_BATCH, EXAMPLE, LOWER_RATE
+from steadytrain.diagnosis.interventions import DROP_BATCH, EXAMPLE
 from steadytrain.diagnosis.signs import (
     above,
     empty_mask,
@@ -64,7 +64,6 @@ class SingularOperation(Cause):
     interventions = (
         Intervention("safe-operation", 5, "the safe form of the operation on the line that is named", "safe-operation"),
         DROP_BATCH,
-        LOWER_RATE,
         EXAMPLE,
     )
     grade = "A"

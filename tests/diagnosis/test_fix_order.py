@@ -1,0 +1,65 @@
+"""The order and the truth of offered fixes: what was seen to work, what was not tried, what failed."""
+
+from __future__ import annotations
+
+from steadytrain.diagnosis.answer import SIGNATURE, Remedy
+from steadytrain.diagnosis.cause import CERTAIN, Cause, Sign, Signature
+from steadytrain.diagnosis.cause_catalog import causes
+from steadytrain.diagnosis.conclusion import Circumstances, conclude
+from steadytrain.diagnosis.fix_order import PRICE, remedies
+from steadytrain.diagnosis.proof import Control
+from steadytrain.diagnosis.weighing import Suspect
+from steadytrain.experiments.specs import Effect, Verdict
+from steadytrain.report import diagnosis_shown
+
+CAUSES = causes()
+
+
+def offered(name: str, **effects: Effect) -> tuple[Remedy, ...]:
+    cause: Cause = CAUSES[name]
+    verdicts = [Verdict(trial.replace("_", "-"), effect, {PRICE: 0.25}) for trial, effect in effects.items()]
+    return remedies(cause, cause.interventions, verdicts, target="run/x", replayed=True)
+
+
+def test_a_rate_is_never_cut_for_an_operation_outside_its_domain() -> None:
+    for name in ("singular-operation", "no-supervised-tokens", "nonfinite-input", "missing-zero-grad"):
+        assert not any("learning rate" in one.what for one in CAUSES[name].interventions)
+
+
+def test_a_change_that_mends_comes_before_one_that_hides_although_its_rung_is_higher() -> None:
+    names = [one.name for one in offered("singular-operation", drop_batch="removed", safe_operation="removed")]
+    assert names[:2] == ["safe-operation", "drop-batch"]
+
+
+def test_what_worked_comes_first_with_its_price_and_what_failed_last() -> None:
+    first, *_, last = offered("learning-rate-too-high", learning_rate_third="persists", clip="removed")
+    assert (first.name, first.price) == ("clip", 0.25)
+    assert (last.name, last.price) == ("lower-learning-rate", None)
+
+
+def test_a_jump_of_the_rate_is_not_answered_by_a_warm_up_first() -> None:
+    assert offered("learning-rate-too-high")[0].name == "lower-learning-rate"
+
+
+def silent(effect: Effect) -> tuple[object, ...]:
+    name = "parameters-not-in-optimizer"
+    signs = {name: Signature((Sign("head.weight is in no optimizer", CERTAIN, "fact x", invariant=True),))}
+    suspects = [Suspect(one, cause, signs.get(one, Signature())) for one, cause in CAUSES.items()]
+    verdict = Verdict("optimize-all", effect, {"final_excess": -2.0, "control_final_excess": -0.5}, "the loss falls")
+    control = Control(True, True, True, "no progress")
+    answer = conclude(suspects, [verdict], Circumstances("no-learning", control, True, (), "run/x"))
+    top = answer.diagnoses[0]
+    return answer, top, next(one for one in top.evidence if one.trial not in (SIGNATURE, "unchanged"))
+
+
+def test_what_could_not_be_run_is_not_said_to_have_failed() -> None:
+    _, top, evidence = silent("not-run")
+    assert "could be tried (optimize-all: the loss falls)" in top.why  # type: ignore[attr-defined]
+    assert evidence.verdict == "not-run"  # type: ignore[attr-defined]
+
+
+def test_what_was_not_tried_says_so() -> None:
+    answer, *_ = silent("not-run")
+    rows = diagnosis_shown.part(answer).causes[0].remedies  # type: ignore[arg-type]
+    assert [row.tried for row in rows] == ["could not be run"]
+    assert not any(row.works for row in rows)
