@@ -28,6 +28,7 @@ from steadytrain.method.step_results import DATA_SYMPTOMS, step_results
 from steadytrain.method.steps import STEPS
 from steadytrain.method.walk import FILE, NO_TIME, Walk
 from steadytrain.report import method_shown
+from steadytrain.storage.bundle import sha256_of
 
 SICK = """
     import torch
@@ -232,6 +233,16 @@ def test_a_confirmed_cause_is_the_last_line(run: Path, ran: tuple[list[str], Clo
     assert lines[-2:] == [found.verdict, f"next: {found.next}"]
     assert " 6  Learning rate and warm-up: FOUND" in lines
     assert all(len(line) <= 92 for line in lines if "next" not in line)
+
+
+def test_a_source_that_changed_since_is_said(tmp_path: Path, ran: tuple[list[str], Clock]) -> None:
+    source = write_script(tmp_path, SICK)
+    sources = {str(source): sha256_of(source), str(tmp_path / "gone.py"): "0"}
+    bundle = builders.write_bundle(tmp_path / "bundle", environment={**builders.ENVIRONMENT, "sources": sources})
+    assert walked(bundle, ran[1]).notes == ()
+    source.write_text("pass\n", encoding="utf-8")
+    (note,) = walked(bundle, ran[1]).notes
+    assert note.startswith(f"{source} has changed since the run was recorded")
 
 
 # The command.

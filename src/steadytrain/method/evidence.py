@@ -21,7 +21,7 @@ from steadytrain.experiments.facts import read_facts
 from steadytrain.experiments.outcome_files import OUTCOME_BYTES_MAX, trials_folder
 from steadytrain.experiments.specs import Outcome
 from steadytrain.grouping.gravest import incident_or_run
-from steadytrain.storage.bundle import is_bundle, open_for_report
+from steadytrain.storage.bundle import is_bundle, open_for_report, sha256_of
 from steadytrain.storage.run_folder import Run, open_run
 from steadytrain.storage.run_search import run_around
 
@@ -30,6 +30,7 @@ PREFLIGHT_FILE = "preflight.json"
 
 DOCUMENT_BYTES_MAX = 16 << 20
 OUTCOMES_MAX = 1000
+SOURCES_MAX = 200
 NOT_JUDGED = "not judged"
 """Effect of a trial whose outcome is stored, but which no diagnosis has compared with its control yet."""
 
@@ -56,7 +57,8 @@ class Evidence:
     """All that is known about ``source``, a bundle or a run, and its ``run``, None for a bundle that was copied away.
 
     ``tried`` are trials by name, ``commands`` the results of other commands by name. ``preflight`` is the document of a
-    preflight of the run, ``facts`` those of a survey; both are empty if there was none. ``finding`` is the bundle's.
+    preflight of the run, ``facts`` those of a survey; both are empty if there was none. ``finding`` is the bundle's,
+    ``changed`` are source files of the run that have changed since.
     """
 
     source: Path
@@ -68,6 +70,7 @@ class Evidence:
     preflight: Mapping[str, Any]
     facts: Mapping[str, Any]
     finding: Finding | None = None
+    changed: tuple[str, ...] = ()
 
     @property
     def step_seconds(self) -> float | None:
@@ -92,6 +95,7 @@ def evidence_of(path: Path) -> Evidence:
         for name, result in results_of(place).items():
             commands.setdefault(name, result)
     answer = answer_files.read(source)
+    bundle = open_for_report(source) if is_bundle(source) else None
     return Evidence(
         source=source,
         run=run,
@@ -101,7 +105,8 @@ def evidence_of(path: Path) -> Evidence:
         answered=day_of(trials_folder(source) / answer_files.FILE) if answer is not None else "",
         preflight=_preflight(run),
         facts=read_facts(source) or {},
-        finding=open_for_report(source).finding if is_bundle(source) else None,
+        finding=bundle.finding if bundle is not None else None,
+        changed=_changed(bundle.environment) if bundle is not None else (),
     )
 
 
@@ -148,6 +153,19 @@ def _outcomes(folder: Path) -> Iterator[tuple[Outcome, str]]:
                 yield Outcome.from_json(data["outcome"]), day_of(file)
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
             continue
+
+
+def _changed(environment: Mapping[str, Any]) -> tuple[str, ...]:
+    """The recorded source files that are there and differ. One that is gone is the matter of whoever launches it."""
+    sources = environment.get("sources")
+    found = []
+    for name, digest in list(sources.items())[:SOURCES_MAX] if isinstance(sources, Mapping) else ():
+        try:
+            if sha256_of(Path(str(name))) != digest:
+                found.append(str(name))
+        except OSError:
+            continue
+    return tuple(found)
 
 
 def _preflight(run: Run | None) -> dict[str, Any]:

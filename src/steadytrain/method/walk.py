@@ -35,6 +35,8 @@ ACTION_S_MIN = 1.0
 """An action is not begun with less time."""
 
 INTERRUPTED = "interrupted"
+CHANGED_MAX = 3
+CHANGED = "{} has changed since the run was recorded: earlier results are of the old file, replays run the new one"
 Tell = Callable[[str], None]
 
 
@@ -145,7 +147,7 @@ def _walked(way: _Way, *, seconds: float, interrupted: bool) -> Walk:
         verdict=verdict,
         next=following,
         steps=steps,
-        notes=tuple(way.notes),
+        notes=(*way.notes, *(CHANGED.format(name) for name in evidence.changed[:CHANGED_MAX])),
         seconds=round(seconds, 1),
         interrupted=interrupted,
     )
