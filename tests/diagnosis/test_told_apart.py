@@ -187,3 +187,21 @@ def test_a_step_of_one_batch_accumulates_nothing(backwards: float, out: bool) ->
         case_of({"backwards_per_step": backwards, "loss_sum": True, "loss_divided": False}, "divergence")
     )
     assert signature.ruled_out is out
+
+
+@pytest.mark.parametrize(
+    ("facts", "first_named", "broken"),
+    [
+        ({"labels_read": 1, "label_shift_trained": 1, "causal_gradient": 0.0}, "label-leakage", True),
+        ({"labels_read": 1, "label_shift_trained": 1, "causal_gradient": 2.0}, None, False),
+        ({"label_shift_trained": 1, "causal_gradient": 0.0}, None, False),
+    ],
+    ids=["embedded beside the tokens", "an encoder reads them", "in no input"],
+)
+def test_labels_among_the_inputs_leak_and_are_not_misplaced(
+    facts: dict[str, Any], first_named: str | None, broken: bool
+) -> None:
+    case = case_of({"uniform_loss": 4.56, **facts}, None)
+    assert (CAUSES["label-leakage"].signature(case).broken_invariant is not None) is broken
+    assert CAUSES["label-misalignment"].signature(case).broken_invariant is None
+    assert first_named is None or order(case)[0] == first_named

@@ -195,6 +195,8 @@ ELSEWHERE = {
     "deterministic",
     "eager",
     "float32-positions",
+    "hide-labels",
+    "offset-tokens",
     "one-thread",
     "one-worker",
     "qk-clip",

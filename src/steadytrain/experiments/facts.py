@@ -149,6 +149,7 @@ FACTS: Mapping[str, str] = {
     "label_shift": "k -> mean cross entropy of logits at t against token t+k, k = 0..3, last step of the survey",
     "label_shift_trained": "the k that labels really have against the inputs: labels[t] = inputs[t+k], absent if none",
     "labels_equal_inputs": "share of supervised positions whose label is the token at that place of the input",
+    "labels_read": "place among the id inputs of the one that is the labels themselves, embedded beside the tokens",
     "label_most_common_share": "share of the most frequent label over surveyed steps",
     "labels_leaked": "list of {input, share}: how well one input column alone tells the label, above 0.98",
     "causal_gradient": "largest gradient of logits at t to inputs after t, over the largest to inputs up to t",
@@ -205,6 +206,7 @@ FACTS: Mapping[str, str] = {
     "data_shift": "the same for the batches from the onset on against those before it",
     "token_overlap": "[id by id, rank by rank]: mass that the frequencies of token ids before the onset share with "
     "those from it on, as they are and with both sorted; where ids were given other numbers only the second stays",
+    "token_offset": "[offset, share]: from the onset on ids are those before plus this number, by their frequencies",
     "repeated_after": "the fewest steps after which a surveyed batch came again",
     "repeated_batches": "share of surveyed (and taped) batches that are bit-equal to an earlier one",
     "repeated_rows": "share of surveyed rows bit-equal to an earlier one",

@@ -115,6 +115,7 @@ class Batches:
         older, newer = ([n for step, n in self._tokens.items() if (step < looked) == past] for past in (True, False))
         if len(older) > SHIFT_STEPS_MIN and len(newer) > SHIFT_STEPS_MIN:
             facts["token_overlap"] = _overlap(older, newer)
+            facts["token_offset"] = _offset(older, newer)
         return facts
 
     def _count_rows(self, value: Tensor) -> None:
@@ -176,3 +177,27 @@ def named_tensors(args: Any, kwargs: Any) -> Iterator[tuple[str, Tensor]]:
 def _bytes(value: Tensor) -> bytes:
     plain = value.detach().cpu().contiguous()
     return plain.flatten().view(torch.uint8).numpy().tobytes() if plain.numel() else b""
+
+
+OFFSETS_MAX, OFFSET_SHARE, OFFSET_TOKENS_MIN = 256, 0.85, 16
+
+
+def _offset(older: list[Tensor], newer: list[Tensor]) -> list[float] | None:
+    """``[offset, share]``: the ids of ``newer`` less this number have the frequencies of ``older``, up to the share.
+
+    None if they match as they are, or with no offset. A few tokens alone match by chance.
+    """
+    length = max(len(one) for one in (*older, *newer))
+    before, after = (
+        torch.stack([torch.nn.functional.pad(one, (0, length - len(one))) for one in part]).sum(0).double()
+        for part in (older, newer)
+    )
+    before, after = before / before.sum(), after / after.sum()
+    if int((before > 0).sum()) < OFFSET_TOKENS_MIN:
+        return None
+    shares = {}
+    for offset in range(-min(OFFSETS_MAX, length - 1), min(OFFSETS_MAX, length - 1) + 1):
+        moved = after[max(0, offset) : length + min(0, offset)]
+        shares[offset] = float(torch.minimum(before[max(0, -offset) : length - max(0, offset)], moved).sum())
+    best = max(shares, key=lambda offset: shares[offset])
+    return [best, shares[best]] if best and shares[best] > OFFSET_SHARE > shares[0] else None

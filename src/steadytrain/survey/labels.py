@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name that everybody uses
 from torch import Tensor
 
-from steadytrain.capture.looks.token_inputs import SHIFTS, padding_of, shares_equal, tokens_beside
+from steadytrain.capture.looks.token_inputs import SHIFTS, padding_of, place_of_labels, shares_equal, tokens_beside
 from steadytrain.survey.tensor_values import ROWS_LISTED_MAX
 
 if TYPE_CHECKING:
@@ -132,6 +132,7 @@ class Labels:
         tokens = tokens_beside(labels, batches.ids, calls.looked_up)
         if tokens is not None:
             self._against_tokens(call, tokens)
+            facts["labels_read"] = place_of_labels(labels, tokens, batches.ids, calls.looked_up)
 
     def _leaked(self) -> list[dict[str, Any]] | None:
         if not self._columns or len({values.shape[1:] for values, _ in self._columns}) > 1:

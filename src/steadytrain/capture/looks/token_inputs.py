@@ -25,17 +25,26 @@ def tokens_beside(labels: Tensor, given: Iterable[Tensor], looked_up: Sequence[T
 
     Candidates are the ids that an embedding looked up (``looked_up``, which also holds positions and decoder inputs).
     If there are none (a model with one-hot inputs), the candidates are the ids that differ from the labels. The
-    candidate that matches the labels best at any shift wins; among equals the last one wins (a decoder's input).
+    candidate that matches the labels best at any shift wins. Among equals that is one other than the labels themselves
+    (which a model may embed beside its tokens), and then the last one (a decoder's input).
     """
     fitting = [ids for ids in given if _fits(ids, labels)]
     read = [ids for ids in fitting if any(_same(ids, asked) for asked in looked_up)]
     others = [ids for ids in fitting if not _same(ids, labels)]
     found, highest = None, -1.0
-    for ids in reversed(read or others or fitting):
+    candidates = list(reversed(read or others or fitting))
+    for ids in sorted(candidates, key=lambda one: _same(one, labels)):  # stable: the labels themselves come last
         share = max(shares_equal(labels.reshape(ids.shape[0], -1), ids))
         if share > highest + SHARE_MIN:
             found, highest = ids, share
     return found
+
+
+def place_of_labels(labels: Tensor, tokens: Tensor, given: Sequence[Tensor], looked_up: Sequence[Tensor]) -> int | None:
+    """The place among ``given`` of the labels themselves, if an embedding looked them up beside their ``tokens``."""
+    if _same(tokens, labels) or not any(_same(asked, labels) for asked in looked_up):
+        return None
+    return next((at for at, ids in enumerate(given) if _same(ids, labels)), None)
 
 
 def shares_equal(labels: Tensor, tokens: Tensor, used: Tensor | None = None) -> list[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, Cause, Intervention, Signature
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS
 from steadytrain.diagnosis.signs import fact, listed, measured, not_finite, ruled_out, surveyed, symptom, when
 from steadytrain.diagnosis.trial_effects import like
@@ -22,6 +22,7 @@ class LabelLeakage(Cause):
         the model fails where that column is missing.
 
     Causes:
+        - the label itself among the inputs: embedded beside its token, or left in a padded field
         - features that hold the target or something computed from it
         - rows of the test set in the training set
         - an identifier that follows the order of the classes
@@ -35,11 +36,12 @@ class LabelLeakage(Cause):
     axis = "data"
     base_rate = 3.0
     rivals = ("causal-leak",)
-    expects = like("script", removed=("shuffle-column",))
-    confirming = ("shuffle-column",)
+    expects = like("script", removed=("shuffle-column", "hide-labels"))
+    confirming = ("shuffle-column", "hide-labels")
     spared = ("learning-rate-third",)
     interventions = (
         Intervention("drop-column", 4, "remove the column that reveals the label from the inputs", "shuffle-column"),
+        Intervention("hide-labels", 4, "keep the labels out of the model's inputs", "hide-labels"),
         CLEAN_ROWS,
     )
     grade = "A"
@@ -50,6 +52,9 @@ class LabelLeakage(Cause):
         in_order = (
             measured(case, "labels_sorted") > SORTED_MIN or measured(case, "label_most_common_share") > COMMON_MAX
         )
+        # An encoder may read what its decoder writes; a model that only reads on must not be given the next token.
+        read = fact(case, "labels_read") is not None and fact(case, "label_shift_trained") == 1
+        causal = read and measured(case, "causal_gradient") == 0.0
         return Signature(
             (
                 *listed(
@@ -59,9 +64,16 @@ class LabelLeakage(Cause):
                     "one input alone predicts the label: {names}",
                     invariant=not in_order,
                 ),
+                *when(
+                    read,
+                    CERTAIN if causal else STRONG,
+                    "the labels themselves are embedded beside the tokens that they follow",
+                    "fact labels_read",
+                    invariant=causal,
+                ),
                 *symptom(case, FAIR, "loss-collapse", "validation-gap"),
                 *when(
-                    surveyed(case) and not fact(case, "labels_leaked"),
+                    surveyed(case) and not read and not fact(case, "labels_leaked"),
                     -FAIR,
                     "no single input predicts the label",
                     "fact labels_leaked",

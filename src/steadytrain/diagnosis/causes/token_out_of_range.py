@@ -108,4 +108,5 @@ def _ended_by(case: Case) -> Signs:
 
 def _rows(case: Case) -> tuple[int, ...]:
     found = fact(case, "index_outside")
-    return tuple(one["row"] for one in found.get("rows") or ()) if isinstance(found, dict) else ()
+    rows = found.get("rows") or () if isinstance(found, dict) else ()
+    return tuple(dict.fromkeys(one["row"] for one in rows))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Sign, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS
-from steadytrain.diagnosis.signs import above, fact, measured, renumbered, ruled_out, surveyed, when
+from steadytrain.diagnosis.signs import Signs, above, fact, measured, renumbered, ruled_out, surveyed, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class TokenizerMismatch(Cause):
     Causes:
         - weights of one revision, tokenizer of another
         - a chat template or special tokens that changed (axolotl #1806: two days to isolate)
+        - ids that count from 1, or a special token put before all others: each id is off by a constant
         - a beginning token that is added twice (DeepSeek-R1 #151)
 
     Next:
@@ -36,10 +37,14 @@ class TokenizerMismatch(Cause):
     axis = "data"
     base_rate = 12.0
     rivals = ("token-out-of-range", "uninitialized-parameters", "bad-initialization", "label-misalignment")
-    expects = like("shift")
-    confirming = ("fresh-data",)
+    expects = like("shift", removed=("undo-offset",))
+    confirming = ("undo-offset", "fresh-data")
     spared = ("learning-rate-third", "float32")
-    interventions = (Intervention("right-tokenizer", 4, "load the tokenizer that belongs to the weights"), CLEAN_ROWS)
+    interventions = (
+        Intervention("undo-offset", 4, "take the constant off the ids", "undo-offset"),
+        Intervention("right-tokenizer", 4, "load the tokenizer that belongs to the weights"),
+        CLEAN_ROWS,
+    )
     grade = "A"
     source = "axolotl #1806; DeepSeek-R1 #151; transformers #2468"
 
@@ -65,6 +70,7 @@ class TokenizerMismatch(Cause):
                     "fact initial_loss",
                 ),
                 *renumbered(case, STRONG),
+                *_moved(case),
                 *when(
                     known < guess - MARGIN_NATS and now > guess + MARGIN_NATS,
                     FAIR,
@@ -91,3 +97,14 @@ def _loss_at(case: Case) -> float:
     losses = case.window.series("loss")
     found = losses.values[losses.steps == case.onset]
     return float(found[0]) if len(found) else math.nan
+
+
+def _moved(case: Case) -> Signs:
+    """A sign if all ids are off by a constant from the onset on."""
+    found = fact(case, "token_offset")
+    if not isinstance(found, list) or len(found) != 2:
+        return ()
+    offset, share = int(found[0]), float(found[1])
+    text = f"from step {case.onset} on every id is {abs(offset)} {'more' if offset > 0 else 'less'} than before"
+    numbers = {"offset": float(offset), "share": share}
+    return (Sign(f"{text} ({share:.0%} of the frequencies match then)", CERTAIN, "fact token_offset", numbers),)

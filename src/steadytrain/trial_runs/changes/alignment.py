@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from steadytrain.capture.looks.token_inputs import tokens_beside
+from steadytrain.capture.step.input_recorder import map_tensors
 from steadytrain.survey.tensor_values import is_ids
 from steadytrain.trial_runs.changes import LiveChange, at_least, modules_called
 from steadytrain.trial_runs.launched_script import Launched
@@ -109,6 +110,69 @@ class ShuffleColumn(LiveChange):
                 self.touch()
                 return tuple(given), named
         return None
+
+
+@final
+@dataclass
+class HideLabels(LiveChange):
+    """The model's ``place``-th input of ids [rows, length] comes from another row, in training steps and in probes."""
+
+    place: int
+    nothing = "the model is given no such ids"
+
+    def check(self) -> None:
+        at_least("place", self.place, 0)
+
+    def call(self, process: Launched, step: int | None, number: int, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        given, named, seen = list(args), dict(kwargs), -1
+        for holder, place in (*((given, at) for at in range(len(given))), *((named, name) for name in named)):
+            value = holder[place]  # type: ignore[index]
+            if not isinstance(value, Tensor) or value.is_floating_point() or value.dtype == torch.bool:
+                continue
+            seen += value.dim() == 2
+            if seen == self.place and value.dim() == 2 and value.shape[0] > 1:
+                holder[place] = value.roll(1, 0)  # type: ignore[index]
+                self.touch()
+                return tuple(given), named
+        return None
+
+
+@final
+@dataclass
+class OffsetTokens(LiveChange):
+    """From the recorded step ``since`` on, the ids [rows, length] of the model's inputs are less by ``offset``.
+
+    With ``targets`` so are the integer targets of classification losses that are not ignored.
+    """
+
+    offset: int
+    since: int
+    targets: bool = True
+    nothing = "the model is given no ids"
+    _on: bool = field(default=False, init=False, repr=False)
+
+    def begin(self, process: Launched) -> None:
+        def less(original: Any, scores: Tensor, target: Any = None, *args: Any, **kwargs: Any) -> Any:
+            if self._on and self.targets and isinstance(target, Tensor) and not target.is_floating_point():
+                ignored = target == kwargs.get("ignore_index", -100)
+                target = torch.where(ignored, target, (target - self.offset).clamp(min=0))
+            return original(scores, target, *args, **kwargs)
+
+        process.functions.replace([functional.cross_entropy, functional.nll_loss], less)
+
+    def call(self, process: Launched, step: int | None, number: int, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        self._on = step is None or step >= self.since
+        if not self._on:
+            return None
+
+        def moved(value: Tensor) -> Tensor:
+            if value.is_floating_point() or value.dtype == torch.bool or value.dim() != 2:
+                return value
+            self.touch()
+            return torch.where(value < 0, value, (value - self.offset).clamp(min=0))
+
+        given = map_tensors((tuple(args), dict(kwargs)), moved)
+        return given[0], given[1]
 
 
 @final
