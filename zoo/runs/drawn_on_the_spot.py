@@ -1,7 +1,7 @@
 """Samples drawn anew in each step, a density fitted to them, and a rate that jumps 25-fold at step 300.
 
-Nothing has an order here: another order of the batches only moves another batch to the judged step. Cause
-learning-rate-too-high (scheduler-misstep would be right as well). Mended: the rate stays.
+Nothing has an order here: another order of the batches only moves another batch to the judged step. Modelled on
+densities fitted to simulated samples, after nanoGPT#136: cause learning-rate-too-high. Mended: the rate stays.
 """
 
 import sys

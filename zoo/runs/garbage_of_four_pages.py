@@ -1,7 +1,7 @@
 """Steps 300 to 303 read a binary file as if it were text: four bad batches in a row, so leaving out one is not enough.
 
-Modelled on llm-foundry#759 (a burst of strange data): cause bad-batch, and data-shift is right as well. Mended: other
-pages are read in their place.
+Modelled on llm-foundry#759 (a burst of strange data): cause bad-batch. A shift of the data is right as
+well. Mended: other pages are read in their place.
 """
 
 import sys
