@@ -11,6 +11,7 @@ pytest.importorskip("torch")
 
 from scripts import run_script
 from steadytrain.experiments.case import AFTER_STEP, Case, open_case
+from steadytrain.experiments.contrast import plan_contrast
 from steadytrain.experiments.specs import NotApplicable, Spec
 from steadytrain.experiments.trial_catalog import plan_of, trial, with_controls
 from steadytrain.storage.bundle import open_bundle
@@ -98,6 +99,12 @@ def test_a_change_that_needs_steps_before_keeps_its_snapshot_and_gets_a_control_
     both = with_controls([*specs_of("unchanged", case), *early], case)
     assert sorted(spec.begin or 0 for spec in both if spec.trial == "unchanged") == [case.begin, STEP - 1]
     assert with_controls(early, case, [case.begin]) == list(early)
+
+
+def test_the_placebo_begins_where_its_trial_does(case: Case) -> None:
+    for name, begin in (("safe-operation", STEP - 1), ("learning-rate-third", case.begin)):
+        plan = plan_contrast(trial(name), case, specs_of(name, case))
+        assert {spec.begin for spec in plan.specs} == {begin}
 
 
 def test_a_number_of_steps_to_follow_starts_at_the_snapshot(case: Case) -> None:

@@ -61,9 +61,11 @@ def plan_contrast(one: Trial, case: Case, specs: Sequence[Spec]) -> ContrastPlan
 
 
 def placebo_of(one: Trial, case: Case) -> Placebo | NotApplicable:
-    """The placebo of a trial: its own, or the usual one. That of another package may fail, which gives the usual."""
+    """The placebo of a trial: its own, or the usual one, from where the trial begins. That of another package may fail,
+    which gives the usual."""
+    case = case.within_step() if one.within_step else case
     try:
-        own = one.placebo(case.within_step() if one.within_step else case)
+        own = one.placebo(case)
     except Exception:
         own = None
     if own is not None:
