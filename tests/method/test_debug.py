@@ -14,6 +14,7 @@ import builders
 from scripts import call, write_script
 from steadytrain.cli.debug import command
 from steadytrain.core.errors import UsageError
+from steadytrain.core.incident import Finding
 from steadytrain.core.plugins import kebab
 from steadytrain.diagnosis import answer_files
 from steadytrain.diagnosis.answer import Diagnosis, RankedCause, Remedy, TrialRow
@@ -79,6 +80,12 @@ def test_without_any_result_every_step_says_why_and_what_to_run(run: Path) -> No
     assert steps["instrument"].status == "done"
     assert any("aten.log.default made inf in forward" in line for line in steps["instrument"].showed)
     assert steps["distributed"].why == "one process trained, without loader workers"
+
+
+def test_a_bad_operation_that_nobody_named_is_searched_next(tmp_path: Path) -> None:
+    incidents = [builders.incident(finding=Finding(None, "the re-run did not reproduce it"))]
+    run = builders.bad_run(tmp_path / "run", incidents=incidents)
+    assert steps_of(run)["instrument"].next == f"steadytrain locate {incident(run)}"
 
 
 def test_a_replay_says_what_it_means(run: Path) -> None:

@@ -58,7 +58,7 @@ class Evidence:
 
     ``tried`` are trials by name, ``commands`` the results of other commands by name. ``preflight`` is the document of a
     preflight of the run, ``facts`` those of a survey; both are empty if there was none. ``finding`` is the bundle's,
-    ``changed`` are source files of the run that have changed since.
+    ``changed`` are source files of the run that have changed since, ``nonfinite`` whether its values are not finite.
     """
 
     source: Path
@@ -71,6 +71,7 @@ class Evidence:
     facts: Mapping[str, Any]
     finding: Finding | None = None
     changed: tuple[str, ...] = ()
+    nonfinite: bool = False
 
     @property
     def step_seconds(self) -> float | None:
@@ -106,6 +107,7 @@ def evidence_of(path: Path) -> Evidence:
         preflight=_preflight(run),
         facts=read_facts(source) or {},
         finding=bundle.finding if bundle is not None else None,
+        nonfinite=bundle is not None and bundle.incident.kind == "nonfinite",
         changed=_changed(bundle.environment) if bundle is not None else (),
     )
 

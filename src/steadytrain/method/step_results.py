@@ -180,11 +180,14 @@ def _instrument(step: Step, evidence: Evidence, taken: Taken) -> StepResult:
     did = f"recorded {run.steps:,} steps at level {level} ({tables or 'losses only'})" if run is not None else ""
     did = "; ".join(filter(None, (did, "onset" if onset is not None and onset.done else "")))
     if not did:
-        return result_of(step, "not possible", "the run of this incident is not here", "", located, "", "")
+        why = "the run of this incident is not here"
+        return result_of(step, "not possible", why, "", located, "", f"steadytrain show {where}")
     command = f"steadytrain report {where}"
     if onset is None and "onset" in taken.left_out and shown:
         command = f"steadytrain onset {where}"
         shown.append(f"onset was not run: {taken.left_out['onset']}")
+    elif evidence.nonfinite and place is None and not _damaged(evidence):
+        command = f"steadytrain locate {where}"
     means = "what departs first is where to look; what comes later follows from it" if shown else ""
     return result_of(step, "done", "", did, shown, means or "no detector raised more than a note", command)
 
