@@ -42,14 +42,15 @@ STEPS: tuple[Step, ...] = tuple(
 
 _TRIALS: Mapping[str, str] = {
     "reproduce": "unchanged earlier-snapshot other-seed perturbed deterministic one-thread",
-    "data": "drop-batch fresh-data reorder hide-labels undo-offset ignore-padding shift-labels shuffle-column scale-targets match-shapes",
+    "data": "drop-batch fresh-data reorder hide-labels undo-offset ignore-padding "
+    "shift-labels shuffle-column scale-targets match-shapes",
     "isolate": "suspect-batch-earlier synthetic-batch learning-rate-zero reset-moments beta2-lower optimize-all thaw "
     "zero-grad loss-term-zero loss-from-logits reattach",
     "precision": "float32 bfloat16 float32-island float32-positions float64-loss all-safe loss-scale-down "
     "loss-scale-up master-weights eager unscale-first",
     "rate": "learning-rate-third learning-rate-tenth learning-rate-up constant-learning-rate longer-warmup rewarm",
-    "safety": "clip clip-usual update-clipping momentum-lower weight-decay-higher weight-decay-lower weight-decay-none epsilon-up epsilon-down "
-    "smaller-batch accumulation-mean accumulation-one embedding-gradient-shrink z-loss",
+    "safety": "clip clip-usual update-clipping momentum-lower weight-decay-higher weight-decay-lower weight-decay-none "
+    "epsilon-up epsilon-down smaller-batch accumulation-mean accumulation-one embedding-gradient-shrink z-loss",
     "architecture": "layer-norm causal-mask safe-softmax attention-softcap qk-clip math-attention leaky-units "
     "freeze-layer reinitialize retie balance-router reference-operation safe-operation train-mode eval-mode",
     "distributed": "one-rank synchronize one-worker",
