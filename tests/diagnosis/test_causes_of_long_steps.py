@@ -94,3 +94,15 @@ def test_the_usual_clip_leaves_nine_in_ten_steps_as_they_were() -> None:
     assert not isinstance(plan, NotApplicable)
     assert plan[0].changes[0].values["max_norm"] == pytest.approx(0.5)
     assert np.isfinite(plan[0].changes[0].values["max_norm"])
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "symptom", "broken"),
+    [(0.0, "nonfinite-weight", True), (0.0, "divergence", False), (1e-8, "nonfinite-weight", False)],
+    ids=["zero", "zero where everything stays finite", "usual"],
+)
+def test_an_epsilon_of_zero_is_at_fault_where_a_value_is_not_finite(epsilon: float, symptom: str, broken: bool) -> None:
+    case = case_of({"epsilon": epsilon, "epsilon_lost": False, "second_moment_below_epsilon": 0.0}, symptom)
+    signature = CAUSES["optimizer-epsilon-underflow"].signature(case)
+    assert (signature.broken_invariant is not None) is broken
+    assert signature.ruled_out is not broken

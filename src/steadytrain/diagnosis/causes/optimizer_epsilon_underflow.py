@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import EPSILON_DOWN, EPSILON_UP, FLOAT32
-from steadytrain.diagnosis.signs import above, fact, holds, measured, ruled_out, surveyed, symptom
+from steadytrain.diagnosis.signs import above, fact, holds, measured, not_finite, ruled_out, surveyed, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ class OptimizerEpsilonUnderflow(Cause):
         them and the layers stop learning.
 
     Causes:
+        - `eps=0`, and a weight without a gradient: an embedding row that no batch has used yet
         - optimizer state or weights in float16 with `eps=1e-8` (openai/CLIP #40: NaN after one step)
         - gradients that shrink with width, depth or a large divisor of the loss (2309.14322)
 
@@ -35,7 +36,7 @@ class OptimizerEpsilonUnderflow(Cause):
     axis = "optimizer"
     base_rate = 5.0
     rivals = ("half-precision-overflow", "singular-operation", "learning-rate-too-low", "second-moment-lag")
-    expects = like("half", removed=("epsilon-up", "epsilon-down"))
+    expects = like("half", removed=("epsilon-up", "epsilon-down"), either=("all-safe",))
     confirming = ("epsilon-up", "epsilon-down")
     spared = ("learning-rate-third",)
     interventions = (EPSILON_UP, EPSILON_DOWN, FLOAT32)
@@ -43,8 +44,16 @@ class OptimizerEpsilonUnderflow(Cause):
     source = "2309.14322; openai/CLIP #40; pytorch #8860; optax #1754"
 
     def signature(self, case: Case) -> Signature:
+        zero = fact(case, "epsilon") == 0.0 and not_finite(case)
         return Signature(
             (
+                *when(
+                    zero,
+                    CERTAIN,
+                    "epsilon is 0: a weight whose gradient was always zero divides zero by zero",
+                    "fact epsilon",
+                    invariant=True,
+                ),
                 *holds(
                     case,
                     "epsilon_lost",
@@ -64,6 +73,7 @@ class OptimizerEpsilonUnderflow(Cause):
                 *ruled_out(
                     not measured(case, "second_moment_below_epsilon") > 0.8
                     and fact(case, "epsilon_lost") is not True
+                    and not zero
                     and surveyed(case),
                     "epsilon is neither lost nor large against the second moment",
                 ),
