@@ -6,9 +6,10 @@ from steadytrain.diagnosis.answer import SIGNATURE, Remedy
 from steadytrain.diagnosis.cause import CERTAIN, Cause, Sign, Signature
 from steadytrain.diagnosis.cause_catalog import causes
 from steadytrain.diagnosis.conclusion import Circumstances, conclude
-from steadytrain.diagnosis.fix_order import PRICE, remedies
+from steadytrain.diagnosis.fix_order import remedies
 from steadytrain.diagnosis.proof import Control
 from steadytrain.diagnosis.weighing import Suspect
+from steadytrain.experiments.fix_verification import PRICE
 from steadytrain.experiments.specs import Effect, Verdict
 from steadytrain.report import diagnosis_shown
 
@@ -61,5 +62,5 @@ def test_what_could_not_be_run_is_not_said_to_have_failed() -> None:
 def test_what_was_not_tried_says_so() -> None:
     answer, *_ = silent("not-run")
     rows = diagnosis_shown.part(answer).causes[0].remedies  # type: ignore[arg-type]
-    assert [row.tried for row in rows] == ["could not be run"]
+    assert [row.tried for row in rows] == ["could not be tried: the loss falls"]
     assert not any(row.works for row in rows)

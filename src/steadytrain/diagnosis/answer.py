@@ -44,7 +44,8 @@ class Remedy(JsonValue, closed=True):
     run. ``command`` tries it on the replay, ``code`` is a line that makes it in a script.
 
     ``price`` is the probe loss with the change minus without it, before the onset (nats of the script's own loss), None
-    if it did not work or was not measured.
+    if it did not work or was not measured. ``note`` says why it could not be tried, why it failed, or why its success
+    proves nothing.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Remedy(JsonValue, closed=True):
     command: str | None
     price: float | None = None
     code: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)

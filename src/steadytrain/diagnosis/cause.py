@@ -94,7 +94,8 @@ class Signature:
 class Intervention:
     """A change that may fix a cause. ``rung`` goes from fast (1) to invasive (7), in the order in which people try
     them. ``trial`` names the trial with the same change, so that ``steadytrain verify`` can test it; None if only a
-    person can make it. ``code`` is a line of code that makes it in a script, where one line can say it.
+    person can make it. ``code`` is a line of code that makes it in a script. ``command`` is a command line that makes
+    it, with ``{incident}`` in place of the incident.
 
     A cause lists its own interventions. One from elsewhere (entry-point group ``steadytrain.interventions``) names the
     causes that it ``mends``."""
@@ -105,6 +106,7 @@ class Intervention:
     trial: str | None = None
     mends: tuple[str, ...] = ()
     code: str = ""
+    command: str = ""
 
     def __post_init__(self) -> None:
         is_code = any(letter.isdigit() for letter in self.what.partition(" ")[0])  # float32 stays lower-case

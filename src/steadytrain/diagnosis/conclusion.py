@@ -50,7 +50,8 @@ class Circumstances:
 
     ``symptom`` describes the symptom in a sentence, "" if there was nothing above a note. ``surveyed`` says whether a
     survey looked for silent causes, ``waiting`` lists trials that could run but did not, ``target`` is the incident.
-    ``of_note`` says that the incident is that of a note. ``contrasts`` are those of the trials that would confirm.
+    ``of_note`` says that the incident is that of a note. ``contrasts`` are those of the trials that would confirm,
+    ``refused`` the trials that do not apply, with the reason.
     """
 
     symptom: str
@@ -61,6 +62,7 @@ class Circumstances:
     spent: bool = False
     of_note: bool = False
     contrasts: Mapping[str, Contrast] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 def conclude(
@@ -223,6 +225,8 @@ def _diagnosis(judged: _Judged, status: Status) -> RankedCause:
             verdicts,
             target=judged.known.target,
             replayed=judged.known.control.ran,
+            refused=judged.known.refused,
+            contrasts=judged.known.contrasts,
         ),
         why=proven.by if proven.proven else f"not confirmed: {proven.lacks}" if proven.lacks else "",
     )

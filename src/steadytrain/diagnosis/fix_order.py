@@ -1,25 +1,27 @@
 """The fixes of a cause in the order in which they are offered, each with what its trial showed. Pure.
 
-First what was seen to work on the replay, then what was not tried, last what was tried and did not work. Within each,
-a change that mends the cause itself comes before one that only hides it (a smaller step, a batch left out), then fast
-before invasive.
+First what was seen to work on the replay, then what was not tried, last what was tried and did not help. Within each
+group, a change that mends the cause itself comes before one that only hides it (a smaller step, a batch left out), then
+fast before invasive.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from steadytrain.diagnosis import interventions as shared
 from steadytrain.diagnosis.answer import Remedy
 from steadytrain.diagnosis.cause import Cause, Intervention
+from steadytrain.experiments.contrast import Contrast
+from steadytrain.experiments.fix_verification import PRICE
 from steadytrain.experiments.specs import Verdict
 
-PRICE = "price_before"
-"""The number of a verdict that holds the price of its change: probe loss with it minus without it, before the onset."""
+Group = Literal["works", "untried", "failed"]
+GROUPS: tuple[Group, ...] = ("works", "untried", "failed")
 
 _SHARED: tuple[Intervention, ...] = tuple(one for one in vars(shared).values() if isinstance(one, Intervention))
-_FAILED = ("persists", "worse", "delayed", "inconclusive", "not-run")
 
 
 def remedies(
@@ -29,38 +31,84 @@ def remedies(
     *,
     target: str,
     replayed: bool,
+    refused: Mapping[str, str] | None = None,
+    contrasts: Mapping[str, Contrast] | None = None,
 ) -> tuple[Remedy, ...]:
     """The interventions in the order of this module.
 
     Args:
-        target: the incident, for the commands; they are given if it was ``replayed``.
+        target: the incident, for the commands. Those that need a replay are given if it was ``replayed``.
+        refused: the trials that do not apply to this run, with the reason. A change that does not apply and does not
+            mend the cause is not offered.
+        contrasts: the placebos of the trials that would confirm.
     """
+    refused, contrasts = refused or {}, contrasts or {}
     by_trial = {one.trial: one for one in verdicts}
-    made = [_remedy(one, by_trial, target if replayed else None) for one in offered]
     mending = {one.name for one in offered if _mends(one, cause)}
-    return tuple(sorted(made, key=lambda one: (_group(one), one.name not in mending, one.rung, one.name)))
+    apply = [one for one in offered if one.name in mending or one.trial not in refused]
+    offers = [*apply, *_unlisted(cause, offered, by_trial)]
+    made = [_remedy(one, by_trial, target, replayed, refused, contrasts) for one in offers]
+    order = {group: place for place, group in enumerate(GROUPS)}
+    return tuple(sorted(made, key=lambda one: (order[group_of(one)], one.name not in mending, one.rung, one.name)))
 
 
-def _remedy(one: Intervention, verdicts: Mapping[str, Verdict], target: str | None) -> Remedy:
+def group_of(one: Remedy) -> Group:
+    """Where a fix is shown: only what ran and removed the symptom works; what could not be run was not tried."""
+    if one.tried == "removed":
+        return "works"
+    return "untried" if one.tried in (None, "not-run") else "failed"
+
+
+def _unlisted(
+    cause: Cause, offered: Sequence[Intervention], verdicts: Mapping[str, Verdict]
+) -> tuple[Intervention, ...]:
+    """Trials of the proof that removed the symptom and that no listed intervention makes."""
+    listed = {one.trial for one in offered}
+    removed = [name for name in cause.confirming if name in verdicts and verdicts[name].effect == "removed"]
+    known = {one.trial: one for one in reversed(_SHARED) if one.trial is not None}
+    return tuple(known[name] for name in removed if name not in listed and name in known)
+
+
+def _remedy(
+    one: Intervention,
+    verdicts: Mapping[str, Verdict],
+    target: str,
+    replayed: bool,
+    refused: Mapping[str, str],
+    contrasts: Mapping[str, Contrast],
+) -> Remedy:
     verdict = verdicts.get(one.trial) if one.trial else None
-    command = f"steadytrain verify {shlex.quote(target)} --with {one.trial}" if one.trial and target else None
-    works = verdict is not None and verdict.effect == "removed"
+    command = None
+    if one.command:
+        command = one.command.format(incident=shlex.quote(target))
+    elif one.trial and replayed and one.trial not in refused:
+        command = f"steadytrain verify {shlex.quote(target)} --with {one.trial}"
+    tried = verdict.effect if verdict is not None else None
     return Remedy(
         one.name,
         one.rung,
         one.what,
         one.trial,
-        verdict.effect if verdict is not None else None,
+        tried,
         command,
-        price=verdict.numbers.get(PRICE) if works and verdict is not None else None,
+        price=verdict.numbers.get(PRICE) if verdict is not None and tried == "removed" else None,
         code=one.code,
+        note=_note(one, verdict, refused, contrasts),
     )
 
 
-def _group(one: Remedy) -> int:
-    if one.tried == "removed":
-        return 0
-    return 2 if one.tried in _FAILED else 1
+def _note(
+    one: Intervention, verdict: Verdict | None, refused: Mapping[str, str], contrasts: Mapping[str, Contrast]
+) -> str:
+    """Why a fix could not be tried, or why its success proves nothing."""
+    if one.trial is None:
+        return ""
+    if verdict is None:
+        return refused.get(one.trial, "")
+    if verdict.effect == "removed":
+        contrast = contrasts.get(one.trial)
+        return contrast.why if contrast is not None and not contrast.held else ""
+    return verdict.why
 
 
 def _mends(one: Intervention, cause: Cause) -> bool:

@@ -10,38 +10,157 @@ from __future__ import annotations
 
 from steadytrain.diagnosis.cause import Intervention
 
-LOWER_RATE = Intervention("lower-learning-rate", 1, "a third of the learning rate", "learning-rate-third")
-HIGHER_RATE = Intervention("higher-learning-rate", 1, "ten times the learning rate", "learning-rate-up")
-LONGER_WARMUP = Intervention("longer-warmup", 1, "warm the learning rate up, longer", "longer-warmup")
-
-FLOAT32 = Intervention("float32", 2, "float32 in place of mixed precision", "float32")
-BFLOAT16 = Intervention("bfloat16", 2, "bfloat16 in place of float16", "bfloat16")
-LOSS_SCALE = Intervention("lower-loss-scale", 2, "a smaller loss scale", "loss-scale-down")
-
-CLIP = Intervention("clip", 3, "clip the global norm to a tenth of its median", "clip")
-UPDATE_CLIPPING = Intervention(
-    "update-clipping", 3, "limit the update by the RMS of gradient over moment", "update-clipping"
+LOWER_RATE = Intervention(
+    "lower-learning-rate",
+    1,
+    "a third of the learning rate",
+    "learning-rate-third",
+    code="optimizer = AdamW(model.parameters(), lr=lr / 3)",
 )
-LOWER_MOMENTUM = Intervention("lower-momentum", 3, "a momentum of 0.9", "momentum-lower")
-CLIP_USUAL = Intervention("clip-usual", 3, "clip the global norm at the largest that is usual", "clip-usual")
-BETA2 = Intervention("lower-beta2", 3, "beta2 of 0.9", "beta2-lower")
-RESET_MOMENTS = Intervention("reset-moments", 3, "clear the optimizer's moments and warm up again", "reset-moments")
-EPSILON_UP = Intervention("larger-epsilon", 3, "a thousand times the optimizer's epsilon", "epsilon-up")
-EPSILON_DOWN = Intervention("smaller-epsilon", 3, "a thousandth of the optimizer's epsilon", "epsilon-down")
-WEIGHT_DECAY_LOWER = Intervention("lower-weight-decay", 3, "a third of the weight decay", "weight-decay-lower")
+HIGHER_RATE = Intervention(
+    "higher-learning-rate",
+    1,
+    "ten times the learning rate",
+    "learning-rate-up",
+    code="optimizer = AdamW(model.parameters(), lr=10 * lr)",
+)
+LONGER_WARMUP = Intervention(
+    "longer-warmup",
+    1,
+    "warm the learning rate up, longer",
+    "longer-warmup",
+    code="scheduler = LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 1000))",
+)
 
-DROP_BATCH = Intervention("drop-batch", 4, "continue without the batch", "drop-batch")
-FRESH_DATA = Intervention("fresh-data", 4, "earlier batches in place of the current ones", "fresh-data")
-CLEAN_ROWS = Intervention("clean-data", 4, "read the rows, and check the data set for similar ones")
-SEEDS = Intervention("seeds", 4, "a seed for every generator: Python, NumPy, torch, each worker")
-ONE_WORKER = Intervention("one-worker", 4, "one loader worker", "one-worker")
+FLOAT32 = Intervention(
+    "float32",
+    2,
+    "float32 in place of mixed precision",
+    "float32",
+    code='with torch.autocast("cuda", enabled=False):  # around the step',
+)
+BFLOAT16 = Intervention(
+    "bfloat16", 2, "bfloat16 in place of float16", "bfloat16", code='with torch.autocast("cuda", dtype=torch.bfloat16):'
+)
+LOSS_SCALE = Intervention(
+    "lower-loss-scale",
+    2,
+    "a smaller loss scale",
+    "loss-scale-down",
+    code="scaler = torch.amp.GradScaler(init_scale=2.0**10)",
+)
 
-MATH_ATTENTION = Intervention("math-attention", 5, "attention by plain operations", "math-attention")
-EAGER = Intervention("eager", 5, "without compilation", "eager")
-NORM = Intervention("layer-norm", 5, "a norm before the named layer")
+CLIP = Intervention(
+    "clip",
+    3,
+    "clip the global norm to a tenth of its median",
+    "clip",
+    code="torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)  # between backward and step",
+)
+UPDATE_CLIPPING = Intervention(
+    "update-clipping",
+    3,
+    "limit the update by the RMS of gradient over moment",
+    "update-clipping",
+    code='group["lr"] = lr / max(1.0, rms)  # rms: root mean square of grad / sqrt(exp_avg_sq)',
+)
+LOWER_MOMENTUM = Intervention(
+    "lower-momentum",
+    3,
+    "a momentum of 0.9",
+    "momentum-lower",
+    code="optimizer = SGD(model.parameters(), lr=lr, momentum=0.9)",
+)
+CLIP_USUAL = Intervention(
+    "clip-usual",
+    3,
+    "clip the global norm at the largest that is usual",
+    "clip-usual",
+    code="torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)  # between backward and step",
+)
+BETA2 = Intervention(
+    "lower-beta2",
+    3,
+    "beta2 of 0.9",
+    "beta2-lower",
+    code="optimizer = AdamW(model.parameters(), lr=lr, betas=(0.9, 0.9))",
+)
+RESET_MOMENTS = Intervention(
+    "reset-moments",
+    3,
+    "clear the optimizer's moments and warm up again",
+    "reset-moments",
+    code="optimizer.state.clear()  # then warm the rate up again",
+)
+EPSILON_UP = Intervention(
+    "larger-epsilon",
+    3,
+    "a thousand times the optimizer's epsilon",
+    "epsilon-up",
+    code="optimizer = AdamW(model.parameters(), lr=lr, eps=1e-5)",
+)
+EPSILON_DOWN = Intervention(
+    "smaller-epsilon",
+    3,
+    "a thousandth of the optimizer's epsilon",
+    "epsilon-down",
+    code="optimizer = AdamW(model.parameters(), lr=lr, eps=1e-11)",
+)
+WEIGHT_DECAY_LOWER = Intervention(
+    "lower-weight-decay",
+    3,
+    "a third of the weight decay",
+    "weight-decay-lower",
+    code="optimizer = AdamW(model.parameters(), lr=lr, weight_decay=weight_decay / 3)",
+)
+
+DROP_BATCH = Intervention(
+    "drop-batch",
+    4,
+    "continue without the batch",
+    "drop-batch",
+    code="if step == BAD_STEP: continue  # or drop its rows from the data set",
+)
+FRESH_DATA = Intervention(
+    "fresh-data",
+    4,
+    "earlier batches in place of the current ones",
+    "fresh-data",
+    code="random.shuffle(order)  # mix the part that begins here with the rest",
+)
+CLEAN_ROWS = Intervention(
+    "clean-data",
+    4,
+    "read the rows, and check the data set for similar ones",
+    code="print(dataset[index])  # for each row that the diagnosis names",
+)
+SEEDS = Intervention(
+    "seeds",
+    4,
+    "a seed for every generator: Python, NumPy, torch, each worker",
+    code="random.seed(0); numpy.random.seed(0); torch.manual_seed(0)  # and in worker_init_fn",
+)
+ONE_WORKER = Intervention(
+    "one-worker", 4, "one loader worker", "one-worker", code="loader = DataLoader(dataset, num_workers=1)"
+)
+
+MATH_ATTENTION = Intervention(
+    "math-attention",
+    5,
+    "attention by plain operations",
+    "math-attention",
+    code="with sdpa_kernel(SDPBackend.MATH):  # from torch.nn.attention",
+)
+EAGER = Intervention("eager", 5, "without compilation", "eager", code="# leave out torch.compile(model)")
+NORM = Intervention(
+    "layer-norm", 5, "a norm before the named layer", code="x = torch.nn.functional.layer_norm(x, x.shape[-1:])"
+)
 
 EXAMPLE = Intervention(
-    "minimal-example", 7, "a minimal example with `steadytrain repro`, and a search through versions"
+    "minimal-example",
+    7,
+    "a minimal example with `steadytrain repro`, and a search through versions",
+    command="steadytrain repro {incident}",
 )
 
 ROWS: tuple[Intervention, ...] = ()

@@ -24,6 +24,9 @@ from steadytrain.experiments.trial_catalog import trial
 SCHEMA = "steadytrain.verify/1"
 FOLLOWED_MIN, FOLLOWED_MAX = 10, 2000
 
+PRICE = "price_before"
+"""The number of a verdict that holds the price of its change: probe loss with it minus without it, before the onset."""
+
 MEANINGS: Mapping[str, str] = {
     "removed": "removed",
     "delayed": "delayed",
@@ -100,14 +103,21 @@ def verified(
 def with_price(
     case: Case, chosen: Trial, controls: Sequence[Outcome], outcomes: Sequence[Outcome], verdict: Verdict
 ) -> Verdict:
-    """The verdict with its price: the probe loss with the change minus without it, in the last probe before the onset.
-    Without such a probe, the verdict as it is."""
-    control = unchanged(controls)
-    fixed = next((one for one in outcomes if one.ran and one.spec.repeat == chosen.fix), None)
-    if control is None or fixed is None or "price_before" in verdict.numbers:
+    """The verdict with its price before the onset (``PRICE``). Without such a probe, and if the change makes the loss
+    measure something else, the verdict as it is."""
+    fixed = _fixed(chosen, outcomes)
+    control = None if fixed is None else unchanged(controls, fixed.spec.begin)
+    if control is None or fixed is None or chosen.other_loss or PRICE in verdict.numbers:
         return verdict
     before, _ = _prices(case, control, fixed)
-    return verdict if before is None else replace(verdict, numbers={**verdict.numbers, "price_before": before})
+    if before is None or not math.isfinite(before):
+        return verdict
+    return replace(verdict, numbers={**verdict.numbers, PRICE: before})
+
+
+def _fixed(chosen: Trial, outcomes: Sequence[Outcome]) -> Outcome | None:
+    """The run with the change as a fix, None if it did not run."""
+    return next((one for one in outcomes if one.ran and one.spec.repeat == chosen.fix), None)
 
 
 def _with_value(name: str, spec: Spec, value: float) -> Spec:

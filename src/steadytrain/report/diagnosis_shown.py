@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from steadytrain.core.model import Severity
 from steadytrain.diagnosis.answer import SIGNATURE, UNKNOWN, BatchRow, Diagnosis, Evidence, RankedCause, Remedy, Status
+from steadytrain.diagnosis.fix_order import GROUPS, Group, group_of
 from steadytrain.report.wording import clean, count, enumerated, number
 
 EVIDENCE_MAX = 6
@@ -16,22 +17,30 @@ BATCH_ROWS_MAX = 16
 ROW_TEXT_MAX = 500
 VALUES_SHOWN = 8
 CONTROL = "unchanged"
-WORKS = "removed"
+FIX_HEADINGS: Mapping[Group, str] = {
+    "works": "Fixes seen to work on the replay",
+    "untried": "Fixes not tried",
+    "failed": "Fixes tried that did not help",
+}
 _SEVERITIES: dict[Status | None, Severity | None] = {"confirmed": "critical", "likely": "warning", None: "note"}
 
 
 @dataclass(frozen=True)
 class RemedyRow:
-    """An intervention as shown. ``tried`` says in words what its trial did, with its price; ``works`` is True if it
-    removed the symptom. ``code`` makes it in a script.
+    """An intervention as shown. ``tried`` says in words what its trial did, with its price. ``group`` is that of
+    ``diagnosis.fix_order``, and ``works`` is True in the first. ``code`` makes the change in a script.
     """
 
     rung: int
     what: str
     tried: str
     command: str
-    works: bool
+    group: Group
     code: str = ""
+
+    @property
+    def works(self) -> bool:
+        return self.group == "works"
 
 
 @dataclass(frozen=True)
@@ -127,12 +136,12 @@ def _cause(one: RankedCause) -> CausePart:
             RemedyRow(
                 remedy.rung,
                 clean(remedy.what),
-                _tried(remedy),
+                clean(_tried(remedy)),
                 clean(remedy.command or ""),
-                works=remedy.tried == WORKS,
+                group_of(remedy),
                 code=clean(remedy.code),
             )
-            for remedy in one.interventions
+            for remedy in sorted(one.interventions, key=lambda remedy: GROUPS.index(group_of(remedy)))
         ),
     )
 
@@ -166,21 +175,21 @@ def _why_refuted(one: RankedCause) -> str:
     return _told(against[0]) if against else "the others explain more"
 
 
-_TRIED = {
-    None: "not tried",
-    "persists": "tried: does not help",
-    "worse": "tried: makes it worse",
-    "delayed": "tried: only delays it",
-    "inconclusive": "tried: undecided",
-    "not-run": "could not be run",
+_FAILED = {
+    "persists": "does not help",
+    "worse": "makes it worse",
+    "delayed": "only delays it",
+    "inconclusive": "undecided",
 }
 
 
 def _tried(remedy: Remedy) -> str:
-    """What is known of a fix: ``removes it on the replay; costs +0.0003 of loss before the onset``."""
-    if remedy.tried is None and remedy.trial is None:
-        return "by hand, not tried"
-    if remedy.tried != WORKS:
-        return _TRIED.get(remedy.tried, "")
-    works = "removes it on the replay"
-    return works if remedy.price is None else f"{works}; its price is {remedy.price:+.2g} of probe loss"
+    """What is known of a fix: ``removes it; the loss before the onset changes by +0.0003``."""
+    note = f": {remedy.note}" if remedy.note else ""
+    group = group_of(remedy)
+    if group == "untried":
+        return f"could not be tried{note}" if note else "by hand" if remedy.trial is None else "not tried"
+    if group == "failed":
+        return f"{_FAILED.get(remedy.tried or '', '')}{note}"
+    price = "" if remedy.price is None else f"; the loss before the onset changes by {remedy.price:+.2g}"
+    return f"removes it{price}{f'; but {remedy.note}' if remedy.note else ''}"

@@ -18,6 +18,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from steadytrain.report import svg, svg_heat
+from steadytrain.report.diagnosis_shown import FIX_HEADINGS
 from steadytrain.report.heat import Heat
 from steadytrain.report.method_shown import MethodPart
 from steadytrain.report.report_values import Report
@@ -64,6 +65,7 @@ def page(report: Report, zoom: Zoom | None, *, version: str, steps: MethodPart |
         number=number,
         zooming=packed(zoom.drawing) if zoom is not None else None,
         dark=DARK,
+        fix_headings=FIX_HEADINGS,
         scripts=[Markup(script) for script in scripts],
         hashes=" ".join(_policy_hash(script) for script in scripts) or "'none'",
         hint=INSTALL_HINT if zoom is None and figures else "",

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from steadytrain.core.model import Severity
-from steadytrain.report.diagnosis_shown import CausePart, DiagnosisPart
+from steadytrain.report.diagnosis_shown import FIX_HEADINGS, CausePart, DiagnosisPart
 from steadytrain.report.report_values import IncidentPart, Report
 from steadytrain.report.thinned_curves import NOT_FINITE, Curve
 from steadytrain.report.wording import number
@@ -96,19 +96,17 @@ def _unproven(cause: CausePart) -> bool:
 
 
 def _remedies(cause: CausePart) -> Iterable[RenderableType]:
-    """What to do: fixes that were seen to work, then those that were not tried, each with its command or its code."""
-    if not cause.remedies:
-        return
-    for heading, works in (("Fixes seen to work on the replay", True), ("Other fixes", False)):
-        rows = [remedy for remedy in cause.remedies if remedy.works == works]
+    """What to do, in the groups of ``FIX_HEADINGS``: each fix with what is known of it, its code and its command."""
+    for group, heading in FIX_HEADINGS.items():
+        rows = [remedy for remedy in cause.remedies if remedy.group == group]
         if rows:
             yield Text()
             yield Text(heading, style="bold")
         for remedy in rows:
-            seen = f" ({remedy.tried})" if remedy.tried else ""
-            yield Padding(Text(f"{remedy.what}{seen}", style="bold" if works else ""), (0, 0, 0, 2))
-            untried = remedy.command if remedy.tried == "not tried" else ""
-            for line in filter(None, (untried, remedy.code)):
+            known = f" ({remedy.tried})" if remedy.tried not in ("", "not tried", "by hand") else ""
+            yield Padding(Text(f"{remedy.what}{known}", style="bold" if remedy.works else ""), (0, 0, 0, 2))
+            lines = () if group == "failed" else (remedy.code, "" if remedy.works else remedy.command)
+            for line in filter(None, lines):
                 yield Text(f"    {line}", style=_LABEL_STYLE, no_wrap=True, overflow="ignore")
 
 

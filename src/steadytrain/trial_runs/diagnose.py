@@ -260,7 +260,7 @@ def _next(bench: _Bench, *, count: int) -> tuple[str, ...]:
     by_name = {suspect.name: suspect for suspect in bench.suspects}
     needs = [one for name in leading(belief) for one in needed(by_name[name], bench.verdicts, waiting)]
     if bench.case.aim == "finite":  # a single bad step: the answer always says whether its batch alone is enough
-        needs.append(str(DROP_BATCH.trial))
+        needs.insert(0, str(DROP_BATCH.trial))
     return choose(bench.suspects, belief, waiting, tuple(dict.fromkeys(needs)), count=count)
 
 
@@ -390,4 +390,5 @@ def _circumstances(bench: _Bench) -> Circumstances:
         spent=bench.spent,
         of_note=bench.case.of_note,
         contrasts=bench.contrasts,
+        refused=bench.refused,
     )

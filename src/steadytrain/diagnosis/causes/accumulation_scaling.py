@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Sign, Signature
-from steadytrain.diagnosis.interventions import LOWER_RATE
 from steadytrain.diagnosis.signs import fact, measured, noted, quiet, ruled_out, when
 from steadytrain.diagnosis.trial_effects import like
 
@@ -40,8 +39,13 @@ class AccumulationScaling(Cause):
     confirming = ("accumulation-mean", "accumulation-one")
     spared = ("drop-batch", "float32")
     interventions = (
-        LOWER_RATE,
-        Intervention("accumulation-mean", 6, "divide the loss by the number of micro-batches", "accumulation-mean"),
+        Intervention(
+            "accumulation-mean",
+            6,
+            "divide the loss by the number of micro-batches",
+            "accumulation-mean",
+            code="(loss / micro_batches).backward()",
+        ),
     )
     grade = "A"
     source = "transformers PR 34191, #37766, PR 35438; axolotl #1100; unsloth #3006"

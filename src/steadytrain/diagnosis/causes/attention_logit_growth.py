@@ -52,9 +52,26 @@ class AttentionLogitGrowth(Cause):
     spared = ("drop-batch", "beta2-lower")
     interventions = (
         LOWER_RATE,
-        Intervention("attention-softcap", 5, "cap the logits of attention at 50", "attention-softcap"),
-        Intervention("qk-clip", 5, "scale queries and keys down where their products are above 30", "qk-clip"),
-        Intervention("qk-norm", 5, "a norm on queries and keys"),
+        Intervention(
+            "attention-softcap",
+            5,
+            "cap the logits of attention at 50",
+            "attention-softcap",
+            code="scores = 50 * torch.tanh(scores / 50)",
+        ),
+        Intervention(
+            "qk-clip",
+            5,
+            "scale queries and keys down where their products are above 30",
+            "qk-clip",
+            code="q, k = (t * min(1.0, (30 / scores.abs().max()) ** 0.5) for t in (q, k))",
+        ),
+        Intervention(
+            "qk-norm",
+            5,
+            "a norm on queries and keys",
+            code="q, k = torch.nn.functional.rms_norm(q, q.shape[-1:]), torch.nn.functional.rms_norm(k, k.shape[-1:])",
+        ),
     )
     grade = "A"
     source = "2302.05442; 2309.14322; 2507.20534; Marin 32B; flash-attention #1876"

@@ -51,7 +51,13 @@ class BadInitialization(Cause):
     spared = ("drop-batch", "float32")
     interventions = (
         LONGER_WARMUP,
-        Intervention("reinitialize", 5, "initialise the named layers by their fan-in", "reinitialize"),
+        Intervention(
+            "reinitialize",
+            5,
+            "initialise the named layers by their fan-in",
+            "reinitialize",
+            code="torch.nn.init.kaiming_uniform_(layer.weight, a=5**0.5)",
+        ),
         NORM,
     )
     grade = "A"

@@ -39,7 +39,16 @@ class CausalLeak(Cause):
     expects = like("script", removed=("causal-mask",))
     confirming = ("causal-mask",)
     spared = ("learning-rate-third",)
-    interventions = (Intervention("causal-mask", 5, "give attention its causal mask", "causal-mask"), MATH_ATTENTION)
+    interventions = (
+        Intervention(
+            "causal-mask",
+            5,
+            "give attention its causal mask",
+            "causal-mask",
+            code="scaled_dot_product_attention(q, k, v, is_causal=True)",
+        ),
+        MATH_ATTENTION,
+    )
     grade = "A"
     source = "Megatron-LM #2357; transformers PR 46634; nanoVLM PR 204"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
-from steadytrain.diagnosis.interventions import CLIP
 from steadytrain.diagnosis.signs import below, fact, holds, ruled_out, surveyed, symptom
 from steadytrain.diagnosis.trial_effects import like
 
@@ -38,8 +37,13 @@ class ClipBeforeUnscale(Cause):
     confirming = ("unscale-first", "clip")
     spared = ("drop-batch",)
     interventions = (
-        Intervention("unscale-first", 3, "unscale gradients before they are clipped", "unscale-first"),
-        CLIP,
+        Intervention(
+            "unscale-first",
+            3,
+            "unscale gradients before they are clipped",
+            "unscale-first",
+            code="scaler.unscale_(optimizer)  # before clip_grad_norm_",
+        ),
     )
     grade = "A"
     source = "Lightning #9694, #9330, #9599; nano-world-model PR 22; fairseq #4555"

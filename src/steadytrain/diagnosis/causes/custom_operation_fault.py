@@ -48,7 +48,13 @@ class CustomOperationFault(Cause):
     spared = ("learning-rate-third",)
     interventions = (
         MATH_ATTENTION,
-        Intervention("reference-operation", 5, "plain operations in place of the custom one", "reference-operation"),
+        Intervention(
+            "reference-operation",
+            5,
+            "plain operations in place of the custom one",
+            "reference-operation",
+            code="y = plain(x)  # the same forward in operations of torch, which derives its backward",
+        ),
         EXAMPLE,
     )
     grade = "A"

@@ -50,7 +50,13 @@ class DeadUnits(Cause):
     spared = ("drop-batch", "float32")
     interventions = (
         LOWER_RATE,
-        Intervention("leaky-units", 5, "units with a slope on both sides in the named layer", "leaky-units"),
+        Intervention(
+            "leaky-units",
+            5,
+            "units with a slope on both sides in the named layer",
+            "leaky-units",
+            code="torch.nn.LeakyReLU(0.01)  # in place of ReLU",
+        ),
         NORM,
     )
     grade = "A"

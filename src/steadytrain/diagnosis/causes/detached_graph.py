@@ -52,7 +52,15 @@ class DetachedGraph(Cause):
     expects = like("script", either=("reattach",))
     confirming = ("reattach",)
     spared = ("learning-rate-third",)
-    interventions = (Intervention("reattach", 5, "let gradients pass where the graph is cut", "reattach"),)
+    interventions = (
+        Intervention(
+            "reattach",
+            5,
+            "let gradients pass where the graph is cut",
+            "reattach",
+            code="# leave out .detach(), .data, .item() and torch.no_grad() on the line that is named",
+        ),
+    )
     grade = "A"
     source = "Automodel PR 1527; Liger #968; trl #3926"
 

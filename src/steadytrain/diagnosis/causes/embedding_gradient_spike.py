@@ -45,7 +45,11 @@ class EmbeddingGradientSpike(Cause):
     interventions = (
         CLIP,
         Intervention(
-            "embedding-gradient-shrink", 5, "a tenth of the embedding's gradient", "embedding-gradient-shrink"
+            "embedding-gradient-shrink",
+            5,
+            "a tenth of the embedding's gradient",
+            "embedding-gradient-shrink",
+            code="x = 0.1 * embedded + 0.9 * embedded.detach()",
         ),
     )
     grade = "B"

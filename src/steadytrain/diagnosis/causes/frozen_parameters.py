@@ -58,7 +58,15 @@ class FrozenParameters(Cause):
     expects = like("script", removed=("thaw",))
     confirming = ("thaw",)
     spared = ("learning-rate-up", "learning-rate-third")
-    interventions = (Intervention("thaw", 5, "set requires_grad of what should learn", "thaw"),)
+    interventions = (
+        Intervention(
+            "thaw",
+            5,
+            "set requires_grad of what should learn",
+            "thaw",
+            code="for p in module.parameters(): p.requires_grad_(True)  # before the optimizer is made",
+        ),
+    )
     grade = "A"
     source = "trl #3926, PR 4081; transformers #26334; unsloth #1282"
 

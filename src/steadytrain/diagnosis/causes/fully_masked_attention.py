@@ -51,7 +51,13 @@ class FullyMaskedAttention(Cause):
     spared = ("float32", "learning-rate-third")
     interventions = (
         DROP_BATCH,
-        Intervention("safe-softmax", 5, "a softmax that gives zeros for a row of -Inf", "safe-softmax"),
+        Intervention(
+            "safe-softmax",
+            5,
+            "a softmax that gives zeros for a row of -Inf",
+            "safe-softmax",
+            code="weights = torch.nan_to_num(scores.softmax(-1))  # or let each row attend to itself",
+        ),
         MATH_ATTENTION,
     )
     grade = "A"

@@ -38,7 +38,17 @@ class GradientUnderflow(Cause):
     expects = like("half", removed=("loss-scale-up",))
     confirming = ("float32", "loss-scale-up", "bfloat16")
     spared = ("learning-rate-third",)
-    interventions = (BFLOAT16, Intervention("raise-loss-scale", 2, "a larger loss scale", "loss-scale-up"), FLOAT32)
+    interventions = (
+        BFLOAT16,
+        Intervention(
+            "raise-loss-scale",
+            2,
+            "a larger loss scale",
+            "loss-scale-up",
+            code="scaler = torch.amp.GradScaler(init_scale=2.0**20)",
+        ),
+        FLOAT32,
+    )
     grade = "A"
     source = "1710.03740, mixed precision training"
 

@@ -63,7 +63,13 @@ class HalfPrecisionOverflow(Cause):
         BFLOAT16,
         FLOAT32,
         LOSS_SCALE,
-        Intervention("float32-island", 2, "float32 for the layer that is named", "float32-island"),
+        Intervention(
+            "float32-island",
+            2,
+            "float32 for the layer that is named",
+            "float32-island",
+            code='with torch.autocast("cuda", enabled=False): y = layer(x.float())',
+        ),
     )
     grade = "A"
     source = "transformers #5651, #9295, #17978; OPT chronicles; DeepSpeed #697, #5426"

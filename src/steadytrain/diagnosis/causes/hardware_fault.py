@@ -38,8 +38,16 @@ class HardwareFault(Cause):
     confirming = ("unchanged",)
     spared = ()
     interventions = (
-        Intervention("recompute", 4, "go on from the snapshot before it", "unchanged"),
-        Intervention("other-device", 7, "run the step on another device"),
+        Intervention(
+            "recompute",
+            4,
+            "go on from the snapshot before it",
+            "unchanged",
+            code="model.load_state_dict(snapshot)  # the state before the step, then go on",
+        ),
+        Intervention(
+            "other-device", 7, "run the step on another device", code='model.to("cuda:1")  # or CUDA_VISIBLE_DEVICES=1'
+        ),
     )
     grade = "A"
     source = "Llama 3 report (6 events in 54 days); 2502.12340; 2605.04213; Megatron's rerun machine"

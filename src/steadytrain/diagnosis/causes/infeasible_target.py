@@ -39,7 +39,13 @@ class InfeasibleTarget(Cause):
     spared = ("learning-rate-third", "float32")
     interventions = (
         DROP_BATCH,
-        Intervention("scale-targets", 4, "bring the targets into the range of the output", "scale-targets"),
+        Intervention(
+            "scale-targets",
+            4,
+            "bring the targets into the range of the output",
+            "scale-targets",
+            code="targets = (targets - targets.mean()) / targets.std()",
+        ),
         CLEAN_ROWS,
     )
     grade = "A"

@@ -40,8 +40,20 @@ class LabelLeakage(Cause):
     confirming = ("shuffle-column", "hide-labels")
     spared = ("learning-rate-third",)
     interventions = (
-        Intervention("drop-column", 4, "remove the column that reveals the label from the inputs", "shuffle-column"),
-        Intervention("hide-labels", 4, "keep the labels out of the model's inputs", "hide-labels"),
+        Intervention(
+            "drop-column",
+            4,
+            "remove the column that reveals the label from the inputs",
+            "shuffle-column",
+            code="inputs = inputs.drop(columns=[name])",
+        ),
+        Intervention(
+            "hide-labels",
+            4,
+            "keep the labels out of the model's inputs",
+            "hide-labels",
+            code="output = model(ids)  # without the labels",
+        ),
         CLEAN_ROWS,
     )
     grade = "A"

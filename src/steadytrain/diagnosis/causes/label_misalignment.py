@@ -40,7 +40,16 @@ class LabelMisalignment(Cause):
     expects = like("script", removed=("shift-labels",))
     confirming = ("shift-labels",)
     spared = ("learning-rate-third",)
-    interventions = (Intervention("shift-once", 4, "shift labels exactly once", "shift-labels"), CLEAN_ROWS)
+    interventions = (
+        Intervention(
+            "shift-once",
+            4,
+            "shift labels exactly once",
+            "shift-labels",
+            code="loss = cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())",
+        ),
+        CLEAN_ROWS,
+    )
     grade = "A"
     source = "transformers #47394, #46784, #46898, #32944; amber-train #6; open-instruct #1549"
 

@@ -39,7 +39,13 @@ class LossFunctionMisuse(Cause):
     confirming = ("loss-from-logits",)
     spared = ("learning-rate-third", "float32")
     interventions = (
-        Intervention("loss-from-logits", 5, "give the loss the inputs that it expects", "loss-from-logits"),
+        Intervention(
+            "loss-from-logits",
+            5,
+            "give the loss the inputs that it expects",
+            "loss-from-logits",
+            code="loss = cross_entropy(logits, targets)  # no softmax, sigmoid or log_softmax before it",
+        ),
     )
     grade = "A"
     source = "documentation of torch.nn.functional; Karpathy, A recipe for training neural networks (2019)"

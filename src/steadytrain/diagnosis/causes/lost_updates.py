@@ -49,7 +49,13 @@ class LostUpdates(Cause):
     confirming = ("float32", "master-weights")
     spared = ("learning-rate-third",)
     interventions = (
-        Intervention("float32-weights", 2, "weights in float32, computed under autocast", "float32"),
+        Intervention(
+            "float32-weights",
+            2,
+            "weights in float32, computed under autocast",
+            "float32",
+            code="model.float()  # and the forward under torch.autocast(dtype=torch.bfloat16)",
+        ),
         HIGHER_RATE,
     )
     grade = "A"

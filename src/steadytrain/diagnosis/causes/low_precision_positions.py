@@ -38,7 +38,13 @@ class LowPrecisionPositions(Cause):
     confirming = ("float32-positions", "float32")
     spared = ("learning-rate-third",)
     interventions = (
-        Intervention("float32-positions", 2, "positions and frequencies in float32", "float32-positions"),
+        Intervention(
+            "float32-positions",
+            2,
+            "positions and frequencies in float32",
+            "float32-positions",
+            code="positions = torch.arange(length, dtype=torch.float32)",
+        ),
         FLOAT32,
     )
     grade = "B"

@@ -51,8 +51,18 @@ class NoSupervisedTokens(Cause):
     spared = ("float32",)
     interventions = (
         DROP_BATCH,
-        Intervention("clamp-count", 5, "divide by the count of the mask, at least 1: `mask.sum().clamp(min=1)`"),
-        Intervention("filter-unsupervised", 4, "drop rows without a supervised label before the loader"),
+        Intervention(
+            "clamp-count",
+            5,
+            "divide by the count of the mask, at least 1: `mask.sum().clamp(min=1)`",
+            code="loss = (losses * mask).sum() / mask.sum().clamp(min=1)",
+        ),
+        Intervention(
+            "filter-unsupervised",
+            4,
+            "drop rows without a supervised label before the loader",
+            code='dataset = [row for row in dataset if any(label != -100 for label in row["labels"])]',
+        ),
         CLEAN_ROWS,
     )
     grade = "A"

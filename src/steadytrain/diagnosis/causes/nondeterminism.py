@@ -42,7 +42,13 @@ class Nondeterminism(Cause):
     interventions = (
         SEEDS,
         ONE_WORKER,
-        Intervention("deterministic-algorithms", 4, "deterministic operations only", "deterministic"),
+        Intervention(
+            "deterministic-algorithms",
+            4,
+            "deterministic operations only",
+            "deterministic",
+            code="torch.use_deterministic_algorithms(True)",
+        ),
     )
     grade = "A"
     source = "documentation of torch.use_deterministic_algorithms; 2103.04514; AdaGC 2502.11034"

@@ -40,8 +40,16 @@ class NormalizationMisuse(Cause):
     confirming = ("layer-norm",)
     spared = ("learning-rate-third", "float32")
     interventions = (
-        Intervention("layer-norm", 5, "group or layer norm in place of batch norm", "layer-norm"),
-        Intervention("larger-batch", 6, "more rows in each batch"),
+        Intervention(
+            "layer-norm",
+            5,
+            "group or layer norm in place of batch norm",
+            "layer-norm",
+            code="x = torch.nn.functional.layer_norm(x, x.shape[-1:])",
+        ),
+        Intervention(
+            "larger-batch", 6, "more rows in each batch", code="loader = DataLoader(dataset, batch_size=4 * batch_size)"
+        ),
     )
     grade = "A"
     source = "pytorch #1206; SparseConvNet #105, #190; BMN #22"

@@ -38,7 +38,16 @@ class OutputLogitDrift(Cause):
     expects = like("script", removed=("z-loss",), either=("weight-decay-higher", "float64-loss", "float32"))
     confirming = ("z-loss",)
     spared = ("drop-batch", "beta2-lower")
-    interventions = (Intervention("z-loss", 5, "a z-loss of 1e-4", "z-loss"), LOWER_RATE)
+    interventions = (
+        Intervention(
+            "z-loss",
+            5,
+            "a z-loss of 1e-4",
+            "z-loss",
+            code="loss = loss + 1e-4 * torch.logsumexp(logits, -1).square().mean()",
+        ),
+        LOWER_RATE,
+    )
     grade = "A"
     source = "PaLM 2204.02311; 2309.14322; Marin 8B; Chameleon 2405.09818"
 

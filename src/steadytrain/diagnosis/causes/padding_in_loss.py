@@ -39,7 +39,16 @@ class PaddingInLoss(Cause):
     expects = like("script", removed=("ignore-padding",))
     confirming = ("ignore-padding",)
     spared = ("learning-rate-third",)
-    interventions = (Intervention("mask-padding", 4, "ignore labels at padded places", "ignore-padding"), CLEAN_ROWS)
+    interventions = (
+        Intervention(
+            "mask-padding",
+            4,
+            "ignore labels at padded places",
+            "ignore-padding",
+            code="labels = labels.masked_fill(ids == pad_id, -100)",
+        ),
+        CLEAN_ROWS,
+    )
     grade = "A"
     source = "transformers #23530; TRL #976; Megatron-Bridge #4660"
 

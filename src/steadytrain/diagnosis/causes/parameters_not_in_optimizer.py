@@ -48,7 +48,15 @@ class ParametersNotInOptimizer(Cause):
     expects = like("script", removed=("optimize-all",))
     confirming = ("optimize-all",)
     spared = ("learning-rate-third",)
-    interventions = (Intervention("optimize-all", 5, "give the optimizer all trainable parameters", "optimize-all"),)
+    interventions = (
+        Intervention(
+            "optimize-all",
+            5,
+            "give the optimizer all trainable parameters",
+            "optimize-all",
+            code="optimizer = AdamW(p for p in model.parameters() if p.requires_grad)",
+        ),
+    )
     grade = "A"
     source = "transformers #42489; trl #3089; unsloth #1282"
 

@@ -37,7 +37,14 @@ class RankDivergence(Cause):
     expects = like("ranks", removed=("one-rank",))
     confirming = ("one-rank",)
     spared = ("drop-batch",)
-    interventions = (Intervention("broadcast", 4, "broadcast the parameters of one rank"),)
+    interventions = (
+        Intervention(
+            "broadcast",
+            4,
+            "broadcast the parameters of one rank",
+            code="for p in model.parameters(): torch.distributed.broadcast(p.data, src=0)",
+        ),
+    )
     grade = "A"
     source = "audio #3749; Automodel PR 2468; BLOOM in TrainCheck 2506.14813"
 

@@ -37,7 +37,15 @@ class RouterCollapse(Cause):
     expects = like("script", removed=("balance-router",))
     confirming = ("balance-router",)
     spared = ("drop-batch", "learning-rate-third")
-    interventions = (Intervention("balance-router", 5, "a balancing loss on the router", "balance-router"),)
+    interventions = (
+        Intervention(
+            "balance-router",
+            5,
+            "a balancing loss on the router",
+            "balance-router",
+            code="loss = loss + 0.01 * experts * (share * probability).sum()  # share and mean probability per expert",
+        ),
+    )
     grade = "A"
     source = "2202.08906; 2408.15664; KempnerForge #117; minimind #567"
 

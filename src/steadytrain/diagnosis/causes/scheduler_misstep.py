@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
-from steadytrain.diagnosis.interventions import LOWER_RATE
 from steadytrain.diagnosis.signs import fact, holds, jump_of_rate, measured, ruled_out, seen, surveyed, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
@@ -41,8 +40,13 @@ class SchedulerMisstep(Cause):
     confirming = ("constant-learning-rate",)
     spared = ("drop-batch", "float32")
     interventions = (
-        Intervention("hold-learning-rate", 1, "hold the learning rate where it was", "constant-learning-rate"),
-        LOWER_RATE,
+        Intervention(
+            "hold-learning-rate",
+            1,
+            "hold the learning rate where it was",
+            "constant-learning-rate",
+            code="# leave out scheduler.step() from the step that is named on",
+        ),
     )
     grade = "A"
     source = "accelerate #2926, #2773; diffusers #3954; transformers #26827; particulate #22"

@@ -37,7 +37,15 @@ class ShapeBroadcast(Cause):
     expects = like("script", removed=("match-shapes",))
     confirming = ("match-shapes",)
     spared = ("learning-rate-third", "float32")
-    interventions = (Intervention("match-shapes", 5, "give both sides of the loss one shape", "match-shapes"),)
+    interventions = (
+        Intervention(
+            "match-shapes",
+            5,
+            "give both sides of the loss one shape",
+            "match-shapes",
+            code="loss = mse_loss(output.squeeze(-1), targets)",
+        ),
+    )
     grade = "A"
     source = "documentation of torch.nn.functional.mse_loss and its warning"
 

@@ -62,7 +62,13 @@ class SingularOperation(Cause):
     confirming = ("safe-operation",)
     spared = ("float32",)
     interventions = (
-        Intervention("safe-operation", 5, "the safe form of the operation on the line that is named", "safe-operation"),
+        Intervention(
+            "safe-operation",
+            5,
+            "the safe form of the operation on the line that is named",
+            "safe-operation",
+            code="x.clamp(min=1e-6)  # around the argument of the division, log or sqrt",
+        ),
         DROP_BATCH,
         EXAMPLE,
     )

@@ -62,7 +62,12 @@ class StaleOptimizerState(Cause):
         LONGER_WARMUP,
         UPDATE_CLIPPING,
         RESET_MOMENTS,
-        Intervention("load-state-by-name", 4, "load the optimizer's state by name"),
+        Intervention(
+            "load-state-by-name",
+            4,
+            "load the optimizer's state by name",
+            code="optimizer.load_state_dict(state)  # after sorting its entries by parameter name",
+        ),
     )
     grade = "A"
     source = "transformers #25849, #23034; apex #180; pytorch #113673; OPT chronicles; measured for this project"

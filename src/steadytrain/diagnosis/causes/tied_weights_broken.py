@@ -36,7 +36,15 @@ class TiedWeightsBroken(Cause):
     expects = like("script", removed=("retie",))
     confirming = ("retie",)
     spared = ("learning-rate-third",)
-    interventions = (Intervention("retie", 5, "make both one parameter again", "retie"),)
+    interventions = (
+        Intervention(
+            "retie",
+            5,
+            "make both one parameter again",
+            "retie",
+            code="model.head.weight = model.embedding.weight  # after weights are loaded or moved",
+        ),
+    )
     grade = "A"
     source = "transformers on tie_weights; nanoVLM #187"
 

@@ -39,8 +39,18 @@ class TokenOutOfRange(Cause):
     spared = ("float32",)
     interventions = (
         DROP_BATCH,
-        Intervention("labels-in-range", 4, "count labels from 0, and give the head an output for each class"),
-        Intervention("resize-embedding", 4, "resize the embedding to the tokenizer, new rows at the mean"),
+        Intervention(
+            "labels-in-range",
+            4,
+            "count labels from 0, and give the head an output for each class",
+            code="labels = labels - labels.min()  # and torch.nn.Linear(width, classes)",
+        ),
+        Intervention(
+            "resize-embedding",
+            4,
+            "resize the embedding to the tokenizer, new rows at the mean",
+            code="model.resize_token_embeddings(len(tokenizer))",
+        ),
         CLEAN_ROWS,
     )
     grade = "A"

@@ -41,8 +41,13 @@ class TokenizerMismatch(Cause):
     confirming = ("undo-offset", "fresh-data")
     spared = ("learning-rate-third", "float32")
     interventions = (
-        Intervention("undo-offset", 4, "take the constant off the ids", "undo-offset"),
-        Intervention("right-tokenizer", 4, "load the tokenizer that belongs to the weights"),
+        Intervention("undo-offset", 4, "take the constant off the ids", "undo-offset", code="ids = ids - offset"),
+        Intervention(
+            "right-tokenizer",
+            4,
+            "load the tokenizer that belongs to the weights",
+            code="tokenizer = AutoTokenizer.from_pretrained(name_of_the_weights)",
+        ),
         CLEAN_ROWS,
     )
     grade = "A"

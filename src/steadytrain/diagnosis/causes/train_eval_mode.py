@@ -36,7 +36,15 @@ class TrainEvalMode(Cause):
     expects = like("script", removed=("train-mode",))
     confirming = ("train-mode",)
     spared = ("learning-rate-third", "float32")
-    interventions = (Intervention("train-mode", 5, "train() before training steps", "train-mode"),)
+    interventions = (
+        Intervention(
+            "train-mode",
+            5,
+            "train() before training steps",
+            "train-mode",
+            code="model.train()  # at the start of each epoch, after evaluation",
+        ),
+    )
     grade = "A"
     source = "pytorch #1206; documentation of torch.nn.Module.eval"
 

@@ -39,7 +39,15 @@ class UninitializedParameters(Cause):
     expects = like("script", removed=("reinitialize",))
     confirming = ("reinitialize",)
     spared = ("drop-batch", "float32")
-    interventions = (Intervention("reinitialize", 5, "initialise the uninitialised parameters", "reinitialize"),)
+    interventions = (
+        Intervention(
+            "reinitialize",
+            5,
+            "initialise the uninitialised parameters",
+            "reinitialize",
+            code="torch.nn.init.kaiming_uniform_(layer.weight, a=5**0.5)",
+        ),
+    )
     grade = "A"
     source = "transformers #46002, #30953, #40001; nanochat PR 686; TransformerLens #902"
 

@@ -38,7 +38,10 @@ class UnshuffledData(Cause):
     expects = like("shift", removed=("reorder",), persists=("fresh-data",), either=("fresh-data",))
     confirming = ("reorder",)
     spared = ("learning-rate-third", "float32")
-    interventions = (Intervention("shuffle", 4, "shuffle the data", "reorder"), SEEDS)
+    interventions = (
+        Intervention("shuffle", 4, "shuffle the data", "reorder", code="loader = DataLoader(dataset, shuffle=True)"),
+        SEEDS,
+    )
     grade = "A"
     source = "pytorch #5059, #31771; Marin 32B retrospective; Lightning #20412"
 

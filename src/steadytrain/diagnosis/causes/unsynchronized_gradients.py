@@ -37,7 +37,15 @@ class UnsynchronizedGradients(Cause):
     expects = like("ranks", removed=("one-rank", "synchronize"))
     confirming = ("synchronize", "one-rank")
     spared = ("drop-batch",)
-    interventions = (Intervention("synchronize", 4, "average gradients over ranks", "synchronize"),)
+    interventions = (
+        Intervention(
+            "synchronize",
+            4,
+            "average gradients over ranks",
+            "synchronize",
+            code="model = DistributedDataParallel(model)  # and call model(x), not model.module(x)",
+        ),
+    )
     grade = "A"
     source = "FunASR #3472; verl #7493; pytorch #69031; TrainCheck 2506.14813"
 

@@ -41,7 +41,13 @@ class WeightDecayMisuse(Cause):
     spared = ("drop-batch", "float32")
     interventions = (
         WEIGHT_DECAY_LOWER,
-        Intervention("decay-groups", 3, "no decay for norms, biases and embeddings", "weight-decay-none"),
+        Intervention(
+            "decay-groups",
+            3,
+            "no decay for norms, biases and embeddings",
+            "weight-decay-none",
+            code='groups = [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]',
+        ),
     )
     grade = "B"
     source = "2309.14322; 2405.13698; 2506.02285; OLMo 2 on embeddings"
