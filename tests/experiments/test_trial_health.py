@@ -10,7 +10,7 @@ import pytest
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.health import range_before
 from steadytrain.experiments.judging import WEAKENED, judge
-from steadytrain.experiments.specs import Entry, Outcome
+from steadytrain.experiments.specs import Entry, Outcome, ProbeSeen, Spec
 from steadytrain.experiments.trial_catalog import trial
 from trial_cases import finite_case, made, window
 
@@ -114,3 +114,30 @@ def test_another_order_removes_nothing_where_the_batch_only_moved(case: Case, at
     control = made("unchanged", SPIKE, FLAT)
     losses = [9.0 if place == at else loss for place, loss in enumerate(CALM)]
     assert trial("reorder").judge(case, [control], [made("reorder", losses, FLAT)]).effect == effect
+
+
+@pytest.mark.parametrize("begin", [86, 50])
+def test_the_verdict_does_not_depend_on_how_far_back_the_snapshot_lies(begin: int) -> None:
+    """What the run learned since the snapshot is no noise, and no reserve that a rise could use up."""
+    case = finite_case(begins=(begin,))
+    learned = [4.0, 3.0, 2.4] if begin == 50 else [2.0, 2.0, 2.0]
+    before = [2.0] * (89 - begin)
+
+    def outcome(name: str, after: list[float], probe: float) -> Outcome:
+        plain = made(name, [*before, *after], [0.0], begin=begin)
+        first = [ProbeSeen(place, 5, loss) for place, loss in zip((0, 1, 2), learned, strict=True)]
+        last = plain.probes[-1].entry
+        return replace(plain, probes=(*first, ProbeSeen(last, 5, probe)), spec=_probed(plain.spec))
+
+    control = outcome("unchanged", [9.0, 4.0, 3.4, 3.4], 3.4)
+    assert judge("drop-batch", case, [control], [outcome("drop-batch", [2.0] * 4, 2.4)]).effect == (
+        "removed" if begin == 50 else "inconclusive"
+    )
+    verdict = judge("clip", case, [control], [outcome("clip", [9.0, 4.0, 3.4, 3.4], 3.4)])
+    assert (verdict.effect, verdict.why.split(" by ")[0]) == ("persists", "probe loss rises")
+
+
+def _probed(spec: Spec) -> Spec:
+    """The first three entries as probes."""
+    entries = [replace(entry, role="probe") if place < 3 else entry for place, entry in enumerate(spec.schedule)]
+    return replace(spec, schedule=tuple(entries))

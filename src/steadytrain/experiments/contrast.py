@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from steadytrain.experiments.case import Case
-from steadytrain.experiments.outcome_measures import highest_loss, place_of
+from steadytrain.experiments.outcome_measures import highest_loss, place_of, steps_before_onset
 from steadytrain.experiments.specs import Change, NotApplicable, Outcome, Placebo, Spec, Verdict
 from steadytrain.experiments.trial import Trial
 from steadytrain.experiments.trial_catalog import plan_of, trial
@@ -112,7 +112,7 @@ def contrasted(
 
 
 def effect_size(case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> dict[str, float]:
-    """How much lower the loss ends than in the controls, in nats of the script's own loss, with a 95 % interval over
+    """How much less the loss rises than in the controls, in nats of the script's own loss, with a 95 % interval over
     the runs and the probes (bootstrap of their means). For non-finite values: how many more steps stay finite, with the
     range over the runs. Empty if neither was measured."""
     pairs = [(control, one) for control in controls if control.ran for one in outcomes if one.ran]
@@ -142,21 +142,23 @@ def _interval(gains: Sequence[float]) -> tuple[float, float]:
 
 
 def _gains(case: Case, control: Outcome, outcome: Outcome) -> list[float]:
-    """How much less each probe rises than in the control; without common probes, by how much the highest loss of a step
-    is lower."""
-    there, here = _rises(control), _rises(outcome)
+    """How much less each probe rises at its peak than in the control; without common probes, by how much the highest
+    loss of a step is lower."""
+    there, here = _rises(case, control), _rises(case, outcome)
     gains = [there[step] - here[step] for step in there if step in here]
     usable = [gain for gain in gains if math.isfinite(gain)]
     return usable or [highest_loss(case, control)[1] - highest_loss(case, outcome)[1]]
 
 
-def _rises(outcome: Outcome) -> dict[int | None, float]:
-    """The rise of each probe from its first to its last loss."""
-    losses: dict[int | None, list[tuple[int, float]]] = {}
+def _rises(case: Case, outcome: Outcome) -> dict[int | None, float]:
+    """The rise of each probe to its highest loss after the onset, over its lowest before."""
+    lead = max(steps_before_onset(case, outcome), 1)
+    losses: dict[int | None, tuple[list[float], list[float]]] = {}
     for seen in outcome.probes:
         if seen.loss is not None:
-            losses.setdefault(seen.step, []).append((place_of(outcome, seen.entry), seen.loss))
-    return {step: max(those)[1] - min(those)[1] for step, those in losses.items() if len(those) > 1}
+            early, late = losses.setdefault(seen.step, ([], []))
+            (early if place_of(outcome, seen.entry) < lead else late).append(seen.loss)
+    return {step: max(late) - min(early) for step, (early, late) in losses.items() if early and late}
 
 
 def _finite_steps(outcome: Outcome) -> int:
@@ -169,5 +171,5 @@ def _sized(numbers: Mapping[str, float]) -> str:
     """The effect in words, "" if it was not measured."""
     if "effect" in numbers:
         low, high = numbers["effect_low"], numbers["effect_high"]
-        return f"the loss is {numbers['effect']:.3g} lower ({low:.3g} to {high:.3g}) over two seeds"
+        return f"the loss rises {numbers['effect']:.3g} less ({low:.3g} to {high:.3g}) over two seeds"
     return "" if "finite_steps" not in numbers else "the same with another seed"

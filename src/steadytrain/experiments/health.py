@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadytrain.experiments.case import Case
-from steadytrain.experiments.outcome_measures import SPIKE_NOISES, place_of, probe_means, steps_before_onset
+from steadytrain.experiments.outcome_measures import SPIKE_NOISES, excess_in, place_of, probe_means, steps_before_onset
 from steadytrain.experiments.specs import Outcome, StepSeen
 
 BEFORE_MIN, BEFORE_MAX = 8, 64
@@ -84,10 +84,10 @@ def ailment(case: Case, outcome: Outcome, floor: float, *, own_scale: bool = Fal
     room = max(usual.loss, usual.middle + STEP_ROOM * floor)
     if losses and not max(losses) <= room:
         return f"the loss of a step is {max(losses):.3g}, before the onset it was at most {room:.3g}"
-    means = probe_means(outcome)
+    excess = excess_in(case, outcome)
     allowed = max(floor, usual.rise)
-    if len(means) > 1 and not means[-1] - means[0] <= allowed:
-        return f"the probe loss ends {means[-1] - means[0]:.3g} higher, the run's own range is {allowed:.3g}"
+    if excess is not None and not excess.final <= allowed:
+        return f"the probe loss ends {excess.final:.3g} higher, the run's own range is {allowed:.3g}"
     norms = [one.gradient_norm for one in seen if one.gradient_norm is not None]
     if norms and not max(norms) <= usual.gradient:
         return f"the gradient norm is {max(norms):.3g}, before the onset it was at most {usual.gradient:.3g}"
@@ -100,10 +100,10 @@ def ailment_at_end(case: Case, outcome: Outcome, floor: float, *, own_scale: boo
     usual = None if own_scale else range_before(case)
     if usual is None:
         return _beside_start(outcome)
-    means = probe_means(outcome)
-    allowed = max(floor, usual.rise)
-    if len(means) > 1:
-        risen = means[-1] - means[0]
+    excess = excess_in(case, outcome)
+    allowed = max(floor if math.isfinite(floor) else 0.0, usual.rise)
+    if excess is not None and math.isfinite(excess.first):  # a probe's own batch may have no loss at all
+        risen = excess.final
         return (
             "" if risen <= allowed else f"but the probe loss ends {risen:.3g} higher, beyond the range of {allowed:.3g}"
         )

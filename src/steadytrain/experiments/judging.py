@@ -22,7 +22,7 @@ from steadytrain.experiments.outcome_measures import (
     QUANTITIES,
     REMOVED_SHARE,
     Excess,
-    excess_of,
+    excess_in,
     growth_of,
     highest_loss,
     noise_floor,
@@ -104,9 +104,9 @@ def shows(case: Case, control: Outcome, controls: Sequence[Outcome]) -> tuple[bo
         at = control.first_nonfinite
         return at is not None, "a value is not finite" if at is not None else "every value is finite"
     if case.aim == "progress":
-        excess = excess_of(control)
+        excess = excess_in(case, control)
         return excess is not None, "no probes" if excess is None else f"probe loss changes by {excess.final:+.3g}"
-    excess = excess_of(control)
+    excess = excess_in(case, control)
     if excess is not None and excess.peak > noise_floor(case, excess, controls):
         return True, f"probe loss rises by {excess.peak:.3g}"
     quantity, growth = quantity_of(case), growth_of(case, control, control)
@@ -153,12 +153,12 @@ class _Pair:
     @cached_property
     def there(self) -> Excess | None:
         """The control's excess."""
-        return excess_of(self.control)
+        return excess_in(self.case, self.control)
 
     @cached_property
     def here(self) -> Excess | None:
         """The trial's excess."""
-        return excess_of(self.outcome)
+        return excess_in(self.case, self.outcome)
 
     @cached_property
     def short(self) -> str | None:

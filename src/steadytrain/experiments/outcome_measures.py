@@ -54,15 +54,26 @@ class Excess:
     finite: bool
 
 
-def excess_of(outcome: Outcome) -> Excess | None:
-    """The excess of an outcome, None if probes ran at fewer than two points."""
-    points = _points(outcome)
-    if len(points) < 2:
+def excess_of(outcome: Outcome, lead: int = 0) -> Excess | None:
+    """The excess of an outcome, None if probes ran at fewer than two points.
+
+    With ``lead`` steps before the onset, the rise is that over the lowest value before it: how far back the snapshot
+    lies, and how much the run learned since, makes no difference.
+    """
+    points = [(place, float(np.mean(losses))) for place, losses in _points(outcome)]
+    early = [mean for place, mean in points if place < lead] or [mean for _, mean in points[:1]]
+    late = [mean for _, mean in points[len(early) :]]
+    if not late:
         return None
-    means = probe_means(outcome)
-    finite = all(math.isfinite(mean) for mean in means)
-    rises = [mean - means[0] if math.isfinite(mean) else math.inf for mean in means[1:]]
-    return Excess(means[0], _peak(rises), rises[-1], finite)
+    base = min(early) if all(map(math.isfinite, early)) else early[0]
+    finite = all(map(math.isfinite, (*early, *late)))
+    rises = [mean - base if math.isfinite(mean) else math.inf for mean in late]
+    return Excess(base, _peak(rises), rises[-1], finite)
+
+
+def excess_in(case: Case, outcome: Outcome) -> Excess | None:
+    """The excess over what came before the onset; over the first value for a run without progress."""
+    return excess_of(outcome, 0 if case.aim == "progress" else max(steps_before_onset(case, outcome), 0))
 
 
 def _peak(rises: Sequence[float]) -> float:
@@ -80,7 +91,7 @@ def quantity_of(case: Case) -> Quantity | None:
 def noise_floor(case: Case, excess: Excess, controls: Sequence[Outcome]) -> float:
     """Movement of the probe loss without a symptom: between controls, and before the onset."""
     ran = [one for one in controls if one.ran]
-    peaks = [found.peak for one in ran if (found := excess_of(one)) is not None and found.finite]
+    peaks = [found.peak for one in ran if (found := excess_in(case, one)) is not None and found.finite]
     spread = max(peaks) - min(peaks) if len(peaks) > 1 else 0.0
     # If controls differ by as much as the symptom itself, everything would count as noise, so limit the spread.
     spread = min(SPREADS * spread, REMOVED_SHARE * excess.peak)
@@ -89,12 +100,15 @@ def noise_floor(case: Case, excess: Excess, controls: Sequence[Outcome]) -> floa
 
 
 def _moved_before(case: Case, control: Outcome) -> float:
-    """Range of a control's probe loss before the onset. A rise up to this size is not a symptom."""
+    """The largest rise of a control's probe loss before the onset. A rise up to this size is not a symptom; what the
+    run learns until then is no noise."""
     if case.aim == "progress":
         return 0.0
     lead = steps_before_onset(case, control)
     means = [float(np.mean(losses)) for place, losses in _points(control) if place < lead]
-    return max(means) - min(means) if means and all(map(math.isfinite, means)) else 0.0
+    if not all(map(math.isfinite, means)):
+        return 0.0
+    return max((later - min(means[: at + 1]) for at, later in enumerate(means)), default=0.0)
 
 
 def unsteadiness(excess: Excess, controls: Sequence[Outcome]) -> float:
@@ -155,7 +169,7 @@ def numbers_of(case: Case, control: Outcome, outcome: Outcome) -> dict[str, floa
     """The numbers shown with a verdict."""
     numbers: dict[str, float] = {}
     for lead, one in (("", outcome), ("control_", control)):
-        excess = excess_of(one)
+        excess = excess_in(case, one)
         if excess is not None:
             numbers |= {f"{lead}peak_excess": excess.peak, f"{lead}final_excess": excess.final}
         bad = first_bad_step(case, one)
