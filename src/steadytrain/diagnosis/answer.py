@@ -121,6 +121,26 @@ class Axis(JsonValue):
 
 
 @dataclass(frozen=True)
+class PatchTried(JsonValue):
+    """A patch of the script and what became of the symptom with it: ``steadytrain fix``.
+
+    ``diff`` is the unified diff, ``effect`` one of ``experiments.specs.EFFECTS``, ``why`` one sentence. The losses are
+    those of the last step that both runs have, without and with the patch; non-finite ones are strings. ``steps`` is
+    the number of steps that the patched script was followed for, from its start.
+    """
+
+    cause: str
+    what: str
+    script: str
+    diff: str
+    effect: str
+    why: str
+    loss_before: float | str | None
+    loss_after: float | str | None
+    steps: int
+
+
+@dataclass(frozen=True)
 class Diagnosis(JsonValue, schema=SCHEMA):
     """A whole diagnosis.
 
@@ -128,7 +148,7 @@ class Diagnosis(JsonValue, schema=SCHEMA):
     ``exact``, ``not exact``, ``not tried`` or ``not possible``, ``replay_note`` the reason. ``record_next`` says what
     to record next time if nothing is proven. ``rows`` are the outlying rows of the batch at the onset, once for every
     tensor of the batch. ``axis`` is where the fault lies, None in answers from before it existed and in those without a
-    symptom.
+    symptom. ``patch`` is what ``steadytrain fix`` made and tried, None before.
 
     Example:
         >>> diagnosis = steadytrain.diagnose("runs/stopped")
@@ -151,6 +171,7 @@ class Diagnosis(JsonValue, schema=SCHEMA):
     notes: tuple[str, ...] = ()
     rows: tuple[BatchRow, ...] = ()
     axis: Axis | None = None
+    patch: PatchTried | None = None
 
     def __repr__(self) -> str:
         return f"<Diagnosis of {self.incident!r}: {self.status or UNKNOWN}: {self.verdict}; replay {self.replay}>"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -42,10 +43,12 @@ def run_recorded(
     *,
     scratch: Path,
     ended: Finish = goes_on,
+    text: str | None = None,
 ) -> int:
     """Runs the recorded command in this process. Calls ``attach`` once torch is imported and ``ended`` at the end.
 
-    The script's file writes go below ``scratch``. The user's files stay unchanged.
+    The script's file writes go below ``scratch``. The user's files stay unchanged. ``text`` runs in place of the
+    script's own source, under its name and in its folder.
     """
     from steadytrain.capture.hooks.import_hook import after_import
     from steadytrain.capture.hooks.launch import execute, module_target, script_target
@@ -58,6 +61,8 @@ def run_recorded(
         target = module_target(environment["module"], command[2:])
     else:
         target = script_target(environment["script"], command[1:])
+        if text is not None:
+            target = replace(target, code=compile(text, os.path.abspath(target.name), "exec", dont_inherit=True))
     protect_files(scratch)
 
     def begin() -> None:
@@ -79,6 +84,7 @@ def run_followed(
     level: Level = LEVELS["light"],
     is_guest: bool = False,
     ended: Finish = goes_on,
+    text: str | None = None,
 ) -> int:
     """Runs the recorded command in this process under an observer, which is created once torch is imported.
 
@@ -86,7 +92,7 @@ def run_followed(
         scratch: folder for the files that the script writes, and for the watcher's unused run folder.
         is_guest: an error of the observer does not end the script. By default it does, because a replay that
             continued after an error would give a wrong answer.
-        ended: see :func:`run_recorded`.
+        ended, text: see :func:`run_recorded`.
     """
 
     def attach() -> None:
@@ -102,7 +108,7 @@ def run_followed(
             watchers.launched.script_over(error)
         return ended(how, status, error)
 
-    return run_recorded(source, attach, scratch=scratch, ended=over)
+    return run_recorded(source, attach, scratch=scratch, ended=over, text=text)
 
 
 def watch_with(name: str, scratch: Path, *, level: Level = LEVELS[LEVEL_DEFAULT], **parts: Any) -> None:

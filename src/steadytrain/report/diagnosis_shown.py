@@ -16,6 +16,7 @@ TRIALS_MAX = 40
 BATCH_ROWS_MAX = 16
 ROW_TEXT_MAX = 500
 VALUES_SHOWN = 8
+DIFF_LINES_MAX = 60
 CONTROL = "unchanged"
 FIX_HEADINGS: Mapping[Group, str] = {
     "works": "Fixes seen to work on the replay",
@@ -86,6 +87,8 @@ class DiagnosisPart:
     notes: tuple[str, ...]
     texts: tuple[str, ...]
     axis: str = ""
+    patch: str = ""
+    patch_diff: tuple[str, ...] = ()
 
 
 def part(answer: Diagnosis) -> DiagnosisPart:
@@ -107,7 +110,22 @@ def part(answer: Diagnosis) -> DiagnosisPart:
         notes=tuple(map(clean, answer.notes)),
         texts=tuple(_row(row) for row in answer.rows[:BATCH_ROWS_MAX]),
         axis=clean(f"{answer.axis.name}: {answer.axis.why}") if answer.axis is not None else "",
+        patch=clean(f"{answer.patch.what}: {answer.patch.effect}. {answer.patch.why}") if answer.patch else "",
+        patch_diff=tuple(map(_diff_line, answer.patch.diff.splitlines()[:DIFF_LINES_MAX])) if answer.patch else (),
     )
+
+
+def _diff_line(line: str) -> str:
+    """Indentation is kept: ``clean`` folds blanks."""
+    rest = line.lstrip(" ")
+    return " " * (len(line) - len(rest)) + _after_sign(rest)
+
+
+def _after_sign(line: str) -> str:
+    sign = line[:1] if line[:1] in ("+", "-", "@") else ""
+    rest = line[len(sign) :]
+    body = rest.lstrip(" ")
+    return sign + " " * (len(rest) - len(body)) + clean(body, length_max=ROW_TEXT_MAX)
 
 
 def _verdict(answer: Diagnosis) -> str:

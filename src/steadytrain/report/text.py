@@ -45,6 +45,7 @@ def renderable(report: Report) -> Group:
     if report.diagnosis is not None:
         parts += [Text(), Text(f"Diagnosis: {report.diagnosis.verdict}", style=STYLES[report.diagnosis.severity])]
         parts.append(Text(report.diagnosis.why))
+        parts += _patch(report.diagnosis)
     if report.curves:
         parts += [Text(), _grid((curve.title, _spark(curve)) for curve in report.curves)]
     if report.brief:
@@ -69,6 +70,7 @@ def diagnosis(part: DiagnosisPart) -> Group:
         parts.append(_grid(_cause_lines(cause)))
         if cause is part.causes[0]:
             parts += _remedies(cause)
+    parts += _patch(part)
     if part.refuted:
         parts += [Text(), _grid(_labelled("refuted", part.refuted))]
     if part.trials:
@@ -81,6 +83,15 @@ def diagnosis(part: DiagnosisPart) -> Group:
         *_labelled("notes", part.notes),
     ]
     return Group(*parts, Text(), _grid(rest))
+
+
+def _patch(part: DiagnosisPart) -> Iterable[RenderableType]:
+    """The patch that was tried, what it did, and its diff."""
+    if part.patch:
+        yield Text()
+        yield Text("Patch", style="bold")
+        yield Padding(Text(part.patch), (0, 0, 0, 2))
+        yield from (Text(f"  {line}", no_wrap=True, overflow="ignore") for line in part.patch_diff)
 
 
 def _cause_lines(cause: CausePart) -> Iterable[tuple[str, Text]]:

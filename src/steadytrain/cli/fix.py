@@ -1,0 +1,80 @@
+"""``steadytrain fix``: make a patch of the script for the cause, and run the patched copy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from steadytrain.cli import _options
+from steadytrain.cli._progress import progress
+
+if TYPE_CHECKING:
+    from steadytrain.trial_runs.fixing import Fixed
+
+REMOVED_STATUS, NOT_REMOVED_STATUS, CANNOT_TELL_STATUS = 0, 1, 125
+
+
+@click.command()
+@click.argument("incident", required=False, metavar="[INCIDENT|RUN]")
+@click.option(
+    "--budget",
+    default="10m",
+    show_default=True,
+    metavar="TIME",
+    help="Time for the diagnosis, if none is stored, and for the patched script: 90s, 10m.",
+)
+@click.option("--write", "writes", is_flag=True, help="Write the patch into the script if it removes the symptom.")
+@_options.tree
+@_options.runs_dir
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.fix/1).")
+def command(incident: str | None, budget: str, writes: bool, moved: str, runs_dir: Path, as_json: bool) -> int:
+    """Make a patch of the script for the cause, and run the patched copy.
+
+    INCIDENT is a bundle, or a run; by default the newest. Diagnoses it, unless that was done. Makes a unified diff of
+    the script's own lines where that is safe, runs a patched copy from its start under watch, and shows whether the
+    symptom came again. Without --write nothing is changed; with it a .orig is kept unless git holds the script. Exits
+    with 0 if a patch removes the symptom, 1 if not, 125 if it cannot decide or no patch can be made.
+    """
+    from steadytrain.api import fixes
+
+    budget_s = _options.seconds(budget)
+    with progress() as tell:
+        fixed = fixes.fix(incident, budget_s=budget_s, moved=moved, runs_dir=runs_dir, tell=tell)
+    written = fixes.write(fixed, moved=moved) if writes and fixed.effect == "removed" else None
+    if as_json:
+        click.echo(json.dumps(fixed.to_json(), indent=1, ensure_ascii=False, allow_nan=False))
+    else:
+        _print(fixed)
+        if writes and fixed.effect == "removed":
+            click.echo(f"written: {fixed.script}{f'; the old one is {written}' if written is not None else ''}")
+        elif fixed.effect == "removed":
+            click.echo("nothing was written; --write changes the script")
+    if fixed.effect == "removed":
+        return REMOVED_STATUS
+    return CANNOT_TELL_STATUS if fixed.effect in ("inconclusive", "not-run") else NOT_REMOVED_STATUS
+
+
+def _print(fixed: Fixed) -> None:
+    from steadytrain.experiments.fix_verification import MEANINGS
+    from steadytrain.report.wording import clean
+
+    click.echo(f"{fixed.status or 'cause'}: {fixed.verdict}")
+    for one in fixed.tried:
+        click.echo(f"\n{clean(one.what)} ({clean(one.cause)}): {MEANINGS.get(one.effect, one.effect)}")
+        click.echo(f"  {clean(one.why)}")
+        if one.loss_before is not None and one.loss_after is not None:
+            click.echo(f"  loss before {_number(one.loss_before)}, after {_number(one.loss_after)}")
+    if fixed.patch is not None:
+        click.echo(f"\n{fixed.patch.diff}")
+        return
+    for why in fixed.why_none:
+        click.echo(f"no patch: {clean(why)}")
+    if fixed.nearest:
+        click.echo(f"the nearest fix, on the replay:\n  {clean(fixed.nearest)}")
+
+
+def _number(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.4g}"

@@ -1,0 +1,129 @@
+"""Runs the recorded command once more from its start with another text of its script, and follows its steps.
+
+The text runs under the script's own name, in its folder, with its arguments and its module path. Its writes go into a
+temporary folder, as in a replay. Launched as a program: ``python -m steadytrain.trial_runs.patched_run SOURCE ...``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steadytrain.core.json_values import number_from_json, number_to_json
+from steadytrain.replay.command_runner import as_program, leave, run_followed
+from steadytrain.replay.failing_step import check_launch, launch
+from steadytrain.replay.from_script import open_source
+from steadytrain.replay.moved_files import Moved, moved_environment
+from steadytrain.storage.bundle import write_json
+
+if TYPE_CHECKING:
+    from steadytrain.capture.step.observers import StepObserver
+
+MODULE = "steadytrain.trial_runs.patched_run"
+TEXT, RESULT = "patched.txt", "followed.json"
+
+
+@dataclass(frozen=True)
+class Followed:
+    """The steps of a patched script. ``losses`` and ``norms`` (of the gradient) have one value a step, None where none
+    was measured; ``ended`` says why it has fewer steps than asked for, "" if it has them all."""
+
+    losses: tuple[float | None, ...] = ()
+    norms: tuple[float | None, ...] = ()
+    finite: tuple[bool, ...] = ()
+    ended: str = ""
+    failed: bool = False
+
+
+def follow(
+    source: Path, text: str, *, steps: int, wait_s: float, moved: str, tell: Callable[[str], None] | None
+) -> Followed:
+    """Runs ``text`` in place of the script of a bundle or run, for at most ``steps`` steps and ``wait_s`` seconds.
+
+    Raises:
+        UsageError: the command cannot be launched again.
+    """
+    place = Moved.parse(moved)
+    environment = moved_environment(open_source(source, place).environment, place)
+    check_launch(environment)
+    with tempfile.TemporaryDirectory(prefix="steadytrain-patch-") as scratch:
+        folder = Path(scratch)
+        (folder / TEXT).write_text(text, encoding="utf-8")
+        result = folder / RESULT
+        why = launch(
+            ["-m", MODULE, str(source.absolute()), str(folder), str(steps), moved],
+            result,
+            environment,
+            folder=environment.get("cwd"),
+            wait_s=wait_s,
+            until="first update",
+            limit="--budget",
+            tell=tell,
+        )
+        if why is not None:
+            return Followed(ended=why, failed=True)
+        return _read(json.loads(result.read_text(encoding="utf-8")))
+
+
+def _read(data: dict[str, Any]) -> Followed:
+    def numbers(name: str) -> tuple[float | None, ...]:
+        return tuple(None if one is None else number_from_json(one) for one in data[name])
+
+    return Followed(numbers("losses"), numbers("norms"), tuple(data["finite"]), data["ended"], data["failed"])
+
+
+def main(source: str, folder: str, steps: str, moved: str) -> int:
+    place = Moved.parse(moved)
+    opened = open_source(Path(source), place)
+    place.put_on_path()
+    scratch = Path(folder)
+    seen: dict[str, Any] = {"losses": [], "norms": [], "finite": [], "ended": "", "failed": False}
+
+    def done() -> None:
+        write_json(scratch / RESULT, seen)
+        leave()
+
+    def over(how: str, status: int | None, error: BaseException | None) -> int | None:
+        failed = error is not None and not isinstance(error, SystemExit)
+        said = f"{type(error).__name__}: {error}"[:400] if failed else "its loop was over"
+        if seen["finite"] or failed:
+            seen.update(ended=said, failed=failed)
+            done()
+        return None
+
+    run_followed(
+        opened,
+        lambda: _observer(seen, int(steps), done),
+        name="patch",
+        scratch=scratch,
+        ended=over,
+        text=(scratch / TEXT).read_text(encoding="utf-8"),
+    )
+    return 0
+
+
+def _observer(seen: dict[str, Any], steps: int, done: Callable[[], None]) -> StepObserver:
+    from steadytrain.capture.step.observers import StepObserver
+
+    class Counting(StepObserver):
+        replays = True
+
+        def gate(self, stream: Any, in_progress: Any, measured: Any) -> None:
+            loss = math.fsum(measured.losses) / len(measured.losses) if measured.losses else None
+            norm = measured.record.scalars.get("gradient_norm")
+            seen["losses"].append(None if loss is None else number_to_json(loss))
+            seen["norms"].append(None if norm is None else number_to_json(norm))
+            seen["finite"].append(not measured.is_incident)
+            if len(seen["finite"]) >= steps:
+                done()
+
+    return Counting()
+
+
+if __name__ == "__main__":
+    as_program(main)

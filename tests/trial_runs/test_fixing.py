@@ -1,0 +1,122 @@
+"""``steadytrain fix``: what a patched run shows, what ``--write`` does, and the whole way on a real loop."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from scripts import call, run_script
+from steadytrain.cli import show
+from steadytrain.core.errors import UsageError
+from steadytrain.core.model import Symptom
+from steadytrain.diagnosis import answer_files
+from steadytrain.experiments.case import Case
+from steadytrain.trial_runs import fixing
+from steadytrain.trial_runs.patched_run import Followed
+from trial_cases import finite_case, window
+
+NAN = math.nan
+
+
+def followed(losses: Sequence[float], **more: object) -> Followed:
+    finite = tuple(map(math.isfinite, losses))
+    return Followed(tuple(losses), tuple(1.0 for _ in losses), finite, **more)  # type: ignore[arg-type]
+
+
+def nonfinite_case() -> Case:
+    symptom = Symptom("nonfinite-loss", "critical", 5, 5, "not finite")
+    return finite_case(symptom=symptom, symptoms=(symptom,), onset=5, step=5, window=window([2.0] * 4 + [NAN]))
+
+
+@pytest.mark.parametrize(
+    ("run", "effect"),
+    [
+        (followed([2.0] * 17), "removed"),
+        (followed([2.0] * 4 + [NAN]), "persists"),
+        (followed([2.0] * 10 + [NAN]), "delayed"),
+        (followed([2.0] * 3, ended="its loop was over"), "inconclusive"),
+        (followed([2.0] * 3, ended="NameError: x", failed=True), "not-run"),
+    ],
+)
+def test_a_value_that_is_not_finite_is_gone_or_not(run: Followed, effect: str) -> None:
+    assert fixing.judged(nonfinite_case(), run)[0] == effect
+
+
+@pytest.mark.parametrize(("peak", "effect"), [(2.0, "removed"), (9.0, "persists"), (4.0, "inconclusive")])
+def test_a_spike_is_gone_if_the_loss_stays_where_it_was(peak: float, effect: str) -> None:
+    losses = [2.0 + 0.01 * (-1) ** step for step in range(89)] + [10.0] * 12
+    case = finite_case(window=window(losses))
+    assert fixing.judged(case, followed(losses[:89] + [peak] * 12))[0] == effect
+
+
+def test_without_a_symptom_nothing_is_claimed() -> None:
+    case = finite_case(symptom=None, symptoms=())
+    assert fixing.judged(case, followed([2.0] * 101))[0] == "inconclusive"
+
+
+def of_script(path: Path) -> Case:
+    sources = {str(path): hashlib.sha256(path.read_bytes()).hexdigest()}
+    return finite_case(environment={"script": str(path), "sources": sources})
+
+
+def test_writing_keeps_the_old_script_and_refuses_one_that_changed(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("old = 1\n")
+    script.chmod(0o755)
+    case = of_script(script)
+    assert fixing.write("new = 1\n", case, "-") == tmp_path / "train.py.orig"
+    assert script.read_text() == "new = 1\n"
+    assert script.stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "train.py.orig").read_text() == "old = 1\n"
+    with pytest.raises(UsageError, match="changed since the run"):
+        fixing.write("newer = 1\n", case, "-")
+    assert script.read_text() == "new = 1\n"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["train.py", "train.py.orig"]
+
+
+EMPTY_MASK = """
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    rows, wanted, mask = torch.randn(256, 8), torch.randn(256, 1), torch.ones(256)
+    mask[96:112] = 0
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for at in range(0, 256, 16):
+        error = (model(rows[at : at + 16]) - wanted[at : at + 16]).square().squeeze(1)
+        keep = mask[at : at + 16]
+        loss = (error * keep).sum() / keep.sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_a_mean_over_nothing_is_patched_and_runs_on(tmp_path: Path) -> None:
+    ended = run_script(tmp_path, EMPTY_MASK)
+    assert ended.status == 70
+    scripts = {path: path.read_bytes() for path in tmp_path.glob("*.py")}
+    done = call("fix", "run", "--runs-dir", "runs", "--json", "--budget", "120s", folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads(done.stdout)
+    assert (document["schema"], document["effect"]) == ("steadytrain.fix/1", "removed")
+    assert "+    loss = (error * keep).sum() / keep.sum().clamp(min=1)" in document["patch"]["diff"]
+    assert {path: path.read_bytes() for path in tmp_path.glob("*.py")} == scripts  # nothing is written
+
+    elsewhere = tmp_path / "elsewhere" / "copied"
+    shutil.copytree(tmp_path / document["incident"], elsewhere)
+    stored = answer_files.read(elsewhere)
+    assert stored is not None
+    assert stored.patch is not None
+    shown = CliRunner().invoke(show.command, [str(elsewhere)]).output
+    assert "keep.sum().clamp(min=1)" in shown
