@@ -106,3 +106,20 @@ def test_an_epsilon_of_zero_is_at_fault_where_a_value_is_not_finite(epsilon: flo
     signature = CAUSES["optimizer-epsilon-underflow"].signature(case)
     assert (signature.broken_invariant is not None) is broken
     assert signature.ruled_out is not broken
+
+
+@pytest.mark.parametrize(
+    ("facts", "symptom", "speaks"),
+    [
+        ({"dropout": 0.95, "label_smoothing": 0.0}, "no-learning", True),
+        ({"dropout": 0.0, "label_smoothing": 0.6}, "plateau", True),
+        ({"dropout": 0.5, "label_smoothing": 0.1}, "no-learning", False),
+        ({"dropout": 0.95, "label_smoothing": 0.0}, None, False),
+    ],
+    ids=["dropout", "smoothing", "usual", "nothing went wrong"],
+)
+def test_regularization_is_too_strong_where_nothing_is_learned(
+    facts: dict[str, Any], symptom: str | None, speaks: bool
+) -> None:
+    signature = CAUSES["regularization-too-strong"].signature(case_of(facts, symptom))
+    assert signature.ruled_out is not speaks

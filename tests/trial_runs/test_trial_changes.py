@@ -122,6 +122,19 @@ def softened_twice() -> None:
         optimizer.step()
 
 
+def smoothed() -> None:
+    """Dropout between two layers, and labels that are smoothed."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 5))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(STEPS):
+        x = torch.randn(6, 4)
+        loss = functional.cross_entropy(net(x), x.argmax(1), label_smoothing=0.2)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
 def masked_as_a_whole() -> None:
     """The first row sees nothing, its result is thrown away and its gradient is not finite all the same."""
     torch.manual_seed(0)
@@ -144,6 +157,8 @@ CASES: list[tuple[str, dict[str, Any], Loop]] = [
     ("ramp-learning-rate", {"steps": 6}, classify),
     ("beta2", {"value": 0.5}, classify),
     ("momentum", {"value": 0.1}, classify),
+    ("no-dropout", {}, smoothed),
+    ("no-smoothing", {}, smoothed),
     ("epsilon", {"factor": 1e6}, classify),
     ("weight-decay", {"factor": 0.0}, classify),
     ("clip-gradients", {"max_norm": 1e-12}, broadcasts),

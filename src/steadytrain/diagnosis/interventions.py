@@ -144,6 +144,15 @@ ONE_WORKER = Intervention(
     "one-worker", 4, "one loader worker", "one-worker", code="loader = DataLoader(dataset, num_workers=1)"
 )
 
+LESS_DROPOUT = Intervention("less-dropout", 5, "a dropout of 0.1, or none", "dropout-none", code="nn.Dropout(0.1)")
+LESS_SMOOTHING = Intervention(
+    "less-smoothing",
+    5,
+    "a label smoothing of 0.1, or none",
+    "smoothing-none",
+    code="F.cross_entropy(logits, labels, label_smoothing=0.1)",
+)
+
 MATH_ATTENTION = Intervention(
     "math-attention",
     5,

@@ -125,6 +125,8 @@ FACTS: Mapping[str, str] = {
     "broadcast": "lines `code: [shape] with [shape]` where a loss, or a difference that went into it, was broadcast "
     "between two shapes of the same number of elements or that differ in rank",
     "loss_sum": "whether the loss is a sum over the batch (reduction sum)",
+    "label_smoothing": "largest label smoothing of a cross-entropy",
+    "dropout": "largest share that dropout sets to zero in training steps",
     "softmax_dimension": "lines where softmax was taken over the batch dimension of a classification",
     "singular_calls": "list of {operation, line, smallest, zeros} of log, sqrt, division, pow, acos, norm at the edge "
     "of their domain (zeros or less in the input) during surveyed steps",

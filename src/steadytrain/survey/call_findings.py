@@ -45,6 +45,8 @@ class Seen:
     tables: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     batch_norm_values: int | None = None
     functional_dropout: bool = False
+    dropout: dict[str, float] = field(default_factory=dict)
+    smoothing: float = 0.0
     retain_graph: bool = False
     divisors: list[float] = field(default_factory=list)
     factors: list[float] = field(default_factory=list)

@@ -167,6 +167,7 @@ class Calls(TorchFunctionMode):
             ends=self._kinds.ends_of(given_input),
         )
         self.step_losses.append(call)
+        self.seen.smoothing = max(self.seen.smoothing, float(given.get("label_smoothing", 0.0)))
         form = {
             "name": name,
             "reduction": call.reduction,
@@ -267,6 +268,9 @@ class Calls(TorchFunctionMode):
 
     def _dropout(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:
         training = given.get("training", args[2] if len(args) > 2 else True)
+        share = given.get("p", args[1] if len(args) > 1 else 0.5)
+        if training and self.gradients_on and isinstance(share, float) and len(self.seen.dropout) < LISTED_MAX:
+            self.seen.dropout[line_of(frame)] = share
         self.seen.functional_dropout |= bool(training) and not self.gradients_on
 
     def _detach(self, name: str, args: Any, given: Any, result: Any, frame: FrameType) -> None:

@@ -256,6 +256,8 @@ class Observed(StepObserver):
             "loss_divisor": max(seen.divisors, default=backwards if shared else None),
             "backward_lines": len(seen.backward_lines) or None,
             "empty_masks": self._empty_masks,
+            "dropout": max(seen.dropout.values(), default=0.0),
+            "label_smoothing": seen.smoothing,
         }
         if seen.tables:
             largest, rows, outside = max(seen.tables.values(), key=lambda table: table[0] / max(1, table[1]))

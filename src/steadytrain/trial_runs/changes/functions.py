@@ -324,3 +324,38 @@ class LeakyUnits(LiveChange):
 
 def _double(value: Any) -> Any:
     return value.double() if isinstance(value, Tensor) and value.is_floating_point() else value
+
+
+@final
+@dataclass
+class NoDropout(LiveChange):
+    """Dropout keeps every value."""
+
+    nothing = "nothing is dropped in training steps"
+
+    def begin(self, process: Launched) -> None:
+        def kept(original: Any, value: Tensor, *args: Any, **kwargs: Any) -> Any:
+            share = kwargs.get("p", args[0] if args else 0.5)
+            if not kwargs.get("training", args[1] if len(args) > 1 else True) or not share:
+                return original(value, *args, **kwargs)
+            self.touch()
+            return value
+
+        process.functions.replace([functional.dropout], kept)
+
+
+@final
+@dataclass
+class NoSmoothing(LiveChange):
+    """Cross-entropies have no label smoothing."""
+
+    nothing = "no cross-entropy smooths its labels"
+
+    def begin(self, process: Launched) -> None:
+        def sharp(original: Any, *args: Any, **kwargs: Any) -> Any:
+            if kwargs.get("label_smoothing"):
+                kwargs["label_smoothing"] = 0.0
+                self.touch()
+            return original(*args, **kwargs)
+
+        process.functions.replace([functional.cross_entropy], sharp)
