@@ -50,7 +50,8 @@ _TRIALS: Mapping[str, str] = {
     "loss-scale-up master-weights eager unscale-first",
     "rate": "learning-rate-third learning-rate-tenth learning-rate-up constant-learning-rate longer-warmup rewarm",
     "safety": "clip clip-usual update-clipping momentum-lower weight-decay-higher weight-decay-lower weight-decay-none "
-    "epsilon-up epsilon-down smaller-batch accumulation-mean accumulation-one embedding-gradient-shrink z-loss",
+    "epsilon-up epsilon-down dropout-none smoothing-none "
+    "smaller-batch accumulation-mean accumulation-one embedding-gradient-shrink z-loss",
     "architecture": "layer-norm causal-mask safe-softmax attention-softcap qk-clip math-attention leaky-units "
     "freeze-layer reinitialize retie balance-router reference-operation safe-operation train-mode eval-mode",
     "distributed": "one-rank synchronize one-worker",
