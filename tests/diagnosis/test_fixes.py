@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from steadytrain.diagnosis import answer_files
 from steadytrain.diagnosis.answer import Diagnosis, Remedy
 from steadytrain.diagnosis.cause import CERTAIN, Sign, Signature
 from steadytrain.diagnosis.cause_catalog import causes, interventions_of, shipped
@@ -14,10 +17,13 @@ from steadytrain.diagnosis.conclusion import Circumstances, conclude
 from steadytrain.diagnosis.fix_order import group_of
 from steadytrain.diagnosis.proof import Control
 from steadytrain.diagnosis.weighing import Suspect
+from steadytrain.experiments.command_results import keep_verdicts, results_of
 from steadytrain.experiments.contrast import Contrast
 from steadytrain.experiments.fix_verification import PRICE
+from steadytrain.experiments.outcome_files import COPY
 from steadytrain.experiments.specs import Effect, Verdict
 from steadytrain.report import diagnosis_shown, text
+from steadytrain.storage.bundle import MANIFEST, seal
 
 SHOWN = Control(True, True, True, "a value is not finite")
 SMALLER_STEPS = ("lower-learning-rate", "longer-warmup", "clip", "clip-usual")
@@ -136,6 +142,33 @@ def test_nothing_is_confirmed_over_a_table_that_does_not_say_removed(effect: Eff
     found = answer("parameters-not-in-optimizer", {"unchanged": "persists", "optimize-all": effect})
     assert found.status != "confirmed"
     assert "helps" not in found.why
+
+
+def test_a_bundle_that_is_copied_has_its_answer_and_its_seal_holds(tmp_path: Path) -> None:
+    bundle = tmp_path / "incidents" / "nan"
+    bundle.mkdir(parents=True)
+    (bundle / "incident.json").write_text("{}")
+    seal(bundle)
+    manifest = (bundle / MANIFEST).read_bytes()
+    found = answer("bad-batch", {"drop-batch": "removed"})
+    answer_files.keep(bundle, found)
+    keep_verdicts(bundle, "verify", {"clip": Verdict("clip", "persists", why="so it was")})
+    seal(bundle)  # as `locate` does
+    assert (bundle / MANIFEST).read_bytes() == manifest
+    copied = tmp_path / "mail" / "nan"
+    shutil.copytree(bundle, copied)
+    assert answer_files.read(copied) == found
+    assert results_of(copied)["verify clip"].effect == "persists"
+
+
+def test_a_bundle_that_cannot_be_written_has_its_answer_beside_it(tmp_path: Path) -> None:
+    bundle = tmp_path / "incidents" / "nan"
+    bundle.mkdir(parents=True)
+    (bundle / "incident.json").write_text("{}")
+    (bundle / COPY).write_text("no folder can be made here")
+    found = answer("bad-batch", {"drop-batch": "removed"})
+    answer_files.keep(bundle, found)
+    assert answer_files.read(bundle) == found
 
 
 def test_answers_from_before_the_prices_are_read() -> None:

@@ -1,4 +1,4 @@
-"""Files of a diagnosis: the answer, stored beside the incident, and the run of a bundle.
+"""Files of a diagnosis: the answer, stored beside the incident with a copy in it, and the run of a bundle.
 
 A bundle also gets a copy in a folder of its own, which its manifest does not list: a bundle that is copied elsewhere
 has its answer. No other module of this package knows files.
@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from steadytrain.diagnosis.answer import Diagnosis
 from steadytrain.diagnosis.opening import with_symptoms
 from steadytrain.experiments.case import Case, open_case
-from steadytrain.experiments.outcome_files import trials_folder
+from steadytrain.experiments.outcome_files import result_file, write_result
 from steadytrain.experiments.specs import Json
-from steadytrain.storage.bundle import is_bundle, write_json
+from steadytrain.storage.bundle import is_bundle
 from steadytrain.storage.run_search import run_around
 
 FILE = "diagnosis.json"
-COPY = "answer"
-"""The folder in a bundle that holds a copy of what lies beside it."""
-
 DOCUMENT_BYTES_MAX = 16 << 20
 
 
@@ -54,22 +50,12 @@ def keep(source: Path, answer: Diagnosis) -> None:
     old = read(source)
     if answer.patch is None and old is not None and old.verdict == answer.verdict:
         answer = replace(answer, patch=old.patch)
-    folder = trials_folder(source)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / FILE, answer.to_json())
-    if is_bundle(source):
-        with suppress(OSError):  # a bundle may be read-only; the answer lies beside it
-            (source / COPY).mkdir(exist_ok=True)
-            write_json(source / COPY / FILE, answer.to_json())
+    write_result(source, FILE, answer.to_json())
 
 
 def read(source: Path) -> Diagnosis | None:
     """The stored answer, None if there is none or its file is damaged. Of a bundle that was copied, its own copy."""
-    beside = trials_folder(source) / FILE
-    return _read(beside) if beside.exists() else _read(source / COPY / FILE)
-
-
-def _read(path: Path) -> Diagnosis | None:
+    path = result_file(source, FILE)
     try:
         if path.stat().st_size > DOCUMENT_BYTES_MAX:
             return None

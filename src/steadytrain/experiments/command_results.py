@@ -13,9 +13,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from steadytrain.core.json_values import JsonValue
-from steadytrain.experiments.outcome_files import trials_folder
+from steadytrain.experiments.outcome_files import result_file, write_result
 from steadytrain.experiments.specs import Verdict
-from steadytrain.storage.bundle import write_json
 
 SCHEMA = "steadytrain.commands/1"
 FILE = "commands.json"
@@ -47,11 +46,9 @@ def keep_result(source: Path, *results: CommandResult) -> None:
     for result in results:
         kept.pop(result.command, None)
         kept[result.command] = replace(result, what=result.what[:WHAT_MAX], when=result.when or when)
-    folder = trials_folder(source)
+    rows = [one.to_json() for one in list(kept.values())[-RESULTS_MAX:]]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        rows = [one.to_json() for one in list(kept.values())[-RESULTS_MAX:]]
-        write_json(folder / FILE, {"schema": SCHEMA, "commands": rows})
+        write_result(source, FILE, {"schema": SCHEMA, "commands": rows})
     except OSError:
         return
 
@@ -69,7 +66,7 @@ def keep_verdicts(source: Path, command: str, verdicts: Mapping[str, Verdict]) -
 
 def results_of(source: Path) -> dict[str, CommandResult]:
     """The kept results by command, the oldest first; empty if there are none or the file is damaged."""
-    path = trials_folder(source) / FILE
+    path = result_file(source, FILE)
     try:
         if path.stat().st_size > BYTES_MAX:
             return {}

@@ -1,7 +1,9 @@
-"""Finished trials on disk, beside the incident and never in it: one JSON file each, written atomically.
+"""Finished trials on disk, beside the incident: one JSON file each, written atomically.
 
 ``incidents/trials/<bundle>/`` for a bundle, ``trials/`` in a run folder. The file name is a hash of the spec, the
-incident, the script and the versions, so an outcome is reused only if none of them changed.
+incident, the script and the versions, so an outcome is reused only if none of them changed. What was concluded from
+them (the answer, the results of commands) also goes into the bundle, in a folder that its manifest does not list: a
+bundle that is copied elsewhere has it, and its sealed files are as they were.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,9 @@ from steadytrain.storage.bundle import is_bundle, write_json
 
 SCHEMA = "steadytrain.outcome/1"
 FOLDER = "trials"
+COPY = "answer"
+"""The folder in a bundle with copies of what was concluded."""
+
 OUTCOME_BYTES_MAX = 16 << 20
 
 
@@ -25,6 +31,28 @@ def trials_folder(source: Path) -> Path:
     """The folder for trial results of a bundle or a run. It may not exist yet."""
     source = source.absolute()
     return source.parent / FOLDER / source.name if is_bundle(source) else source / FOLDER
+
+
+def result_file(source: Path, name: str) -> Path:
+    """The file of a conclusion: that beside the bundle or in the run, or else the copy in the bundle. It may not exist
+    yet."""
+    beside = trials_folder(source) / name
+    return beside if beside.exists() or not is_bundle(source) else source / COPY / name
+
+
+def write_result(source: Path, name: str, data: Mapping[str, Any]) -> None:
+    """Write a conclusion as JSON, and its copy into the bundle. A bundle that is read-only gets no copy.
+
+    Raises:
+        OSError: the disk is full, or the folder cannot be written.
+    """
+    folder = trials_folder(source)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / name, data)
+    if is_bundle(source):
+        with suppress(OSError):
+            (source / COPY).mkdir(exist_ok=True)
+            write_json(source / COPY / name, data)
 
 
 class Finished:
