@@ -18,7 +18,7 @@ from steadytrain.diagnosis.answer import Diagnosis
 from steadytrain.experiments import outcome_files
 from steadytrain.experiments.command_results import CommandResult, results_of
 from steadytrain.experiments.facts import read_facts
-from steadytrain.experiments.outcome_files import OUTCOME_BYTES_MAX, trials_folder
+from steadytrain.experiments.outcome_files import OUTCOME_BYTES_MAX, result_file, trials_folder
 from steadytrain.experiments.specs import Outcome
 from steadytrain.grouping.gravest import incident_or_run
 from steadytrain.storage.bundle import is_bundle, open_for_report, sha256_of
@@ -103,7 +103,7 @@ def evidence_of(path: Path) -> Evidence:
         tried=tried,
         commands=commands,
         answer=answer,
-        answered=day_of(trials_folder(source) / answer_files.FILE) if answer is not None else "",
+        answered=day_of(result_file(source, answer_files.FILE)) if answer is not None else "",
         preflight=_preflight(run),
         facts=read_facts(source) or {},
         finding=bundle.finding if bundle is not None else None,
@@ -129,7 +129,7 @@ def _tried(source: Path) -> Iterator[Tried]:
         if command in ("trial", "verify"):
             yield Tried(trial, result.effect, result.what, command, result.when[:10], _seconds(outcomes, trial))
     answer = answer_files.read(source)
-    when = day_of(folder / answer_files.FILE)
+    when = day_of(result_file(source, answer_files.FILE))
     for row in answer.trials if answer is not None else ():
         yield Tried(row.trial, row.effect, row.why, "diagnose", when, _seconds(outcomes, row.trial))
     for trial, (outcome, day) in outcomes.items():

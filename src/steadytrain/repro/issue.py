@@ -1,4 +1,5 @@
-"""``ISSUE.md``: a draft of a bug report with the facts that maintainers usually ask for.
+"""``ISSUE.md``: a draft of a bug report with the facts that maintainers usually ask for; ``NOTE.md`` where the value is
+documented (``documented``).
 
 Made from the bundle, the finding and the script; redacted and without paths. A person must decide whose bug it is.
 """
@@ -15,6 +16,7 @@ from typing import Any
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Finding, OperandRange
 from steadytrain.core.model import Window
+from steadytrain.repro.documented import Documented, documented
 from steadytrain.storage.bundle import Bundle
 from steadytrain.storage.redaction import redact_arguments, redact_text
 from steadytrain.storage.tree import decode
@@ -23,6 +25,9 @@ STEPS_SHOWN = 8
 CHAIN_SHOWN = 6
 LOGGERS = frozenset({"wandb", "mlflow", "tensorboard", "comet_ml", "steadytrain"})
 """Packages that take no part in a step and are left out."""
+
+DRAFT_HEAD = "> Draft. Before you post it, read it, remove what is private, and say why you think it is a bug."
+NOTE_HEAD = "> A note for your own project. There is nothing to report to PyTorch."
 
 CURVES = ("loss", "gradient_norm", "learning_rate", "loss_scale")
 VARIANT_WORDS: Mapping[str, str] = {
@@ -58,14 +63,26 @@ def issue_text(subject: Subject) -> str:
         _variants(subject),
         _training(subject),
     )
-    return draft(subject.facts["title"], *parts, environment=subject.bundle.environment)
+    title, environment = subject.facts["title"], subject.bundle.environment
+    known = documented(subject.facts)
+    if known is None:
+        return draft(title, *parts, environment=environment)
+    return draft(
+        f"{title}: a note for this project", _by_design(known), *parts, environment=environment, head=NOTE_HEAD
+    )
 
 
-def draft(title: str, *parts: Iterable[str], environment: Mapping[str, Any]) -> str:
-    """Puts a title, a note and the environment around the parts of a draft."""
+def _by_design(known: Documented) -> Iterator[str]:
+    yield "## Why this is no bug of PyTorch"
+    yield f"It is documented: {known.behaviour}. The fault lies in the code that lets such an input through."
+    yield f"## Instead\n\n{known.instead}."
+
+
+def draft(title: str, *parts: Iterable[str], environment: Mapping[str, Any], head: str = DRAFT_HEAD) -> str:
+    """Puts a title, a note (``head``) and the environment around the parts of a draft."""
     lines = [
         f"# {title}",
-        "> Draft. Before you post it, read it, remove what is private, and say why you think it is a bug.",
+        head,
         *chain(*parts, environment_parts(environment)),
     ]
     return "\n\n".join(lines) + "\n"
@@ -91,6 +108,9 @@ def _what_happens(subject: Subject) -> Iterator[str]:
     if located is not None and located.operation not in facts["operations"]:
         yield f"The value first appears in `{located.operation}`, in the {located.phase}."
     yield "## What was expected"
+    if documented(facts) is not None:
+        yield "This value, by design. What should change is the input, or the form of the operation."
+        return
     yield "A finite value, or an error. If this value is what is documented for these inputs, the report is not a bug."
 
 

@@ -22,8 +22,18 @@ from typing import Any
 from steadytrain.core.incident import Finding
 from steadytrain.replay.child_processes import process_group
 from steadytrain.replay.failing_step import launch_again
+from steadytrain.repro.documented import documented
 from steadytrain.repro.failing_step_capture import REQUEST, RESULT, Request
-from steadytrain.repro.script_making import FRESH_WAIT_S, Repro, check_folder, made_small, put_down, sizes_of
+from steadytrain.repro.script_making import (
+    FRESH_WAIT_S,
+    ISSUE,
+    NOTE,
+    Repro,
+    check_folder,
+    made_small,
+    put_down,
+    sizes_of,
+)
 from steadytrain.storage.bundle import Bundle, write_json
 
 COMPILED_CUT_S_MAX = 240.0
@@ -248,15 +258,19 @@ def _put(work: _Work, folder: Path, finding: Finding, made: dict[str, Any], vari
     """Writes everything to the folder, the script last."""
     from steadytrain.repro.issue import Subject, issue_text
 
+    known = documented(made)
     files, lines = put_down(
         work.scratch,
         folder,
         lambda text, size: issue_text(Subject(work.bundle, finding, made, variants, text, size)),
+        name=ISSUE if known is None else NOTE,
     )
     why = f"{made['title']}; verified in a fresh process"
     recorded = work.bundle.incident.finding.located
     if recorded is not None and finding.located is not None and recorded.operation != finding.located.operation:
         why += f"; the incident named another operation, {recorded.operation}"
+    if known is not None:
+        why += f"; documented, so no bug of PyTorch: {known.behaviour}"
     if not made["finished"]:
         why += "; it is not the smallest: the time ran out"
     return Repro(True, why, files, lines, facts=made, variants=variants, finding=finding)

@@ -18,7 +18,9 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Finding
 from steadytrain.repro.bounded_process import run_python
 
-ISSUE = "ISSUE.md"
+ISSUE, NOTE = "ISSUE.md", "NOTE.md"
+"""A draft of a bug report, or a note for the own project if the value is documented behaviour."""
+
 FRESH_WAIT_S = 120.0
 """For a script of a few operations. Importing torch from a slow disk takes most of it."""
 
@@ -64,8 +66,11 @@ def made_small(
     return found
 
 
-def put_down(scratch: Path, folder: Path, issue: Callable[[str, int | None], str]) -> tuple[dict[str, int], int]:
-    """Writes everything to the folder, the script last. ``issue`` gets the script and the size of its tensors, if any.
+def put_down(
+    scratch: Path, folder: Path, issue: Callable[[str, int | None], str], *, name: str = ISSUE
+) -> tuple[dict[str, int], int]:
+    """Writes everything to the folder, the script last. ``issue`` gets the script and the size of its tensors, if any;
+    its text goes to the file ``name``.
 
     Returns the sizes of the files in bytes and the number of lines of the script.
     """
@@ -75,7 +80,7 @@ def put_down(scratch: Path, folder: Path, issue: Callable[[str, int | None], str
     folder.mkdir(parents=True, exist_ok=True)
     if size is not None:
         shutil.copyfile(tensors, folder / tensors.name)
-    (folder / ISSUE).write_text(issue(text, size), encoding="utf-8")
+    (folder / name).write_text(issue(text, size), encoding="utf-8")
     shutil.copyfile(script, folder / script.name)
     return sizes_of(folder), len(text.splitlines())
 
