@@ -288,6 +288,27 @@ def test_the_price_of_a_fix(case: Case) -> None:
     assert (shown["schema"], shown["result"], shown["control_exact"]) == ("steadytrain.verify/1", "removed", True)
 
 
+def test_a_fix_says_how_far_it_was_followed_and_what_it_changed(case: Case) -> None:
+    change = (Change("learning-rate", {"factor": 0.5}),)
+    control = made("unchanged", SPIKE, HURT, exact=True)
+    whole = made("clip", CALM, [2.0, 2.01, 2.01, 2.01, 2.015], changes=change)
+    short = replace(whole, steps=whole.steps[:5], probes=whole.probes[:2], ended="the script's loop was over")
+    found = [verified(case, trial("clip"), "clip", [control], [one]) for one in (whole, short)]
+    assert [one.followed for one in found] == [len(CALM) - (case.onset - 86), 5 - (case.onset - 86)]
+    assert found[1].ended == "the script's loop was over"
+    assert found[0].changed == ("learning-rate (factor 0.5)",)
+
+
+def test_a_script_that_fails_with_the_fix_was_run(case: Case) -> None:
+    failed = replace(
+        made("clip", CALM, FLAT), ran=False, why_not="the script failed: NameError: x", steps=(), probes=()
+    )
+    found = verified(case, trial("clip"), "clip", [made("unchanged", SPIKE, HURT, exact=True)], [failed])
+    assert (found.crashed, found.followed) == (True, 0)
+    assert found.meaning == "the script itself failed with it"
+    assert found.to_json("incident")["result"] == "not run"
+
+
 def dropped(repeat: int, losses: Sequence[float], probes: Sequence[float]) -> Outcome:
     outcome = made("drop-batch", losses, probes)
     return replace(outcome, spec=replace(outcome.spec, repeat=repeat))

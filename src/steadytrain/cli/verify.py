@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from steadytrain.cli import _options
 from steadytrain.cli._progress import progress
 from steadytrain.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.fix_verification import Verified
 
 REMOVED_STATUS, NOT_REMOVED_STATUS, CANNOT_TELL_STATUS = 0, 1, 125
 
@@ -49,7 +53,7 @@ def command(
     """
     from steadytrain.api.targets import incident_or_run_of, needs_torch
     from steadytrain.experiments.command_results import keep_verdicts
-    from steadytrain.experiments.fix_verification import FOLLOWED_MAX, MEANINGS
+    from steadytrain.experiments.fix_verification import FOLLOWED_MAX
     from steadytrain.trial_runs.trial_session import verify
 
     if steps is not None and not 1 <= steps <= FOLLOWED_MAX:
@@ -63,12 +67,23 @@ def command(
     if as_json:
         click.echo(json.dumps(found.to_json(str(path)), indent=1, ensure_ascii=False))
     else:
-        click.echo(f"{intervention}: {MEANINGS[found.verdict.effect]}")
-        click.echo(f"  {found.verdict.why}")
-        click.echo(f"  followed for {found.followed} steps after the onset at step {case.onset}")
-        for when, price in (("before the onset", found.price_before), ("at the end", found.price_end)):
-            if price is not None:
-                click.echo(f"  probe loss {when}: {price:+.3g} against the unchanged replay")
+        _print(found, case.onset)
     if found.verdict.effect == "removed":
         return REMOVED_STATUS
     return CANNOT_TELL_STATUS if found.verdict.effect in ("inconclusive", "not-run") else NOT_REMOVED_STATUS
+
+
+def _print(found: Verified, onset: int) -> None:
+    click.echo(f"{found.intervention}: {found.meaning}")
+    click.echo(f"  {found.verdict.why}")
+    for change in found.changed:
+        click.echo(f"  changed: {change}")
+    if found.verdict.effect != "not-run":
+        why = f"; {found.ended}" if found.ended else ""
+        click.echo(f"  followed for {found.followed} steps after the onset at step {onset}{why}")
+    if found.price_before is not None:
+        click.echo(
+            f"  its price before the onset: {found.price_before:+.3g} of probe loss against the unchanged replay"
+        )
+    if found.price_end is not None:
+        click.echo(f"  at the end: {found.price_end:+.3g} of probe loss against the unchanged replay, symptom included")

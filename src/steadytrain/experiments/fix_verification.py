@@ -17,12 +17,13 @@ import numpy as np
 from steadytrain.core.errors import UsageError
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.judging import unchanged
-from steadytrain.experiments.specs import Change, NotApplicable, Outcome, Spec, Verdict
+from steadytrain.experiments.specs import SCRIPT_FAILED, Change, NotApplicable, Outcome, Spec, Verdict
 from steadytrain.experiments.trial import Trial
 from steadytrain.experiments.trial_catalog import trial
 
 SCHEMA = "steadytrain.verify/1"
 FOLLOWED_MIN, FOLLOWED_MAX = 10, 2000
+CHANGE_CHARACTERS_MAX = 200
 
 PRICE = "price_before"
 """The number of a verdict that holds the price of its change: probe loss with it minus without it, before the onset."""
@@ -48,6 +49,21 @@ class Verified:
     price_end: float | None
     followed: int
     exact: bool | None
+    changed: tuple[str, ...] = ()
+    """What the fix changed, each with its numbers; a step that was left out, too."""
+
+    ended: str | None = None
+    """Why the fix was followed for fewer steps than planned, None if it was not."""
+
+    @property
+    def crashed(self) -> bool:
+        """Whether the script itself failed with the fix."""
+        return self.verdict.effect == "not-run" and SCRIPT_FAILED in self.verdict.why
+
+    @property
+    def meaning(self) -> str:
+        """The result in words."""
+        return "the script itself failed with it" if self.crashed else MEANINGS[self.verdict.effect]
 
     def to_json(self, incident: str) -> dict[str, Any]:
         return {
@@ -62,6 +78,9 @@ class Verified:
             "price_at_end": _finite(self.price_end),
             "steps_followed": self.followed,
             "control_exact": self.exact,
+            "changed": list(self.changed),
+            "ended": self.ended,
+            "script_failed": self.crashed,
         }
 
 
@@ -97,7 +116,35 @@ def verified(
     fixed = next((one for one in outcomes if one.ran and one.spec.repeat == chosen.fix), None)
     before, end = (None, None) if control is None or fixed is None else _prices(case, control, fixed)
     exact = None if control is None else control.exact
-    return Verified(name, verdict, before, end, case.steps_after, exact)
+    planned = next((one.spec for one in outcomes if one.spec.repeat == chosen.fix), None)
+    return Verified(
+        name,
+        verdict,
+        before,
+        end,
+        0 if fixed is None else followed_steps(case, fixed),
+        exact,
+        changed=() if planned is None else changes_of(planned),
+        ended=None if fixed is None else fixed.ended,
+    )
+
+
+def followed_steps(case: Case, outcome: Outcome) -> int:
+    """Number of steps after the onset that really ran: a script's loop may end before its trial does."""
+    entries = [seen.entry for seen in outcome.steps] + [seen.entry for seen in outcome.probes]
+    last = max(entries, default=-1)
+    ran = sum(entry.role != "probe" for entry in outcome.spec.schedule[: last + 1])
+    return max(0, ran - (case.onset - (outcome.spec.begin or 0)))
+
+
+def changes_of(spec: Spec) -> tuple[str, ...]:
+    """The changes of a spec in words: ``learning-rate (factor 0.5)``, ``left out: step 90``."""
+    said = []
+    for change in spec.changes:
+        values = ", ".join(f"{name} {value}" for name, value in change.values.items())
+        said.append(f"{change.kind} ({values})"[:CHANGE_CHARACTERS_MAX] if values else change.kind)
+    refused = [str(entry.step) for entry in spec.schedule if entry.role == "refused"]
+    return (*said, *([f"left out: step {', '.join(refused)}"] if refused else []))
 
 
 def with_price(
