@@ -81,6 +81,15 @@ def test_writing_keeps_the_old_script_and_refuses_one_that_changed(tmp_path: Pat
     assert sorted(file.name for file in tmp_path.iterdir()) == ["train.py", "train.py.orig"]
 
 
+def test_an_older_copy_is_never_overwritten(tmp_path: Path) -> None:
+    script, kept = tmp_path / "train.py", tmp_path / "train.py.orig"
+    script.write_text("old = 1\n")
+    kept.write_text("oldest = 1\n")
+    with pytest.raises(UsageError, match="earlier patch"):
+        fixing.write("new = 1\n", of_script(script), "-")
+    assert (script.read_text(), kept.read_text()) == ("old = 1\n", "oldest = 1\n")
+
+
 EMPTY_MASK = """
     import torch
     from torch import nn

@@ -52,6 +52,8 @@ def command(incident: str | None, budget: str, writes: bool, moved: str, runs_di
             click.echo(f"written: {fixed.script}{f'; the old one is {written}' if written is not None else ''}")
         elif fixed.effect == "removed":
             click.echo("nothing was written; --write changes the script")
+        elif writes:
+            click.echo("nothing was written: no patch was seen to remove the symptom")
     if fixed.effect == "removed":
         return REMOVED_STATUS
     return CANNOT_TELL_STATUS if fixed.effect in ("inconclusive", "not-run") else NOT_REMOVED_STATUS

@@ -149,6 +149,8 @@ def write(text: str, case: Case, moved: str) -> Path | None:
     if path is None:
         raise UsageError(f"--write: {refusal}")
     copy = None if _in_git(path) else path.with_name(f"{path.name}.orig")
+    if copy is not None and copy.exists():
+        raise UsageError(f"--write: {copy} is there from an earlier patch; move it away first")
     try:
         if copy is not None:
             shutil.copy2(path, copy)
