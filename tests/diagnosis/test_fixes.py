@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from steadytrain.diagnosis import answer_files
-from steadytrain.diagnosis.answer import Diagnosis, Remedy
+from steadytrain.diagnosis.answer import BatchRow, Diagnosis, Remedy
+from steadytrain.diagnosis.batch_trigger import batch_note
 from steadytrain.diagnosis.cause import CERTAIN, Sign, Signature
 from steadytrain.diagnosis.cause_catalog import causes, interventions_of, shipped
 from steadytrain.diagnosis.conclusion import Circumstances, conclude
@@ -181,3 +182,20 @@ def test_answers_from_before_the_prices_are_read() -> None:
     assert {(one.price, one.code, one.note) for cause in read.diagnoses for one in cause.interventions} == {
         (None, "", "")
     }
+
+
+@pytest.mark.parametrize(
+    ("effect", "held", "said"),
+    [
+        ("removed", True, "The data of step 9 trigger it: without that batch it does not come (rows 1, 4 stand out)"),
+        ("removed", False, "Whether the batch of step 9 triggers it is open: so does another batch"),
+        ("persists", True, "The data of step 9 alone do not trigger it: it comes without that batch too"),
+        ("inconclusive", True, ""),
+        ("not-run", True, ""),
+    ],
+)
+def test_the_answer_says_whether_the_data_of_the_step_trigger_it(effect: Effect, held: bool, said: str) -> None:
+    rows = [BatchRow(row, step, "0", "float32", 1, 0, (1.0,)) for row, step in ((4, 9), (1, 9), (4, 9), (7, 8))]
+    contrasts = {"drop-batch": Contrast("drop-batch", held, "so does another batch")}
+    assert batch_note({"drop-batch": Verdict("drop-batch", effect)}, contrasts, 9, rows) == said
+    assert batch_note({}, {}, 9, ()) == ""

@@ -248,6 +248,9 @@ class Case:
         return float(1.4826 * np.median(np.abs(values - np.median(values))))
 
 
+SILENT = "a fix of a silent fault is judged by its rule: mend the script, run it, and `diagnose` checks the rule again"
+
+
 def open_case(
     path: Path, *, facts: Mapping[str, Json] | None = None, onset: int | None = None, symptom: str | None = None
 ) -> Case:
@@ -280,7 +283,7 @@ def open_case(
         window, environment, symptoms, step = run.scalars(), run.description, run.symptoms, None
     leading = _leading(symptoms, symptom, path, own=is_bundle(path))
     if leading is None and onset is None and step is None:
-        raise UsageError(f"{path}: no symptom was raised, so there is none to remove")
+        raise UsageError(f"{path}: no symptom was raised, so there is none to remove; {SILENT}")
     began = onset if onset is not None else _onset(leading, symptoms) if leading is not None else step
     assert began is not None
     seen = step if step is not None else began

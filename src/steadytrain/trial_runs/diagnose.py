@@ -20,6 +20,7 @@ from pathlib import Path
 from steadytrain.core.errors import UsageError
 from steadytrain.diagnosis.answer import UNKNOWN, Diagnosis
 from steadytrain.diagnosis.answer_files import keep, open_story
+from steadytrain.diagnosis.batch_trigger import batch_note
 from steadytrain.diagnosis.cause_catalog import causes, shipped
 from steadytrain.diagnosis.conclusion import Circumstances, conclude
 from steadytrain.diagnosis.interventions import DROP_BATCH
@@ -114,7 +115,10 @@ def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = time.
         notes.append(lack_of_time.note(late, ran, bench.case.step_s))
     order = sorted(bench.verdicts.values(), key=lambda one: (one.trial != UNCHANGED, one.trial))
     answer = conclude(bench.suspects, order, _circumstances(bench), absent=_absent(bench))
-    answer = replace(answer, notes=(*answer.notes, *notes), rows=batch_rows(bench.case))
+    rows = batch_rows(bench.case)
+    if bench.case.aim == "finite":
+        notes.insert(0, batch_note(bench.verdicts, bench.contrasts, bench.case.onset, rows))
+    answer = replace(answer, notes=(*answer.notes, *filter(None, notes)), rows=rows)
     try:
         keep(request.source, answer)
     except OSError as error:

@@ -11,6 +11,7 @@ import math
 import multiprocessing
 import os
 import sys
+import sysconfig
 import time
 import traceback
 from collections.abc import Mapping
@@ -147,7 +148,7 @@ class _Stage:
         if error is not None and not isinstance(error, SystemExit):
             traceback.print_exception(type(error), error, error.__traceback__)
             text = str(error).strip().splitlines() or [""]
-            why = f"{SCRIPT_FAILED}: {type(error).__name__}: {text[0]}"[:ERROR_CHARACTERS_MAX]
+            why = f"{SCRIPT_FAILED}: {type(error).__name__}: {text[0]}"[:ERROR_CHARACTERS_MAX] + _raised_at(error)
             if isinstance(error, ImportError):
                 why += path_hint(self._source.environment)
         if run is None:
@@ -186,3 +187,11 @@ def _redirect(log: Path) -> None:
 def _send(line: Line, message: dict[str, Any]) -> None:
     with suppress(OSError):
         line.send(message)
+
+
+def _raised_at(error: BaseException) -> str:
+    """Where the script's own code raised: `` (train.py:31)``, "" if no frame is its own."""
+    library = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"))
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [one for one in frames if not one.filename.startswith((*library, "<"))]
+    return f" ({os.path.basename(own[-1].filename)}:{own[-1].lineno})" if own else ""
