@@ -140,3 +140,21 @@ def test_optimizers_that_take_turns_explain_even_what_is_critical() -> None:
     alone, in_turn = sick, replace(sick, facts={"optimizers_in_turn": 2.0})
     assert classified(alone, LostProgress().check(alone)[0]).severity == "critical"
     assert classified(in_turn, LostProgress().check(in_turn)[0]).severity == "note"
+
+
+def centred(end: float) -> FloatArray:
+    """A loss that is about 0 at the start, falls to -1 within 50 steps, and is at ``end`` from step 80 on."""
+    course = np.concatenate([-np.linspace(0.0, 1.0, 50), np.linspace(-1.0, end, 30), np.full(140, end)])
+    return course + 0.03 * np.random.default_rng(3).standard_normal(220) * np.where(np.arange(220) < 80, 1.0, 0.1)
+
+
+def test_a_policy_loss_that_comes_back_to_zero_lost_nothing() -> None:
+    """Advantages are centred: nothing is left to gain once every episode returns the same."""
+    whole = steps(loss=centred(0.0))
+    found = [one for stop in range(60, 221, 16) for one in LostProgress().check(whole.slice(0, stop))]
+    assert {one.severity for one in found} <= {"note"}
+
+
+def test_a_loss_that_began_at_zero_and_rises_far_above_it_lost_its_progress() -> None:
+    (symptom,) = LostProgress().check(steps(loss=centred(1.5)))
+    assert symptom.severity == "critical"

@@ -208,3 +208,26 @@ def test_masks_are_no_overflow(made: Callable[[], Tensor], seen: bool) -> None:
     finally:
         calls.look(False)
     assert bool(calls.seen.half_overflow) is seen
+
+
+@pytest.mark.parametrize("between", ["acts", "evaluates"])
+def test_what_a_model_is_asked_between_two_batches_is_no_batch_that_repeats(between: str) -> None:
+    """An agent meets few states, and an evaluation has one set; both come first in a step."""
+    seen, fixed = Batches(), torch.ones(64, 3)
+    for step in range(1, 20):
+        if between == "acts":
+            seen.called(step, (torch.tensor([1.0, 0.0, float(step % 2)]),), {})
+        else:
+            with torch.no_grad():
+                seen.called(step, (fixed,), {})
+        seen.called(step, (torch.randn(16, 3, generator=torch.Generator().manual_seed(step)),), {})
+    assert seen.finish()["repeated_batches"] == 0.0
+
+
+def test_batches_that_repeat_are_seen_between_evaluations() -> None:
+    seen = Batches()
+    for step in range(1, 21):
+        with torch.no_grad():
+            seen.called(step, (torch.full((64, 3), float(step)),), {})
+        seen.called(step, (torch.full((16, 3), float(step % 4)),), {})
+    assert seen.finish()["repeated_batches"] == pytest.approx(0.8)

@@ -28,6 +28,7 @@ from steadytrain.experiments.specs import Change, Entry, NotApplicable, Outcome 
 from steadytrain.experiments.trial_catalog import trials  # noqa: E402
 from steadytrain.storage.tape_files import Recording  # noqa: E402
 from steadytrain.trial_runs.changes import change_kinds, make  # noqa: E402
+from steadytrain.trial_runs.changes.functions import SafeOperation  # noqa: E402
 from steadytrain.trial_runs.server_process import ServerProcess  # noqa: E402
 from trying import attempt, losses, trained  # noqa: E402
 
@@ -330,3 +331,23 @@ def finite_case(tmp_path: Path) -> Case:
     from trial_cases import finite_case as made
 
     return made()
+
+
+@pytest.mark.parametrize(
+    ("name", "kept", "edge"),
+    [
+        ("atanh", "_inside_one", [0.5, 1.0, -1.0]),
+        ("erfinv", "_inside_one", [0.5, 1.0, -1.0]),
+        ("logit", "_between_zero_and_one", [0.5, 1.0, 0.0]),
+        ("log1p", "_above_minus_one", [0.5, 3.0, -1.0]),
+    ],
+)
+def test_a_safe_operation_is_finite_at_both_ends_and_the_same_within(name: str, kept: str, edge: list[float]) -> None:
+    function, values = getattr(torch, name), torch.tensor(edge, requires_grad=True)
+    safe = getattr(SafeOperation(), kept)(function, values)
+    safe.sum().backward()
+    assert values.grad is not None
+    assert not function(values).isfinite().all()
+    assert safe.isfinite().all()
+    assert values.grad.isfinite().all()
+    assert torch.equal(safe[0], function(values)[0])

@@ -38,6 +38,9 @@ over episodes that get longer) is left to the drift detectors."""
 
 NEAR_BOUND = 0.7
 FALLING_SHARE, FALLING_LOST = 0.75, 2.0
+ZERO_SHARE = 0.25
+"""A loss that begins within this share of its progress from 0, and falls below it, began at 0."""
+
 FAR_PROGRESS, FAR_SCALES, FAR_STARTS, FAR_ROWS = 5.0, 20.0, 1.5, 3
 """A level that stands this many times the progress above the best, and this far out of the noise, needs few rows: it
 undid all, and what comes after it is a training from somewhere else."""
@@ -159,7 +162,7 @@ class LostProgress(Detector):
         if not most >= np.log(min(self.evidence_min, self.signs_evidence_min)):
             return None, False  # so are most rises, and nothing else about them matters
         course = _Course(levels, rise)
-        usual *= self.habit_ratio
+        usual = max(usual * self.habit_ratio, self._return_to_zero(course))
         first: int | None = None
         surprised = bool(most >= np.log(self.evidence_min))
         if surprised:
@@ -181,6 +184,17 @@ class LostProgress(Detector):
             high = min(self.unlearned_ratio * course.start, course.start + FAR_SCALES * rise.noise)
             floor = max(course.start + self.unlearned_scales * rise.noise, high) - rise.best
         return max(self.lost_share * rise.progress, self.noise_scales * rise.noise, usual, floor)
+
+    def _return_to_zero(self, course: _Course) -> float:
+        """How far above the best level zero lies, and the noise, for a loss that began there; 0 for any other.
+
+        The loss of a policy gradient with centred advantages is about 0 at the start, falls while the policy gains, and
+        is 0 again when nothing is left to gain: that it comes back to 0 shows no harm.
+        """
+        rise = course.rise
+        near = abs(course.start) <= ZERO_SHARE * rise.progress + rise.noise
+        below = course.learned and near and rise.best < 0
+        return self.noise_scales * rise.noise - rise.best if below else 0.0
 
     def _stays(self, course: _Course, usual: float) -> NDArray[np.bool_]:
         """The level stands above the bound for some rows, of which the first came at once."""

@@ -27,7 +27,10 @@ LOGIT_LOSSES = frozenset({"cross_entropy", "binary_cross_entropy_with_logits", "
 LOG_PROBABILITY_LOSSES = frozenset({"nll_loss", "kl_div", "ctc_loss"})
 VALUE_LOSSES = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy"})
 LOSSES = LOGIT_LOSSES | LOG_PROBABILITY_LOSSES | VALUE_LOSSES
-SINGULAR = frozenset({"log", "log_", "log2", "log10", "sqrt", "sqrt_", "rsqrt", "acos", "asin", "reciprocal", "norm"})
+INSIDE_ONE = frozenset({"acos", "asin", "arccos", "arcsin", "atanh", "arctanh", "erfinv"})
+"""Their value or derivative is infinite at -1 and 1."""
+
+SINGULAR = INSIDE_ONE | {"log", "log_", "log2", "log10", "sqrt", "sqrt_", "rsqrt", "reciprocal", "norm"}
 TABLES = frozenset({"embedding"})
 LOOKED_UP_MAX = 64
 """Bound on the id tensors kept for a step: sixteen micro-batches with four tables each."""
@@ -304,7 +307,7 @@ class Calls(TorchFunctionMode):
                 self.seen.divisors.append(float(value))
         if not isinstance(value, Tensor) or not value.is_floating_point() or value.numel() == 0:
             return
-        bad = value.abs() >= 1 if name in ("acos", "asin") else value == 0 if name in DIVISIONS else value <= 0
+        bad = value.abs() >= 1 if name in INSIDE_ONE else value == 0 if name in DIVISIONS else value <= 0
         if name == "norm":
             bad = value.square().sum().reshape(1) == 0
         if name in ("sqrt", "sqrt_", "norm") and not value.requires_grad:

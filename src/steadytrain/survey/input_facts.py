@@ -36,6 +36,8 @@ class Batches:
         self._scales: dict[int, float] = {}
         self._statistics: dict[int, Tensor] = {}
         self._digests: dict[int, str] = {}
+        self._size = (False, -1)
+        """Of the call in this step that stands for its batch: whether gradients were enabled, and its elements."""
         self._tokens: dict[int, Tensor] = {}
         self._row_digests: dict[bytes, int] = {}
         self._rows_repeated = self._rows_seen = 0
@@ -45,9 +47,13 @@ class Batches:
     def fetched(self, dataset: int, batch: Any) -> None:
         """Does nothing: inputs are read when the model gets them."""
 
-    @torch.no_grad()
     def called(self, step: int, args: Any, kwargs: Any) -> None:
         """Reads the inputs of a model call in ``step``."""
+        learns = torch.is_grad_enabled()
+        with torch.no_grad():
+            self._called(step, learns, args, kwargs)
+
+    def _called(self, step: int, learns: bool, args: Any, kwargs: Any) -> None:
         first = step != self._step
         self._step = step
         inputs = list(named_tensors(args, kwargs))
@@ -85,8 +91,13 @@ class Batches:
         if parts and first:
             self._statistics[step] = torch.cat(parts)
         if first:
-            self._digests[step] = hashlib.sha256(b"".join(_bytes(value) for _, value in inputs)).hexdigest()
+            self._size = (False, -1)
             self._count_rows(inputs[0][1])
+        # An agent acts on single observations, and an evaluation on a fixed set, between two batches that train.
+        size = (learns, sum(value.numel() for _, value in inputs))
+        if size > self._size:
+            self._size = size
+            self._digests[step] = hashlib.sha256(b"".join(_bytes(value) for _, value in inputs)).hexdigest()
 
     def mark(self, step: int) -> None:
         """Marks ``step`` as the one that the batch facts describe."""

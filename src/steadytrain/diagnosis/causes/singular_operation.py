@@ -103,6 +103,7 @@ class SingularOperation(Cause):
 
 _SINGULAR = (
     "log",
+    "log1p",
     "sqrt",
     "rsqrt",
     "div",

@@ -105,9 +105,8 @@ class SafeSoftmax(LiveChange):
 @final
 @dataclass
 class SafeOperation(LiveChange):
-    """log, sqrt, rsqrt, division, reciprocal, acos, asin and norm stay ``margin`` away from their singular points, and
-    exp
-    from its overflow.
+    """log, sqrt, rsqrt, division, reciprocal, acos, asin, atanh, logit, erfinv and norm stay ``margin`` away from their
+    singular points, and exp from its overflow.
     """
 
     of_functions = True
@@ -125,6 +124,10 @@ class SafeOperation(LiveChange):
         replace((*above, torch.sqrt, tensor.sqrt, torch.rsqrt, tensor.rsqrt), self._above_zero)
         replace((torch.reciprocal, tensor.reciprocal), self._away_from_zero)
         replace((torch.acos, tensor.acos, torch.asin, tensor.asin, torch.arccos, torch.arcsin), self._inside_one)
+        replace((torch.atanh, tensor.atanh, torch.arctanh, tensor.arctanh), self._inside_one)
+        replace((torch.erfinv, tensor.erfinv, torch.special.erfinv), self._inside_one)
+        replace((torch.logit, tensor.logit, torch.special.logit), self._between_zero_and_one)
+        replace((torch.log1p, tensor.log1p), self._above_minus_one)
         replace((torch.div, tensor.div, torch.true_divide, tensor.__truediv__, tensor.true_divide), self._division)
         replace((tensor.__rtruediv__, tensor.__rdiv__), self._away_from_zero)
         replace(
@@ -147,6 +150,12 @@ class SafeOperation(LiveChange):
 
     def _inside_one(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
         return original(self._clamped(values, self.margin - 1, 1 - self.margin), *args, **kwargs)
+
+    def _between_zero_and_one(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return original(self._clamped(values, self.margin, 1 - self.margin), *args, **kwargs)
+
+    def _above_minus_one(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return original(self._clamped(values, self.margin - 1), *args, **kwargs)
 
     def _exp(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
         largest = math.log(torch.finfo(values.dtype).max) - 1 if values.is_floating_point() else None
