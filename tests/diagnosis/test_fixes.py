@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,11 +22,13 @@ from steadytrain.diagnosis.proof import Control
 from steadytrain.diagnosis.weighing import Suspect
 from steadytrain.experiments.command_results import keep_verdicts, results_of
 from steadytrain.experiments.contrast import Contrast
-from steadytrain.experiments.fix_verification import PRICE
+from steadytrain.experiments.fix_verification import PRICE, verified
 from steadytrain.experiments.outcome_files import COPY
 from steadytrain.experiments.specs import Effect, Verdict
+from steadytrain.experiments.trial_catalog import trial, trials
 from steadytrain.report import diagnosis_shown, text
 from steadytrain.storage.bundle import MANIFEST, seal
+from trial_cases import finite_case, made
 
 SHOWN = Control(True, True, True, "a value is not finite")
 SMALLER_STEPS = ("lower-learning-rate", "longer-warmup", "clip", "clip-usual")
@@ -199,3 +203,13 @@ def test_the_answer_says_whether_the_data_of_the_step_trigger_it(effect: Effect,
     contrasts = {"drop-batch": Contrast("drop-batch", held, "so does another batch")}
     assert batch_note({"drop-batch": Verdict("drop-batch", effect)}, contrasts, 9, rows) == said
     assert batch_note({}, {}, 9, ()) == ""
+
+
+def test_a_price_that_means_nothing_is_left_out() -> None:
+    case = finite_case(begins=(88,), onset=90)
+    control = made("unchanged", [2.0, 9.0, 9.0], [2.0, 2.0, math.inf], exact=True)
+    fixed = made("clip", [2.0, 2.0, 2.0], [2.0, 2.0, 2.0])
+    assert verified(case, trial("clip"), "clip", [control], [fixed]).price_end is None
+    other = next(one for one in trials() if one.other_loss and one.fix == 0)
+    found = verified(case, other, other.name, [fixed], [replace(fixed, spec=replace(fixed.spec, trial=other.name))])
+    assert (found.price_before, found.price_end) == (None, None)

@@ -112,9 +112,11 @@ def verified(
 ) -> Verified:
     """Judge the outcomes of a fix against the controls."""
     verdict = chosen.judge(case, controls, outcomes)
-    control = unchanged(controls)
-    fixed = next((one for one in outcomes if one.ran and one.spec.repeat == chosen.fix), None)
-    before, end = (None, None) if control is None or fixed is None else _prices(case, control, fixed)
+    fixed = _fixed(chosen, outcomes)
+    control = unchanged(controls, None if fixed is None else fixed.spec.begin)
+    before, end = None, None
+    if control is not None and fixed is not None and not chosen.other_loss:
+        before, end = (one if one is not None and math.isfinite(one) else None for one in _prices(case, control, fixed))
     exact = None if control is None else control.exact
     planned = next((one.spec for one in outcomes if one.spec.repeat == chosen.fix), None)
     return Verified(
