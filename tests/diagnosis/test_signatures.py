@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from steadytrain.core.incident import Finding, Located, OperandRange, Phase
@@ -13,6 +14,7 @@ from steadytrain.diagnosis.cause import CERTAIN, STRONG
 from steadytrain.diagnosis.cause_catalog import causes
 from steadytrain.diagnosis.weighing import Suspect, weigh
 from steadytrain.experiments.case import Case
+from steadytrain.testing import steps
 from trial_cases import finite_case
 
 CAUSES = causes()
@@ -385,3 +387,14 @@ def test_an_optimizer_without_gradients_is_cut_off_whatever_the_survey_saw_of_th
     assert not signature.ruled_out
     assert max(sign.weight for sign in signature.signs) >= CERTAIN
     assert CAUSES["detached-graph"].signature(case_of({"parameters_without_gradient": []}, "no-learning")).ruled_out
+
+
+@pytest.mark.parametrize(("growing", "ruled_out"), [(False, True), (True, False)], ids=["at once", "after growth"])
+def test_a_value_that_is_not_finite_at_once_is_no_rate_that_is_too_high(growing: bool, ruled_out: bool) -> None:
+    """A 0/0 comes out of the blue, and a lower rate only reaches it later; steps that overshoot grow first."""
+    loss = 1.0 + 0.1 * np.random.default_rng(0).standard_normal(40)
+    loss[30:] *= 2.0 ** (growing * np.arange(10))
+    seen = Symptom("nonfinite-loss", "critical", 41, 41, "the loss is NaN")
+    case = finite_case(symptom=seen, symptoms=(seen,), window=steps(loss=loss, gradient_norm=loss))
+    signs = CAUSES["learning-rate-too-high"].signature(case).signs
+    assert any("neither loss nor gradients grew" in sign.what for sign in signs) is ruled_out

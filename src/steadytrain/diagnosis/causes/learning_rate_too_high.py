@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
+import numpy as np
+
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLIP, EXAMPLE, LONGER_WARMUP, LOWER_RATE
 from steadytrain.diagnosis.signs import (
     FAR_MEMORY,
     LEADS,
+    LEVEL_STEPS,
+    RISES,
     above,
     below,
     burst_of_gradient,
@@ -16,6 +20,7 @@ from steadytrain.diagnosis.signs import (
     holds,
     jump_of_rate,
     momentum_of,
+    not_finite,
     quiet,
     ruled_out,
     symptom,
@@ -80,6 +85,11 @@ class LearningRateTooHigh(Cause):
         return Signature(
             (
                 *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
+                *ruled_out(
+                    not jump > 1.5 and _out_of_the_blue(case),
+                    "neither loss nor gradients grew before it was not finite, as they do where steps overshoot",
+                    "window loss, gradient_norm",
+                ),
                 *when(
                     jump > 1.5,
                     CERTAIN if jump > FAR_RATIO else STRONG,
@@ -118,3 +128,20 @@ class LearningRateTooHigh(Cause):
 
 FAR_RATIO = 3.0
 """A jump of the rate by this factor at the very step leaves little doubt."""
+
+GROWN = 3.0
+"""Times the median of the losses before: steps that overshoot make the loss grow by more before it overflows."""
+SEEN_MIN, LAST = 12, 3
+"""Rows before the onset without which nothing is said, and those that must not have grown."""
+
+
+def _out_of_the_blue(case: Case) -> bool:
+    """Whether a value was not finite although neither the loss nor the gradient norm had grown."""
+    if not not_finite(case) or any(one.name in RISES for one in case.symptoms):
+        return False
+    for name in ("loss", "gradient_norm"):
+        series = case.window.series(name)
+        values = np.abs(series.values[(series.steps < case.onset) & np.isfinite(series.values)][-LEVEL_STEPS:])
+        if len(values) < SEEN_MIN or float(values[-LAST:].max()) > GROWN * float(np.median(values)):
+            return False
+    return True
