@@ -1,0 +1,118 @@
+"""Keeps operations away from their singular points."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from steadytrain.trial_runs.changes import LiveChange, more_than
+from steadytrain.trial_runs.launched_script import Launched
+
+
+@final
+@dataclass
+class SafeOperation(LiveChange):
+    """log, sqrt, powers, division, the inverse trigonometric functions, logit, norm, std and their kin stay ``margin``
+    away from their singular points, and exp and its kin from their overflow.
+    """
+
+    of_functions = True
+
+    margin: float = 1e-6
+    nothing = "no such operation comes near a singular point"
+
+    def check(self) -> None:
+        more_than("margin", self.margin, 0.0)
+
+    def begin(self, process: Launched) -> None:
+        replace = process.functions.replace
+        replace(_of("log", "log2", "log10", "sqrt", "rsqrt"), self._above_zero)
+        replace(_of("log1p"), self._above_minus_one)
+        replace(_of("reciprocal", "__rtruediv__", "__rdiv__"), self._away_from_zero)
+        replace(_of("acos", "asin", "arccos", "arcsin", "atanh", "arctanh", "erfinv"), self._inside_one)
+        replace(_of("acosh", "arccosh"), self._above_one)
+        replace(_of("logit"), self._inside_unit)
+        replace(_of("div", "true_divide", "__truediv__", "div_", "__itruediv__", "divide"), self._division)
+        replace(_of("pow", "__pow__", "float_power"), self._power)
+        replace(_of("exp", "expm1", "sinh", "cosh", "exp2"), self._exp)
+        replace((*_of("norm"), torch.linalg.vector_norm, torch.linalg.norm), self._norm)
+        replace(_of("std"), self._std)
+
+    def _clamped(self, values: Tensor, low: float, high: float | None = None) -> Tensor:
+        if not isinstance(values, Tensor) or not values.is_floating_point():
+            return values
+        limit = torch.finfo(values.dtype)
+        low = max(low, limit.tiny) if low > 0 else low
+        if bool((values < low).any()) or (high is not None and bool((values > high).any())):
+            self.touch()
+            return values.clamp(low, high)
+        return values
+
+    def _above_zero(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return original(self._clamped(values, self.margin), *args, **kwargs)
+
+    def _above_minus_one(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return original(self._clamped(values, self.margin - 1), *args, **kwargs)
+
+    def _above_one(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return original(self._clamped(values, 1 + self.margin), *args, **kwargs)
+
+    def _inside_unit(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return original(self._clamped(values, self.margin, 1 - self.margin), *args, **kwargs)
+
+    def _power(self, original: Any, values: Any, exponent: Any, *args: Any, **kwargs: Any) -> Any:
+        """A negative or fractional power, or one with a slope of infinity at 0, of a base that is not above 0."""
+        if isinstance(exponent, (int, float)) and exponent < 1 and exponent != 0:
+            whole = float(exponent).is_integer()
+            values = self._apart(values) if whole else self._clamped(values, self.margin)
+        elif isinstance(exponent, float) and not exponent.is_integer():
+            values = self._clamped(values, 0.0)
+        return original(values, exponent, *args, **kwargs)
+
+    def _std(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """The slope of a standard deviation of 0 is infinite."""
+        found = original(values, *args, **kwargs)
+        if not isinstance(found, Tensor) or not bool((found < self.margin).any()):
+            return found
+        self.touch()
+        return (torch.var(values, *args, **kwargs) + self.margin**2).sqrt()
+
+    def _inside_one(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return original(self._clamped(values, self.margin - 1, 1 - self.margin), *args, **kwargs)
+
+    def _exp(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
+        largest = math.log(torch.finfo(values.dtype).max) - 1 if values.is_floating_point() else None
+        return original(values if largest is None else self._clamped(values, -math.inf, largest), *args, **kwargs)
+
+    def _apart(self, values: Any) -> Any:
+        if not isinstance(values, Tensor) or not values.is_floating_point():
+            return values
+        near = values.abs() < self.margin
+        if not bool(near.any()):
+            return values
+        self.touch()
+        return torch.where(near, torch.where(values < 0, -self.margin, self.margin).to(values.dtype), values)
+
+    def _away_from_zero(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return original(self._apart(values), *args, **kwargs)
+
+    def _division(self, original: Any, values: Any, other: Any, *args: Any, **kwargs: Any) -> Any:
+        return original(values, self._apart(other), *args, **kwargs)
+
+    def _norm(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
+        zero = values == 0
+        if bool(zero.all()) or (values.dim() > 1 and bool(zero.all(-1).any())):
+            self.touch()
+            return original(values + self.margin, *args, **kwargs)
+        return original(values, *args, **kwargs)
+
+
+def _of(*names: str) -> tuple[Callable[..., Any], ...]:
+    """The functions of these names in torch, in ``torch.special`` and of a tensor."""
+    places = (torch, torch.special, Tensor)
+    return tuple(getattr(place, name) for name in names for place in places if hasattr(place, name))
