@@ -228,8 +228,17 @@ def _diagnosis(judged: _Judged, status: Status) -> RankedCause:
             refused=judged.known.refused,
             contrasts=judged.known.contrasts,
         ),
-        why=proven.by if proven.proven else f"not confirmed: {proven.lacks}" if proven.lacks else "",
+        why=_reason(suspect, proven),
     )
+
+
+def _reason(suspect: Suspect, proven: Proof) -> str:
+    """What was seen beyond doubt, if anything, and what proves the cause or is missing for that."""
+    by = proven.by if proven.proven else f"not confirmed: {proven.lacks}" if proven.lacks else ""
+    seen = max(suspect.signature.signs, key=lambda sign: sign.weight, default=None)
+    if seen is None or seen.weight < CERTAIN or seen.what in by:
+        return by
+    return f"{seen.what}; {by}" if by else seen.what
 
 
 def summary_of(suspect: Suspect) -> str:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steadytrain.core.incident import Located
 from steadytrain.core.model import Series, Symptom, Window
@@ -263,6 +264,31 @@ def empty_mask(case: Case) -> str:
 
 
 # The window.
+
+CALM_STEPS, CALM_NOISES, CALM_GROWTH = 8, 6.0, 3.0
+"""Before a value that is not finite, steps that are too long show: the loss rises beyond its noise, or the gradient
+grows. Judged over the last steps, against those before."""
+
+
+def calm_before(case: Case) -> bool:
+    """Whether neither the loss nor the gradient grew before a value that was not finite. False if unknown.
+
+    A rate that is too high destroys the run by steps that grow. Where nothing grew, a lower rate only comes later to
+    the state that the script cannot digest (rewards that are all equal, a target at the edge).
+    """
+    if not not_finite(case):
+        return False
+    loss, norm = (_before(case, name) for name in ("loss", "gradient_norm"))
+    if min(len(loss), len(norm)) < 2 * CALM_STEPS:
+        return False
+    usual, last = loss[:-CALM_STEPS], loss[-CALM_STEPS:]
+    risen = float(last.max()) > max(float(np.median(usual)) + CALM_NOISES * case.loss_noise(), float(usual.max()))
+    return not risen and float(norm[-CALM_STEPS:].max()) <= CALM_GROWTH * float(np.median(norm[:-CALM_STEPS]))
+
+
+def _before(case: Case, name: str) -> NDArray[np.float64]:
+    series = case.window.series(name)
+    return series.values[(series.steps < case.onset) & np.isfinite(series.values)]
 
 
 def jump_of_rate(window: Window, onset: int) -> float:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from steadytrain.core.torch_private import FUNCTION_MODE
-from steadytrain.survey import attention_scale, empty_masks
+from steadytrain.survey import attention_scale, empty_masks, nonfinite_made
 from steadytrain.survey.call_findings import LISTED_MAX, LossCall, Seen, add_listed
 from steadytrain.survey.graph_cuts import leaves_behind
 from steadytrain.survey.script_lines import line_of, script_frame
@@ -70,6 +70,10 @@ class Calls(TorchFunctionMode):
         self._entered = False
         self.products = attention_scale.Products()
         self.masks = empty_masks.EmptyMasks()
+        self.made = nonfinite_made.NonfiniteMade()
+        self.step_now: Callable[[], int] = int
+        """The number of the current step."""
+
         self.loss_node: Any = None
         """The root node of the last backward. Its saved tensors are freed."""
 
@@ -106,6 +110,8 @@ class Calls(TorchFunctionMode):
         result = func(*args, **given)
         if name in attention_scale.NAMES:
             self._guarded(self.products.saw, name, args, given, result)
+        if name in nonfinite_made.NAMES and (place := frame or script_frame()) is not None:
+            self._guarded(self.made.saw, name, args, given, result, line_of(place), self.step_now())
         if name in empty_masks.NAMES and (place := frame or script_frame()) is not None:
             self._guarded(self.masks.saw, name, args, given, result, line_of(place))
         reader = _READERS.get(name)

@@ -70,6 +70,7 @@ class Observed(StepObserver):
         self._scalers: Mapping[int, Any] = {}
         self.calls, self.loop, self.state = Calls(), Loop(), State()
         self.labels, self.batches, self.modules = Labels(), Batches(), Modules(self.calls)
+        self.calls.step_now = lambda: inner.now
         self.rows = Rows()
         self._planned: int | None = None
         self._stream: Stream | None = None
@@ -241,6 +242,7 @@ class Observed(StepObserver):
             "broadcast": seen.broadcast,
             "softmax_dimension": seen.softmax_dimension,
             "singular_calls": list(seen.singular.values()),
+            "nonfinite_made": self.calls.made.found,
             "detached_calls": seen.detached,
             "fully_masked_rows": seen.fully_masked,
             "attention_logit_largest": seen.attention_largest or None,

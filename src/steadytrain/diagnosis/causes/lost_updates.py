@@ -14,6 +14,7 @@ from steadytrain.diagnosis.signs import (
     low_precision_weights,
     not_finite,
     ruled_out,
+    seen,
     surveyed,
     symptom,
 )
@@ -73,9 +74,12 @@ class LostUpdates(Cause):
                     invariant=True,
                 ),
                 *below(case, "lost_update_share", 0.1, -STRONG, "{value} of the weights with an update did not change"),
-                *symptom(case, STRONG, "lost-updates"),
+                *symptom(case, CERTAIN, "lost-updates"),
                 *listed(case, "lost_updates", HINT, "tensors that stand still: {names}"),
-                *ruled_out(surveyed(case) and not low_precision_weights(case), "all weights are float32"),
+                *ruled_out(
+                    surveyed(case) and not low_precision_weights(case) and seen(case, "lost-updates") is None,
+                    "all weights are float32",
+                ),
                 *ruled_out(not_finite(case), "a lost update makes nothing infinite", "symptoms"),
             ),
             layer=first_name(case, "lost_updates"),

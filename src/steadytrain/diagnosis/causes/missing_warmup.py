@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from steadytrain.detectors import ScriptRule
-from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Signature
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLIP, LONGER_WARMUP, LOWER_RATE
-from steadytrain.diagnosis.signs import above, deepened, fact, holds, quiet, ruled_out, symptom, when
+from steadytrain.diagnosis.signs import above, calm_before, deepened, fact, holds, quiet, ruled_out, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 from steadytrain.grouping.catalog import declared
 
@@ -50,6 +50,12 @@ class MissingWarmup(Cause):
         early = began <= WARM_UP_STEPS
         return Signature(
             (
+                *when(
+                    calm_before(case),
+                    -CERTAIN,
+                    "neither the loss nor the gradient grew before it, so a lower rate only comes there later",
+                    "window loss, gradient_norm",
+                ),
                 *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
                 *ruled_out(
                     case.symptom is not None and case.symptom.name == "frozen-parameters",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import FAIR, STRONG, Cause, Signature
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLIP, LOWER_MOMENTUM, LOWER_RATE
 from steadytrain.diagnosis.signs import (
     FAR_MEMORY,
     LONG_MEMORY,
+    calm_before,
     fact,
     measured,
     momentum_of,
@@ -62,6 +63,12 @@ class MomentumTooHigh(Cause):
         effective = "" if adam else f": a step is {rate:.3g} / (1 - {memory:.4g}) = {rate / (1 - memory or 1):.3g} long"
         return Signature(
             (
+                *when(
+                    calm_before(case),
+                    -CERTAIN,
+                    "neither the loss nor the gradient grew before it, so a lower rate only comes there later",
+                    "window loss, gradient_norm",
+                ),
                 *when(
                     FAR_MEMORY <= memory <= 1.0,
                     STRONG + FAIR,

@@ -10,10 +10,12 @@ from steadytrain.diagnosis.interventions import DROP_BATCH, EXAMPLE
 from steadytrain.diagnosis.signs import (
     above,
     empty_mask,
+    fact,
     is_half,
     is_masked_softmax,
     layer_of,
     listed,
+    located,
     not_finite,
     operation,
     rows_of,
@@ -87,6 +89,7 @@ class SingularOperation(Cause):
                 ),
                 *operation(case, -STRONG, "{operation} at {line} worked in float16", is_half),
                 *operation(case, -STRONG, "{operation} at {line} got -Inf from a mask", is_masked_softmax),
+                *when(bool(_made(case)), CERTAIN, _made(case), "fact nonfinite_made"),
                 *listed(case, "singular_calls", HINT, "calls at the edge of their domain: {names}"),
                 *above(
                     case, "labels_ignored_share", 0.999999, -STRONG, "every label is ignored, which is another cause"
@@ -99,6 +102,17 @@ class SingularOperation(Cause):
             layer=layer_of(case),
             batch_rows=rows_of(case),
         )
+
+
+def _made(case: Case) -> str:
+    """Which operation of the script made the value in the step at fault, if no search named one; else ""."""
+    found = fact(case, "nonfinite_made")
+    if located(case) is not None or not isinstance(found, list):
+        return ""
+    first = next((one for one in found if one.get("step") in (case.onset, case.step)), None)
+    if first is None:
+        return ""
+    return f"{first['operation']} makes {first['made']} out of finite numbers at step {first['step']}: {first['line']}"
 
 
 _SINGULAR = (

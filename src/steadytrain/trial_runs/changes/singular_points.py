@@ -17,7 +17,7 @@ from steadytrain.trial_runs.launched_script import Launched
 @final
 @dataclass
 class SafeOperation(LiveChange):
-    """log, sqrt, powers, division, the inverse trigonometric functions, logit, norm, std and their kin stay ``margin``
+    """log, sqrt, powers, division, the inverse trigonometric functions, logit, norm and their kin stay ``margin``
     away from their singular points, and exp and its kin from their overflow.
     """
 
@@ -41,7 +41,6 @@ class SafeOperation(LiveChange):
         replace(_of("pow", "__pow__", "float_power"), self._power)
         replace(_of("exp", "expm1", "sinh", "cosh", "exp2"), self._exp)
         replace((*_of("norm"), torch.linalg.vector_norm, torch.linalg.norm), self._norm)
-        replace(_of("std"), self._std)
 
     def _clamped(self, values: Tensor, low: float, high: float | None = None) -> Tensor:
         if not isinstance(values, Tensor) or not values.is_floating_point():
@@ -73,14 +72,6 @@ class SafeOperation(LiveChange):
         elif isinstance(exponent, float) and not exponent.is_integer():
             values = self._clamped(values, 0.0)
         return original(values, exponent, *args, **kwargs)
-
-    def _std(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
-        """The slope of a standard deviation of 0 is infinite."""
-        found = original(values, *args, **kwargs)
-        if not isinstance(found, Tensor) or not bool((found < self.margin).any()):
-            return found
-        self.touch()
-        return (torch.var(values, *args, **kwargs) + self.margin**2).sqrt()
 
     def _inside_one(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
         return original(self._clamped(values, self.margin - 1, 1 - self.margin), *args, **kwargs)

@@ -1,0 +1,68 @@
+"""Operations that are kept away from their singular points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch import Tensor
+
+from steadytrain.trial_runs.changes.singular_points import SafeOperation
+from steadytrain.trial_runs.launched_script import Launched
+
+AT_THE_EDGE: dict[str, Callable[[Tensor], Tensor]] = {
+    "log": lambda zero: zero.log(),
+    "log1p": lambda zero: torch.log1p(zero - 1),
+    "sqrt": lambda zero: zero.sqrt(),
+    "root by power": lambda zero: zero**0.5,
+    "inverse by power": lambda zero: zero**-1,
+    "division": lambda zero: zero / zero,
+    "number over zero": lambda zero: 1 / zero,
+    "atanh": lambda zero: torch.atanh(zero + 1),
+    "acos": lambda zero: torch.acos(zero + 1),
+    "logit": lambda zero: torch.logit(zero + 1),
+    "erfinv": lambda zero: torch.erfinv(zero + 1),
+    "exp": lambda zero: (zero[:1] + 1e4).exp(),
+    "rows over their std": lambda zero: (zero - zero.mean()) / zero.std(),
+}
+
+
+@pytest.fixture
+def change() -> Iterator[SafeOperation]:
+    process, made = Launched(), SafeOperation()
+    made.begin(process)
+    yield made
+    process.functions.end()
+
+
+def gradient(function: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    zero = torch.zeros(4, requires_grad=True)
+    value = function(zero).sum()
+    return value.detach(), torch.autograd.grad(value, zero)[0]
+
+
+@pytest.mark.parametrize("name", AT_THE_EDGE)
+def test_without_the_change_the_value_or_its_gradient_is_not_finite(name: str) -> None:
+    value, slope = gradient(AT_THE_EDGE[name])
+    assert not (torch.isfinite(value).all() and torch.isfinite(slope).all())
+
+
+@pytest.mark.parametrize("name", AT_THE_EDGE)
+def test_with_the_change_both_are_finite(change: SafeOperation, name: str) -> None:
+    value, slope = gradient(AT_THE_EDGE[name])
+    assert torch.isfinite(value).all()
+    assert torch.isfinite(slope).all()
+    assert change.touched
+
+
+def test_what_is_far_from_an_edge_stays_as_it_is(change: SafeOperation) -> None:
+    inside = torch.tensor([0.2, 0.7])
+    others = torch.stack([inside.log(), inside**0.5, inside**2, inside / 3, inside.atanh(), inside.std().expand(2)])
+    assert not change.touched
+    with torch._C.DisableTorchFunction():
+        plain = torch.stack([inside.log(), inside**0.5, inside**2, inside / 3, inside.atanh(), inside.std().expand(2)])
+    assert torch.equal(others, plain)
