@@ -1,0 +1,64 @@
+"""Signs of a value that is not finite: who made it, and whether anything grew before it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from steadytrain.core.model import Symptom
+from steadytrain.diagnosis.cause_catalog import causes
+from steadytrain.diagnosis.signs import calm_before
+from steadytrain.experiments.case import Case
+from trial_cases import finite_case, window
+
+ONSET = 90
+MADE = {"operation": "div", "line": "train.py:41: adv / adv.std()", "step": ONSET, "made": "NaN"}
+
+
+def nan_case(losses: list[float] | None = None, norms: list[float] | None = None, **facts: Any) -> Case:
+    symptom = Symptom("nonfinite-loss", "critical", ONSET, ONSET, "the loss is NaN")
+    usual = [2.0 + 0.01 * (-1) ** step for step in range(ONSET)]
+    seen = window(losses or usual, gradient_norm=0.5)
+    if norms is not None:
+        seen = replace(seen, signals={**seen.signals, "gradient_norm": np.array(norms)})
+    return finite_case(symptom=symptom, symptoms=(symptom,), onset=ONSET, step=ONSET, window=seen, facts=facts)
+
+
+def test_a_run_that_neither_rose_nor_grew_was_calm() -> None:
+    assert calm_before(nan_case())
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        nan_case(losses=[2.0 + 0.01 * (-1) ** step + max(0, step - 84) ** 2 for step in range(ONSET)]),
+        nan_case(norms=[0.5 * 2.0 ** max(0, step - 84) for step in range(ONSET)]),
+        finite_case(),
+    ],
+    ids=["its loss rose", "its gradient grew", "nothing is infinite"],
+)
+def test_a_run_that_grew_was_not(case: Case) -> None:
+    assert not calm_before(case)
+
+
+def test_few_steps_say_nothing() -> None:
+    case = nan_case()
+    assert not calm_before(replace(case, onset=10))
+
+
+@pytest.mark.parametrize("name", ["learning-rate-too-high", "missing-warmup", "momentum-too-high"])
+def test_long_steps_are_no_cause_where_nothing_grew(name: str) -> None:
+    grown = nan_case(norms=[0.5 * 2.0 ** max(0, step - 84) for step in range(ONSET)])
+    cause = causes()[name]
+    assert cause.signature(nan_case()).weight < cause.signature(grown).weight - 5
+
+
+def test_the_operation_of_the_script_that_made_it_is_certain() -> None:
+    cause = causes()["singular-operation"]
+    signs = cause.signature(nan_case(nonfinite_made=[MADE])).signs
+    assert any("div makes NaN out of finite numbers at step 90: train.py:41" in sign.what for sign in signs)
+    earlier = cause.signature(nan_case(nonfinite_made=[{**MADE, "step": 3}])).signs
+    assert not any("out of finite numbers" in sign.what for sign in earlier)
