@@ -80,7 +80,9 @@ def test_the_line_that_mends(cause: str, body: str, line: str | None) -> None:
         ("log", "h = -torch.log(p + 0.0).mean()  # here", "h = -torch.log((p + 0.0).clamp(min=1e-12)).mean()  # here"),
         ("log", "h = p.log()  # here", "h = p.clamp(min=1e-12).log()  # here"),
         ("sqrt_backward", "d = ((a - b) ** 2).sum().sqrt()  # here", None),
-        ("div", "m = (e * k).sum() / k.sum()  # here", "m = (e * k).sum() / k.sum().clamp(min=1)  # here"),
+        ("div", "m = e.sum() / mask.sum()  # here", "m = e.sum() / mask.sum().clamp(min=1)  # here"),
+        ("div", "m = e.sum() / (y != 0).sum()  # here", "m = e.sum() / (y != 0).sum().clamp(min=1)  # here"),
+        ("div", "m = e.sum() / y.ne(0).sum()  # here", "m = e.sum() / y.ne(0).sum().clamp(min=1)  # here"),
         ("div", "z = (x - x.mean()) / x.std()  # here", "z = (x - x.mean()) / x.std().clamp(min=1e-12)  # here"),
         ("mean", "m = e[k].mean()  # here", "m = (e[k].sum() / max(1, e[k].numel()))  # here"),
     ],
@@ -98,7 +100,8 @@ def test_a_denominator_that_is_assigned_on_another_line_is_bounded_there() -> No
 @pytest.mark.parametrize(
     ("body", "operation", "why"),
     [
-        ("m = a / b  # here", "div", "may be negative"),
+        ("m = a / b  # here", "div", "is no count"),
+        ("m = q / q.sum(dim=1)  # here", "div", "is no count"),
         ("m = torch.log(a) + torch.log(b)  # here", "log", "2 operations"),
         ("m = a.exp()  # here", "exp", "no operations"),
     ],

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import difflib
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -38,6 +39,10 @@ EPSILON = "1e-08"
 MOMENTUM = "0.9"
 CLIP_NORM = 1.0
 IGNORED = "-100"
+MASK_NAME = re.compile(
+    r"(?:^|_)(mask|masks|valid|keep|kept|count|counts|counted|selected|supervised|nonpad|notpad)(?:_|$)"
+)
+"""Names of what says which elements count. A sum of other numbers may be less than 1 in a sound step."""
 
 
 @dataclass(frozen=True)
@@ -168,10 +173,10 @@ def _clamped(source: Source, call: ast.Call) -> Edit:
     return source.replaced(argument, f"{_bare(source, argument)}.clamp(min={TINY})")
 
 
-def _denominator(source: Source, node: ast.expr) -> Edit:
-    """A sum or count is at least 1; a deviation or norm at least tiny. Others may be negative."""
+def _denominator(source: Source, node: ast.expr, called: str = "") -> Edit:
+    """A count is at least 1; a deviation or norm at least tiny. Others may be negative, or less than 1 in a sound step."""
     name = name_of(node) if isinstance(node, ast.Call) else ""
-    if name in ("sum", "count_nonzero"):
+    if name == "count_nonzero" or (name == "sum" and _counts(node, called)):
         return source.replaced(node, f"{source.text(node)}.clamp(min=1)")
     if name in ("std", "var", "norm", "sqrt", "exp", "abs", "vector_norm"):
         return source.replaced(node, f"{source.text(node)}.clamp(min={TINY})")
@@ -180,8 +185,17 @@ def _denominator(source: Source, node: ast.expr) -> Edit:
     if isinstance(node, ast.Name):
         values = assigned(source, node.id)
         if len(values) == 1 and isinstance(values[0], ast.Call):
-            return _denominator(source, values[0])
-    raise CannotPatchError(f"line {node.lineno}: the denominator may be negative, so no bound is safe")
+            return _denominator(source, values[0], node.id)
+    raise CannotPatchError(f"line {node.lineno}: the denominator is no count, so no bound is safe")
+
+
+def _counts(total: ast.expr, called: str) -> bool:
+    """Whether a sum counts what a mask selects: by the mask's name, that of its result, or because it compares."""
+    if any(isinstance(node, ast.Compare) for node in ast.walk(total)):
+        return True
+    names = {called, *(node.id for node in ast.walk(total) if isinstance(node, ast.Name))}
+    names |= {node.attr for node in ast.walk(total) if isinstance(node, ast.Attribute)}
+    return bool(names & {"ne", "eq"}) or any(MASK_NAME.search(name.lower()) for name in names - {"sum"})
 
 
 def _mean_of_selected(source: Source, node: ast.expr) -> Edit | None:

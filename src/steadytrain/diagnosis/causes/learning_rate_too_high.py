@@ -16,7 +16,6 @@ from steadytrain.diagnosis.signs import (
     above,
     below,
     burst_of_gradient,
-    calm_before,
     fact,
     holds,
     jump_of_rate,
@@ -89,12 +88,6 @@ class LearningRateTooHigh(Cause):
                 *ruled_out(
                     not jump > 1.5 and _out_of_the_blue(case),
                     "neither loss nor gradients grew before it was not finite, as they do where steps overshoot",
-                    "window loss, gradient_norm",
-                ),
-                *when(
-                    calm_before(case),
-                    -CERTAIN,
-                    "neither the loss nor the gradient grew before it, so a lower rate only comes there later",
                     "window loss, gradient_norm",
                 ),
                 *when(
