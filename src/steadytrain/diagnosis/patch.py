@@ -174,7 +174,7 @@ def _clamped(source: Source, call: ast.Call) -> Edit:
 
 
 def _denominator(source: Source, node: ast.expr, called: str = "") -> Edit:
-    """A count is at least 1; a deviation or norm at least tiny. Others may be negative, or less than 1 in a sound step."""
+    """A count is at least 1; a deviation or norm at least tiny. Others may be negative, or below 1 in a sound step."""
     name = name_of(node) if isinstance(node, ast.Call) else ""
     if name == "count_nonzero" or (name == "sum" and _counts(node, called)):
         return source.replaced(node, f"{source.text(node)}.clamp(min=1)")
