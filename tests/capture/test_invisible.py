@@ -158,7 +158,7 @@ def timeless(err: str) -> str:
 TRACED = {"capture.hooks.module_hooks", "capture.tensors.in_graph"}
 """Files that torch.compile may trace through."""
 
-BEFORE_AND_AFTER = {"capture.hooks.launch", "capture.hooks.import_hook"}
+BEFORE_AND_AFTER = {"capture.hooks.launch", "capture.hooks.import_hook", "capture.hooks.seeding"}
 """What runs when no graph does: at the start and at the end."""
 
 

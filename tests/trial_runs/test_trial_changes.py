@@ -28,7 +28,7 @@ from steadytrain.experiments.specs import Change, Entry, NotApplicable, Outcome 
 from steadytrain.experiments.trial_catalog import trials  # noqa: E402
 from steadytrain.storage.tape_files import Recording  # noqa: E402
 from steadytrain.trial_runs.changes import change_kinds, make  # noqa: E402
-from steadytrain.trial_runs.changes.functions import SafeOperation  # noqa: E402
+from steadytrain.trial_runs.changes.singular_points import SafeOperation  # noqa: E402
 from steadytrain.trial_runs.server_process import ServerProcess  # noqa: E402
 from trying import attempt, losses, trained  # noqa: E402
 

@@ -38,6 +38,7 @@ ROWS: tuple[Trial, ...] = (
         ),
         beware="The weights are not clipped, so the script's own scores keep growing.",
         makes=(Change("qk-clip", {"limit": QK_LIMIT}),),
+        own_scale=True,
         removes="logits transient",
         either="rate half",
         alike="attention scores",

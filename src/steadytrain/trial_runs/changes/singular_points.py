@@ -36,7 +36,7 @@ class SafeOperation(LiveChange):
         replace(_of("reciprocal", "__rtruediv__", "__rdiv__"), self._away_from_zero)
         replace(_of("acos", "asin", "arccos", "arcsin", "atanh", "arctanh", "erfinv"), self._inside_one)
         replace(_of("acosh", "arccosh"), self._above_one)
-        replace(_of("logit"), self._inside_unit)
+        replace(_of("logit"), self._between_zero_and_one)
         replace(_of("div", "true_divide", "__truediv__", "div_", "__itruediv__", "divide"), self._division)
         replace(_of("pow", "__pow__", "float_power"), self._power)
         replace(_of("exp", "expm1", "sinh", "cosh", "exp2"), self._exp)
@@ -61,7 +61,7 @@ class SafeOperation(LiveChange):
     def _above_one(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
         return original(self._clamped(values, 1 + self.margin), *args, **kwargs)
 
-    def _inside_unit(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def _between_zero_and_one(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
         return original(self._clamped(values, self.margin, 1 - self.margin), *args, **kwargs)
 
     def _power(self, original: Any, values: Any, exponent: Any, *args: Any, **kwargs: Any) -> Any:
