@@ -28,7 +28,7 @@ PACKAGE_FILES := $(shell find src -type f -not -path '*/__pycache__/*') README.m
 .PHONY: help demo demo-healthy test test-all test-torch golden lint bench bench-gpu bench-rewind bench-locate bench-repro bench-store bench-statistics bench-symptoms bench-early bench-scripts bench-data bench-trials zoo zoo-unseen docs clean
 
 help:
-	@echo "make demo          a real training run goes wrong and is stopped; about two minutes after the install"
+	@echo "make demo          a real training run goes wrong, is stopped, diagnosed and mended; about five minutes after the install"
 	@echo "make demo-healthy  the same run without its mistake, to the end"
 	@echo "make test          lint, types, layers and tests"
 	@echo "make test-all      the same with long tests and those that need a GPU"
@@ -55,10 +55,12 @@ demo: $(DEMO_READY)
 	@mkdir -p $(DEMO_OUT)
 	$(DEMO_RUN); status=$$?; test $$status -eq $(STOPPED) || { echo "demo: expected exit status $(STOPPED), got $$status"; exit 1; }
 	$(DEMO_VENV)/bin/steadytrain show
+	$(DEMO_VENV)/bin/steadytrain diagnose
+	$(DEMO_VENV)/bin/steadytrain fix
 	$(DEMO_VENV)/bin/steadytrain report -o demo-report.html
 	@echo
 	@echo "The run was stopped with exit status $(STOPPED) before the bad update. Its report: demo-report.html"
-	@echo "Next: make demo-healthy    (the same run with the mistake mended)"
+	@echo "Next: make demo-healthy    (the same run, cut at the other end, trains to the end)"
 
 demo-healthy: $(DEMO_READY)
 	@mkdir -p $(DEMO_OUT)

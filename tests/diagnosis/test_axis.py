@@ -52,7 +52,9 @@ def test_a_cause_of_another_package_has_the_axis_of_its_kind(kind: str, axis: st
 def test_a_cause_brings_its_axis_with_the_trials_that_decided() -> None:
     axis = found({"drop-batch": "removed", "beta2-lower": "persists", "clip": "persists"}, top="bad-batch")
     assert (axis.name, axis.trials) == ("data", ("drop-batch", "beta2-lower"))
-    assert axis.why == "bad-batch lies there: it goes without the batch, beta2-lower does not"
+    assert (
+        axis.why == "bad-batch is a fault in the data: without the batch the symptom is gone, with beta2-lower it stays"
+    )
 
 
 @pytest.mark.parametrize(("layer", "axis"), [(None, "loss"), ("blocks.2.norm", "model")])
@@ -63,7 +65,10 @@ def test_an_operation_in_a_layer_lies_in_the_model(layer: str | None, axis: str)
 def test_garbage_of_several_batches_lies_in_the_data_although_the_cause_is_unknown() -> None:
     axis = found({"unchanged": "persists", "drop-batch": "persists", "fresh-data": "removed", "float32": "persists"})
     assert axis.name == "data"
-    assert axis.why == "unknown cause, but on the data axis: other batches remove it, it stays without the batch"
+    assert axis.why == (
+        "the cause is unknown, but it lies in the data: "
+        "with other batches the symptom is gone, without the batch it stays"
+    )
     assert axis.trials == ("drop-batch", "fresh-data")
 
 
@@ -85,7 +90,9 @@ def test_the_two_by_two_of_state_and_batch_decides(effects: Mapping[str, Effect]
 def test_signs_alone_name_an_axis_only_with_most_of_the_probability() -> None:
     axis = found({"drop-batch": "persists"}, "learning-rate-too-high", "missing-warmup")
     assert axis.name == "optimizer"
-    assert axis.why.endswith("points to the optimizer axis; not the data: it stays without the batch")
+    assert axis.why.endswith(
+        "a fault in the optimizer or its schedule; not the data: without the batch the symptom stays"
+    )
     assert found({"drop-batch": "persists"}).name == UNKNOWN
 
 

@@ -40,16 +40,28 @@ MASS_MIN = 0.5
 """Without a trial, an axis is named if its causes hold this share of the probability."""
 
 SAID: Mapping[tuple[str, str], str] = {
-    ("drop-batch", "removed"): "it goes without the batch",
-    ("drop-batch", "persists"): "it stays without the batch",
-    ("fresh-data", "removed"): "other batches remove it",
-    ("fresh-data", "persists"): "it comes with other batches, too",
-    ("synthetic-batch", "removed"): "random numbers in place of the batch remove it",
-    ("synthetic-batch", "persists"): "it comes with random numbers in place of the batch, too",
-    (OTHER_STATE, "removed"): "the same batch does no harm in an earlier state",
-    (OTHER_STATE, "persists"): "the same batch does it in an earlier state, too",
+    ("drop-batch", "removed"): "without the batch it is gone",
+    ("drop-batch", "persists"): "without the batch it stays",
+    ("fresh-data", "removed"): "with other batches it is gone",
+    ("fresh-data", "persists"): "with other batches it comes, too",
+    ("synthetic-batch", "removed"): "with random numbers in place of the batch it is gone",
+    ("synthetic-batch", "persists"): "with random numbers in place of the batch it comes, too",
+    (OTHER_STATE, "removed"): "in an earlier state the same batch does no harm",
+    (OTHER_STATE, "persists"): "in an earlier state the same batch brings it, too",
 }
 """What an outcome says in words. Any other trial is named."""
+
+WHERE: Mapping[str, str] = {
+    "data": "in the data",
+    "model": "in the model",
+    "loss": "in the loss",
+    "optimizer": "in the optimizer or its schedule",
+    "precision": "in the number format",
+    "distributed": "between the ranks",
+    "hardware": "in the hardware, or outside of the recorded state",
+    "harness": "in the training loop",
+}
+"""Where the fault lies, in words."""
 
 
 def axis_of(cause: Cause | type[Cause]) -> str:
@@ -71,7 +83,7 @@ def axis_found(
         return _of_cause(top, next(one for one in suspects if one.name == top.cause), shown)
     if control.ran and control.judged and control.exact is False:
         why = (
-            "unknown cause, but the unchanged replay is not the run: something outside of the recorded state takes part"
+            "the cause is unknown, but an unchanged replay differs: something outside of the recorded state takes part"
         )
         return Axis("hardware", why, (UNCHANGED,))
     return _by_trials(suspects, belief, shown) or _by_signs(suspects, belief, shown)
@@ -83,7 +95,7 @@ def _of_cause(top: RankedCause, suspect: Suspect, shown: Mapping[str, str]) -> A
         name = "model"  # the operation lies in a layer
     asked = (*suspect.cause.confirming, *suspect.cause.spared, *_square())
     decided = tuple(trial for trial in dict.fromkeys(asked) if trial in shown)
-    why = f"{top.cause} lies there"
+    why = f"{top.cause} is a fault {WHERE[name]}"
     return Axis(name, f"{why}: {_said(decided, shown)}" if decided else f"{why}, by what was seen", decided)
 
 
@@ -101,7 +113,7 @@ def _by_trials(suspects: Sequence[Suspect], belief: Mapping[str, float], shown: 
         return None
     (name,) = found
     decided = tuple(trial for trial in shown if _axes().get(trial) == name or trial in _square() or (trial in removed))
-    return Axis(name, f"unknown cause, but on the {name} axis: {_said(decided, shown)}", decided)
+    return Axis(name, f"the cause is unknown, but it lies {WHERE[name]}: {_said(decided, shown)}", decided)
 
 
 def _by_signs(suspects: Sequence[Suspect], belief: Mapping[str, float], shown: Mapping[str, str]) -> Axis:
@@ -111,8 +123,12 @@ def _by_signs(suspects: Sequence[Suspect], belief: Mapping[str, float], shown: M
     name = max(sorted(mass), key=lambda axis: mass[axis], default="")
     beside = f"; not the data: {_said(cleared, shown)}" if cleared else ""
     if name and mass[name] >= MASS_MIN:
-        return Axis(name, f"unknown cause; no trial decided, what was seen points to the {name} axis{beside}", cleared)
-    return Axis(UNKNOWN, f"no change on any axis removed it, and what was seen points to none{beside}", cleared)
+        return Axis(
+            name,
+            f"the cause is unknown and no trial decided; what was seen points to a fault {WHERE[name]}{beside}",
+            cleared,
+        )
+    return Axis(UNKNOWN, f"no change removed the symptom, and what was seen points to no axis{beside}", cleared)
 
 
 def _mass(suspects: Sequence[Suspect], belief: Mapping[str, float]) -> dict[str, float]:
@@ -127,8 +143,9 @@ def _mass(suspects: Sequence[Suspect], belief: Mapping[str, float]) -> dict[str,
 def _said(decided: Sequence[str], shown: Mapping[str, str]) -> str:
     """The outcomes in words, those that removed the symptom first."""
     order = sorted(decided, key=lambda trial: shown[trial] != "removed")
-    words = {"removed": "removes it", "persists": "does not"}
-    return ", ".join(SAID.get((trial, shown[trial])) or f"{trial} {words[shown[trial]]}" for trial in order)
+    words = {"removed": "it is gone", "persists": "it stays"}
+    said = (SAID.get((trial, shown[trial])) or f"with {trial} {words[shown[trial]]}" for trial in order)
+    return ", ".join(said).replace(" it ", " the symptom ", 1)
 
 
 def _axes() -> dict[str, str]:

@@ -41,8 +41,9 @@ PROGRESS_STEPS = 60
 AFTER_STEP = 4
 """Steps after the onset of a trial that starts right before it: the fault lies within one step, or comes again soon."""
 
-PROBES = 4
-"""Number of recorded steps in the fixed probe set."""
+PROBES, PROBES_AT_STEP = 4, 2
+"""Number of recorded steps in the fixed probe set, and in that of a trial that starts right before a single bad step:
+there the first value that is not finite judges, and probes cost more than the steps."""
 
 LEAD_S_MAX, WHOLE_LEAD_S_MAX = 15.0, 120.0
 """The script runs all steps before the snapshot itself if that takes at most the first, else only one. If its replay is
@@ -208,10 +209,11 @@ class Case:
         healthy = [step for step in self.healthy_steps() if step > 1]  # no random state before step 1
         begin = self.begin
         unseen = [step for step in healthy if begin is not None and step <= begin]
-        chosen = unseen if len(unseen) >= PROBES else healthy
+        count = PROBES_AT_STEP if self.begins == (self.before,) else PROBES
+        chosen = unseen if len(unseen) >= count else healthy
         if not chosen:
             return []
-        places = np.linspace(0, len(chosen) - 1, min(PROBES, len(chosen))).round().astype(int)
+        places = np.linspace(0, len(chosen) - 1, min(count, len(chosen))).round().astype(int)
         return [chosen[place] for place in dict.fromkeys(places.tolist())]
 
     def suspects(self) -> tuple[int, ...]:
