@@ -12,12 +12,14 @@ pytest.importorskip("torch")
 from scripts import run_script
 from steadytrain.experiments.case import AFTER_STEP, Case, open_case
 from steadytrain.experiments.contrast import plan_contrast
+from steadytrain.experiments.fix_verification import FOLLOWED_MIN
 from steadytrain.experiments.specs import NotApplicable, Spec
 from steadytrain.experiments.trial_catalog import plan_of, trial, with_controls
 from steadytrain.storage.bundle import open_bundle
 from steadytrain.storage.state_before import MOMENTS, step_before
 from steadytrain.storage.tape_files import find_recording
 from steadytrain.trial_runs.pool import Pool
+from steadytrain.trial_runs.trial_session import How, verify
 
 pytestmark = pytest.mark.slow
 
@@ -109,6 +111,13 @@ def test_the_placebo_begins_where_its_trial_does(case: Case) -> None:
 
 def test_a_number_of_steps_to_follow_starts_at_the_snapshot(case: Case) -> None:
     assert specs_of("safe-operation", case.following(20))[0].begin == case.begin
+
+
+def test_a_fix_within_the_step_is_verified_from_right_before_it(bundle: Path, case: Case) -> None:
+    found = verify(bundle, case, "safe-operation", How(), steps=None)
+    assert found.meaning == "removed"
+    assert found.followed == FOLLOWED_MIN
+    assert found.exact
 
 
 def test_a_bundle_without_its_moments_has_no_state_to_start_from(bundle: Path, case: Case) -> None:

@@ -1,8 +1,9 @@
 """Verify a fix: compare it with the unchanged replay for long enough, and measure its price. Pure.
 
 "Long enough" is max(10, 3 x lead, 1/(1-beta2)) steps after the onset, with the lead counted from the snapshot: a quiet
-run proves nothing until a poisoned moment has decayed. The price is the change of the probe loss where nothing is wrong
-yet: in the last probes before the onset.
+run proves nothing until a poisoned moment has decayed. A fix that acts within a single step that was not finite starts
+right before it: the update was refused, so no moment is poisoned. The price is the change of the probe loss where
+nothing is wrong yet: in the last probes before the onset.
 """
 
 from __future__ import annotations

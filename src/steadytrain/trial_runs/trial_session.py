@@ -9,7 +9,7 @@ from typing import Any
 
 from steadytrain.core.errors import UsageError
 from steadytrain.experiments.case import Case
-from steadytrain.experiments.fix_verification import Verified, plan_fix, steps_to_follow, verified
+from steadytrain.experiments.fix_verification import FOLLOWED_MIN, Verified, plan_fix, steps_to_follow, verified
 from steadytrain.experiments.specs import NotApplicable, Outcome, Spec, Verdict
 from steadytrain.experiments.trial_catalog import always_run, plan_of, trial, trials, with_controls
 from steadytrain.storage.tape_files import find_recording, read_chunk
@@ -55,7 +55,11 @@ def verify(source: Path, case: Case, intervention: str, how: How, *, steps: int 
     except ValueError:
         raise UsageError(f"--with {intervention}: {text!r} is not a number") from None
     chosen = trial(_trial_of(name))
-    followed = case.following(steps if steps is not None else steps_to_follow(case, beta2_of(source, case)))
+    near = case.within_step() if chosen.within_step else case
+    if near is case:
+        followed = case.following(steps if steps is not None else steps_to_follow(case, beta2_of(source, case)))
+    else:
+        followed = near.following(steps if steps is not None else FOLLOWED_MIN)
     fix = plan_fix(followed, chosen.name, value)
     plans = {one.name: plan_of(one, followed) for one in always_run()}
     specs = [spec for plan in plans.values() if not isinstance(plan, NotApplicable) for spec in plan]
