@@ -17,8 +17,9 @@ from steadytrain.cli import show
 from steadytrain.core.errors import UsageError
 from steadytrain.core.model import Symptom
 from steadytrain.diagnosis import answer_files
+from steadytrain.diagnosis.answer import PatchTried
 from steadytrain.experiments.case import Case
-from steadytrain.trial_runs import fixing
+from steadytrain.trial_runs import fixing, patched_files
 from steadytrain.trial_runs.patched_run import Followed
 from trial_cases import finite_case, window
 
@@ -71,12 +72,12 @@ def test_writing_keeps_the_old_script_and_refuses_one_that_changed(tmp_path: Pat
     script.write_text("old = 1\n")
     script.chmod(0o755)
     case = of_script(script)
-    assert fixing.write("new = 1\n", case, "-") == tmp_path / "train.py.orig"
+    assert patched_files.write("new = 1\n", case, "-") == tmp_path / "train.py.orig"
     assert script.read_text() == "new = 1\n"
     assert script.stat().st_mode & 0o777 == 0o755
     assert (tmp_path / "train.py.orig").read_text() == "old = 1\n"
     with pytest.raises(UsageError, match="changed since the run"):
-        fixing.write("newer = 1\n", case, "-")
+        patched_files.write("newer = 1\n", case, "-")
     assert script.read_text() == "new = 1\n"
     assert sorted(file.name for file in tmp_path.iterdir()) == ["train.py", "train.py.orig"]
 
@@ -86,8 +87,70 @@ def test_an_older_copy_is_never_overwritten(tmp_path: Path) -> None:
     script.write_text("old = 1\n")
     kept.write_text("oldest = 1\n")
     with pytest.raises(UsageError, match="earlier patch"):
-        fixing.write("new = 1\n", of_script(script), "-")
+        patched_files.write("new = 1\n", of_script(script), "-")
     assert (script.read_text(), kept.read_text()) == ("old = 1\n", "oldest = 1\n")
+
+
+@pytest.mark.parametrize(
+    ("again", "state", "effect"),
+    [
+        (followed([2.0] * 4 + [NAN]), "shown", "removed"),
+        (followed([2.0] * 4, ended="ValueError: loss is nan", failed=True), "shown", "removed"),
+        (followed([2.0] * 4, ended="its loop was over"), "shown", "removed"),
+        (followed([2.0] * 17), "not-shown", "inconclusive"),
+        (followed([2.0] * 1, ended="MemoryError: x", failed=True), "unclear", "inconclusive"),
+        (None, "not-run", "removed"),
+    ],
+)
+def test_a_patch_counts_if_the_unchanged_script_shows_the_symptom(
+    again: Followed | None, state: str, effect: str
+) -> None:
+    control = fixing.controlled(nonfinite_case(), again)
+    tried = PatchTried("bad-batch", "x", "t.py", "", "removed", "all steps are finite", None, None, 17)
+    judged = fixing.with_control(tried, control)
+    assert (control.state, judged.effect) == (state, effect)
+    assert "the unchanged script" in judged.why
+
+
+def own(name: str, text: str, is_script: bool = False) -> patched_files.OwnFile:
+    return patched_files.OwnFile(Path(f"/now/{name}"), f"/then/{name}", text, is_script)
+
+
+MAKES = "import torch\noptimizer = torch.optim.SGD(model.parameters(), lr=0.3)\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "changed"),
+    [
+        ([own("train.py", MAKES, True), own("model.py", MAKES)], "train.py"),
+        ([own("train.py", "import model\n", True), own("model.py", MAKES)], "model.py"),
+        ([own("train.py", "import model\n", True), own("model.py", MAKES), own("other.py", MAKES)], None),
+        ([own("train.py", "import model\n", True)], None),
+    ],
+)
+def test_a_module_is_patched_where_the_script_offers_nothing(
+    files: list[patched_files.OwnFile], changed: str | None
+) -> None:
+    made, why = patched_files.patches_of("learning-rate-too-high", files, finite_case(), None)
+    assert [one.path.name for one, _ in made][:1] == ([changed] if changed else [])
+    assert bool(why) == (changed is None)
+
+
+def test_the_files_of_a_run_are_the_script_and_its_unchanged_modules(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("train.py", "model.py", "changed.py")]
+    for path in paths:
+        path.write_text("x = 1\n")
+    sources = {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+    paths[2].write_text("x = 2\n")
+    case = finite_case(environment={"script": str(paths[0]), "sources": sources})
+    found, refusal = patched_files.own_files(case, "-")
+    assert ([one.path.name for one in found], refusal) == (["train.py", "model.py"], "")
+    assert patched_files.write("x = 3\n", case, "-", str(paths[1])) == tmp_path / "model.py.orig"
+    assert (paths[0].read_text(), paths[1].read_text()) == ("x = 1\n", "x = 3\n")
+    with pytest.raises(UsageError, match="changed since the run"):
+        patched_files.write("x = 4\n", case, "-", str(paths[2]))
+    paths[0].write_text("x = 5\n")
+    assert patched_files.own_files(case, "-")[0] == []
 
 
 EMPTY_MASK = """
@@ -129,3 +192,22 @@ def test_a_mean_over_nothing_is_patched_and_runs_on(tmp_path: Path) -> None:
     assert stored.patch is not None
     shown = CliRunner().invoke(show.command, [str(elsewhere)]).output
     assert "keep.sum().clamp(min=1)" in shown
+    assert document["control"] == "shown"
+
+
+@pytest.mark.long
+def test_a_module_of_the_script_is_patched_and_runs_on(tmp_path: Path) -> None:
+    (tmp_path / "losses.py").write_text("def masked(error, keep):\n    return (error * keep).sum() / keep.sum()\n")
+    script = EMPTY_MASK.replace("(error * keep).sum() / keep.sum()", "masked(error, keep)")
+    assert (
+        run_script(
+            tmp_path, script.replace("import torch\n", "import torch\n    from losses import masked\n", 1)
+        ).status
+        == 70
+    )
+    done = call("fix", "run", "--runs-dir", "runs", "--json", "--budget", "120s", "--write", folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads(done.stdout)
+    assert document["patch"]["script"] == str(tmp_path / "losses.py")
+    assert (document["effect"], document["control"]) == ("removed", "shown")
+    assert "keep.sum().clamp(min=1)" in (tmp_path / "losses.py").read_text()

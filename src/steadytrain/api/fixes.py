@@ -13,7 +13,7 @@ from steadytrain.diagnosis import answer_files
 from steadytrain.replay.child_processes import ending_in_order
 from steadytrain.replay.moved_files import NOT_MOVED
 from steadytrain.storage.run_search import RUNS_DIR_DEFAULT
-from steadytrain.trial_runs import fixing
+from steadytrain.trial_runs import fixing, patched_files
 from steadytrain.trial_runs.fixing import Fixed
 
 DIAGNOSIS_SHARE = 0.6
@@ -55,11 +55,11 @@ def fix(
 
 
 def write(fixed: Fixed, *, moved: str = NOT_MOVED) -> Path | None:
-    """Write the patch into the script, atomically. Returns the copy of the old script, None if git holds it.
+    """Write the patch into its file, atomically. Returns the copy of the old file, None if git holds it.
 
     Raises:
         UsageError: the patch does not remove the symptom, or the script changed since the run.
     """
     if fixed.patch is None or fixed.text is None or fixed.effect != "removed":
         raise UsageError("--write: no patch was seen to remove the symptom, so nothing was written")
-    return fixing.write(fixed.text, fixing.opened(Path(fixed.incident)), moved)
+    return patched_files.write(fixed.text, fixing.opened(Path(fixed.incident)), moved, fixed.patch.script)

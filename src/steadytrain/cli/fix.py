@@ -49,7 +49,8 @@ def command(incident: str | None, budget: str, writes: bool, moved: str, runs_di
     else:
         _print(fixed)
         if writes and fixed.effect == "removed":
-            click.echo(f"written: {fixed.script}{f'; the old one is {written}' if written is not None else ''}")
+            changed = fixed.patch.script if fixed.patch is not None else fixed.script
+            click.echo(f"written: {changed}{f'; the old one is {written}' if written is not None else ''}")
         elif fixed.effect == "removed":
             click.echo("nothing was written; --write changes the script")
         elif writes:

@@ -1,32 +1,27 @@
 """``steadytrain fix``: patches of the script for the diagnosed causes, each tried by a run of the patched copy.
 
-The script itself is read here and written only by ``write``. What is judged is the symptom of the incident: whether it
-comes again within as many steps from the script's start. A silent fault has none, so its patch stays undecided.
+The script itself is only read here; ``patched_files.write`` writes it. What is judged is the symptom of the incident:
+whether it comes again within as many steps from the script's start. A patch counts only if the unchanged script, run
+again in the same way, shows the symptom. A silent fault has none, so its patch stays undecided.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
-import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from steadytrain.core.errors import UsageError
 from steadytrain.core.json_values import number_to_json
 from steadytrain.diagnosis import answer_files
 from steadytrain.diagnosis.answer import Diagnosis, PatchTried, RankedCause
-from steadytrain.diagnosis.patch import Patch, patches_for, wound_of
+from steadytrain.diagnosis.patches.wound import Patch
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.facts import read_facts
 from steadytrain.experiments.specs import Effect
-from steadytrain.replay.moved_files import Moved, moved_environment
 from steadytrain.storage.redaction import redact_text
+from steadytrain.trial_runs.patched_files import OwnFile, own_files, patches_of
 from steadytrain.trial_runs.patched_run import Followed, follow
 
 SCHEMA = "steadytrain.fix/1"
@@ -35,6 +30,9 @@ AFTER_STEPS = 12
 
 TRIED_MAX = 4
 """Patches that are run at most, over all causes."""
+
+ENDED_NEAR = 2
+"""A script that sees the fault itself ends at most so many updates before the onset."""
 
 PROGRESS_FACTOR = 3.0
 """A run that did not learn does so if it falls this many times as far: as trials judge it."""
@@ -48,8 +46,10 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True)
 class Fixed:
-    """The answer of ``fix``. ``patch`` is the one that worked, or the last that was tried; ``text`` the patched script.
-    ``why_none`` says for each cause without a patch why there is none; ``nearest`` is the command of its first fix."""
+    """The answer of ``fix``. ``patch`` is the one that worked, or the last that was tried; ``text`` the patched file.
+    ``why_none`` says for each cause without a patch why there is none; ``nearest`` is the command of its first fix.
+    ``control`` says whether the unchanged script showed the symptom again (:class:`Control`), None if no patch came so
+    far."""
 
     incident: str
     verdict: str
@@ -60,6 +60,7 @@ class Fixed:
     why_none: tuple[str, ...]
     nearest: str | None
     text: str | None = None
+    control: str | None = None
 
     @property
     def effect(self) -> str:
@@ -77,6 +78,7 @@ class Fixed:
             "tried": [one.to_json() for one in self.tried],
             "why_none": list(self.why_none),
             "nearest": self.nearest,
+            "control": self.control,
         }
 
 
@@ -88,21 +90,23 @@ def fix(
     Raises:
         UsageError: the command cannot be launched again.
     """
-    until = clock() + budget_s
-    case = opened(source)
-    script, text, refusal = script_of(case, moved)
+    runs = _Runs(source, opened(source), moved, tell, clock, clock() + budget_s)
+    files, refusal = own_files(runs.case, moved)
     causes = [one for one in answer.diagnoses if one.status != "refuted"]
     tried: list[tuple[PatchTried, Patch]] = []
     none = [refusal] if refusal else []
-    for cause in causes if script is not None else []:
-        wound = wound_of(str(script), case.finding.located if case.finding else None, _usual_norm(case))
-        made, why = patches_for(cause.cause, text, wound, name=script.name if script else "")
+    control: Control | None = None
+    for cause in causes if files else []:
+        made, why = patches_of(cause.cause, files, runs.case, _usual_norm(runs.case))
         none += [f"{cause.cause}: {why}"] if why else []
-        for patch in made:
-            if len(tried) >= TRIED_MAX or clock() >= until or any(one.effect == "removed" for one, _ in tried):
+        for own, patch in made:
+            if len(tried) >= TRIED_MAX or runs.left_s <= 0 or control is not None:
                 break
-            tell(f"trying a patch: {patch.what}")
-            tried.append((_tried(source, case, patch, script, moved, until - clock(), tell), patch))
+            one, took_s = _tried(runs, own, patch)
+            if one.effect == "removed":
+                control = controlled(runs.case, runs.unchanged(files[0], took_s))
+                one = with_control(one, control)
+            tried.append((one, patch))
     best = next((pair for pair in tried if pair[0].effect == "removed"), tried[-1] if tried else None)
     if best is not None:
         answer_files.keep(source, replace(answer, patch=best[0]))
@@ -110,92 +114,100 @@ def fix(
         str(source),
         answer.verdict,
         answer.status,
-        str(script) if script is not None else None,
+        str(files[0].path) if files and files[0].is_script else None,
         best[0] if best is not None else None,
         tuple(one for one, _ in tried),
         tuple(none) if causes else ("no cause was found, so there is nothing to patch",),
         _nearest(causes),
         best[1].text if best is not None else None,
+        control.state if control is not None else None,
     )
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """What every run of the script again has in common."""
+
+    source: Path
+    case: Case
+    moved: str
+    tell: Callable[[str], None]
+    clock: Clock
+    until: float
+
+    @property
+    def left_s(self) -> float:
+        return self.until - self.clock()
+
+    def follow(self, own: OwnFile, text: str) -> Followed:
+        return follow(
+            self.source,
+            text,
+            file="" if own.is_script else str(own.path),
+            steps=self.case.onset + AFTER_STEPS,
+            wait_s=max(1.0, self.left_s),
+            moved=self.moved,
+            tell=self.tell,
+        )
+
+    def unchanged(self, own: OwnFile, took_s: float) -> Followed | None:
+        """The unchanged script as far as a patched one, which took ``took_s`` seconds; None if there is no time."""
+        if self.left_s < took_s:
+            return None
+        self.tell("running the unchanged script in the same way")
+        return self.follow(own, own.text)
 
 
 def opened(source: Path) -> Case:
     return answer_files.open_story(source, facts=read_facts(source))
 
 
-def script_of(case: Case, moved: str) -> tuple[Path | None, str, str]:
-    """The script of the run, its text, and why it cannot be patched ("" if it can)."""
-    path = moved_environment(case.environment, Moved.parse(moved)).get("script")
-    if not path:
-        return None, "", "the run was started as a module or from a notebook, so there is no script to patch"
-    try:
-        raw = Path(path).read_bytes()
-        text = raw.decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        return None, "", f"{path}: the script cannot be read ({error})"
-    recorded = (case.environment.get("sources") or {}).get(case.environment.get("script"))
-    if recorded is not None and hashlib.sha256(raw).hexdigest() != recorded:
-        return None, "", f"{path}: the script changed since the run, so its lines are not those that failed"
-    return Path(path), text, ""
+def _tried(runs: _Runs, own: OwnFile, patch: Patch) -> tuple[PatchTried, float]:
+    """What came of a patch, and the seconds that its run took."""
+    runs.tell(f"trying a patch: {patch.what}")
+    began = runs.clock()
+    followed = runs.follow(own, patch.text)
+    effect, why = judged(runs.case, followed)
+    before, after = _last_common(runs.case, followed)
+    diff, steps = redact_text(patch.diff), len(followed.finite)
+    tried = PatchTried(patch.cause, patch.what, str(own.path), diff, effect, why, _json(before), _json(after), steps)
+    return tried, runs.clock() - began
 
 
-def write(text: str, case: Case, moved: str) -> Path | None:
-    """Writes the patched text over the script, atomically. Returns the copy of the old one, None if git holds it.
+@dataclass(frozen=True)
+class Control:
+    """The unchanged script, run again in the way of the patched one. ``state`` says whether the symptom came again:
+    ``shown``, ``not-shown``, ``unclear``, or ``not-run``."""
 
-    Raises:
-        UsageError: the script changed since the run, or cannot be written.
-    """
-    path, _, refusal = script_of(case, moved)
-    if path is None:
-        raise UsageError(f"--write: {refusal}")
-    copy = None if _in_git(path) else path.with_name(f"{path.name}.orig")
-    if copy is not None and copy.exists():
-        raise UsageError(f"--write: {copy} is there from an earlier patch; move it away first")
-    try:
-        if copy is not None:
-            shutil.copy2(path, copy)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-        shutil.copymode(path, name)
-        os.replace(name, path)
-    except OSError as error:
-        raise UsageError(f"--write: {path} cannot be written ({error.strerror or error})") from None
-    return copy
+    state: Literal["shown", "not-shown", "unclear", "not-run"]
+    why: str
 
 
-def _in_git(path: Path) -> bool:
-    """Whether git holds the file as it is now."""
-    for command in (["ls-files", "--error-unmatch"], ["diff", "--quiet", "HEAD", "--"]):
-        try:
-            done = subprocess.run(["git", *command, path.name], cwd=path.parent, capture_output=True, timeout=20)
-        except (OSError, subprocess.TimeoutExpired):
-            return False
-        if done.returncode != 0:
-            return False
-    return True
-
-
-def _tried(
-    source: Path, case: Case, patch: Patch, script: Path | None, moved: str, wait_s: float, tell: Callable[[str], None]
-) -> PatchTried:
-    followed = follow(
-        source, patch.text, steps=case.onset + AFTER_STEPS, wait_s=max(1.0, wait_s), moved=moved, tell=tell
-    )
+def controlled(case: Case, followed: Followed | None) -> Control:
+    """What the run of the unchanged script says; None: it was not run. Pure."""
+    if followed is None:
+        return Control("not-run", "no time was left")
+    count = len(followed.finite)
+    short = count < case.onset + 1 and case.onset - count <= ENDED_NEAR
+    if not all(followed.finite):
+        return Control("shown", f"its step {followed.finite.index(False) + 1} is not finite")
+    if followed.ended and short and count:
+        return Control("shown", f"it ended after {count} steps: {followed.ended}")
     effect, why = judged(case, followed)
-    before, after = _last_common(case, followed)
-    name = str(script) if script is not None else ""
-    return PatchTried(
-        patch.cause,
-        patch.what,
-        name,
-        redact_text(patch.diff),
-        effect,
-        why,
-        _json(before),
-        _json(after),
-        len(followed.finite),
-    )
+    if effect in ("persists", "delayed"):
+        return Control("shown", why)
+    return Control("not-shown" if effect == "removed" else "unclear", why)
+
+
+def with_control(one: PatchTried, control: Control) -> PatchTried:
+    """A patch is seen to remove the symptom only if the unchanged script shows it under the same conditions."""
+    if control.state == "shown":
+        return replace(one, why=f"{one.why}; the unchanged script, run again in the same way, shows it: {control.why}")
+    if control.state == "not-run":
+        return replace(one, why=f"{one.why}; the unchanged script was not run again: {control.why}")
+    said = "does not show it either" if control.state == "not-shown" else "leaves it open"
+    why = f"{one.why}; but the unchanged script, run again in the same way, {said}: {control.why}"
+    return replace(one, effect="inconclusive", why=why)
 
 
 def judged(case: Case, followed: Followed) -> tuple[Effect, str]:

@@ -1,13 +1,16 @@
-"""Runs the recorded command once more from its start with another text of its script, and follows its steps.
+"""Runs the recorded command once more from its start with another text of one of its files, and follows its steps.
 
-The text runs under the script's own name, in its folder, with its arguments and its module path. Its writes go into a
+The text runs under the file's own name, in its folder, with its arguments and its module path. Its writes go into a
 temporary folder, as in a replay. Launched as a program: ``python -m steadytrain.trial_runs.patched_run SOURCE ...``.
 """
 
 from __future__ import annotations
 
+import importlib.machinery
 import json
+import linecache
 import math
+import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -41,9 +44,19 @@ class Followed:
 
 
 def follow(
-    source: Path, text: str, *, steps: int, wait_s: float, moved: str, tell: Callable[[str], None] | None
+    source: Path,
+    text: str,
+    *,
+    file: str = "",
+    steps: int,
+    wait_s: float,
+    moved: str,
+    tell: Callable[[str], None] | None,
 ) -> Followed:
     """Runs ``text`` in place of the script of a bundle or run, for at most ``steps`` steps and ``wait_s`` seconds.
+
+    Args:
+        file: path of a module that the script imports, to which ``text`` belongs; "" for the script.
 
     Raises:
         UsageError: the command cannot be launched again.
@@ -56,7 +69,7 @@ def follow(
         (folder / TEXT).write_text(text, encoding="utf-8")
         result = folder / RESULT
         why = launch(
-            ["-m", MODULE, str(source.absolute()), str(folder), str(steps), moved],
+            ["-m", MODULE, str(source.absolute()), str(folder), str(steps), moved, file],
             result,
             environment,
             folder=environment.get("cwd"),
@@ -77,11 +90,28 @@ def _read(data: dict[str, Any]) -> Followed:
     return Followed(numbers("losses"), numbers("norms"), tuple(data["finite"]), data["ended"], data["failed"])
 
 
-def main(source: str, folder: str, steps: str, moved: str) -> int:
+def import_as(file: str, text: str) -> None:
+    """From now on this process imports ``file`` with ``text`` as its source; the file stays."""
+    path = os.path.abspath(file)
+    theirs = importlib.machinery.SourceFileLoader.get_code
+
+    def get_code(self: importlib.machinery.SourceFileLoader, fullname: str) -> Any:
+        if os.path.abspath(self.get_filename(fullname)) != path:
+            return theirs(self, fullname)
+        return compile(text, path, "exec", dont_inherit=True)
+
+    linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+    importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
+
+
+def main(source: str, folder: str, steps: str, moved: str, file: str) -> int:
     place = Moved.parse(moved)
     opened = open_source(Path(source), place)
     place.put_on_path()
     scratch = Path(folder)
+    text = (scratch / TEXT).read_text(encoding="utf-8")
+    if file:
+        import_as(file, text)
     seen: dict[str, Any] = {"losses": [], "norms": [], "finite": [], "ended": "", "failed": False}
 
     def done() -> None:
@@ -102,7 +132,7 @@ def main(source: str, folder: str, steps: str, moved: str) -> int:
         name="patch",
         scratch=scratch,
         ended=over,
-        text=(scratch / TEXT).read_text(encoding="utf-8"),
+        text=None if file else text,
     )
     return 0
 

@@ -41,6 +41,7 @@ class Source:
             self.tree = ast.parse(text)
         except (SyntaxError, ValueError) as error:
             raise CannotPatchError(f"the script cannot be parsed: {error}") from None
+        self._newline = "\r\n" if b"\r\n" in self.bytes else "\n"
         self._starts = [0]
         for line in self.bytes.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
@@ -65,22 +66,21 @@ class Source:
         """Inserts ``line`` as a statement of its own before ``statement``."""
         indent = self._indent(statement)
         start = self.at(statement.lineno, 0)
-        return Edit(start, start, f"{indent}{line}\n")
+        return Edit(start, start, f"{indent}{line}{self._newline}")
 
     def after(self, statement: ast.stmt, line: str) -> Edit:
         """Inserts ``line`` as a statement of its own after ``statement``."""
         indent = self._indent(statement)
         assert statement.end_lineno is not None
-        rest = self.bytes[self.span(statement)[1] : self._starts[statement.end_lineno]].decode("utf-8").strip()
-        if rest and not rest.startswith("#"):
-            raise CannotPatchError(f"line {statement.lineno} holds several statements")
+        self._ends_its_line(statement)
         start = self._starts[statement.end_lineno]
-        gap = "" if self.bytes[:start].endswith(b"\n") else "\n"
-        return Edit(start, start, f"{gap}{indent}{line}\n")
+        gap = "" if self.bytes[:start].endswith(b"\n") else self._newline
+        return Edit(start, start, f"{gap}{indent}{line}{self._newline}")
 
     def without(self, statement: ast.stmt) -> Edit:
         """Removes the lines of ``statement``."""
         self._indent(statement)
+        self._ends_its_line(statement)
         assert statement.end_lineno is not None
         return Edit(self.at(statement.lineno, 0), self._starts[statement.end_lineno], "")
 
@@ -98,6 +98,20 @@ class Source:
                 return node
         return None
 
+    def function(self, node: ast.AST) -> ast.AST | None:
+        """The innermost function around ``node``, None at the level of the module."""
+        while node in self.parents:
+            node = self.parents[node]
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                return node
+        return None
+
+    def _ends_its_line(self, statement: ast.stmt) -> None:
+        assert statement.end_lineno is not None
+        rest = self.bytes[self.span(statement)[1] : self._starts[statement.end_lineno]].decode("utf-8").strip()
+        if rest and not rest.startswith("#"):
+            raise CannotPatchError(f"line {statement.lineno} holds several statements")
+
     def _indent(self, statement: ast.stmt) -> str:
         start = self.at(statement.lineno, 0)
         lead = self.bytes[start : self.span(statement)[0]].decode("utf-8")
@@ -113,7 +127,8 @@ def applied(source: Source, edits: Sequence[Edit]) -> str:
         CannotPatchError: the result is no valid Python.
     """
     made = source.bytes
-    for edit in sorted(edits, key=lambda one: (one.begin, one.end), reverse=True):
+    in_order = sorted(edits, key=lambda one: (one.begin, one.end))  # at one place in the order given
+    for edit in reversed(in_order):
         made = made[: edit.begin] + edit.text.encode("utf-8") + made[edit.end :]
     text = made.decode("utf-8")
     Source(text)
@@ -134,6 +149,18 @@ def name_of(call: ast.Call) -> str:
 def receiver(call: ast.Call) -> str:
     """``self.optimizer`` of ``self.optimizer.step()``, "" of a plain function."""
     return ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+
+
+def bare(source: Source, node: ast.expr) -> str:
+    """The text of an expression after which a method can be called."""
+    return source.text(node) if isinstance(node, BARE) else f"({source.text(node)})"
+
+
+def with_argument(source: Source, call: ast.Call, argument: str) -> Edit:
+    """Adds ``argument`` (``name=value``) at the end of a call."""
+    given = [*call.args, *(one.value for one in call.keywords)]
+    end = max(source.span(one)[1] for one in given) if given else source.span(call)[1] - 1
+    return Edit(end, end, f", {argument}" if given else argument)
 
 
 def keyword(call: ast.Call, name: str) -> ast.expr | None:
@@ -158,13 +185,16 @@ def assigned(source: Source, name: str) -> list[ast.expr]:
     ]
 
 
+ADAPTIVE = ("Adadelta", "Adafactor", "Adagrad", "Adam", "Adamax", "AdamW", "NAdam", "RAdam", "RMSprop", "SparseAdam")
+OPTIMIZERS = frozenset((*ADAPTIVE, "ASGD", "LBFGS", "Muon", "Rprop", "SGD"))
+
+
 def optimizers(source: Source) -> Iterator[tuple[str, ast.Call]]:
     """Names of optimizers with the call that made each: ``torch.optim.X(...)``, ``optim.X``, or ``AdamW(...)``."""
-    known = ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "NAdam", "RAdam", "Adamax", "Adadelta", "LBFGS")
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and len(node.targets) == 1:
             made = node.value
-            if name_of(made) in known and receiver(made) in ("", "optim", "torch.optim"):
+            if name_of(made) in OPTIMIZERS and receiver(made) in ("", "optim", "torch.optim"):
                 yield ast.unparse(node.targets[0]), made
 
 

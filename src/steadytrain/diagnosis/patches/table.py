@@ -1,0 +1,82 @@
+"""The table of patches: for each cause the recipes that mend it, the one that changes least first. Text in, diff out.
+
+A patch is made only where the syntax tree leaves no doubt: one optimizer, one backward, one operation on the named
+line. Everywhere else ``patches_for`` says why there is none. Nothing here runs or writes a script: that is
+``trial_runs.patched_run``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+
+from steadytrain.diagnosis.patches import loop_lines, loss_calls, safe_values, settings
+from steadytrain.diagnosis.patches.edits import CannotPatchError, Source, applied
+from steadytrain.diagnosis.patches.settings import EPSILON
+from steadytrain.diagnosis.patches.wound import Maker, Patch, Wound
+
+_THIRD = ("a third of the learning rate", settings.rate(1 / 3))
+_TENTH = ("a tenth of the learning rate", settings.rate(1 / 10))
+_CLAMP = ("bound the argument or the denominator of the named operation", safe_values.safe_operation)
+_CLIP = ("clip the norm of the gradients before the update", loop_lines.clip)
+
+_MAKERS: Mapping[str, Sequence[tuple[str, Maker]]] = {
+    "missing-zero-grad": (("clear the gradients in each step", loop_lines.zero_grad),),
+    "clip-before-unscale": (
+        ("clip the gradients between backward and the update", loop_lines.clip_in_place),
+        ("unscale the gradients before they are clipped", loop_lines.unscale_first),
+    ),
+    "singular-operation": (_CLAMP,),
+    "no-supervised-tokens": (_CLAMP, ("divide by the count of labels, at least 1", safe_values.counted_labels)),
+    "optimizer-epsilon-underflow": (
+        ("the usual epsilon", settings.option("eps", lambda old: EPSILON if old < float(EPSILON) else None)),
+    ),
+    "shape-broadcast": (("one shape on both sides of the loss", loss_calls.one_shape),),
+    "padding-in-loss": (("leave the padding out of the loss", loss_calls.ignore_padding),),
+    "loss-function-misuse": (
+        ("cross_entropy in place of nll_loss, which takes log-probabilities", loss_calls.loss_of_scores),
+        ("give the loss the scores, without a softmax", loss_calls.no_softmax),
+        ("softmax over the classes, not over the rows", loss_calls.softmax_over_classes),
+    ),
+    "train-eval-mode": (("training mode in each training step", loop_lines.train_mode),),
+    "scheduler-misstep": (("step the schedule after the update", loop_lines.scheduler_after),),
+    "unshuffled-data": (("shuffle the data", settings.shuffled),),
+    "unclipped-gradients": (_CLIP,),
+    "momentum-too-high": (("a momentum of 0.9", settings.usual_momentum),),
+    "second-moment-lag": (("a second beta of 0.9", settings.shorter_memory),),
+    "weight-decay-misuse": (("a third of the weight decay", settings.lower_decay),),
+    "learning-rate-too-high": (_THIRD, _TENTH),
+    "learning-rate-too-low": (("ten times the learning rate", settings.rate(10)),),
+    "missing-warmup": (_THIRD, _CLIP),
+}
+"""Causes that are not here have no patch: their mend is a choice that the script does not contain."""
+
+
+def patches_for(cause: str, text: str, wound: Wound, *, name: str) -> tuple[list[Patch], str]:
+    """The patches of a cause, the one that changes least first, and why there are none ("" if there are some).
+
+    Args:
+        name: of the script, for the head of the diff.
+    """
+    makers = _MAKERS.get(cause, ())
+    if not makers:
+        return [], "its mend is not a change of a line that can be read from the script"
+    found, refused = [], []
+    for what, maker in makers:
+        try:
+            source = Source(text)
+            made = applied(source, list(maker(source, wound)))
+        except CannotPatchError as error:
+            refused.append(str(error))
+            continue
+        if made != text:
+            found.append(Patch(cause, what, diff_of(text, made, name), made))
+    return found, "" if found else "; ".join(dict.fromkeys(refused)) or "no line to change was found"
+
+
+def diff_of(old: str, new: str, name: str) -> str:
+    """The unified diff, which `patch -p1` and `git apply` take."""
+    lines = difflib.unified_diff(
+        old.splitlines(keepends=True), new.splitlines(keepends=True), f"a/{name}", f"b/{name}", n=2
+    )
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)

@@ -1,0 +1,121 @@
+"""The files of a run that a patch may change: the script and what it imports of its own; reading and writing them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from steadytrain.core.errors import UsageError
+from steadytrain.diagnosis.patches.table import patches_for
+from steadytrain.diagnosis.patches.wound import Patch, wound_of
+from steadytrain.experiments.case import Case
+from steadytrain.replay.moved_files import Moved
+
+
+@dataclass(frozen=True)
+class OwnFile:
+    """A file as it was when the run used it. ``path`` is where it is now, ``recorded`` where it was."""
+
+    path: Path
+    recorded: str
+    text: str
+    is_script: bool
+
+
+def own_files(case: Case, moved: str) -> tuple[list[OwnFile], str]:
+    """The script first, then the modules that the bundle names; and why the script cannot be patched ("" if it can).
+
+    A run without a bundle names no modules. One that was started as a module has no script.
+    """
+    script = case.environment.get("script")
+    sources = case.environment.get("sources") or {}
+    found, refusal = [], ""
+    for recorded in [*([script] if script else []), *(path for path in sorted(sources) if path != script)]:
+        own, why = read(str(recorded), sources.get(recorded), moved, is_script=recorded == script)
+        found += [own] if own is not None else []
+        refusal = why if recorded == script else refusal
+    if refusal:
+        return [], refusal
+    return found, "" if found else "the run was started as a module or from a notebook: there is no script to patch"
+
+
+def read(recorded: str, digest: str | None, moved: str, *, is_script: bool) -> tuple[OwnFile | None, str]:
+    """A file at its present place, and why it cannot be patched ("" if it can)."""
+    path = Path(Moved.parse(moved).path(recorded))
+    try:
+        raw = path.read_bytes()
+        text = raw.decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        return None, f"{path}: the script cannot be read ({error})"
+    if digest is not None and hashlib.sha256(raw).hexdigest() != digest:
+        return None, f"{path}: the script changed since the run, so its lines are not those that failed"
+    return OwnFile(path, recorded, text, is_script), ""
+
+
+def patches_of(
+    cause: str, files: Sequence[OwnFile], case: Case, norm: float | None
+) -> tuple[list[tuple[OwnFile, Patch]], str]:
+    """The patches of a cause in the script, else in the only module where one can be made; and why there are none."""
+    located = case.finding.located if case.finding else None
+    why, in_modules = "", []
+    for own in files:
+        wound = wound_of(own.recorded, cause, located, norm, case.facts)
+        made, refused = patches_for(cause, own.text, wound, name=own.path.name)
+        if own.is_script and made:
+            return [(own, one) for one in made], ""
+        if made:
+            in_modules.append([(own, one) for one in made])
+        elif not why or wound.line is not None:
+            why = refused
+    if len(in_modules) == 1:
+        return in_modules[0], ""
+    names = ", ".join(patches[0][0].path.name for patches in in_modules)
+    return [], f"{len(in_modules)} modules could be changed ({names})" if in_modules else why
+
+
+def write(text: str, case: Case, moved: str, file: str = "") -> Path | None:
+    """Writes the patched text over ``file`` (a recorded or present path; "" for the script), atomically.
+
+    Returns:
+        The copy of the old file, None if git holds it.
+
+    Raises:
+        UsageError: the file changed since the run, or cannot be written.
+    """
+    files, refusal = own_files(case, moved)
+    own = next((one for one in files if (one.is_script if not file else file in (str(one.path), one.recorded))), None)
+    if own is None:
+        raise UsageError(f"--write: {refusal or f'{file} changed since the run, or is no file of it'}")
+    path = own.path
+    copy = None if _in_git(path) else path.with_name(f"{path.name}.orig")
+    if copy is not None and copy.exists():
+        raise UsageError(f"--write: {copy} is there from an earlier patch; move it away first")
+    try:
+        if copy is not None:
+            shutil.copy2(path, copy)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
+            stream.write(text)
+        shutil.copymode(path, name)
+        os.replace(name, path)
+    except OSError as error:
+        raise UsageError(f"--write: {path} cannot be written ({error.strerror or error})") from None
+    return copy
+
+
+def _in_git(path: Path) -> bool:
+    """Whether git holds the file as it is now."""
+    for command in (["ls-files", "--error-unmatch"], ["diff", "--quiet", "HEAD", "--"]):
+        try:
+            done = subprocess.run(["git", *command, path.name], cwd=path.parent, capture_output=True, timeout=20)
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        if done.returncode != 0:
+            return False
+    return True
