@@ -170,6 +170,18 @@ def test_nothing_seen_and_nothing_tried_is_unknown() -> None:
     assert "rewind-mb" in answer.record_next[0]
 
 
+def test_where_only_time_was_missing_no_other_recording_is_asked_for() -> None:
+    spent = replace(circumstances(Control(False, False, None, "the budget was spent"), surveyed=False), spent=True)
+    advice = conclude(suspects(), (), spent).record_next
+    assert advice[0].startswith("more time")
+    assert not any("tape" in one or "launched" in one for one in advice)
+
+
+def test_a_sentence_keeps_the_letters_of_a_name_of_code() -> None:
+    seen = Signature((Sign("aten.div.Tensor at a.py:3 made it", CERTAIN, "finding"),))
+    assert "aten.div.Tensor" in conclude(suspects({"singular-operation": seen}), (), circumstances()).why
+
+
 # What is never confirmed.
 
 

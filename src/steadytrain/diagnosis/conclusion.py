@@ -296,7 +296,7 @@ def _record_next(top: RankedCause | None, known: Circumstances) -> tuple[str, ..
     if top is not None and top.status == "confirmed":
         return ()
     advice = []
-    if not known.control.ran:
+    if not known.control.ran and not known.spent:
         advice.append(
             "a tape and snapshots, so that steps can be replayed: run with more --rewind-mb, and --keep-rewind for "
             "a run that ends well"
@@ -306,13 +306,13 @@ def _record_next(top: RankedCause | None, known: Circumstances) -> tuple[str, ..
             f"a run that repeats: `steadytrain replay {shlex.quote(known.target)}` names the first operation that "
             "differs, and the setting that prevents it"
         )
-    elif known.control.exact is None:
+    elif known.control.ran and known.control.exact is None:
         advice.append("snapshots of steps before it, so that a replay can be compared with the run: more --rewind-mb")
-    elif not known.control.shown and known.symptom and not known.control.early:
+    elif known.control.ran and not known.control.shown and known.symptom and not known.control.early:
         advice.append("a snapshot from before the symptom: more --rewind-mb keeps older ones")
     if known.spent:
         advice.append("more time: --budget; finished trials are not run again")
-    if not known.surveyed:
+    if not known.surveyed and not known.spent:
         advice.append(
             "a script that can be launched again from its path: diagnose then checks its wiring, labels and losses"
         )
@@ -322,4 +322,8 @@ def _record_next(top: RankedCause | None, known: Circumstances) -> tuple[str, ..
 
 
 def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}." if text else ""
+    """``text`` as a sentence. A name of code at its beginning (``aten.div.Tensor``) keeps its letters."""
+    if not text:
+        return ""
+    is_code = any(mark in text.split(maxsplit=1)[0].rstrip(".,:;") for mark in "._(")
+    return f"{text}." if is_code else f"{text[:1].upper()}{text[1:]}."

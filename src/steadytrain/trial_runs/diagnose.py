@@ -56,7 +56,7 @@ SURVEY_WAIT_S, SURVEY_SHARE = 300.0, 0.5
 """Longest time of the survey in seconds, and the share of the budget: the control takes about as long."""
 
 CONTROL_S_MIN = 30.0
-"""The first round may start for this many seconds even if the survey used up the time: it holds the control."""
+"""The first round holds the control. It may take this many seconds after a long survey, or half of a shorter budget."""
 
 Tell = Callable[[str], None]
 
@@ -277,7 +277,8 @@ def _run(bench: _Bench, names: Sequence[str]) -> None:
     best = next(iter(belief))
     bench.tell(f"trying {', '.join(names)} (so far: {best} {belief[best]:.2f})")
     bench.outcomes |= {name: [] for name in names}
-    for outcome in _launch(bench, "", specs, at_least_s=CONTROL_S_MIN if UNCHANGED in names else 0.0):
+    at_least = min(CONTROL_S_MIN, bench.request.budget_s / 2) if UNCHANGED in names else 0.0
+    for outcome in _launch(bench, "", specs, at_least_s=at_least):
         bench.outcomes[outcome.spec.trial].append(outcome)
     _put_back(bench, names)
     _judge(bench)
