@@ -43,8 +43,9 @@ def main() -> None:
     torch.manual_seed(args.seed)
     args.out.mkdir(parents=True, exist_ok=True)
 
-    documents = load_documents(args.out, args.vocab)
+    documents, tokenizer = load_documents(args.out, args.vocab)
     print(f"{len(documents):,} functions, {sum(len(d.tokens) for d in documents):,} tokens", flush=True)
+    print(f"the first begins with {tokenizer.decode(documents[0].tokens[:8])!r}", flush=True)
     batches = plan_batches(documents, steps=args.steps, size=args.batch, context=args.context, seed=args.seed)
 
     model = GPT(vocab=args.vocab, context=args.context, width=args.width, layers=args.layers, heads=args.heads)
@@ -114,17 +115,17 @@ def read_functions() -> Iterator[tuple[str, str]]:
                     yield "".join(lines[node.lineno - 1 : split]), "".join(lines[split : node.end_lineno])
 
 
-def load_documents(folder: Path, vocab: int) -> list[Document]:
-    """All documents, tokenized; both the tokenizer and the tokens are kept in ``folder`` for the next run."""
-    cache = folder / f"functions-{platform.python_version()}-{vocab}.pt"
+def load_documents(folder: Path, vocab: int) -> tuple[list[Document], Tokenizer]:
+    """All documents, tokenized, and the tokenizer; both are kept in ``folder`` for the next run."""
+    cache, words = folder / f"functions-{platform.python_version()}-{vocab}.pt", folder / f"tokenizer-{vocab}.json"
     if not cache.exists():
         prompts, answers = zip(*read_functions(), strict=True)
         tokenizer = train_tokenizer([p + a for p, a in zip(prompts, answers, strict=True)], vocab)
-        tokenizer.save(str(folder / f"tokenizer-{vocab}.json"))
+        tokenizer.save(str(words))
         end = tokenizer.token_to_id(END)
         pairs = zip(tokenizer.encode_batch(prompts), tokenizer.encode_batch(answers), strict=True)
         torch.save([(prompt.ids + answer.ids + [end], len(prompt.ids)) for prompt, answer in pairs], cache)
-    return [Document(*document) for document in torch.load(cache)]
+    return [Document(*document) for document in torch.load(cache)], Tokenizer.from_file(str(words))
 
 
 def train_tokenizer(texts: list[str], vocab: int) -> Tokenizer:

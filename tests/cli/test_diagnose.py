@@ -92,7 +92,8 @@ def test_show_and_report_tell_a_stored_diagnosis(tmp_path: Path) -> None:
     with CliRunner().isolation() as (printed, *_):
         diagnose._print(replace(told, rows=(row,)))
     shown = printed.getvalue().decode()
-    assert "row 3 of step 412 (loss 7.125), ids:" in shown
+    assert "row 3 of step 412 (loss 7.125)" in shown
+    assert "ids: " in shown
     assert not any(mark in shown for mark in ("\x1b", "\x9b"))
     page = tmp_path / "page.html"
     run(report, bundle, "-o", page)

@@ -44,7 +44,7 @@ def train() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def batches(train: ModuleType, out: Path) -> list:
-    documents = train.load_documents(out, VOCAB)
+    documents, _ = train.load_documents(out, VOCAB)
     return train.plan_batches(documents, steps=STEPS, size=BATCH, context=CONTEXT, seed=1)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -168,14 +169,29 @@ def answer(row: BatchRow) -> Diagnosis:
     return Diagnosis("incident", "loss-spike: 9", "exact", "", "unknown", None, "why", (), (), rows=(row,))
 
 
-def test_a_report_has_them_in_a_line_each() -> None:
+def test_a_report_has_a_line_for_each_row_and_each_of_its_tensors() -> None:
     row = BatchRow(3, 90, "ids", "int64", 64, 0, (17, 4), loss=7.125, text=f"a {ESCAPE}<b>")
-    (line,) = diagnosis_shown.part(answer(row)).texts
-    assert line.startswith('row 3 of step 90 (loss 7.125), ids: "a \\x1b[31m')
+    head, line = diagnosis_shown.part(answer(row)).texts
+    assert head == "row 3 of step 90 (loss 7.125)"
+    assert line.startswith('ids: "a \\x1b[31m')
     assert line.endswith('<b>" (17, 4 ... of 64)')
     values = BatchRow(0, 90, "0", "float32", 4, 1, (1.5, "nan"), smallest=-2.0, largest=8.0, sample="Houses[7]")
-    (line,) = diagnosis_shown.part(answer(values)).texts
-    assert line == "row 0 of step 90, Houses[7], input 0: (from 1 on: 1.5, nan ... of 4; -2 to 8)"
+    head, line = diagnosis_shown.part(answer(values)).texts
+    assert head == "row 0 of step 90, Houses[7]"
+    assert line == "input 0: from 1 on: 1.5, nan ... of 4; -2 to 8"
+
+
+def test_targets_that_are_the_text_of_the_input_are_not_printed_again() -> None:
+    row = BatchRow(
+        3, 90, "ids", "int64", 64, 0, (17, 4), text="the old cat sat on the mat by the door and looked at the moon"
+    )
+    targets = replace(row, tensor="target", text="old cat sat on the mat by the door and looked at the moon again")
+    mask = BatchRow(3, 90, "mask", "float32", 64, 0, (0.0, 0.0), smallest=0.0, largest=0.0)
+    other = replace(row, tensor="other", text="quite another text of about the same number of letters")
+    shown = diagnosis_shown.part(replace(answer(row), rows=(row, targets, mask, other))).texts
+    assert shown[2] == "target: the text of ids"
+    assert shown[3] == "mask: all of 64 values are 0"
+    assert "quite another" in shown[4]
 
 
 def test_an_answer_from_before_there_were_rows_is_read() -> None:

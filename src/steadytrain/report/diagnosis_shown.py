@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from steadytrain.core.model import Severity
 from steadytrain.diagnosis.answer import SIGNATURE, UNKNOWN, BatchRow, Diagnosis, Evidence, RankedCause, Remedy, Status
@@ -15,7 +16,11 @@ ROWS_MAX = 8
 TRIALS_MAX = 40
 BATCH_ROWS_MAX = 16
 ROW_TEXT_MAX = 500
+TEXT_SHOWN = 160
 VALUES_SHOWN = 8
+OVERLAP_MIN = 12
+"""Two texts with so many letters in common, from the second quarter of the first, are called the same."""
+
 DIFF_LINES_MAX = 60
 CONTROL = "unchanged"
 FIX_HEADINGS: Mapping[Group, str] = {
@@ -108,7 +113,7 @@ def part(answer: Diagnosis) -> DiagnosisPart:
         ),
         record_next=tuple(map(clean, answer.record_next)),
         notes=tuple(map(clean, answer.notes)),
-        texts=tuple(_row(row) for row in answer.rows[:BATCH_ROWS_MAX]),
+        texts=tuple(_rows(answer.rows[:BATCH_ROWS_MAX])),
         axis=clean(f"{answer.axis.name}: {answer.axis.why}") if answer.axis is not None else "",
         patch=clean(f"{answer.patch.what}: {answer.patch.effect}. {answer.patch.why}") if answer.patch else "",
         patch_diff=tuple(map(_diff_line, answer.patch.diff.splitlines()[:DIFF_LINES_MAX])) if answer.patch else (),
@@ -164,19 +169,49 @@ def _cause(one: RankedCause) -> CausePart:
     )
 
 
-def _row(row: BatchRow) -> str:
-    """``row 3 of step 90 (loss 7.1), input_ids: "text" (17, 4, 4, ... 64 values)``."""
-    loss = "" if row.loss is None else f" (loss {row.loss if isinstance(row.loss, str) else number(row.loss)})"
+def _rows(rows: Sequence[BatchRow]) -> Iterator[str]:
+    """A line for each row (``row 3 of step 90, Houses[17] (loss 7.1)``) and one for each of its tensors."""
+    for (number_of_row, step), group in groupby(rows, key=lambda one: (one.row, one.step)):
+        tensors = list(group)
+        sample = next((f", {one.sample}" for one in tensors if one.sample), "")
+        loss = next((one.loss for one in tensors if one.loss is not None), None)
+        told = "" if loss is None else f" (loss {loss if isinstance(loss, str) else number(loss)})"
+        yield clean(f"row {number_of_row} of step {count(step)}{sample}{told}", length_max=ROW_TEXT_MAX)
+        texts: dict[str, str] = {}
+        for one in tensors:
+            name = f"input {one.tensor}" if one.tensor.isdecimal() else one.tensor
+            yield clean(f"{name}: {_content(one, texts, name)}", length_max=ROW_TEXT_MAX)
+
+
+def _content(row: BatchRow, texts: dict[str, str], name: str) -> str:
+    """The text of a row's tensor, or its first values. ``texts`` are those of the tensors before, by their beginnings:
+    targets are often the inputs one place on, and are not repeated."""
+    if row.text:
+        beginning = " ".join(row.text.split())
+        same = next((other for text, other in texts.items() if _overlap(text, beginning)), None)
+        texts.setdefault(beginning, name)
+        if same is not None:
+            return f"the text of {same}"
+        return f'"{clean(row.text, length_max=TEXT_SHOWN)}" ({_values(row)})'
+    if row.smallest is not None and row.smallest == row.largest and not row.first:
+        return f"all of {count(row.elements)} values are {number(row.smallest)}"
+    return _values(row)
+
+
+def _values(row: BatchRow) -> str:
+    """A few of the values of a row, and the smallest and the largest of all."""
     values = ", ".join(one if isinstance(one, str) else f"{one:.5g}" for one in row.values[:VALUES_SHOWN])
     place = f"from {row.first} on: " if row.first else ""
     more = f" ... of {count(row.elements)}" if row.elements > len(row.values[:VALUES_SHOWN]) else ""
     known = row.smallest is not None and row.largest is not None
     ends = f"; {number(row.smallest or 0.0)} to {number(row.largest or 0.0)}" if known else ""
-    said = f'"{row.text}" ' if row.text else ""
-    sample = f", {row.sample}" if row.sample else ""
-    tensor = f"input {row.tensor}" if row.tensor.isdecimal() else row.tensor
-    told = f"row {row.row} of step {count(row.step)}{sample}{loss}, {tensor}: {said}({place}{values}{more}{ends})"
-    return clean(told, length_max=ROW_TEXT_MAX)
+    return f"{place}{values}{more}{ends}"
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether one text is the other but for some letters at its ends."""
+    middle = one[len(one) // 4 : len(one) // 2]
+    return len(middle) >= OVERLAP_MIN and middle in other
 
 
 def _few(lines: Sequence[str]) -> tuple[str, ...]:
