@@ -131,6 +131,10 @@ class Cause(ABC):
     base_rate: ClassVar[float]
     rivals: ClassVar[tuple[str, ...]] = ()
     expects: ClassVar[Mapping[str, Expectation]]
+    evidence: ClassVar[tuple[str, ...]] = ()
+    """Sources of signs of which one, of at least STRONG, must support the cause before a trial proves it: where what
+    removes the symptom would cure other causes just as well. Empty if the trial alone tells them apart."""
+
     confirming: ClassVar[tuple[str, ...]] = ()
     spared: ClassVar[tuple[str, ...]] = ()
     interventions: ClassVar[tuple[Intervention, ...]]

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from steadytrain.diagnosis.cause import STRONG
 from steadytrain.diagnosis.weighing import Suspect, plain
 from steadytrain.experiments.contrast import Contrast
 from steadytrain.experiments.specs import Verdict
@@ -126,6 +127,9 @@ def _by_cure(
         return Proof(False, needs=needs, lacks=_unmended(suspect, verdicts))
     if not surveyed:
         return Proof(False, needs=needs, lacks="no survey looked for silent causes that look the same")
+    unseen = _evidence_lacks(suspect)
+    if unseen:
+        return Proof(False, lacks=f"{cure} removes it, but {unseen}")
     if needs:
         return Proof(False, needs=needs, lacks=f"{' and '.join(needs)} would separate it from its rivals")
     cured = [trial for trial in suspect.cause.spared if removes(verdicts, trial)]
@@ -138,6 +142,14 @@ def _by_cure(
         return Proof(False, lacks=f"{' and '.join(asked)} did not separate it from its rivals")
     beside = f", {' and '.join(spared)} {'do' if len(spared) > 1 else 'does'} not" if spared else ""
     return Proof(True, by=f"{cure} removes the symptom{beside}")
+
+
+def _evidence_lacks(suspect: Suspect) -> str:
+    """What a cause must have been seen to do before a trial proves it, and was not; "" if nothing."""
+    wanted = suspect.cause.evidence
+    seen = any(sign.source in wanted and sign.weight >= STRONG for sign in suspect.signature.signs)
+    seen = seen and suspect.signature.weight > 0
+    return "" if seen or not wanted else "so would it under other causes, and it was not seen itself"
 
 
 def needed(suspect: Suspect, verdicts: Mapping[str, Verdict], waiting: Collection[str]) -> tuple[str, ...]:

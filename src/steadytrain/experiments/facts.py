@@ -214,6 +214,11 @@ FACTS: Mapping[str, str] = {
     "repeated_after": "the fewest steps after which a surveyed batch came again",
     "repeated_batches": "share of surveyed (and taped) batches that are bit-equal to an earlier one",
     "repeated_rows": "share of surveyed rows bit-equal to an earlier one",
+    "repeated_rows_before": "share of rows that are copies of others, in the surveyed steps right before the onset",
+    "repeated_rows_since": "the same in the surveyed steps from the onset on",
+    "rows_change_when_read": "{attribute, row}: reading this row of the data set twice, with the same random numbers, "
+    "returns other values, and writes into this attribute",
+    "rows_written": "{line, steps}: writes in place into rows that the model gets again in other steps",
     "surveyed_rows": "how many rows these are; where the data set has fewer they must repeat",
     "dataset_rows": "rows of the data set, where a loader tells",
     "labels_sorted": "share of neighbouring labels in reading order that are equal, over that if shuffled",

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from steadytrain.core.torch_private import FUNCTION_MODE
-from steadytrain.survey import attention_scale, empty_masks, nonfinite_made
+from steadytrain.survey import attention_scale, empty_masks, nonfinite_made, stored_rows
 from steadytrain.survey.call_findings import LISTED_MAX, LossCall, Seen, add_listed
 from steadytrain.survey.graph_cuts import leaves_behind
 from steadytrain.survey.script_lines import line_of, script_frame
@@ -71,6 +71,7 @@ class Calls(TorchFunctionMode):
         self.products = attention_scale.Products()
         self.masks = empty_masks.EmptyMasks()
         self.made = nonfinite_made.NonfiniteMade()
+        self.writes = stored_rows.Writes()
         self.step_now: Callable[[], int] = int
         """The number of the current step."""
 
@@ -114,6 +115,8 @@ class Calls(TorchFunctionMode):
             self._guarded(self.made.saw, name, args, given, result, line_of(place), self.step_now())
         if name in empty_masks.NAMES and (place := frame or script_frame()) is not None:
             self._guarded(self.masks.saw, name, args, given, result, line_of(place))
+        if args and stored_rows.writes(name, given) and (place := frame or script_frame()) is not None:
+            self._guarded(self.writes.saw, name, args[0], line_of(place), self.step_now())
         reader = _READERS.get(name)
         half = isinstance(result, Tensor) and result.dtype == torch.float16
         if reader is None and not half:

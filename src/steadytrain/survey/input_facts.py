@@ -40,6 +40,7 @@ class Batches:
         """Of the call in this step that stands for its batch: whether gradients were enabled, and its elements."""
         self._tokens: dict[int, Tensor] = {}
         self._row_digests: dict[bytes, int] = {}
+        self._rows_of: dict[int, list[bytes]] = {}
         self._rows_repeated = self._rows_seen = 0
         self._nonfinite: list[dict[str, Any]] = []
         self.facts: dict[str, Any] = {}
@@ -117,6 +118,7 @@ class Batches:
         if self._rows_seen:
             facts["repeated_rows"] = self._rows_repeated / self._rows_seen
             facts["surveyed_rows"] = self._rows_seen
+        facts |= self._copies(looked)
         before = [s for step, s in self._statistics.items() if step < looked]
         if len(before) > SHIFT_STEPS_MIN and looked in self._statistics:
             facts["batch_distance"] = _distance(before, [self._statistics[looked]])
@@ -129,6 +131,18 @@ class Batches:
             facts["token_offset"] = _offset(older, newer)
         return facts
 
+    def _copies(self, looked: int) -> dict[str, Any]:
+        """The share of rows that are copies of others: from the onset on, and in as many steps before it."""
+        since = [rows for step, rows in self._rows_of.items() if step >= looked]
+        before = [rows for step, rows in self._rows_of.items() if step < looked][-len(since) :]
+        if min(len(since), len(before)) <= SHIFT_STEPS_MIN:
+            return {}
+        facts = {}
+        for name, steps in (("repeated_rows_before", before), ("repeated_rows_since", since)):
+            rows = [row for step in steps for row in step]
+            facts[name] = 1 - len(set(rows)) / len(rows) if rows else 0.0
+        return facts
+
     def _count_rows(self, value: Tensor) -> None:
         if value.dim() == 0 or len(self._row_digests) > ROW_DIGESTS_MAX:
             return
@@ -138,6 +152,7 @@ class Batches:
             self._rows_seen += 1
             self._rows_repeated += key in self._row_digests
             self._row_digests[key] = self._step
+            self._rows_of.setdefault(self._step, []).append(key)
 
 
 def _distance(before: list[Tensor], after: list[Tensor]) -> float | None:

@@ -27,6 +27,7 @@ from steadytrain.survey.module_calls import Modules
 from steadytrain.survey.moment_facts import LISTED_MAX
 from steadytrain.survey.outlier_rows import Rows
 from steadytrain.survey.planned_steps import steps_planned
+from steadytrain.survey.stored_rows import changed_by_reading
 from steadytrain.survey.surveyed_steps import AROUND_ONSET, FIRST_STEPS, LAST_STEPS, Alone, ReplayedSteps
 from steadytrain.survey.training_state import State
 
@@ -110,6 +111,7 @@ class Observed(StepObserver):
             self._look("modules", lambda: self.modules.root_called(module))
             self._look("operations", self.calls.watch_functions)
             self._look("batches", lambda: self.batches.called(self._inner.now, given[0], given[1]))
+            self._look("writes", lambda: self.calls.writes.given(self._inner.now, named_tensors(*given)))
             self._look("rows", lambda: self.rows.called(self._inner.now, named_tensors(given[0], given[1])))
         return changed
 
@@ -196,6 +198,7 @@ class Observed(StepObserver):
         ):
             self._look(name, lambda part=part: facts.update(part()))  # type: ignore[misc]
         self._look("rows", lambda: facts.update(self.rows.finish(facts)))
+        self._look("stored rows", lambda: facts.update(self._of_stored_rows()))
         facts["survey_notes"] = [*self._notes, *self.calls.seen.notes][:NOTES_MAX]
         self._done({name: plain(value) for name, value in facts.items() if value is not None})
 
@@ -303,6 +306,13 @@ class Observed(StepObserver):
             enabled = self._micro_batches[-1].autocast.enabled
             facts["autocast_dtype"] = str(enabled[0][1]).removeprefix("torch.") if enabled else None
         return facts
+
+    def _of_stored_rows(self) -> dict[str, Any]:
+        """Reads rows again, which moves random numbers and may change the data: last of all."""
+        return {
+            "rows_written": self.calls.writes.found(),
+            "rows_change_when_read": changed_by_reading(self.loop.loaders),
+        }
 
     def _of_steps(self) -> dict[str, Any]:
         facts: dict[str, Any] = {

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, FRESH_DATA, LONGER_WARMUP, LOWER_RATE
+from steadytrain.diagnosis.row_signs import copies_since, overwritten
 from steadytrain.diagnosis.signs import above, below, measured, quiet, renumbered, ruled_out, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
@@ -36,7 +37,8 @@ class DataShift(Cause):
     axis = "data"
     base_rate = 5.0
     rivals = ("bad-batch", "unshuffled-data", "learning-rate-too-high", "second-moment-lag")
-    expects = like("shift")
+    expects = like("shift", either=("keep-rows",))
+    evidence = ("fact data_shift",)
     confirming = ("fresh-data",)
     spared = ("beta2-lower", "drop-batch", "float32")
     interventions = (LOWER_RATE, LONGER_WARMUP, FRESH_DATA, CLEAN_ROWS)
@@ -68,6 +70,8 @@ class DataShift(Cause):
                     "batches from the onset on are like those before ({value} standard deviations)",
                 ),
                 *renumbered(case, -STRONG),
+                *copies_since(case, -CERTAIN - STRONG),
+                *overwritten(case, -CERTAIN - STRONG),
                 *above(case, "label_mix_change", 6.0, HINT, "the share of a label changed by {value} standard errors"),
                 *symptom(case, HINT, "divergence", "loss-spike", "oscillation"),
                 *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import FRESH_DATA, ONE_WORKER, SEEDS
+from steadytrain.diagnosis.row_signs import copies_since
 from steadytrain.diagnosis.signs import above, measured, not_finite, ruled_out, symptom
 from steadytrain.diagnosis.trial_effects import like
 
@@ -25,6 +26,7 @@ class RepeatedData(Cause):
     Causes:
         - the loader restarts on resume (Lightning #18780)
         - workers or ranks with the same seed: each draws the same augmentations or rows
+        - a sampler that draws the same few rows again: mined hard examples, a weight that outgrows all others
         - a data set joined with itself; an iterator created anew each step
 
     Next:
@@ -53,6 +55,7 @@ class RepeatedData(Cause):
         # here.
         directly = measured(case, "repeated_after") == 1 and not measured(case, "workers") > 1
         meant = always_one or directly or rows >= EPOCH_SHARE * measured(case, "dataset_rows")
+        since = copies_since(case, CERTAIN)
         within_an_epoch = measured(case, "surveyed_rows") <= measured(case, "dataset_rows")
         return Signature(
             (
@@ -69,6 +72,7 @@ class RepeatedData(Cause):
                     if within_an_epoch
                     else ()
                 ),
+                *since,
                 *symptom(case, STRONG, "repeated-batch", "worker-duplicates"),
                 *symptom(case, HINT, "validation-gap", "loss-collapse"),
                 *ruled_out(

@@ -1,0 +1,39 @@
+"""Signs about rows that the causes of one axis share: copies since the onset, rows that are overwritten."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from steadytrain.diagnosis.signs import Signs, fact, measured, when
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+COPIES_MIN, COPIES_MORE = 0.5, 0.4
+"""Share of rows that are copies of others. Drawing with replacement from a small data set makes as many before."""
+
+
+def copies_since(case: Case, weight: float) -> Signs:
+    """A sign if most rows from the onset on are copies of each other, and those before it were not."""
+    before, since = measured(case, "repeated_rows_before"), measured(case, "repeated_rows_since")
+    return when(
+        since > COPIES_MIN and since > before + COPIES_MORE,
+        weight,
+        f"from the onset on {since:.0%} of the rows repeat the same few, before it {before:.0%}",
+        "fact repeated_rows_since",
+        before=before,
+        since=since,
+    )
+
+
+def overwritten(case: Case, weight: float, *, invariant: bool = False) -> Signs:
+    """A sign if stored rows change: when the data set reads them, or by a write in place."""
+    read, written = fact(case, "rows_change_when_read"), fact(case, "rows_written")
+    if isinstance(read, Mapping):
+        what = f"reading row {read.get('row')} overwrites it in the data set's {read.get('attribute')}"
+        return when(True, weight, what, "fact rows_change_when_read", invariant=invariant)
+    if isinstance(written, Mapping):
+        what = f"{written.get('line')} writes in place into rows that later steps read again"
+        return when(True, weight, what, "fact rows_written", invariant=invariant)
+    return ()
