@@ -112,6 +112,20 @@ def test_a_patch_counts_if_the_unchanged_script_shows_the_symptom(
     assert "the unchanged script" in judged.why
 
 
+def test_the_recorded_run_is_the_control_if_the_patched_run_is_the_same_up_to_the_onset() -> None:
+    before = [3.0 - 0.1 * step for step in range(11)]
+    case = finite_case(onset=12, step=12, window=window([*before, NAN]))
+    control = fixing.same_run(case, followed([*before, 1.5, 1.4]))
+    assert control is not None
+    assert (control.state, "11 steps" in control.why) == ("recorded", True)
+    other = [*before[:6], math.nextafter(before[6], 9.0), *before[7:]]
+    assert fixing.same_run(case, followed([*other, 1.5, 1.4])) is None
+    assert fixing.same_run(case, followed(before[:9])) is None  # it ended before the onset
+    still = [2.0] * 11  # a loss that does not move shows nothing
+    flat = finite_case(onset=12, step=12, window=window([*still, NAN]))
+    assert fixing.same_run(flat, followed([*still, 2.0])) is None
+
+
 def own(name: str, text: str, is_script: bool = False) -> patched_files.OwnFile:
     return patched_files.OwnFile(Path(f"/now/{name}"), f"/then/{name}", text, is_script)
 

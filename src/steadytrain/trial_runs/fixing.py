@@ -37,6 +37,9 @@ ENDED_NEAR = 2
 PROGRESS_FACTOR = 3.0
 """A run that did not learn does so if it falls this many times as far: as trials judge it."""
 
+SAME_STEPS_MIN = 8
+"""Losses, all different, that must equal the recorded ones for the recorded run to be the control."""
+
 ROOM = 0.1
 """Share of the losses' own range by which a healthy loss may lie above those before the onset."""
 
@@ -102,9 +105,9 @@ def fix(
         for own, patch in made:
             if len(tried) >= TRIED_MAX or runs.left_s <= 0 or control is not None:
                 break
-            one, took_s = _tried(runs, own, patch)
+            one, followed, took_s = _tried(runs, own, patch)
             if one.effect == "removed":
-                control = controlled(runs.case, runs.unchanged(files[0], took_s))
+                control = same_run(runs.case, followed) or controlled(runs.case, runs.unchanged(files[0], took_s))
                 one = with_control(one, control)
             tried.append((one, patch))
     best = next((pair for pair in tried if pair[0].effect == "removed"), tried[-1] if tried else None)
@@ -162,8 +165,8 @@ def opened(source: Path) -> Case:
     return answer_files.open_story(source, facts=read_facts(source))
 
 
-def _tried(runs: _Runs, own: OwnFile, patch: Patch) -> tuple[PatchTried, float]:
-    """What came of a patch, and the seconds that its run took."""
+def _tried(runs: _Runs, own: OwnFile, patch: Patch) -> tuple[PatchTried, Followed, float]:
+    """What came of a patch, its run, and the seconds that it took."""
     runs.tell(f"trying a patch: {patch.what}")
     began = runs.clock()
     followed = runs.follow(own, patch.text)
@@ -171,16 +174,28 @@ def _tried(runs: _Runs, own: OwnFile, patch: Patch) -> tuple[PatchTried, float]:
     before, after = _last_common(runs.case, followed)
     diff, steps = redact_text(patch.diff), len(followed.finite)
     tried = PatchTried(patch.cause, patch.what, str(own.path), diff, effect, why, _json(before), _json(after), steps)
-    return tried, runs.clock() - began
+    return tried, followed, runs.clock() - began
 
 
 @dataclass(frozen=True)
 class Control:
     """The unchanged script, run again in the way of the patched one. ``state`` says whether the symptom came again:
-    ``shown``, ``not-shown``, ``unclear``, or ``not-run``."""
+    ``shown``, ``not-shown``, ``unclear``, or ``not-run``. ``recorded``: it need not run again, because the patched run
+    is the recorded one, number by number, up to the onset."""
 
-    state: Literal["shown", "not-shown", "unclear", "not-run"]
+    state: Literal["shown", "recorded", "not-shown", "unclear", "not-run"]
     why: str
+
+
+def same_run(case: Case, followed: Followed) -> Control | None:
+    """The recorded run as the control, if all losses before the onset are equal to the last bit; else None. Pure."""
+    there = {step: loss for step, loss in _recorded(case).items() if step < case.onset and math.isfinite(loss)}
+    here = {step: loss for step, loss in enumerate(followed.losses, 1) if step in there}
+    if len(there) < SAME_STEPS_MIN or here != there or len(set(there.values())) < SAME_STEPS_MIN:
+        return None
+    return Control(
+        "recorded", f"the losses of {len(there)} steps before the onset are the recorded ones to the last bit"
+    )
 
 
 def controlled(case: Case, followed: Followed | None) -> Control:
@@ -201,6 +216,8 @@ def controlled(case: Case, followed: Followed | None) -> Control:
 
 def with_control(one: PatchTried, control: Control) -> PatchTried:
     """A patch is seen to remove the symptom only if the unchanged script shows it under the same conditions."""
+    if control.state == "recorded":
+        return replace(one, why=f"{one.why}; {control.why}")
     if control.state == "shown":
         return replace(one, why=f"{one.why}; the unchanged script, run again in the same way, shows it: {control.why}")
     if control.state == "not-run":
