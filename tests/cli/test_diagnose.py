@@ -95,6 +95,7 @@ def test_show_and_report_tell_a_stored_diagnosis(tmp_path: Path) -> None:
     assert "row 3 of step 412 (loss 7.125)" in shown
     assert "ids: " in shown
     assert not any(mark in shown for mark in ("\x1b", "\x9b"))
+    assert "steadytrain fix" not in shown  # no patch leaves out a batch
     page = tmp_path / "page.html"
     run(report, bundle, "-o", page)
     text = page.read_text(encoding="utf-8")
@@ -143,6 +144,14 @@ def test_an_incident_that_cannot_be_replayed_is_never_confirmed(tmp_path: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("cause", "said"), [("missing-zero-grad", True), ("bad-batch", False)])
+def test_the_next_command_is_a_patch_where_there_are_recipes_for_one(cause: str, said: bool) -> None:
+    told = replace(answer(Path("a b/step-1")), verdict=cause, status="likely", incident="a b/step-1")
+    with CliRunner().isolation() as (printed, *_):
+        diagnose._print(told)
+    assert ("steadytrain fix 'a b/step-1'" in printed.getvalue().decode()) is said
+
+
 def test_a_row_that_is_not_finite_is_confirmed_and_named(tmp_path: Path) -> None:
     assert run_script(tmp_path, BATCH_SCRIPT).status == 70
     first = diagnosed(tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -72,6 +73,7 @@ def command(
 def _print(answer: Diagnosis) -> None:
     from rich.console import Console
 
+    from steadytrain.diagnosis.patches.table import has_recipe
     from steadytrain.report import diagnosis_shown, text
 
     if hasattr(sys.stdout, "reconfigure"):
@@ -81,3 +83,5 @@ def _print(answer: Diagnosis) -> None:
     with console.capture() as printed:
         console.print(text.diagnosis(diagnosis_shown.part(answer)), crop=False)
     click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
+    if answer.status is not None and answer.patch is None and has_recipe(answer.verdict):
+        click.echo(f"\nnext              steadytrain fix {shlex.quote(answer.incident)}  # makes a patch and runs it")

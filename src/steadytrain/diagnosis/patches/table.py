@@ -52,6 +52,11 @@ _MAKERS: Mapping[str, Sequence[tuple[str, Maker]]] = {
 """Causes that are not here have no patch: their mend is a choice that the script does not contain."""
 
 
+def has_recipe(cause: str) -> bool:
+    """Whether a patch for the cause can be made in some script."""
+    return cause in _MAKERS
+
+
 def patches_for(cause: str, text: str, wound: Wound, *, name: str) -> tuple[list[Patch], str]:
     """The patches of a cause, the one that changes least first, and why there are none ("" if there are some).
 
