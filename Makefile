@@ -47,6 +47,7 @@ help:
 	@echo "make bench-scripts  109 scripts of another hand: silent faults that are named, healthy ones that are not; fifteen minutes"
 	@echo "make bench-trials  which trial removes which incident, on a byte-level GPT; under ten minutes"
 	@echo "make bench-data  what check-data costs over a gigabyte of JSON Lines; ten minutes, 1 GB of disk"
+	@echo "make bench-against  how often the first fix mends a run, ours against rules of practice and a coin; 40 minutes (EVERY=3, ONLY=name)"
 	@echo "make zoo           every run of the zoo diagnosed and its fix tried: docs/scoreboard.md; an hour or two"
 	@echo "make docs          the pages of docs/ that are made of the plug-ins' docstrings"
 	@echo "make clean         remove environments, caches and what the demo wrote"
@@ -130,6 +131,9 @@ bench-data: $(READY)
 
 bench-trials: $(READY)
 	$(VENV)/bin/python benchmarks/trial_matrix.py --docs docs/trials.md
+
+bench-against: $(READY)
+	$(VENV)/bin/python benchmarks/against.py $(if $(EVERY),--every $(EVERY)) $(if $(ONLY),--only $(ONLY))
 
 zoo: $(READY)
 	$(VENV)/bin/python zoo/scoreboard.py --write docs/scoreboard.md $(if $(ONLY),--only $(ONLY))

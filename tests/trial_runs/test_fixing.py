@@ -126,6 +126,15 @@ def test_the_recorded_run_is_the_control_if_the_patched_run_is_the_same_up_to_th
     assert fixing.same_run(flat, followed([*still, 2.0])) is None
 
 
+@pytest.mark.parametrize(
+    ("onset", "step_s", "left_s", "steps"),
+    [(5, 0.01, 100, 17), (80, 0.01, 100, 160), (500, 0.01, 100, 620), (80, 1.0, 360, 120), (80, 1.0, 10, 92)],
+)
+def test_a_patch_is_followed_as_long_as_the_symptom_took(onset: int, step_s: float, left_s: float, steps: int) -> None:
+    case = finite_case(onset=onset, step=onset, step_s=step_s)
+    assert fixing.steps_to_follow(case, left_s) == steps
+
+
 def own(name: str, text: str, is_script: bool = False) -> patched_files.OwnFile:
     return patched_files.OwnFile(Path(f"/now/{name}"), f"/then/{name}", text, is_script)
 

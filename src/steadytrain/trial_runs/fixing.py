@@ -25,8 +25,12 @@ from steadytrain.trial_runs.patched_files import OwnFile, own_files, patches_of
 from steadytrain.trial_runs.patched_run import Followed, follow
 
 SCHEMA = "steadytrain.fix/1"
-AFTER_STEPS = 12
-"""Steps after the onset: as long as the shortest trial follows a fix, and two more."""
+AFTER_STEPS, AFTER_STEPS_MAX = 12, 120
+"""Steps after the onset: as many as came before it, within these bounds. A smaller learning rate that only delays the
+symptom passes the first dozen."""
+
+RUN_SHARE = 1 / 3
+"""Share of the time left for one run, if it is to go on beyond the first dozen: the control takes as long."""
 
 TRIED_MAX = 4
 """Patches that are run at most, over all causes."""
@@ -127,6 +131,13 @@ def fix(
     )
 
 
+def steps_to_follow(case: Case, left_s: float) -> int:
+    """How many steps from the start a patched script is followed for."""
+    wanted = case.onset + min(AFTER_STEPS_MAX, max(AFTER_STEPS, case.onset))
+    affordable = int(RUN_SHARE * max(0.0, left_s) / case.step_s) if case.step_s > 0 else wanted
+    return max(case.onset + AFTER_STEPS, min(wanted, affordable))
+
+
 @dataclass(frozen=True)
 class _Runs:
     """What every run of the script again has in common."""
@@ -147,7 +158,7 @@ class _Runs:
             self.source,
             text,
             file="" if own.is_script else str(own.path),
-            steps=self.case.onset + AFTER_STEPS,
+            steps=steps_to_follow(self.case, self.left_s),
             wait_s=max(1.0, self.left_s),
             moved=self.moved,
             tell=self.tell,
