@@ -100,6 +100,8 @@ FACTS: Mapping[str, str] = {
     "scheduler_before_optimizer": "whether the scheduler was stepped before the optimizer in the first step",
     "scheduler_planned": "steps after which the scheduler ends (T_max, total_steps, ...), where it says so",
     "steps_planned": "optimizer steps that the run was planned to make, where known",
+    "settings_changed": "list of {kind: optimizer|module|operand, name, step, before, after, ...}: plain numbers that "
+    "changed near the onset, other than learning rates, and where they stand",
     "warmup_seen": "whether the learning rate rose over the first steps of the run",
     # -- the loop
     "zero_grad_calls": "calls of zero_grad (of optimizer or model) per optimizer step",

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from steadytrain.core.torch_private import FUNCTION_MODE
-from steadytrain.survey import attention_scale, empty_masks, nonfinite_made, stored_rows
+from steadytrain.survey import attention_scale, changed_settings, empty_masks, nonfinite_made, stored_rows
 from steadytrain.survey.call_findings import LISTED_MAX, LossCall, Seen, add_listed
 from steadytrain.survey.graph_cuts import leaves_behind
 from steadytrain.survey.script_lines import line_of, script_frame
@@ -72,6 +72,7 @@ class Calls(TorchFunctionMode):
         self.masks = empty_masks.EmptyMasks()
         self.made = nonfinite_made.NonfiniteMade()
         self.writes = stored_rows.Writes()
+        self.settings = changed_settings.Settings()
         self.step_now: Callable[[], int] = int
         """The number of the current step."""
 
@@ -103,6 +104,7 @@ class Calls(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name == "__get__" and func == _DATA:
             name = "data"
+        self._guarded(self.settings.saw, name, args, given, self.step_now())
         frame = None
         if name in SINGULAR or name in DIVISIONS or name in TABLES:
             frame = script_frame()

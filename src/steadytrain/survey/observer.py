@@ -105,6 +105,7 @@ class Observed(StepObserver):
     def call_begins(self, module: nn.Module, call: MicroBatch, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         changed = self._inner.call_begins(module, call, args, kwargs)
         given = (args, kwargs) if changed is None else changed
+        self._look("settings", lambda: self.calls.settings.called(self._inner.now, module))
         if self.calls.active:
             self._micro_batches.append(call)
             self.calls.masks.call = len(self._micro_batches)
@@ -132,6 +133,9 @@ class Observed(StepObserver):
             self._inner.restore_settings(stream)
         self._gates += stream is self._stream
         self._losses += [(step, loss) for loss in measured.losses[:1]]
+        if stream is self._stream:
+            groups = [group for one in stream.optimizers for group in one.param_groups]
+            self._look("settings", lambda: self.calls.settings.gate(step, groups))
         if self.calls.active and stream is self._stream:
             self._steps.append(step)
             self.loop.skips += bool(measured.record.skipped)
@@ -322,6 +326,7 @@ class Observed(StepObserver):
             "steps_planned": self._planned,
             "survey_replayed": isinstance(self._inner, ReplayedSteps),
             "ranks": int(os.environ.get("WORLD_SIZE", "1")),
+            "settings_changed": self.calls.settings.changed(self._onset),
             "initial_loss": self._losses[0][1] if self._losses and self._losses[0][0] == 1 else None,
         }
         before = sorted(loss for step, loss in self._losses if self._onset - 16 <= step < self._onset)

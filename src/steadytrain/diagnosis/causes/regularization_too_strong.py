@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import FAIR, STRONG, Cause, Signature
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import LESS_DROPOUT, LESS_SMOOTHING
+from steadytrain.diagnosis.setting_signs import changed_settings
 from steadytrain.diagnosis.signs import above, measured, not_finite, quiet, ruled_out, symptom
 from steadytrain.diagnosis.trial_effects import like
 
@@ -36,8 +37,10 @@ class RegularizationTooStrong(Cause):
     axis = "model"
     base_rate = 4.0
     rivals = ("learning-rate-too-low", "weight-decay-misuse", "dead-units", "label-misalignment")
-    expects = like("script", removed=("dropout-none", "eval-mode"), either=("smoothing-none", "learning-rate-up"))
-    confirming = ("dropout-none",)
+    expects = like(
+        "script", removed=("dropout-none", "eval-mode"), either=("smoothing-none", "learning-rate-up", "old-settings")
+    )
+    confirming = ("dropout-none", "old-settings")
     spared = ("learning-rate-third",)
     interventions = (LESS_DROPOUT, LESS_SMOOTHING)
     grade = "A"
@@ -45,15 +48,18 @@ class RegularizationTooStrong(Cause):
 
     def signature(self, case: Case) -> Signature:
         drops, smooths = measured(case, "dropout"), measured(case, "label_smoothing")
+        changed = changed_settings(case, "dropout", CERTAIN)
         return Signature(
             (
+                *changed,
                 *above(case, "dropout", DROPS_MOST, STRONG + FAIR, "dropout sets {value} of the values to zero"),
                 *above(case, "label_smoothing", SMOOTHS_MUCH, STRONG, "{value} of each target is smoothed away"),
                 *symptom(case, FAIR, "no-learning", "plateau"),
                 *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
                 *ruled_out(not_finite(case), "regularization makes nothing infinite", "symptoms"),
                 *ruled_out(
-                    not drops > DROPS_MOST and not smooths > SMOOTHS_MUCH, "neither dropout nor smoothing is strong"
+                    not drops > DROPS_MOST and not smooths > SMOOTHS_MUCH and not changed,
+                    "neither dropout nor smoothing is strong",
                 ),
             )
         )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import WEIGHT_DECAY_LOWER
+from steadytrain.diagnosis.setting_signs import changed_settings
 from steadytrain.diagnosis.signs import above, below, listed, measured, ruled_out, symptom
 from steadytrain.diagnosis.trial_effects import like
 
@@ -36,8 +37,8 @@ class WeightDecayMisuse(Cause):
     axis = "optimizer"
     base_rate = 3.0
     rivals = ("learning-rate-too-low", "learning-rate-too-high")
-    expects = like("script", removed=("weight-decay-none", "weight-decay-lower"))
-    confirming = ("weight-decay-none", "weight-decay-lower")
+    expects = like("script", removed=("weight-decay-none", "weight-decay-lower"), either=("old-settings",))
+    confirming = ("weight-decay-none", "weight-decay-lower", "old-settings")
     spared = ("drop-batch", "float32")
     interventions = (
         WEIGHT_DECAY_LOWER,
@@ -65,6 +66,7 @@ class WeightDecayMisuse(Cause):
                     "weight decay is {value}: weights are pushed away from zero",
                     invariant=True,
                 ),
+                *changed_settings(case, "decay", CERTAIN),
                 *symptom(case, STRONG, "vanishing-weights"),
                 *listed(case, "weight_decay_of_norms", 0.2, "decayed though norms, biases or embeddings: {names}"),
                 *ruled_out(measured(case, "weight_decay") == 0.0, "there is no weight decay"),
