@@ -177,6 +177,12 @@ def test_where_only_time_was_missing_no_other_recording_is_asked_for() -> None:
     assert not any("tape" in one or "launched" in one for one in advice)
 
 
+def test_no_recording_is_asked_for_that_cannot_be_made() -> None:
+    note = "the optimizer evaluates its closure several times, which no tape records"
+    advice = conclude(suspects(), (), circumstances(Control(False, False, None, note))).record_next
+    assert not any("rewind-mb" in one for one in advice)
+
+
 def test_a_sentence_keeps_the_letters_of_a_name_of_code() -> None:
     seen = Signature((Sign("aten.div.Tensor at a.py:3 made it", CERTAIN, "finding"),))
     assert "aten.div.Tensor" in conclude(suspects({"singular-operation": seen}), (), circumstances()).why

@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import builders
+from steadytrain.core.incident import Finding, OperandRange
 from steadytrain.core.model import Symptom
+from steadytrain.diagnosis.cause import CERTAIN
 from steadytrain.diagnosis.cause_catalog import causes
 from steadytrain.diagnosis.signs import calm_before
 from steadytrain.experiments.case import Case
@@ -62,3 +65,26 @@ def test_the_operation_of_the_script_that_made_it_is_certain() -> None:
     assert any("div makes NaN out of finite numbers at step 90: train.py:41" in sign.what for sign in signs)
     earlier = cause.signature(nan_case(nonfinite_made=[{**MADE, "step": 3}])).signs
     assert not any("out of finite numbers" in sign.what for sign in earlier)
+
+
+IGNORED = {
+    "operation": "aten.nll_loss_forward.default",
+    "produced": "nan",
+    "inputs": (
+        OperandRange("self", (8, 3), "torch.float32", "cpu", smallest=-2.0, largest=-0.5),
+        OperandRange("target", (8,), "torch.int64", "cpu", smallest=-100.0, largest=-100.0),
+        OperandRange("ignore_index", text="-100"),
+    ),
+}
+
+
+def test_a_mean_over_ignored_targets_is_known_from_the_operation_alone() -> None:
+    cause = causes()["no-supervised-tokens"]
+    found = Finding(builders.located(**IGNORED), "found")
+    (sign,) = [one for one in cause.signature(replace(nan_case(), finding=found)).signs if one.source == "finding"]
+    assert (sign.weight, sign.invariant) == (CERTAIN, True)
+    some = (IGNORED["inputs"][0], OperandRange("target", (8,), smallest=-100.0, largest=2.0), IGNORED["inputs"][2])
+    for other in ({**IGNORED, "inputs": some}, {**IGNORED, "operation": "aten.log.default"}):
+        found = Finding(builders.located(**other), "found")
+        signs = cause.signature(replace(nan_case(), finding=found)).signs
+        assert not [one for one in signs if one.source == "finding"]

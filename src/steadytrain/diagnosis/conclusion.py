@@ -291,12 +291,17 @@ def _why(top: RankedCause | None, diagnoses: Sequence[RankedCause], met: str, kn
     return "No observation or trial supports any known cause."
 
 
+NEVER_TAPED = ("which no tape records",)
+"""Reasons why nothing was replayed that no other recording would change."""
+
+
 def _record_next(top: RankedCause | None, known: Circumstances) -> tuple[str, ...]:
     """Recordings that would have improved the answer."""
     if top is not None and top.status == "confirmed":
         return ()
     advice = []
-    if not known.control.ran and not known.spent:
+    never = any(words in known.control.note for words in NEVER_TAPED)
+    if not known.control.ran and not known.spent and not never:
         advice.append(
             "a tape and snapshots, so that steps can be replayed: run with more --rewind-mb, and --keep-rewind for "
             "a run that ends well"

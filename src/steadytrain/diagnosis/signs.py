@@ -227,7 +227,9 @@ def located(case: Case) -> Located | None:
     return case.finding.located if case.finding is not None else None
 
 
-def operation(case: Case, weight: float, what: str, matches: Callable[[Located], bool]) -> Signs:
+def operation(
+    case: Case, weight: float, what: str, matches: Callable[[Located], bool], *, invariant: bool = False
+) -> Signs:
     """A sign if the first bad operation ``matches``. ``what`` may contain ``{operation}``, ``{line}`` and
     ``{module}``.
     """
@@ -235,9 +237,8 @@ def operation(case: Case, weight: float, what: str, matches: Callable[[Located],
     if found is None or not matches(found):
         return ()
     line = f"{found.file}:{found.line}" if found.file else "an unknown line"
-    return (
-        Sign(what.format(operation=found.operation, line=line, module=found.module or "the model"), weight, "finding"),
-    )
+    said = what.format(operation=found.operation, line=line, module=found.module or "the model")
+    return (Sign(said, weight, "finding", invariant=invariant),)
 
 
 def layer_of(case: Case) -> str | None:

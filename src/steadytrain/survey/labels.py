@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -58,7 +59,7 @@ class Labels:
         """Reads the largest loss call at the gate of a surveyed step."""
         if not calls.step_losses:
             return
-        call = max(calls.step_losses, key=lambda one: one.input.numel())
+        call = _telling(calls.step_losses)
         if not self._marked:
             self.last = call
         if call.name in CLASS_LOSSES and not call.target.is_floating_point():
@@ -101,7 +102,7 @@ class Labels:
 
     def _classes(self, call: LossCall, calls: Calls, batches: Batches) -> None:
         labels, facts = call.target, self.facts
-        ignored = torch.eq(labels, -100 if call.ignore_index is None else call.ignore_index)
+        ignored = _ignored(call)
         rows = batches.rows or (labels.shape[0] if labels.dim() else 1)
         share = float(ignored.float().mean()) if labels.numel() else 1.0
         self._ignored.append(share)
@@ -128,7 +129,7 @@ class Labels:
         table = batches.values
         room = sum(len(kept) for _, kept in self._columns) < LEAK_ROWS_MAX
         if table is not None and room and labels.dim() == 1 and table.shape[0] == labels.shape[0]:
-            self._columns.append((table.float().cpu(), labels.cpu()))
+            self._columns.append((table[~ignored].float().cpu(), used.cpu()))
         tokens = tokens_beside(labels, batches.ids, calls.looked_up)
         if tokens is not None:
             self._against_tokens(call, tokens)
@@ -255,6 +256,19 @@ def row_losses(call: LossCall, rows: int | None) -> Tensor | None:
     if each.numel() == 0 or each.numel() % rows:
         return None
     return each.reshape(rows, -1).mean(1)
+
+
+def _telling(losses: Sequence[LossCall]) -> LossCall:
+    """The loss call of a step that its facts describe: one without any label that counts (a micro-batch of an
+    accumulated step), else the largest."""
+    classes = (one for one in losses if one.name in CLASS_LOSSES and not one.target.is_floating_point())
+    empty = next((one for one in classes if one.target.numel() and bool(_ignored(one).all())), None)
+    return empty or max(losses, key=lambda one: one.input.numel())
+
+
+def _ignored(call: LossCall) -> Tensor:
+    """Which labels do not count, of the shape of the labels."""
+    return torch.eq(call.target, -100 if call.ignore_index is None else call.ignore_index)
 
 
 def leaked_columns(values: Tensor, labels: Tensor, classes: int) -> list[dict[str, Any]]:

@@ -212,8 +212,12 @@ class Observed(StepObserver):
         named = [getattr(getattr(model, "config", None), "_name_or_path", None) for model in models]
         folder = next((name for name in named if isinstance(name, str) and name), None)
         self._empty_masks = list(self.calls.masks.found)
-        call = self._empty_masks[0]["call"] if self._empty_masks else 0
-        self.rows.mark(None if last is None else last.target, folder, call=call)
+        target = None if last is None else last.target
+        if self._empty_masks:
+            self.rows.mark(target, folder, call=self._empty_masks[0]["call"])
+        else:
+            places = [place for place, one in enumerate(self.calls.step_losses) if one is last]
+            self.rows.mark(target, folder, call_of_target=(*places, 0)[0], losses=len(self.calls.step_losses))
         self._planned = steps_planned(self._inner.now)
 
     def _replayed(self, outcome: Outcome | str) -> None:

@@ -59,14 +59,26 @@ class Rows:
         if ids is not None and sum(len(one) for one in self._ids) < UNKNOWN_ROWS_MAX:
             self._ids.append(ids.detach().clone())
 
-    def mark(self, target: Tensor | None, model_folder: str | None = None, *, call: int = 0) -> None:
+    def mark(
+        self,
+        target: Tensor | None,
+        model_folder: str | None = None,
+        *,
+        call: int = 0,
+        call_of_target: int = 0,
+        losses: int = 0,
+    ) -> None:
         """Marks the current step, right before its update, as the one whose rows are reported.
 
         Args:
             call: the model call whose input has the rows, from 0.
+            call_of_target: the loss call that ``target`` is of, of ``losses`` in the step. As many model calls as loss
+                calls are the micro-batches of the step, so its rows are those of the model call at the same place.
         """
         if 0 < call < len(self._calls):
             self._call, self._tensors, target = call, self._calls[call], None
+        elif 0 < call_of_target < len(self._calls) == losses:
+            self._call, self._tensors = call_of_target, self._calls[call_of_target]
         rows = self._tensors[0][1].shape[0] if self._tensors else 0
         kept = [(name, tensor.detach().clone()) for name, tensor in self._tensors]
         if target is not None and rows and target.dim() and target.numel() % rows == 0:

@@ -10,8 +10,10 @@ from steadytrain.diagnosis.signs import (
     above,
     empty_mask,
     fact,
+    located,
     measured,
     not_finite,
+    operation,
     ruled_out,
     surveyed,
     symptom,
@@ -20,6 +22,7 @@ from steadytrain.diagnosis.signs import (
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
+    from steadytrain.core.incident import Located
     from steadytrain.experiments.case import Case
 
 
@@ -69,7 +72,8 @@ class NoSupervisedTokens(Cause):
     source = "trl #6668, #1920, #1053; transformers #27733; pytorch #70348"
 
     def signature(self, case: Case) -> Signature:
-        empty = empty_mask(case)
+        empty, found = empty_mask(case), located(case)
+        ignored = found is not None and _all_ignored(found)
         return Signature(
             (
                 *when(
@@ -77,6 +81,13 @@ class NoSupervisedTokens(Cause):
                     CERTAIN,
                     empty,
                     "fact empty_masks",
+                    invariant=True,
+                ),
+                *operation(
+                    case,
+                    CERTAIN,
+                    "{operation} at {line} got targets that are all the ignored index, so its mean is over nothing",
+                    _all_ignored,
                     invariant=True,
                 ),
                 *above(
@@ -105,12 +116,13 @@ class NoSupervisedTokens(Cause):
                 *symptom(case, STRONG, "rows-without-labels"),
                 *ruled_out(
                     not empty
+                    and not ignored
                     and measured(case, "labels_ignored_share") == 0.0
                     and not measured(case, "rows_without_labels_share") > 0,
                     "no label is ignored",
                 ),
                 *when(
-                    surveyed(case) and not empty and fact(case, "labels_ignored_share") is None,
+                    surveyed(case) and not empty and not ignored and fact(case, "labels_ignored_share") is None,
                     -FAIR,
                     "no ignored labels were seen",
                     "facts",
@@ -118,6 +130,15 @@ class NoSupervisedTokens(Cause):
             ),
             batch_rows=_rows(case),
         )
+
+
+def _all_ignored(found: Located) -> bool:
+    """Whether the first bad operation is a mean over class labels that are all its ``ignore_index``."""
+    given = {one.name: one for one in found.inputs}
+    target, index = given.get("target"), given.get("ignore_index")
+    if "nll_loss" not in found.operation or target is None or index is None or target.smallest is None:
+        return False
+    return target.smallest == target.largest and index.text == f"{target.smallest:.0f}"
 
 
 def _rows(case: Case) -> tuple[int, ...]:
