@@ -58,7 +58,7 @@ def contrast(case: Case, name: str, again: Sequence[float], beside: Sequence[flo
 def test_a_cure_that_comes_again_and_whose_placebo_does_nothing_holds(case: Case) -> None:
     found = contrast(case, "drop-batch", CALM, SPIKE)
     assert found.held
-    assert found.why == "the loss rises 0.8 less (0.8 to 0.8) over two seeds; leaving out the batch of step 88 does not"
+    assert found.why == "the loss is 0.8 lower (0.8 to 0.8) over two seeds; leaving out the batch of step 88 does not"
     assert [(row.trial, row.effect) for row in found.rows] == [
         ("drop-batch-second-seed", "removed"),
         ("drop-batch-placebo", "persists"),
@@ -254,3 +254,11 @@ def test_later_or_less_proves_nothing_even_where_a_rule_is_broken(effect: str) -
     held = {"zero-grad": Contrast("zero-grad", True, "")}
     found = proof(suspect, verdicts, Control(True, True, True, ""), (), surveyed=True, contrasts=held)
     assert not found.proven
+
+
+def test_the_effect_on_a_loss_above_a_guess_is_how_much_lower_it_ends(case: Case) -> None:
+    assert case.symptom is not None
+    above = replace(case, symptom=replace(case.symptom, name="loss-above-guess", numbers={"bound": 2.9}))
+    control = made("unchanged", CALM, [92.0, 60.0, 30.0, 15.0, 8.0])
+    found = effect_size(above, [control], [made("reinitialize", CALM, [1.7, 1.6, 1.6, 1.6, 1.5])])
+    assert found["effect"] == pytest.approx(6.5)

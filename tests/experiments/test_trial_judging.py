@@ -125,6 +125,19 @@ def test_progress_is_judged_by_probes_and_by_how_much_more_they_fall(case: Case)
 
 
 @pytest.mark.parametrize(
+    ("last", "expected"),
+    [(1.1, "removed"), (2.8, "removed"), (3.1, "inconclusive"), (7.0, "persists"), (8.5, "persists"), (13.0, "worse")],
+)
+def test_a_loss_above_a_guess_is_judged_by_its_level(case: Case, last: float, expected: str) -> None:
+    assert case.symptom is not None
+    above = replace(case, symptom=replace(case.symptom, name="loss-above-guess", numbers={"bound": 2.9}))
+    control = made("unchanged", CALM, [92.0, 60.0, 30.0, 15.0, 8.0])
+    verdict = judge("reinitialize", above, [control], [made("reinitialize", CALM, [1.7, 1.6, 1.6, 1.6, last])])
+    assert verdict.effect == expected
+    assert verdict.why == f"the probe loss ends at {last:.3g}, in the control at 8; far above a guess is 2.9"
+
+
+@pytest.mark.parametrize(
     ("peak", "expected"),
     [(4e5, "inconclusive"), (8e5, "inconclusive"), (90.0, "inconclusive"), (2.015, "removed"), (1.9e6, "persists")],
 )

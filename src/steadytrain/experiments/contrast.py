@@ -151,13 +151,16 @@ def _gains(case: Case, control: Outcome, outcome: Outcome) -> list[float]:
 
 
 def _rises(case: Case, outcome: Outcome) -> dict[int | None, float]:
-    """The rise of each probe to its highest loss after the onset, over its lowest before."""
+    """The rise of each probe to its highest loss after the onset, over its lowest before; its last loss where the
+    symptom is a loss that is above a bound from the start on."""
     lead = max(steps_before_onset(case, outcome), 1)
     losses: dict[int | None, tuple[list[float], list[float]]] = {}
     for seen in outcome.probes:
         if seen.loss is not None:
             early, late = losses.setdefault(seen.step, ([], []))
             (early if place_of(outcome, seen.entry) < lead else late).append(seen.loss)
+    if case.symptom is not None and "bound" in case.symptom.numbers:
+        return {step: late[-1] for step, (_, late) in losses.items() if late}
     return {step: max(late) - min(early) for step, (early, late) in losses.items() if early and late}
 
 
@@ -171,5 +174,5 @@ def _sized(numbers: Mapping[str, float]) -> str:
     """The effect in words, "" if it was not measured."""
     if "effect" in numbers:
         low, high = numbers["effect_low"], numbers["effect_high"]
-        return f"the loss rises {numbers['effect']:.3g} less ({low:.3g} to {high:.3g}) over two seeds"
+        return f"the loss is {numbers['effect']:.3g} lower ({low:.3g} to {high:.3g}) over two seeds"
     return "" if "finite_steps" not in numbers else "the same with another seed"

@@ -251,6 +251,8 @@ def _by_progress(pair: _Pair) -> Verdict:
     if there is None or here is None:
         return pair.says("inconclusive", "no probes to judge progress by")
     floor = pair.floor(there)
+    if (by_level := _by_level(pair)) is not None:
+        return by_level
     still = min(floor, unsteadiness(there, pair.controls))
     fell, fell_there = -here.final, max(-there.final, 0.0)
     why = f"probe loss changes by {here.final:+.3g}, in the control by {there.final:+.3g}"
@@ -261,6 +263,31 @@ def _by_progress(pair: _Pair) -> Verdict:
     if fell > PROGRESS_UNCLEAR_FACTOR * fell_there + still:
         return pair.says("inconclusive", why)
     return pair.says("persists", why)
+
+
+def _by_level(pair: _Pair) -> Verdict | None:
+    """Judge a loss that starts above the ``bound`` of its symptom by whether it gets below, where the control does
+    not: it may fall far and still be above. None without a bound, or if the probes do not show the symptom."""
+    bound = pair.case.symptom.numbers.get("bound") if pair.case.symptom is not None else None
+    there, here = _last_probe(pair.control), _last_probe(pair.outcome)
+    if bound is None or there is None or here is None or there <= bound:
+        return None
+    why = f"the probe loss ends at {here:.3g}, in the control at {there:.3g}; far above a guess is {bound:.3g}"
+    if here <= bound:
+        return pair.says("inconclusive", pair.short) if pair.short is not None else pair.says("removed", why)
+    if here > WORSE_SHARE * there:
+        return pair.says("worse", why)
+    return pair.says("persists" if here >= PERSISTS_SHARE * there else "inconclusive", why)
+
+
+def _last_probe(outcome: Outcome) -> float | None:
+    """The mean loss of the probes after the last trained step; None if unknown."""
+    places = [place_of(outcome, seen.entry) for seen in outcome.probes]
+    losses = [
+        seen.loss for seen, place in zip(outcome.probes, places, strict=True) if place == max(places, default=None)
+    ]
+    known = [loss for loss in losses if loss is not None and math.isfinite(loss)]
+    return math.fsum(known) / len(known) if known and len(known) == len(losses) else None
 
 
 def _by_rise(pair: _Pair) -> Verdict | None:

@@ -55,3 +55,21 @@ def test_the_classes_of_a_graph(shape: tuple[int, ...], labels: tuple[int, ...])
     scores = torch.randn(shape, requires_grad=True)
     (found,) = read_graph(torch.nn.functional.cross_entropy(scores, torch.zeros(labels).long())).likelihoods
     assert found.classes == 3
+
+
+@pytest.mark.parametrize("shape", [(40,), (8, 5)])
+def test_the_cost_of_a_label(shape: tuple[int, ...]) -> None:
+    model = torch.nn.Linear(6, 3)
+    scores = model(torch.randn(*shape, 6)).movedim(-1, 1 if len(shape) > 1 else -1)
+    labels = torch.arange(40).reshape(shape) % 3
+    labels.view(-1)[0] = -100
+    cost = torch.nn.functional.cross_entropy(scores, labels)
+    for loss in (cost, 7.0 * cost + model.weight.square().sum()):
+        (found,) = read_graph(loss).likelihoods
+        assert dict(LabelCounts().rows(found))["likelihood"] == pytest.approx(cost.item(), rel=1e-5)
+
+
+def test_scores_scaled_on_purpose_have_no_cost() -> None:
+    scores = 30.0 * torch.tanh(torch.nn.Linear(6, 3)(torch.randn(40, 6)))
+    (found,) = read_graph(torch.nn.functional.cross_entropy(scores, torch.arange(40) % 3)).likelihoods
+    assert "likelihood" not in dict(LabelCounts().rows(found))

@@ -26,7 +26,8 @@ class LabelCounts:
 
     @torch.no_grad()
     def rows(self, one: Likelihood) -> Iterator[tuple[str, float]]:
-        """``classes`` is the number of classes, ``label-entropy`` the entropy in nats of the labels so far.
+        """``classes`` is the number of classes, ``label-entropy`` the entropy in nats of the labels so far,
+        ``likelihood`` the mean cost of a label in nats by the scores of a layer, whatever the script makes of it.
 
         There are no rows where the labels are places in the batch (contrastive losses): all different, or all the same.
         """
@@ -37,6 +38,8 @@ class LabelCounts:
         if kinds < 2 or (kinds == used.numel() and one.classes <= 2 * kinds):
             return
         yield "classes", float(one.classes)
+        if (cost := _cost(one)) is not None:
+            yield "likelihood", cost
         if one.classes > CLASSES_MAX:
             return
         counts = torch.bincount(used.reshape(-1), minlength=one.classes).tolist()
@@ -48,3 +51,13 @@ class LabelCounts:
             entropy = -math.fsum(n / total * math.log(n / total) for n in self._counts if n)
             few = (seen - 1) / (2.0 * total)  # Miller and Madow (1955): few labels look less equal than they are
             yield "label-entropy", min(entropy + few, math.log(one.classes))
+
+
+def _cost(one: Likelihood) -> float | None:
+    """The mean cost of a label in nats, without weights; None if unknown."""
+    found, targets = one.logarithms, one.targets
+    if found is None or found.dim() not in (2, 3, 4) or found.shape[:1] + found.shape[2:] != targets.shape:
+        return None
+    used = targets != one.ignored
+    costs = -found.gather(1, targets.masked_fill(~used, 0).unsqueeze(1)).squeeze(1)
+    return float(costs[used].mean(dtype=torch.float32))

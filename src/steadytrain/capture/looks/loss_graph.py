@@ -54,12 +54,14 @@ BEFORE_PRODUCT = OF_SHAPE | {"Mul", "Div", "NativeDropout", "FusedDropout", "Mas
 class Likelihood:
     """One negative log-likelihood in the graph: its targets, the target value that it ignores, its number of classes.
 
-    ``classes`` is 0 if unknown.
+    ``classes`` is 0 if unknown. ``logarithms`` are the log-probabilities, of the shape of the scores, where they are
+    the log-softmax of what a layer gave: None where the scores were scaled in between, as of cosines, or unknown.
     """
 
     targets: Tensor
     ignored: int
     classes: int = 0
+    logarithms: Tensor | None = None
 
 
 @dataclass
@@ -246,7 +248,12 @@ def _read_likelihood(node: Any, graph: LossGraph) -> None:
     if targets is not None and not shape_of(node):  # the script may still mask a loss per label
         shape = shape_of(inputs_of_node(node)[0]) if inputs_of_node(node) else ()
         classes = shape[min(1, len(shape) - 1)] if shape else 0
-        graph.likelihoods.append(Likelihood(targets.detach(), signed(SAVED_IGNORED.on(node, -100)), classes))
+        maker = made_by(node)
+        scores = made_by(maker) if maker is not None and kind_of(maker) == "LogSoftmax" else None
+        plain = scores is not None and kind_of(scores) in MAKES_SCORES | {"Add"}
+        logarithms = saved_tensor(node, "self") if plain else None
+        ignored = signed(SAVED_IGNORED.on(node, -100))
+        graph.likelihoods.append(Likelihood(targets.detach(), ignored, classes, logarithms))
 
 
 def _read_attention(kind: str, node: Any, graph: LossGraph) -> None:

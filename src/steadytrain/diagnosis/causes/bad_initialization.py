@@ -98,7 +98,7 @@ class BadInitialization(Cause):
                 *above(case, "activation_ratio", 1e2, FAIR, "the last layer's output is {value} times the first's"),
                 *below(case, "activation_ratio", 1e-2, FAIR, "the last layer's output is {value} times the first's"),
                 *(replace(sign, weight=-sign.weight) for sign in deepened(case)),
-                *symptom(case, FAIR, "vanishing-gradients", "exploding-gradients"),
+                *symptom(case, FAIR, "vanishing-gradients", "exploding-gradients", "loss-above-guess"),
                 *listed(case, "parameters_strange", -STRONG, "values that no initialisation gives: {names}"),
                 *when(
                     case.onset > 500 and not fact(case, "initial_scale"),

@@ -75,7 +75,9 @@ class MissingWarmup(Cause):
                 ),
                 *when(not early, -STRONG, f"it began at step {began}, long after any warm-up", "symptoms"),
                 *above(case, "update_ratio_first", 0.1, FAIR, "the first update changed a matrix by {value} of it"),
-                *symptom(case, HINT, "divergence", "loss-spike", "exploding-gradients", "no-learning"),
+                *symptom(
+                    case, HINT, "divergence", "loss-spike", "exploding-gradients", "no-learning", "loss-above-guess"
+                ),
             ),
         )
 
