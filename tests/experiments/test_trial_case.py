@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from steadytrain.core.model import Symptom
-from steadytrain.experiments.case import Case, _onset, leading_symptom
+from steadytrain.experiments.case import Case, _onset, burst_before, leading_symptom
 from steadytrain.experiments.specs import NotApplicable, Spec
 from steadytrain.experiments.trial_catalog import trial
-from trial_cases import finite_case
+from trial_cases import finite_case, window
 
 
 def planned(name: str, case: Case) -> tuple[Spec, ...]:
@@ -183,3 +183,29 @@ def test_nothing_before_it_leads_to_a_jump_of_the_rate() -> None:
     spiked = Symptom("loss-spike", "warning", 53, 53, "the loss spiked", ("loss",))
     assert _onset(jumped, (jumped, large)) == 51
     assert _onset(spiked, (spiked, large)) == 1
+
+
+CALM = [2.0 + 0.01 * (-1) ** step for step in range(80)]
+
+
+@pytest.mark.parametrize(
+    ("losses", "onset"),
+    [
+        ([*CALM, 5e3, 900.0, 40.0, 1e6], 81),
+        ([*CALM, *[5e3] * 30], 81),
+        ([*CALM, 3e3, 2.1, 2.0, 2.0], None),
+        ([*CALM, 4.0, 9.0, 60.0, 3e4], None),
+        (CALM, None),
+        ([5e3] * 40, None),
+    ],
+    ids=["a burst that goes on", "a long one", "one that is over", "a slow growth", "calm", "from the start"],
+)
+def test_a_burst_that_ends_in_nan_begins_where_the_loss_jumped(losses: list[float], onset: int | None) -> None:
+    assert burst_before(window([*losses, float("nan")]).slice(0, len(losses) + 1), len(losses) + 1) == onset
+
+
+def test_a_batch_is_left_out_to_beyond_the_step_that_was_not_finite() -> None:
+    """Four steps after the onset a value is not finite: a schedule that ends before shows nothing."""
+    bad = Symptom("nonfinite-loss", "critical", 94, 94, "NaN", ("loss",))
+    case = finite_case(symptom=bad, symptoms=(bad,), onset=90, step=94)
+    assert max(step for spec in planned("drop-batch", case) for step in fed(spec) if step is not None) >= 96

@@ -218,6 +218,8 @@ ELSEWHERE = {
     "qk-clip",
     "reattach",
     "reference-operation",
+    "keep-rows",
+    "old-settings",
     "seed-everything",
     "shift-labels",
     "shuffle-column",
@@ -269,7 +271,7 @@ def test_the_desk_hears_from_the_server_which_changes_need_a_launch_of_their_own
         early = server.early_kinds()
     finally:
         server.close()
-    assert {"one-worker", "seed-everything", "deterministic", "float32-positions"} == early
+    assert {"one-worker", "seed-everything", "deterministic", "float32-positions", "keep-rows"} == early
     assert {kind for kind, cls in change_kinds().items() if cls.is_early} == early
 
 

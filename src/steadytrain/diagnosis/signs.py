@@ -277,7 +277,8 @@ def calm_before(case: Case) -> bool:
     A rate that is too high destroys the run by steps that grow. Where nothing grew, a lower rate only comes later to
     the state that the script cannot digest (rewards that are all equal, a target at the edge).
     """
-    if not not_finite(case):
+    bad = min((one.first_step for one in case.symptoms if is_nonfinite(one)), default=case.onset)
+    if not not_finite(case) or case.onset < bad:  # a burst led to it
         return False
     loss, norm = (_before(case, name) for name in ("loss", "gradient_norm"))
     if min(len(loss), len(norm)) < 2 * CALM_STEPS:

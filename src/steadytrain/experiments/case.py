@@ -134,8 +134,9 @@ class Case:
         if self.aim == "progress":
             return PROGRESS_STEPS
         lead = self.onset - (self.begin or 0)
-        until_seen = self.step - self.onset if self.aim == "excess" else 0  # a slow rise shows only later
-        return min(AFTER_STEPS_MAX, max(AFTER_STEPS_MIN, 3 * lead, until_seen))
+        until_seen = self.step - self.onset  # a slow rise shows only later
+        usual = min(AFTER_STEPS_MAX, max(AFTER_STEPS_MIN, 3 * lead, until_seen))
+        return max(usual, until_seen + AFTER_STEP) if self.aim == "finite" and until_seen else usual
 
     def within_step(self) -> Case:
         """The same case for changes that act within one step. They start right before the onset if the bundle holds
@@ -288,6 +289,9 @@ def open_case(
         raise UsageError(f"{path}: no symptom was raised, so there is none to remove; {SILENT}")
     began = onset if onset is not None else _onset(leading, symptoms) if leading is not None else step
     assert began is not None
+    if onset is None and leading is not None and declared(leading.name).aim == "finite":
+        burst = burst_before(window, began)
+        began = burst if burst is not None and any(start < burst for start in recording.starts()) else began
     seen = step if step is not None else began
     seconds = window.series("step_s").values
     recorded = _recorded(recording, seen)
@@ -336,6 +340,30 @@ def _onset(leading: Symptom, symptoms: Sequence[Symptom]) -> int:
     near = range(leading.first_step - SAME_STORY_STEPS, leading.first_step + 1)
     grown = (one.first_step for one in symptoms if one.first_step in near and one.severity != "note")
     return min(grown, default=leading.first_step)
+
+
+def burst_before(window: Window, step: int) -> int | None:
+    """The step at which the loss suddenly jumped far above its level and stayed there until it was not finite at
+    ``step``; None if it did not.
+
+    The state is damaged from there on, so a trial that begins later finds only what postpones the end.
+    """
+    series = window.series("loss")
+    there = (series.steps < step) & (series.steps >= step - BURST_STEPS_MAX) & np.isfinite(series.values)
+    steps, values = series.steps[there], series.values[there]
+    level = float(np.quantile(values, 0.25)) if len(values) > BURST_LEVEL_MIN else 0.0
+    high = values > BURST_FACTOR * level
+    if level <= 0 or not len(high) or not high[-1]:
+        return None
+    calm = np.flatnonzero(~high)
+    if not len(calm) or calm[-1] + 1 >= len(steps) or values[calm[-1]] > CALM_FACTOR * level:
+        return None
+    return int(steps[calm[-1] + 1])
+
+
+BURST_STEPS_MAX, BURST_LEVEL_MIN = 128, 16
+BURST_FACTOR, CALM_FACTOR = 10.0, 3.0
+"""A jump goes from below three times the level to above ten times in a step; a rate that is too high takes several."""
 
 
 def _leading(symptoms: Sequence[Symptom], wanted: str | None, path: Path, *, own: bool) -> Symptom | None:

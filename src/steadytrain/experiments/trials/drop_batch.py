@@ -97,7 +97,9 @@ class DropBatch(Trial):
 
 def _near(case: Case) -> Case:
     """A batch that is not finite shows it at once, and the next epoch has it again: some steps are enough."""
-    return case.following(AFTER_STEP) if case.aim == "finite" and case.after is None else case
+    if case.aim != "finite" or case.after is not None:
+        return case
+    return case.following(AFTER_STEP + case.step - case.onset)
 
 
 def _specs(plan: tuple[Spec, ...] | NotApplicable) -> tuple[Spec, ...]:
