@@ -25,7 +25,7 @@ STOPPED := 70
 
 PACKAGE_FILES := $(shell find src -type f -not -path '*/__pycache__/*') README.md LICENSE
 
-.PHONY: help demo demo-healthy test test-all test-torch golden lint bench bench-gpu bench-rewind bench-locate bench-repro bench-store bench-statistics bench-symptoms bench-early bench-scripts bench-data bench-trials zoo zoo-unseen docs clean
+.PHONY: help demo demo-healthy test test-all test-torch golden lint bench bench-gpu bench-rewind bench-locate bench-repro bench-store bench-statistics bench-symptoms bench-early bench-scripts bench-data bench-trials bench-against zoo zoo-unseen docs clean
 
 help:
 	@echo "make demo          a real training run goes wrong, is stopped, diagnosed and mended; about five minutes after the install"

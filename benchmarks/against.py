@@ -31,7 +31,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -241,20 +241,25 @@ def table(scripts: Sequence[Judged]) -> str:
     lines = ["| rule | mended | made worse | mends where neither of ours does |", "|---|---|---|---|"]
     for rule in (*OURS, *RULES):
         mended = [one for one in seen if rule in one.mended]
-        beyond = ", ".join(_number(one) for one in mended if not one.mended & set(OURS)) or "none"
+        beyond = _names(one for one in mended if not one.mended & set(OURS))
         harmed = sum(rule in one.worse for one in seen)
         lines.append(f"| {rule} | {len(mended)} of {len(seen)} | {harmed} | {'' if rule in OURS else beyond} |")
     coin = [sum(len(getattr(one, name) & set(RULES)) for one in seen) / len(RULES) for name in ("mended", "worse")]
     lines.append(f"| a coin: one of the four rules | {coin[0]:.2f} of {len(seen)} | {coin[1]:.2f} | |")
     by_none = [one for one in seen if not one.mended & set(RULES)]
-    ours_alone = ", ".join(_number(one) for one in by_none if one.mended) or "none"
-    hidden = ", ".join(_number(one) for one in scripts if not one.is_visible) or "none"
+    ours_alone = _names(one for one in by_none if one.mended)
+    hidden = _names(one for one in scripts if not one.is_visible)
+    said = " ".join(
+        f"{what}: {_names(one for one in seen if one.ours.get(FIRST, '').startswith(begins))}."
+        for what, begins in (("First fix in words only", "in words"), ("No fix offered", "no fix"))
+    )
+    lines += ["", said]
     said = f"Mended by at least one rule: {len(seen) - len(by_none)} of {len(seen)}. By ours alone: {ours_alone}."
     return "\n".join([*lines, "", f"{said} Not visible in the loss: {hidden}."])
 
 
-def _number(one: Judged) -> str:
-    return one.name.partition("_")[0]
+def _names(scripts: Iterable[Judged]) -> str:
+    return ", ".join(one.name.partition("_")[0] for one in scripts) or "none"
 
 
 def main() -> None:

@@ -31,6 +31,9 @@ RECENT = 50
 OUTLIER = 6.0
 """A loss is an outlier if it lies this many times 1.4826 median absolute deviations above the median of the recent."""
 
+OPTIONS = ("lr", "momentum", "betas", "weight_decay", "eps")
+"""What a rule changes for the time of an update, so that the script finds its own values."""
+
 Groups = list[dict[str, Any]]
 
 
@@ -44,7 +47,7 @@ class Rule:
         self.norms: list[float] = []
         self.updates = 0
         self._skips = False
-        self._rates: list[float] = []
+        self._before: Groups = []
         self._held: list[float] = []
 
     def leaves_out(self, loss: float) -> bool:
@@ -78,15 +81,15 @@ class Rule:
                 for parameter in group["params"]:
                     parameter.grad = None
         self._clip([parameter for group in groups for parameter in group["params"] if parameter.grad is not None])
-        self._rates = [float(group["lr"]) for group in groups]
+        self._before = [{name: group[name] for name in OPTIONS if name in group} for group in groups]
         if self.name == "hold" and self.updates == int(self.value):
-            self._held = self._rates
+            self._held = [group["lr"] for group in groups]
         for place, group in enumerate(groups):
             self._change(group, place)
 
     def after_step(self, optimizer: Any, *_: Any) -> None:
-        for group, rate in zip(optimizer.param_groups, self._rates, strict=True):
-            group["lr"] = rate
+        for group, options in zip(optimizer.param_groups, self._before, strict=True):
+            group.update(options)
 
     def _clip(self, parameters: list[torch.nn.Parameter]) -> None:
         if not self.name.startswith("clip") or not parameters:
@@ -108,8 +111,6 @@ class Rule:
             group["lr"] = group["lr"] * min(1.0, self.updates / 1000)
         elif self.name == "hold" and place < len(self._held):
             group["lr"] = self._held[place]
-        elif self.updates > 1:
-            return
         elif self.name == "momentum" and "momentum" in group:
             group["momentum"] = float(self.value)
         elif self.name == "momentum" and "betas" in group:
