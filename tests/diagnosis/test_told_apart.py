@@ -205,3 +205,13 @@ def test_labels_among_the_inputs_leak_and_are_not_misplaced(
     assert (CAUSES["label-leakage"].signature(case).broken_invariant is not None) is broken
     assert CAUSES["label-misalignment"].signature(case).broken_invariant is None
     assert first_named is None or order(case)[0] == first_named
+
+
+@pytest.mark.parametrize(("initial", "told"), [(900.0, True), (2.2, False)], ids=["at once", "it rose later"])
+def test_a_first_loss_far_above_a_guess_is_known_without_a_survey(initial: float, told: bool) -> None:
+    numbers = {"loss": 90.0, "level": 2.08, "initial_loss": initial, "bound": 3.6}
+    seen = Symptom("loss-above-guess", "warning", 1, 200, "far above", numbers=numbers)
+    case = finite_case(symptom=seen, symptoms=(seen,), facts={})
+    assert any("nats above" in sign.what for sign in CAUSES["bad-initialization"].signature(case).signs) is told
+    known = replace(case, facts={"initial_loss": 2.1, "uniform_loss": 2.08})
+    assert not any("nats above" in sign.what for sign in CAUSES["bad-initialization"].signature(known).signs)

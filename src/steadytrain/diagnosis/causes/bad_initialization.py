@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import LONGER_WARMUP, NORM
-from steadytrain.diagnosis.signs import above, below, deepened, fact, first_name, listed, measured, symptom, when
+from steadytrain.diagnosis.signs import above, below, deepened, fact, first_name, listed, measured, noted, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class BadInitialization(Cause):
     source = "Karpathy, A recipe for training neural networks (2019); Fixup 1901.09321; needle #53"
 
     def signature(self, case: Case) -> Signature:
-        excess = measured(case, "initial_loss") - measured(case, "uniform_loss")
+        excess = _excess(case)
         return Signature(
             (
                 *listed(
@@ -109,6 +110,15 @@ class BadInitialization(Cause):
             ),
             layer=first_name(case, "initial_scale") or first_name(case, "equal_rows"),
         )
+
+
+def _excess(case: Case) -> float:
+    """The first loss above that of a guess: of the survey, else of the run itself. NaN if unknown."""
+    found = measured(case, "initial_loss") - measured(case, "uniform_loss")
+    above = noted(case, "loss-above-guess")
+    if math.isnan(found) and above is not None:
+        return above.numbers["initial_loss"] - above.numbers["level"]
+    return found
 
 
 FAR_NATS = 2.0
