@@ -68,13 +68,15 @@ class Batches:
         # If several modules are called in turn, only the first gets the batch itself.
         values = next((v for _, v in inputs if v.dim() == 2 and v.is_floating_point()), None)
         self.values = values if first else self.values
+        computed = {name for name, value in _as_given(args, kwargs) if value.grad_fn is not None}
         scales, parts = [], []
         for name, value in inputs:
             if value.numel() == 0:
                 continue
             if value.is_floating_point():
                 bad = ~value.isfinite()
-                if bool(bad.any()) and len(self._nonfinite) < ROWS_LISTED_MAX:
+                # What an earlier model call of the step computed is no input of the script.
+                if name not in computed and bool(bad.any()) and len(self._nonfinite) < ROWS_LISTED_MAX:
                     rows = bad.reshape(value.shape[0], -1).any(1).nonzero().flatten() if value.dim() else torch.zeros(1)
                     where = rows.tolist()[:ROWS_LISTED_MAX]
                     self._nonfinite.append({"step": step, "input": name, "rows": where, "count": int(bad.sum())})
@@ -195,9 +197,12 @@ def _overlap(before: list[Tensor], after: list[Tensor]) -> list[float]:
 
 
 def named_tensors(args: Any, kwargs: Any) -> Iterator[tuple[str, Tensor]]:
+    yield from ((name, tensor.detach()) for name, tensor in _as_given(args, kwargs))
+
+
+def _as_given(args: Any, kwargs: Any) -> Iterator[tuple[str, Tensor]]:
     for place, value in [*((str(at), value) for at, value in enumerate(args)), *dict(kwargs).items()]:
-        for inside, tensor in named_tensors_in(value, place):
-            yield inside, tensor.detach()
+        yield from named_tensors_in(value, place)
 
 
 def _bytes(value: Tensor) -> bytes:

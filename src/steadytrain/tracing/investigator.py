@@ -39,6 +39,9 @@ MODEL_RERUN = "the model was run again on the recorded batch, in the same proces
 LINES_RERUN = "the script's lines from the model's call to backward were run again, in the same process"
 LOOP_RERUN = "the script ran its own loop once more with the recorded batch, in the same process"
 
+COMPUTED = "what the script computed from an earlier call of a model"
+"""Who held a bad value that lies in the input of a later model call."""
+
 CANNOT = "the script's lines cannot be run again: "
 _COLLECTIVE_WRAPPERS = ("FullyShardedDataParallel", "DeepSpeedEngine")
 
@@ -113,8 +116,12 @@ class ScriptLoopRerun(LoopRerun):
         tracer.enter_module(plain_module(module))
         if call.changed_since():
             return None
-        self._other_inputs |= not _same_inputs((args, kwargs), (call.args, call.kwargs))
-        tracer.note_sources(named_tensors(call.args, call.kwargs))
+        same = _same_inputs((args, kwargs), (call.args, call.kwargs))
+        self._other_inputs |= not same
+        if same and _computed((args, kwargs)):
+            _note_inputs(tracer, args, kwargs)
+            return None
+        _note_inputs(tracer, call.args, call.kwargs)
         return call.args, call.kwargs
 
     def other_forward_ends(self) -> None:
@@ -166,8 +173,8 @@ class ScriptLoopRerun(LoopRerun):
 
 
 def is_answer(finding: Finding) -> bool:
-    """Whether the rerun reproduced the fault: it names an operation or a non-finite input."""
-    return finding.located is not None or not finding.why.startswith((NOT_REPRODUCED, CANNOT))
+    """Whether the rerun reproduced the fault: it names an operation or a non-finite input of the script."""
+    return finding.located is not None or not finding.why.startswith((NOT_REPRODUCED, CANNOT, COMPUTED))
 
 
 def loss_places(
@@ -207,7 +214,7 @@ def rerun_model(
     tracer = _tracer(incident_context, MODEL_RERUN)
     with untouched(incident_context), torch.enable_grad(), tracer:
         for batch, term, place in roots:
-            tracer.note_sources(named_tensors(batch.args, batch.kwargs))
+            _note_inputs(tracer, batch.args, batch.kwargs)
             loss = _pick(call_again(batch), place)
             for factor in reversed(term.factors):
                 loss = loss * factor.value if factor.power == 1 else loss / factor.value
@@ -226,7 +233,10 @@ def rerun_lines(incident_context: IncidentContext, loop: LoopLines, then: Callab
     def feed(module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
         fed.append(True)
         batch.random.restore()
-        tracer.note_sources(named_tensors(batch.args, batch.kwargs))
+        if _same_inputs((args, kwargs), (batch.args, batch.kwargs)) and _computed((args, kwargs)):
+            _note_inputs(tracer, args, kwargs)
+            return args, kwargs
+        _note_inputs(tracer, batch.args, batch.kwargs)
         return batch.args, batch.kwargs
 
     try:
@@ -258,7 +268,7 @@ def rerun_forward(incident_context: IncidentContext) -> Finding:
     tracer = _tracer(incident_context, MODEL_RERUN + " (forward only)")
     with untouched(incident_context), torch.enable_grad(), tracer:
         for batch in incident_context.micro_batches:
-            tracer.note_sources(named_tensors(batch.args, batch.kwargs))
+            _note_inputs(tracer, batch.args, batch.kwargs)
             for output in tensors_in(call_again(batch)):
                 if output.is_floating_point() and bool(torch.isnan(output.detach()).any()):
                     tracer.mark_loss(output)
@@ -350,6 +360,19 @@ def named_tensors(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, T
         for number, tensor in enumerate(tensors):
             named[lead if len(tensors) == 1 else f"{lead}.{number}"] = tensor
     return named
+
+
+def _computed(given: Any) -> bool:
+    """Whether the script computed an input by an earlier call of a model (a decoder's, by the encoder). Its own tensor
+    knows where a bad value comes from; the recorded one would hide it."""
+    return any(tensor.grad_fn is not None for tensor in tensors_in(given))
+
+
+def _note_inputs(tracer: OperationTracer, args: Any, kwargs: Any) -> None:
+    named = named_tensors(args, kwargs)
+    tracer.note_sources({name: tensor for name, tensor in named.items() if tensor.grad_fn is None})
+    later = {name: tensor for name, tensor in named.items() if tensor.grad_fn is not None}
+    tracer.note_sources(later, owner=COMPUTED, traced=True)
 
 
 def _same_inputs(one: Any, other: Any) -> bool:

@@ -119,9 +119,15 @@ class OperationTracer:
         if path is not None:
             self._watch.guarded(lambda: self._watch.calls.join({module: path}))
 
-    def note_sources(self, tensors: Mapping[str, torch.Tensor], *, owner: str = "the batch") -> None:
-        """Registers tensors that come from outside, before the run starts, so that a NaN in one can be named."""
-        self._watch.guarded(lambda: self._watch.note(tensors, owner))
+    def note_sources(
+        self, tensors: Mapping[str, torch.Tensor], *, owner: str = "the batch", traced: bool = False
+    ) -> None:
+        """Registers tensors that come from outside, before the run starts, so that a NaN in one can be named.
+
+        Args:
+            traced: whether a traced operation may have made them. What it explains stays as it is.
+        """
+        self._watch.guarded(lambda: self._watch.note(tensors, owner, traced=traced))
 
     def mark_loss(self, loss: torch.Tensor) -> None:
         """Registers a root of backward, right before each backward."""

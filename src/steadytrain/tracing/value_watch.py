@@ -116,11 +116,14 @@ class Watch:
         except Exception as error:
             self.trouble = self.trouble or f"{type(error).__name__}: {error}"
 
-    def note(self, tensors: Mapping[str, torch.Tensor], owner: str) -> None:
-        """Records which of ``tensors`` hold non-finite values before the run."""
+    def note(self, tensors: Mapping[str, torch.Tensor], owner: str, *, traced: bool = False) -> None:
+        """Records which of ``tensors`` hold non-finite values before the run. ``traced``: but for those of known
+        origin."""
         with unseen():
             for name, tensor in tensors.items():
                 kinds = each_kind(kinds_of(tensor))
+                if traced:
+                    kinds = tuple(kind for kind in kinds if not self.holdings.origins(tensor, kind))
                 if kinds:
                     self.holdings.write(tensor, [self._source(tensor, kind, owner, name) for kind in kinds])
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, DROP_BATCH
+from steadytrain.diagnosis.script_signs import made_by_script
 from steadytrain.diagnosis.signs import fact, listed, not_finite, operation, ruled_out, surveyed, when
 from steadytrain.diagnosis.trial_effects import like
 
@@ -49,10 +50,15 @@ class NonfiniteInput(Cause):
                     case,
                     "batch_nonfinite",
                     CERTAIN,
-                    "the batch held NaN or Inf before the model touched it: {names}",
+                    f"the batch held NaN or Inf before the model touched it{_made(case)}: {{names}}",
                     invariant=True,
                 ),
-                *when(case.finding is not None and "already h" in case.finding.why, STRONG, _why(case), "finding"),
+                *when(
+                    case.finding is not None and "the batch already h" in case.finding.why,
+                    STRONG,
+                    _why(case),
+                    "finding",
+                ),
                 *operation(
                     case, -STRONG, "the first bad value came out of {operation} from finite inputs", lambda _: True
                 ),
@@ -66,6 +72,12 @@ class NonfiniteInput(Cause):
             ),
             batch_rows=_rows(case),
         )
+
+
+def _made(case: Case) -> str:
+    """The script's own operation that made it, if one was seen (braces stay as they are in ``str.format``)."""
+    made = made_by_script(case).replace("{", "{{").replace("}", "}}")
+    return f" ({made})" if made else ""
 
 
 def _why(case: Case) -> str:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, final
 from steadytrain.core.incident import Located
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import DROP_BATCH, EXAMPLE
+from steadytrain.diagnosis.script_signs import made_by_script
 from steadytrain.diagnosis.signs import (
     above,
     empty_mask,
-    fact,
     is_half,
     is_masked_softmax,
     layer_of,
@@ -106,13 +106,7 @@ class SingularOperation(Cause):
 
 def _made(case: Case) -> str:
     """Which operation of the script made the value in the step at fault, if no search named one; else ""."""
-    found = fact(case, "nonfinite_made")
-    if located(case) is not None or not isinstance(found, list):
-        return ""
-    first = next((one for one in found if one.get("step") in (case.onset, case.step)), None)
-    if first is None:
-        return ""
-    return f"{first['operation']} makes {first['made']} out of finite numbers at step {first['step']}: {first['line']}"
+    return "" if located(case) is not None else made_by_script(case)
 
 
 _SINGULAR = (
