@@ -115,3 +115,25 @@ def test_the_diagnosis_names_the_row_and_a_damaged_file_nothing(tmp_path: Path) 
     (tmp_path / "evidence" / "index-out-of-range.json").write_text('{"schema": "steadytrain.index-out-of-range/1"}')
     assert facts_of_crash(run) == {}
     assert facts_of_crash(None) == {}
+
+
+def normed() -> None:
+    torch.nn.BatchNorm1d(3)(torch.ones(1, 3))
+
+
+def instance_normed() -> None:
+    torch.nn.InstanceNorm2d(3)(torch.ones(2, 3, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("call", "rows", "who"), [(normed, 1, "a batch of one row"), (instance_normed, 2, "one value a channel")]
+)
+def test_a_norm_over_one_value_names_the_batch(tmp_path: Path, call: Callable[[], None], rows: int, who: str) -> None:
+    (line,) = write_evidence(tmp_path, documents(call, rows=rows))
+    assert "one value a channel" in line
+    run = type("Folder", (Run,), {"__init__": lambda self: None})()
+    object.__setattr__(run, "path", tmp_path)
+    facts = facts_of_crash(run)
+    signs = causes()["normalization-misuse"].signature(finite_case(facts=facts)).signs
+    (sign,) = [one for one in signs if one.weight >= CERTAIN]
+    assert sign.what.startswith(f"a norm in training mode got {who} at test_crash_index.py:")

@@ -301,7 +301,7 @@ def _record_next(top: RankedCause | None, known: Circumstances) -> tuple[str, ..
         return ()
     advice = []
     never = any(words in known.control.note for words in NEVER_TAPED)
-    if not known.control.ran and not known.spent and not never:
+    if known.symptom and not (known.control.ran or known.spent or never):
         advice.append(
             "a tape and snapshots, so that steps can be replayed: run with more --rewind-mb, and --keep-rewind for "
             "a run that ends well"

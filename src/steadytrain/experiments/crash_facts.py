@@ -8,29 +8,49 @@ from typing import Any
 from steadytrain.storage.run_folder import Run
 
 INDEX_FILE, INDEX_SCHEMA = "evidence/index-out-of-range.json", "steadytrain.index-out-of-range/1"
+FEW_FILE, FEW_SCHEMA = "evidence/too-few-values.json", "steadytrain.too-few-values/1"
 BYTES_MAX = 1 << 20
 ROWS_MAX = 8
 
 
 def facts_of_crash(run: Run | None) -> dict[str, Any]:
-    """``index_outside``, where an index outside its table ended the run; else empty. A damaged file is no evidence."""
+    """``index_outside`` or ``too_few_values``, where such an error ended the run; else empty. A damaged file is no
+    evidence."""
     if run is None:
         return {}
-    path = run.path / INDEX_FILE
-    try:
-        if path.stat().st_size > BYTES_MAX:
-            return {}
-        document = json.loads(path.read_text(encoding="utf-8"))
-        if document["schema"] != INDEX_SCHEMA:
-            return {}
-        return {"index_outside": _index(document)}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
-        return {}
+    found = {}
+    for name, file, schema, read in (
+        ("index_outside", INDEX_FILE, INDEX_SCHEMA, _index),
+        ("too_few_values", FEW_FILE, FEW_SCHEMA, _few),
+    ):
+        path = run.path / file
+        try:
+            if path.stat().st_size > BYTES_MAX:
+                continue
+            document = json.loads(path.read_text(encoding="utf-8"))
+            if document["schema"] == schema:
+                found[name] = read(document)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
+            continue
+    return found
+
+
+def _line(document: dict[str, Any]) -> str | None:
+    frames = [frame for frame in document["error"]["frames"] if "site-packages" not in str(frame["file"])]
+    return f"{str(frames[-1]['file']).rsplit('/', 1)[-1]}:{int(frames[-1]['line'])}" if frames else None
+
+
+def _few(document: dict[str, Any]) -> dict[str, Any]:
+    rows = document["rows"]
+    return {
+        "shape": [int(size) for size in document["shape"]],
+        "rows": int(rows) if rows is not None else None,
+        "line": _line(document),
+        "message": str(document["error"]["message"])[:200],
+    }
 
 
 def _index(document: dict[str, Any]) -> dict[str, Any]:
-    frames = [frame for frame in document["error"]["frames"] if "site-packages" not in str(frame["file"])]
-    line = f"{str(frames[-1]['file']).rsplit('/', 1)[-1]}:{int(frames[-1]['line'])}" if frames else None
     allowed = document["allowed"]
     return {
         "what": str(document["what"]),
@@ -39,6 +59,6 @@ def _index(document: dict[str, Any]) -> dict[str, Any]:
             {"row": int(one["row"]), "value": int(one["value"]), "sample": str(one["sample"] or "") or None}
             for one in document["rows"][:ROWS_MAX]
         ],
-        "line": line,
+        "line": _line(document),
         "message": str(document["error"]["message"])[:200],
     }

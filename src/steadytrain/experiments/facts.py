@@ -167,6 +167,8 @@ FACTS: Mapping[str, str] = {
     "output_range": "[lowest, highest] value that the model's last operation can give (sigmoid, tanh, relu, ...)",
     "targets_out_of_reach": "share of targets outside of output_range by more than 1 percent of it",
     "ctc_infeasible_rows": "rows whose CTC target (with repeats) is longer than their input",
+    "too_few_values": "{shape, rows, line, message} of the norm in training mode whose input had one value a channel, "
+    "which ended the run",
     "index_outside": "{what: label|token|index, allowed, rows of {row, value, sample}, line, message} of an index "
     "outside its table that ended the run",
     # -- modules
@@ -240,6 +242,7 @@ FACTS: Mapping[str, str] = {
 
 WITHOUT_SURVEY = frozenset(
     {"ranks", "ranks_synchronized", "rank_parameters_differ", "rank_scales_differ", "replay_exact", "index_outside"}
+    | {"too_few_values"}
 )
 """Facts that need no survey: from the records of the ranks, from the control, and from the error that ended the run."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
@@ -41,6 +42,12 @@ class NormalizationMisuse(Cause):
     spared = ("learning-rate-third", "float32")
     interventions = (
         Intervention(
+            "drop-last",
+            4,
+            "leave out a last batch of one row",
+            code="loader = DataLoader(dataset, batch_size=batch_size, shuffle=True, drop_last=True)",
+        ),
+        Intervention(
             "layer-norm",
             5,
             "group or layer norm in place of batch norm",
@@ -55,8 +62,10 @@ class NormalizationMisuse(Cause):
     source = "pytorch #1206; SparseConvNet #105, #190; BMN #22"
 
     def signature(self, case: Case) -> Signature:
+        few = _few(case)
         return Signature(
             (
+                *when(bool(few), CERTAIN, few, "fact too_few_values", invariant=True),
                 *below(
                     case,
                     "batch_norm_values",
@@ -77,7 +86,10 @@ class NormalizationMisuse(Cause):
                 *symptom(case, STRONG, "frozen-running-statistics"),
                 *symptom(case, HINT, "validation-gap", "no-learning", "plateau", "loss-spike"),
                 *when(
-                    surveyed(case) and not fact(case, "batch_norm_modules") and not fact(case, "norm_over_batch"),
+                    surveyed(case)
+                    and not few
+                    and not fact(case, "batch_norm_modules")
+                    and not fact(case, "norm_over_batch"),
                     -STRONG,
                     "there is no batch norm",
                     "facts",
@@ -86,6 +98,16 @@ class NormalizationMisuse(Cause):
             ),
             layer=first_name(case, "norm_over_batch") or first_name(case, "batch_norm_modules"),
         )
+
+
+def _few(case: Case) -> str:
+    """The error that ended the run, if a norm in training mode got one value a channel; else ""."""
+    found = fact(case, "too_few_values")
+    if not isinstance(found, Mapping):
+        return ""
+    place = f" at {found['line']}" if found.get("line") else ""
+    who = "a batch of one row" if found.get("rows") == 1 or found["shape"][:1] == [1] else "one value a channel"
+    return f"a norm in training mode got {who}{place}: its input has the size {found['shape']}"
 
 
 def _variance(case: Case, *, smallest: bool = False) -> float:

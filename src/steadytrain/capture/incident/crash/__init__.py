@@ -1,5 +1,5 @@
 """Collects evidence when the script itself fails: which tensors held the memory, which index was outside its table,
-and which ranks lost contact.
+which norm got one value a channel, and which ranks lost contact.
 
 Nothing is pickled, and no pickle is opened or copied.
 """
@@ -14,6 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from steadytrain.capture.incident.crash.communication import communication_document
+from steadytrain.capture.incident.crash.few_values import few_values_document
 from steadytrain.capture.incident.crash.index_range import index_document
 from steadytrain.capture.incident.crash.memory import is_out_of_memory, out_of_memory_document
 from steadytrain.capture.machine import Sample
@@ -62,6 +63,9 @@ def evidence_of(error: BaseException, moment: Moment, *, disk: Path) -> dict[str
     index = index_document(error, moment.rows, moment.drawn)
     if index is not None:
         found["index-out-of-range"] = index
+    few = few_values_document(error, moment.rows)
+    if few is not None:
+        found["too-few-values"] = few
     communication = communication_document(error, since=moment.since)
     if communication is not None:
         found["communication"] = communication
@@ -79,6 +83,7 @@ def write_evidence(folder: Path, documents: Mapping[str, Mapping[str, Any]]) -> 
         what = {
             "out-of-memory": f"out of memory on {document.get('device')}",
             "index-out-of-range": "an index is outside its table",
+            "too-few-values": "a norm in training mode got one value a channel",
         }.get(name, "communication between ranks failed")
         told.append(f"{what}: the evidence is in {path}")
     return told
