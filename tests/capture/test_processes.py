@@ -184,6 +184,7 @@ def test_children_that_train_are_recorded(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_refused_update_in_a_child_is_the_status_of_the_whole(tmp_path: Path) -> None:
     write(tmp_path, SPAWNS)
     ended = Started(watched("script.py", "1"), tmp_path).end()

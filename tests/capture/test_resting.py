@@ -165,6 +165,7 @@ def test_a_tiny_step_is_guarded_without_its_batch(tmp_path: Path) -> None:
     assert "but not its batch and random state" in next(text for text in told if text.startswith("STOPPED"))
 
 
+@pytest.mark.long
 def test_show_tells_how_many_of_the_steps_are_on_record(tmp_path: Path) -> None:
     with resting(tmp_path / "run", pace=pace()):
         train(BAD)
@@ -204,6 +205,7 @@ def test_a_run_that_ends_while_it_rests_counts_its_steps(tmp_path: Path) -> None
     assert run.ended == "finished"
 
 
+@pytest.mark.long
 def test_a_new_optimizer_ends_a_rest_and_two_never_begin_one(tmp_path: Path) -> None:
     with resting(tmp_path / "run", pace=pace()):
         train(BAD)
@@ -280,6 +282,7 @@ def test_our_own_error_in_a_resting_step_is_reported_and_training_goes_on(
     assert open_run(tmp_path / "run").facts["rests"]["steps"] == BAD
 
 
+@pytest.mark.long
 def test_a_loader_is_counted_while_the_run_rests(tmp_path: Path) -> None:
     data = torch.utils.data.TensorDataset(torch.randn(320, 16))
     model = network()
@@ -297,6 +300,7 @@ def test_a_loader_is_counted_while_the_run_rests(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_healthy_run_that_rests_shows_no_symptom(tmp_path: Path) -> None:
     """Detectors see the bursts side by side: what changed in a rest is no jump."""
     with resting(tmp_path / "run", pace=pace(rest_s_max=1.0, first_steps=512)) as watcher:

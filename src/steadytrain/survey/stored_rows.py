@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.utils.data import IterableDataset, Subset
 
 from steadytrain.capture.step.input_recorder import tensors_in
+from steadytrain.core.torch_private import VERSION
 
 READ_ROWS, ATTRIBUTES_MAX, NESTED_MAX = 3, 16, 4
 HASHED_BYTES_MAX = 1 << 26
@@ -156,7 +157,7 @@ def places(dataset: Any, row: int) -> Iterator[Place]:
 def _mark(value: Any) -> object:
     """What changes with the memory: the count of writes, or a hash of the values."""
     if isinstance(value, Tensor):
-        return value._version
+        return VERSION.of(value)
     if value.nbytes > HASHED_BYTES_MAX or value.dtype == object:
         return None
     return hashlib.blake2b(np.ascontiguousarray(value).tobytes(), digest_size=16).digest()
