@@ -201,6 +201,7 @@ CASES: list[tuple[str, dict[str, Any], Loop]] = [
     ("accumulation-one", {}, accumulated),
     ("accumulation-mean", {}, accumulated),
     ("scale-targets", {"factor": 0.1}, regress),
+    ("scale-inputs", {}, regress),
 ]
 SAME_TO_THE_LAST_BIT = {"math-attention", "safe-softmax"}
 """Changes that need not change the losses of these loops."""

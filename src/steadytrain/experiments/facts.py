@@ -200,6 +200,8 @@ FACTS: Mapping[str, str] = {
     "custom_operations": "names of torch.autograd.Function classes that were applied outside of torch",
     "custom_gradient_error": "custom operation -> relative error of its backward against finite differences in float64",
     # -- batches
+    "input_scale": "{largest, middle, feature, features}: root mean squares of the features of the first "
+    "floating-point input at the first surveyed step",
     "batch_nonfinite": "list of {step, input, rows, count}: NaN or Inf in what the loader or the script gave the model",
     "batch_scale": "largest absolute value of the last step's float inputs over the median step's",
     "target_scale": "the same for float targets",

@@ -69,6 +69,9 @@ class Batches:
         values = next((v for _, v in inputs if v.dim() == 2 and v.is_floating_point()), None)
         self.values = values if first else self.values
         computed = {name for name, value in _as_given(args, kwargs) if value.grad_fn is not None}
+        if first and "input_scale" not in self.facts:
+            features = next((v for n, v in inputs if v.is_floating_point() and v.dim() > 1 and n not in computed), None)
+            self.facts |= _scale(features) if features is not None and features.numel() else {}
         scales, parts = [], []
         for name, value in inputs:
             if value.numel() == 0:
@@ -198,6 +201,21 @@ def _overlap(before: list[Tensor], after: list[Tensor]) -> list[float]:
 
 def named_tensors(args: Any, kwargs: Any) -> Iterator[tuple[str, Tensor]]:
     yield from ((name, tensor.detach()) for name, tensor in _as_given(args, kwargs))
+
+
+def feature_dimension(value: Tensor) -> int:
+    """The dimension of the features of an input: the channels of images, else the last."""
+    return 1 if value.dim() > 3 else value.dim() - 1
+
+
+def _scale(value: Tensor) -> dict[str, Any]:
+    """``input_scale`` of an input [rows, ..., features]; empty if it is not finite."""
+    size = value.float().movedim(feature_dimension(value), -1).flatten(0, -2).pow(2).mean(0).sqrt()
+    if not bool(size.isfinite().all()):
+        return {}
+    largest, feature = size.max(0)
+    told = {"largest": float(largest), "middle": float(size.median()), "feature": int(feature)}
+    return {"input_scale": {**told, "features": size.numel()}}
 
 
 def _as_given(args: Any, kwargs: Any) -> Iterator[tuple[str, Tensor]]:

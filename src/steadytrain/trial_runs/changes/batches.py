@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from steadytrain.capture.step.input_recorder import map_tensors, tensors_in
+from steadytrain.survey.input_facts import feature_dimension
 from steadytrain.trial_runs.changes import LiveChange, at_least, more_than
 from steadytrain.trial_runs.launched_script import Launched
 
@@ -143,6 +145,35 @@ class ScaleTargets(LiveChange):
 
         names = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
         process.functions.replace([getattr(functional, name) for name in names], scaled)
+
+
+@final
+@dataclass
+class ScaleInputs(LiveChange):
+    """The floating-point inputs of the first model call of a step get mean 0 and standard deviation 1 in each feature,
+    by the statistics of the first batch."""
+
+    nothing = "the model gets no floating-point input of rows and features"
+    _known: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False)
+
+    @torch.no_grad()
+    def call(self, process: Launched, step: int | None, number: int, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        if number:
+            return None
+        places = itertools.count()
+        given = map_tensors((tuple(args), dict(kwargs)), lambda value: self._scaled(next(places), value))
+        return given[0], given[1]
+
+    def _scaled(self, place: int, value: Tensor) -> Tensor:
+        if not value.is_floating_point() or value.dim() < 2 or value.grad_fn is not None:
+            return value
+        if place not in self._known:
+            others = [at for at in range(value.dim()) if at != feature_dimension(value)]
+            mean, spread = value.mean(others, keepdim=True), value.std(others, keepdim=True, correction=0)
+            self._known[place] = mean, torch.where(spread > 0, spread, torch.ones_like(spread))
+        mean, spread = self._known[place]
+        self.touch()
+        return (value - mean) / spread
 
 
 def _synthetic(tensor: Tensor, generator: torch.Generator) -> Tensor:

@@ -1,0 +1,81 @@
+"""Inputs in raw units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.signs import fact, quiet, ruled_out, symptom, when
+from steadytrain.diagnosis.trial_effects import like
+from steadytrain.experiments.trials.scale_inputs import EARLY_STEPS, SCALE_MIN
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class InputScale(Cause):
+    """The inputs are not scaled: a feature is tens or thousands of times larger than 1.
+
+    Means:
+        The gradient of the first layer grows with its input, and the curvature of the loss with the square of it. A
+        rate that suits inputs of standard deviation 1 is then too high by that factor. If one feature is far larger
+        than the others, no rate suits all of them.
+
+    Causes:
+        - prices, counts, times or bytes as they stand in the data
+        - a scaler that was fitted and not applied, or only to the evaluation set
+        - a division by 255 that was lost
+
+    Next:
+        1. Print mean and standard deviation of each feature of a batch, right before the model.
+        2. Scale with the statistics of the training set, in one place.
+        3. Take the logarithm of what spans orders of magnitude.
+    """
+
+    axis = "data"
+    base_rate = 6.0
+    rivals = (
+        *("learning-rate-too-high", "missing-warmup", "bad-initialization", "unclipped-gradients"),
+        *("learning-rate-too-low", "bad-batch"),
+    )
+    expects = like(
+        "script",
+        removed=("scale-inputs",),
+        either=("learning-rate-third", "learning-rate-tenth", "longer-warmup", "clip", "clip-usual", "rewarm"),
+    )
+    confirming = ("scale-inputs",)
+    spared = ("drop-batch",)
+    interventions = (
+        Intervention(
+            "scale-inputs",
+            4,
+            "scale each feature with the statistics of the training set",
+            "scale-inputs",
+            code="x = (x - train_mean) / train_std",
+        ),
+    )
+    grade = "B"
+    source = "LeCun et al., Efficient BackProp (1998), 4.3; Karpathy, A recipe for training neural networks (2019)"
+
+    def signature(self, case: Case) -> Signature:
+        found = fact(case, "input_scale")
+        largest = float(found["largest"]) if isinstance(found, Mapping) else 0.0
+        return Signature(
+            (
+                *when(largest >= SCALE_MIN, STRONG, _said(found), "fact input_scale"),
+                *symptom(case, HINT, "unscaled-inputs", "loss-above-guess", "exploding-gradients"),
+                *when(bool(fact(case, "batch_norm_modules")), -FAIR, "a batch norm may scale them", "facts"),
+                *when(case.onset > EARLY_STEPS, -STRONG, f"it began at step {case.onset}", "symptoms"),
+                *ruled_out(largest < SCALE_MIN, "no input was seen that is not scaled"),
+                *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
+            )
+        )
+
+
+def _said(found: object) -> str:
+    if not isinstance(found, Mapping):
+        return ""
+    more = f", of the middle feature {found['middle']:.3g}" if found["features"] > 1 else ""
+    return f"the root mean square of feature {found['feature']} of the input is {found['largest']:.3g}{more}"
