@@ -43,6 +43,8 @@ def main() -> None:
     results_folder = KEPT / f"zoo-{folder.name}"
     results_folder.mkdir(parents=True, exist_ok=True)
     chosen = [script for script in sorted(folder.glob("*.py"))[:: arguments.every] if arguments.only in script.name]
+    if not chosen:
+        sys.exit(f"no script in {folder} to judge by: {folder.name}/README.md says where they are")
     results = []
     for script in chosen:
         kept = results_folder / f"{script.stem}.json"
@@ -95,7 +97,7 @@ def rank(facts: dict[str, str], result: dict[str, Any]) -> int | None:
     says = re.compile(facts["says"])
     named = [one for one in result["diagnoses"] if one["status"] != "refuted"]
     for place, one in enumerate(named, 1):
-        if says.search(f"{one['cause'].replace('-', ' ')} {one['summary']} {one['why']}"):
+        if says.search(_text(one)):
             return place
     return None
 
@@ -106,11 +108,13 @@ def wrong(facts: dict[str, str], result: dict[str, Any]) -> list[str]:
         return [one["cause"] for one in result["diagnoses"] if one["status"] in ("confirmed", "likely")]
     says = re.compile(facts["says"])
     confirmed = [one for one in result["diagnoses"] if one["status"] == "confirmed"]
-    return [
-        one["cause"]
-        for one in confirmed
-        if not says.search(f"{one['cause'].replace('-', ' ')} {one['summary']} {one['why']}")
-    ]
+    return [one["cause"] for one in confirmed if not says.search(_text(one))]
+
+
+def _text(diagnosis: dict[str, Any]) -> str:
+    """What names the cause: its name, also as words and as a name of code (`zero_grad`), its summary and the reason."""
+    name = diagnosis["cause"]
+    return f"{name} {name.replace('-', ' ')} {name.replace('-', '_')} {diagnosis['summary']} {diagnosis['why']}"
 
 
 def alarms(result: dict[str, Any]) -> list[str]:

@@ -88,3 +88,25 @@ def test_a_mean_over_ignored_targets_is_known_from_the_operation_alone() -> None
         found = Finding(builders.located(**other), "found")
         signs = cause.signature(replace(nan_case(), finding=found)).signs
         assert not [one for one in signs if one.source == "finding"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "produced", "zeros", "said"),
+    [
+        ("aten.div.Tensor", "nan", (3, 1), "divided 0 by 0"),
+        ("aten.div.Tensor", "inf", (0, 1), "divided by 0"),
+        ("aten.log.default", "inf", (2, 0), "took the logarithm of 0"),
+        ("aten.rsqrt.default", "inf", (2, 0), "took the reciprocal of 0"),
+        ("aten.exp.default", "inf", (0, 0), "made it from finite inputs"),
+    ],
+)
+def test_a_singular_operation_says_what_it_did(
+    operation: str, produced: str, zeros: tuple[int, int], said: str
+) -> None:
+    operands = tuple(
+        OperandRange(name, (8,), "torch.float32", "cpu", smallest=0.0, largest=1.0, zeros=count)
+        for name, count in zip(("self", "other"), zeros, strict=True)
+    )
+    found = Finding(builders.located(operation=operation, produced=produced, inputs=operands), "found")
+    signs = causes()["singular-operation"].signature(replace(nan_case(), finding=found)).signs
+    assert next(one for one in signs if one.source == "finding").what.endswith(said)

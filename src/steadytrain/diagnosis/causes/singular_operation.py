@@ -80,7 +80,7 @@ class SingularOperation(Cause):
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
-                *operation(case, CERTAIN, "{operation} at {line} made it from finite inputs", _is_singular),
+                *operation(case, CERTAIN, f"{{operation}} at {{line}} {_did(case)}", _is_singular),
                 *operation(
                     case,
                     -FAIR,
@@ -102,6 +102,22 @@ class SingularOperation(Cause):
             layer=layer_of(case),
             batch_rows=rows_of(case),
         )
+
+
+def _did(case: Case) -> str:
+    """What the first bad operation did, in words."""
+    found = located(case)
+    given = {one.name: one for one in found.inputs} if found is not None else {}
+    value, divisor = given.get("self"), given.get("other")
+    name = found.operation if found is not None else ""
+    if ".div." in name and divisor is not None and divisor.zeros:
+        both = value is not None and value.zeros and found is not None and found.produced == "nan"
+        return "divided 0 by 0" if both else "divided by 0"
+    if ".log." in name and value is not None and value.zeros:
+        return "took the logarithm of 0"
+    if (".rsqrt." in name or ".reciprocal." in name) and value is not None and value.zeros:
+        return "took the reciprocal of 0"
+    return "made it from finite inputs"
 
 
 def _made(case: Case) -> str:
