@@ -20,7 +20,16 @@ def turned(at: int) -> FloatArray:
 LIKELIHOOD = 2.0 - 4.0 * (1.0 - np.exp(-np.arange(300) / 60.0)) + NOISE
 RETURN = 3.0 * np.random.default_rng(1).standard_normal(300)
 
+SUNK = 9.0 - 0.01 * np.exp(np.arange(300) / 18.0)
+BOUNDED = 9.0 - 4e4 * (1.0 - np.exp(-np.arange(300) / 60.0))
+STEADY = 9.0 - 200.0 * np.arange(300)
+CRITIC = 0.02 - 900.0 / (1.0 + np.exp(-(np.arange(300) - 200) / 20.0))
+
 HEALTHY = (
+    steps(loss=BOUNDED),  # a likelihood of many values falls far, and slows down
+    steps(loss=STEADY),  # it falls evenly
+    steps(loss=CRITIC),  # an actor follows its critic down, faster at first
+    steps(loss=SUNK[:200]),  # not far yet
     steps(loss=FINE),
     steps(loss=LIKELIHOOD),  # it falls through zero, slowly
     steps(loss=RETURN),  # both signs from the start
@@ -29,7 +38,13 @@ HEALTHY = (
     steps(loss=np.where(np.arange(300) == 120, -1.0, FINE)),  # one odd value
     steps(gradient_norm=FINE),
 )
-SICK = (steps(loss=turned(120)), steps(loss=turned(10)[:40]), steps(loss=1e6 * turned(120)[:140]))
+SICK = (
+    steps(loss=turned(120)),
+    steps(loss=turned(10)[:40]),
+    steps(loss=1e6 * turned(120)[:140]),
+    steps(loss=SUNK + NOISE),
+    steps(loss=SUNK[:280] * (1 + NOISE[:280])),
+)
 
 
 @pytest.mark.parametrize("at", [6, 30, 200])
@@ -40,11 +55,18 @@ def test_it_is_told_within_eight_steps(at: int) -> None:
 
 
 def test_what_goes_on_is_critical() -> None:
-    symptom = newest(LossTurnedNegative(), SICK[0])
+    symptom = newest(LossTurnedNegative(), steps(loss=turned(120)))
     assert symptom is not None
     assert (symptom.severity, symptom.first_step) == ("critical", 120)
     assert "from step 120 on they are negative" in symptom.message
 
 
 def test_a_likelihood_that_falls_through_zero_is_none() -> None:
-    assert LossTurnedNegative().check(HEALTHY[1]) == ()
+    assert LossTurnedNegative().check(steps(loss=LIKELIHOOD)) == ()
+
+
+def test_a_loss_that_sinks_faster_and_faster_has_no_bound() -> None:
+    symptom = newest(LossTurnedNegative(), steps(loss=SUNK + NOISE))
+    assert symptom is not None
+    assert symptom.numbers["without_bound"] == 1.0
+    assert "sinks without bound" in symptom.message

@@ -1,4 +1,4 @@
-"""A loss that had been positive turns negative from one step to the next, and falls on."""
+"""A loss that had been positive turns negative from one step to the next and falls on, or sinks without bound."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from steadytrain.core.model import Symptom, Window
+from steadytrain.core.model import Series, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.medians import median
@@ -15,18 +15,25 @@ from steadytrain.statistics.reference import MAD_TO_SIGMA
 from steadytrain.statistics.rolling_baseline import has_slid, stride_of
 
 BEFORE_ROWS, LEVEL_ROWS = 16, 5
+LEVEL_MIN = 1.0
+"""Least level against which a sinking loss counts. An actor's loss begins near zero and follows its critic down."""
+
+SUNK_ROWS, FASTER, QUADRUPLED = 32, 1.2, 4.0
+"""Negative losses in a row of which the quarters are compared: each falls faster than the one before, and the level of
+the last is so many times that of the second."""
 
 
 @final
 @dataclass(frozen=True)
 class LossTurnedNegative(Detector):
-    """A loss that had been positive turns negative at once, and falls on.
+    """A loss that had been positive turns negative at once and falls on, or sinks below zero without bound.
 
     Means:
         Cross-entropies and squared errors are never negative. Every loss so far was positive; from one step on every
         loss is negative, and they fall faster than noise or progress explain. The sign was turned, so that training
         makes the errors larger, or another quantity than before is minimised. A likelihood of continuous values turns
-        negative as well, but slowly.
+        negative as well, but slowly, and it slows down. A loss that sinks faster and faster, to a thousand times its
+        first level below zero, has no minimum: a term that is maximised has no upper bound.
 
     Causes:
         - a loss whose sign is wrong: a reward or a score that is minimised
@@ -50,6 +57,7 @@ class LossTurnedNegative(Detector):
     jump_scales: float = threshold(
         5.0, "standard deviations of a change from loss to loss, by which it fell in one step, and in all"
     )
+    sunk_ratio: float = threshold(1000.0, "of its first level (or of 1): how far a loss without bound sinks")
     critical_rows: int = threshold(64, "the horizon after which the course of a symptom is judged")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
@@ -58,7 +66,10 @@ class LossTurnedNegative(Detector):
         negative = np.flatnonzero(values < 0)
         if not len(negative) or has_slid(loss.steps, stride=stride_of(loss.steps)):
             return ()
-        row = int(negative[0])
+        return self._turned(loss, int(negative[0])) or self._sunk(loss)
+
+    def _turned(self, loss: Series, row: int) -> tuple[Symptom, ...]:
+        values = loss.values
         before, after = values[:row][-BEFORE_ROWS:], values[row:]
         if row < self.positive_rows or len(after) < self.negative_rows or not before.min() > 0:
             return ()
@@ -82,5 +93,31 @@ class LossTurnedNegative(Detector):
                 f"and the loss is {now:.4g} at step {loss.steps[-1]}",
                 signals=("loss",),
                 numbers={"loss": now, "reference_level": level, "steps": float(len(after))},
+            ),
+        )
+
+    def _sunk(self, loss: Series) -> tuple[Symptom, ...]:
+        """A loss that began positive and sinks faster and faster."""
+        values = loss.values
+        row = int(np.flatnonzero(values >= 0)[-1]) + 1 if (values >= 0).any() else 0
+        first, after = values[: self.positive_rows], values[row:]
+        if row < self.positive_rows or not first.min() > 0 or len(after) < SUNK_ROWS:
+            return ()
+        one, two, three, four = (median(part) for part in np.array_split(after, 4))
+        now, level = median(after[-LEVEL_ROWS:]), median(first)
+        if now > -self.sunk_ratio * max(level, LEVEL_MIN) or four > QUADRUPLED * two:
+            return ()
+        if three - four < FASTER * (two - three) or two - three < FASTER * (one - two):
+            return ()
+        return (
+            Symptom(
+                name="loss-turned-negative",
+                severity="critical" if len(after) >= self.critical_rows else "warning",
+                first_step=int(loss.steps[row]),
+                last_step=int(loss.steps[-1]),
+                message=f"the loss began at {level:.4g} and sinks without bound: it is negative from step "
+                f"{loss.steps[row]} on, and {now:.4g} at step {loss.steps[-1]}",
+                signals=("loss",),
+                numbers={"loss": now, "reference_level": level, "steps": float(len(after)), "without_bound": 1.0},
             ),
         )

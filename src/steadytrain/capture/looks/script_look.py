@@ -36,6 +36,7 @@ from steadytrain.capture.looks.pass_orders import PassOrders
 from steadytrain.capture.looks.repeated_inputs import Fetched, Inputs, RepeatedInputs, inputs_of
 from steadytrain.capture.looks.running_statistics import statistics_rows
 from steadytrain.capture.looks.schedule_counts import ScheduleCounts, schedulers_at_start
+from steadytrain.capture.looks.stopped_updates import StoppedUpdates
 from steadytrain.capture.looks.summed_backwards import SummedBackwards
 from steadytrain.capture.looks.tied_tables import TiedTables
 from steadytrain.capture.looks.trained_elements import trained_rows
@@ -129,6 +130,7 @@ class ScriptLook(StepObserver):
         self._begun = self._passes.bounds
         self._targets = MovingTargets(run.is_script, lambda: run.modules.compile_used)
         self._evaluations = Evaluations()
+        self._stopped = StoppedUpdates()
         self._works = True
 
     # -- the step --------------------------------------------------------------------------------------------------
@@ -151,6 +153,9 @@ class ScriptLook(StepObserver):
     def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
         if call is not None:
             self._guarded(self._returned, call, random)
+
+    def backward_begins(self) -> None:
+        self._guarded(self._backward_begins)
 
     def loss_seen(self, root: Tensor) -> None:
         self._guarded(self._loss_seen, root)
@@ -197,12 +202,14 @@ class ScriptLook(StepObserver):
 
     def _rest_begins(self, stream: Stream) -> None:
         self._orders.break_off()
+        self._stopped.passed_over()
         self._one(stream).inputs.break_off()
         self._one(stream).rests_from = stream.step
 
     def _rest_ends(self, stream: Stream) -> None:
         one = self._one(stream)
         self._seen, self._data.batches, self._begun = _Seen(), 0, self._passes.bounds
+        self._stopped.passed_over()
         if one.counts is not None:
             one.counts.passed_over(stream.step - one.rests_from)
 
@@ -225,7 +232,14 @@ class ScriptLook(StepObserver):
         if call is self._seen.call:
             self._seen.draws_no_more = self._modes.by_draws(call, random, training=self._seen.training)
 
+    def _backward_begins(self) -> None:
+        rows = dict(self._stopped.backward_begins(self._run.streams))
+        for stream in self._run.streams[:1] if rows else ():
+            self._write(stream, rows)
+            self._run.recorder.tell_symptoms(self._run.recorder.detect(stream))
+
     def _zeroed(self) -> None:
+        self._stopped.zeroed()
         for one in self._followed.values():
             one.late.zeroed()
 
@@ -301,12 +315,16 @@ class ScriptLook(StepObserver):
         one = self._one(stream)
         rows, one.rows = one.rows, {}
         one.updated, one.left_over = True, False
+        rows |= dict(self._stopped.updated())
         if stream.own_steps in LOOK_STEPS and not is_sharded(stream.parameters):
             one.late.updated(stream.parameters)
         self._seen, self._data.batches, self._begun = _Seen(), 0, self._passes.bounds
         self._orders.stepped(stream.name)
-        if not rows or folder is None:
-            return
+        if rows and folder is not None:
+            self._write(stream, rows)
+
+    def _write(self, stream: Stream, rows: dict[str, float]) -> None:
+        one = self._one(stream)
         one.known += [name for name in rows if name not in one.known][: ROWS_MAX - len(one.known)]
         values = np.array([[rows.get(name, np.nan)] for name in one.known], np.float32)
         reading = Reading("script", tuple(one.known), ("value",), values)
