@@ -50,6 +50,17 @@ def test_a_number_that_moves_evenly_or_jitters_or_moved_long_before_is_not(name:
     assert _changed(HEALTHY[name]) == []
 
 
+def test_a_number_that_grows_by_a_factor_in_each_step_is_found_with_the_factor() -> None:
+    settings, onset = Settings(), 120
+    for step in (1, 2, *range(108, 121)):
+        settings.gate(step, [{"weight_decay": 1.0387**step, "momentum": 0.97**step, "nu": 0.9999**step, "params": []}])
+    grown, shrunk = settings.changed(onset)
+    assert (grown["option"], round(grown["each"], 4), grown["step"]) == ("weight_decay", 1.0387, 120)
+    assert (grown["before"], grown["after"]) == (1.0387, 1.0387**120)
+    assert (shrunk["option"], round(shrunk["each"], 3)) == ("momentum", 0.97)
+    assert settings.changed(60) == []  # no surveyed steps lead up to it
+
+
 def test_a_change_in_steps_that_were_not_seen_has_no_date() -> None:
     settings = Settings()
     for step in (1, 2, 3, 19, 20, 21):

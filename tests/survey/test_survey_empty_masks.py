@@ -66,6 +66,14 @@ def of_values(losses: Tensor, mask: Tensor) -> Tensor:
     return (losses * weights).sum() / weights.sum()
 
 
+def bounded_by_zero(losses: Tensor, mask: Tensor) -> Tensor:
+    return ((losses * mask).sum(1) / mask.float().sum(1).clamp(min=0)).mean()
+
+
+def by_its_mean(losses: Tensor, mask: Tensor) -> Tensor:
+    return ((losses * mask).mean(1) / mask.float().mean(1)).mean()
+
+
 @pytest.fixture
 def calls() -> Iterator[Calls]:
     made = Calls()
@@ -86,7 +94,7 @@ def found(calls: Calls, loss: Loss, *, dead: int | None) -> list[dict[str, Any]]
     return list(calls.masks.found)
 
 
-@pytest.mark.parametrize("loss", [by_row, by_row_in_float], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("loss", [by_row, by_row_in_float, bounded_by_zero, by_its_mean], ids=lambda one: one.__name__)
 def test_a_row_without_a_selected_position_is_named(calls: Calls, loss: Loss) -> None:
     (one,) = found(calls, loss, dead=2)
     assert one["rows"] == [2]

@@ -182,6 +182,16 @@ def test_gradients_are_carried_over_only_where_no_backward_finds_them_cleared() 
     assert (turns.carried_over, kept.carried_over, cleared.carried_over) == (False, True, False)
 
 
+def test_gradients_that_the_script_replaces_itself_are_not_carried_over() -> None:
+    """Master weights that get the gradients of a copy in half precision: no backward ever adds to theirs."""
+    loop = Loop()
+    for _ in range(3):
+        loop.backward_begins(True)
+        loop.update_begins(replaced=True)
+        loop.update_ended()
+    assert not loop.carried_over
+
+
 def _cast(x: Tensor) -> Tensor:
     return x.half()
 

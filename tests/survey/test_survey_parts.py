@@ -14,7 +14,7 @@ from steadytrain.survey import attention_scale
 from steadytrain.survey.calls import Calls
 from steadytrain.survey.compiled_model import compiled
 from steadytrain.survey.graph_cuts import leaves_behind, moves_output
-from steadytrain.survey.labels import leaked_columns, sorted_by
+from steadytrain.survey.labels import held_by, leaked_columns, sorted_by
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,26 @@ def test_a_column_tells_the_label_and_rows_that_come_again_do_not() -> None:
     values = torch.cat([torch.randn(256, 3), labels[:, None].float()], 1)
     assert leaked_columns(values.repeat(8, 1), labels.repeat(8), 10) == [{"input": 3, "share": 1.0}]
     assert leaked_columns(values[:, :3].repeat(8, 1), labels.repeat(8), 10) == []
+
+
+def test_a_place_of_the_input_that_holds_the_target_of_every_row_is_found() -> None:
+    """A window that is one value too long, in the shape of a sequence and of a table."""
+    torch.manual_seed(0)
+    windows, others = torch.randn(2, 32, 25), torch.randn(32, 7)
+    target = windows[0, :, 24].clone()
+    first = held_by([others, windows[0].unsqueeze(-1)], target, None)
+    assert first == [(1, 24)]
+    assert held_by([others, windows[1].unsqueeze(-1)], windows[1, :, 24:].clone(), first) == [(1, 24)]
+    assert held_by([others, windows[1].unsqueeze(-1)], torch.randn(32), first) == []
+
+
+def test_a_target_that_is_not_in_the_input_or_is_meant_to_be_is_no_leak() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(32, 6)
+    assert held_by([x], x.sum(1), None) == []
+    assert held_by([x], x, None) is None  # reconstructed
+    assert held_by([x[:, :1]], x[:, :1], None) == []  # an input of one number a row
+    assert held_by([x.round()], x[:, 2].round(), None) is None  # few values: chance
 
 
 class Cut(nn.Module):

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from steadytrain.core.torch_private import FUNCTION_MODE
-from steadytrain.survey import attention_scale, changed_settings, empty_masks, nonfinite_made, stored_rows
+from steadytrain.survey import attention_scale, changed_settings, empty_masks, loss_terms, nonfinite_made, stored_rows
 from steadytrain.survey.call_findings import LISTED_MAX, LossCall, Seen, add_listed
 from steadytrain.survey.graph_cuts import leaves_behind
 from steadytrain.survey.script_lines import line_of, script_frame
@@ -72,6 +72,7 @@ class Calls(TorchFunctionMode):
         self.masks = empty_masks.EmptyMasks()
         self.made = nonfinite_made.NonfiniteMade()
         self.writes = stored_rows.Writes()
+        self.terms = loss_terms.LossTerms()
         self.settings = changed_settings.Settings()
         self.step_now: Callable[[], int] = int
         """The number of the current step."""
@@ -113,8 +114,10 @@ class Calls(TorchFunctionMode):
         result = func(*args, **given)
         if name in attention_scale.NAMES:
             self._guarded(self.products.saw, name, args, given, result)
-        if name in nonfinite_made.NAMES and (place := frame or script_frame()) is not None:
+        if name in nonfinite_made.WATCHED and (place := frame or script_frame()) is not None:
             self._guarded(self.made.saw, name, args, given, result, line_of(place), self.step_now())
+        if loss_terms.are_terms(name, args) and (place := frame or script_frame()) is not None:
+            self._guarded(self.terms.saw, name, args, given, line_of(place))
         if name in empty_masks.NAMES and (place := frame or script_frame()) is not None:
             self._guarded(self.masks.saw, name, args, given, result, line_of(place))
         if args and stored_rows.writes(name, given) and (place := frame or script_frame()) is not None:
@@ -159,6 +162,7 @@ class Calls(TorchFunctionMode):
         """Drops the tensors of the previous step."""
         self.step_losses, self.looked_up = [], []
         self.masks.step_begins()
+        self.made.step_begins()
 
     # -- readers ---------------------------------------------------------------------------------------------------
 

@@ -31,6 +31,10 @@ UNEVEN_MAX, PLANNED_MIN = 0.25, 0.6
 """A schedule moves evenly: from step to step by nearly the same, in so many of the steps at least. Where it changes
 from one stage to the next, two in three steps around are uneven."""
 
+GROWN_STEPS, EACH_MIN, EACH_APART_MAX, GROWN_MIN = 5, 1.003, 0.05, 10.0
+"""A number grows by a factor (or shrinks) if it did so in that many steps at the onset, each time by the same one up to
+a share of its logarithm; and by so much since the first step, at least, if it did so all the time."""
+
 VALUES_MAX, FOUND_MAX, MODULES_MAX = 4096, 16, 4096
 OPTIONS_LEFT_OUT = frozenset({"lr", "initial_lr", "max_lr", "min_lr"})
 ARITHMETIC = frozenset(
@@ -105,16 +109,18 @@ class Settings:
         self._names[key] = name or self._names.get(key, "")
 
     def changed(self, onset: int) -> list[dict[str, Any]]:
-        """The numbers that changed near ``onset``: what they were and became, at which step, and where they stand."""
+        """The numbers that changed near ``onset``: what they were and became, at which step, and where they stand.
+
+        ``each`` is the factor of a number that grew or shrank by a factor in each step; ``before`` is then its value in
+        the first surveyed step.
+        """
         found: list[dict[str, Any]] = []
         for key, values in self._values.items():
-            change = _change(sorted(values.items()), onset)
+            row = sorted(values.items())
+            change = _change(row, onset) or _growth(row, onset)
             if change is not None and len(found) < FOUND_MAX:
-                step, before, after = change
                 where = dict(zip(_FIELDS[key[0]], key[1:], strict=True))
-                found.append(
-                    {"kind": key[0], "name": self._names[key], "step": step, "before": before, "after": after, **where}
-                )
+                found.append({"kind": key[0], "name": self._names[key], **change, **where})
         return found
 
 
@@ -125,7 +131,7 @@ _FIELDS = {
 }
 
 
-def _change(values: Sequence[tuple[int, float]], onset: int) -> tuple[int, float, float] | None:
+def _change(values: Sequence[tuple[int, float]], onset: int) -> dict[str, float] | None:
     """The step, the old and the new value of a change near the onset; None without one.
 
     A number that moves all the time (a counter, a smooth schedule) has changed little there against its other steps.
@@ -142,8 +148,27 @@ def _change(values: Sequence[tuple[int, float]], onset: int) -> tuple[int, float
         near = [_size(one, other) for (early, one), (_, other) in pairs if early >= last - NEAR_STEPS]
         moved = max(near, default=math.inf)
         if math.isfinite(moved) and moved <= OTHERWISE_MAX * _size(before, after):
-            return step, before, after
+            return {"step": step, "before": before, "after": after}
     return None
+
+
+def _growth(values: Sequence[tuple[int, float]], onset: int) -> dict[str, float] | None:
+    """The change of a number that grew or shrank by one factor in each step up to the
+    onset; None without one.
+    """
+    near = [(step, value) for step, value in values if step <= onset + LATE_STEPS][-(GROWN_STEPS + 1) :]
+    if len(near) <= GROWN_STEPS or near[-1][0] < onset - LATE_STEPS or near[-1][0] - near[0][0] != GROWN_STEPS:
+        return None
+    signs = [math.copysign(1.0, value) for _, value in near if value and math.isfinite(value)]
+    if len(signs) != len(near) or len(set(signs)) > 1:
+        return None
+    moves = [math.log(after / before) for (_, before), (_, after) in itertools.pairwise(near)]
+    each = sum(moves) / len(moves)
+    if abs(each) < math.log(EACH_MIN) or abs(each) * near[-1][0] < math.log(GROWN_MIN):
+        return None
+    if max(abs(move - each) for move in moves) > EACH_APART_MAX * abs(each):
+        return None
+    return {"step": near[-1][0], "before": values[0][1], "after": near[-1][1], "each": math.exp(each)}
 
 
 def _is_planned(values: Sequence[tuple[int, float]]) -> bool:

@@ -1,7 +1,8 @@
 """Finds means over a mask that selects nothing, however they are written.
 
 ``(loss * mask).sum() / mask.sum()``, a count by row, ``loss[mask].mean()``, a loss function on an empty selection: the
-sum of a mask is followed to the division, and an empty selection to the mean. A sum of floating-point numbers counts as
+sum or the mean of a mask is followed to the division (also through a bound that lets 0 pass), and an empty selection to
+the mean. A sum of floating-point numbers counts as
 a mask's if they were 0 and 1 only at this line so far, and not all 0 each time.
 """
 
@@ -16,9 +17,11 @@ from torch import Tensor
 COUNTS = frozenset({"sum", "count_nonzero"})
 SELECTS = frozenset({"__getitem__", "masked_select"})
 MEANS = frozenset({"mean", "nanmean"})
+BOUNDS = frozenset({"clamp", "clamp_", "clamp_min", "clamp_min_", "clip", "clip_", "maximum", "relu"})
 PASSES_ON = frozenset(
     {"float", "double", "half", "bfloat16", "long", "to", "type", "type_as", "unsqueeze", "squeeze", "view", "reshape"}
-    | {"flatten", "detach", "expand", "cpu", "item", "clone", "__getitem__", "sum"}
+    | {"flatten", "detach", "expand", "expand_as", "cpu", "item", "clone", "contiguous", "__getitem__", "sum", "sqrt"}
+    | BOUNDS
 )
 NAMES = COUNTS | SELECTS | MEANS | PASSES_ON
 HELD_MAX, FOUND_MAX, ROWS_MAX = 64, 8, 16
@@ -48,7 +51,7 @@ class EmptyMasks:
             if source is not None:
                 self._hold(self._counts, (result, source))
                 return
-        if name in COUNTS and self._is_mask(value, line):
+        if (name in COUNTS or (name in MEANS and value.numel())) and self._is_mask(value, line):
             self._hold(self._counts, (result, value.detach()))
         elif name in SELECTS and isinstance(result, Tensor) and result.numel() == 0:
             index = args[1] if len(args) > 1 else given.get("mask")

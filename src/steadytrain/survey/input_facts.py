@@ -21,6 +21,7 @@ SPREAD_FLOOR = 1e-3
 
 HISTOGRAM_BINS = 64
 TOKENS_MAX = 1 << 18
+NUMBERS_MAX = 4
 """Larger ids are not counted as tokens. So many counts take 2 MB a step."""
 
 
@@ -30,10 +31,13 @@ class Batches:
     def __init__(self) -> None:
         self.rows: int | None = None
         self.ids: list[Tensor] = []
+        self.numbers: list[Tensor] = []
+        """The first floating-point inputs of the step, of two dimensions or more."""
         self.values: Tensor | None = None
         self._step = 0
         self._marked: int | None = None
         self._scales: dict[int, float] = {}
+        self._lengths: dict[int, int] = {}
         self._statistics: dict[int, Tensor] = {}
         self._digests: dict[int, str] = {}
         self._size = (False, -1)
@@ -68,6 +72,8 @@ class Batches:
         # If several modules are called in turn, only the first gets the batch itself.
         values = next((v for _, v in inputs if v.dim() == 2 and v.is_floating_point()), None)
         self.values = values if first else self.values
+        if first:
+            self.numbers = [v.detach() for _, v in inputs if v.is_floating_point() and v.dim() > 1][:NUMBERS_MAX]
         computed = {name for name, value in _as_given(args, kwargs) if value.grad_fn is not None}
         if first and "input_scale" not in self.facts:
             features = next((v for n, v in inputs if v.is_floating_point() and v.dim() > 1 and n not in computed), None)
@@ -90,6 +96,8 @@ class Batches:
             elif value.dtype != torch.bool:
                 bins = torch.bincount((value.flatten() % HISTOGRAM_BINS), minlength=HISTOGRAM_BINS).float()
                 parts.append(bins / bins.sum())
+        if first:
+            self._lengths[step] = max((max(value.shape[1:]) for _, value in inputs if value.dim() > 1), default=0)
         if scales:
             self._scales[step] = max(scales)
         if first and self.ids and bool(((self.ids[0] >= 0) & (self.ids[0] < TOKENS_MAX)).all()):
@@ -116,6 +124,7 @@ class Batches:
         others = sorted(scale for step, scale in self._scales.items() if step < looked)
         if looked in self._scales and others:
             facts["batch_scale"] = self._scales[looked] / max(SCALE_FLOOR, others[len(others) // 2])
+        facts |= self._length(looked)
         digests = list(self._digests.values())
         if len(digests) > 1:
             facts["repeated_batches"] = 1 - len(set(digests)) / len(digests)
@@ -135,6 +144,12 @@ class Batches:
             facts["token_overlap"] = _overlap(older, newer)
             facts["token_offset"] = _offset(older, newer)
         return facts
+
+    def _length(self, looked: int) -> dict[str, Any]:
+        """How long the rows of the batch are against those before it, along their longest dimension."""
+        before = sorted(length for step, length in self._lengths.items() if step < looked)
+        usual = before[len(before) // 2] if len(before) > SHIFT_STEPS_MIN else 0
+        return {"batch_length": self._lengths[looked] / usual} if usual and looked in self._lengths else {}
 
     def _copies(self, looked: int) -> dict[str, Any]:
         """The share of rows that are copies of others: from the onset on, and in as many steps before it."""

@@ -12,6 +12,7 @@ import torch.nn.functional as F  # noqa: N812 - the name that everybody uses
 from torch import Tensor
 
 from steadytrain.capture.looks.token_inputs import SHIFTS, padding_of, place_of_labels, shares_equal, tokens_beside
+from steadytrain.survey.label_lag import agreements, label_lag
 from steadytrain.survey.tensor_values import ROWS_LISTED_MAX
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ CLASS_LOSSES = ("cross_entropy", "nll_loss")
 SUPERVISED_MIN = 8
 LEAK_ROWS_MIN, LEAK_ROWS_MAX, LEAK_COLUMNS_MAX, LEAK_SHARE = 64, 2048, 4096, 0.98
 LEAK_CLASSES_MIN, LEAK_CLASS_SHARE = 4, 0.02
+COPIED_ROWS_MIN = 8
 
 SURE_ERROR, SURE_ERRORS = 0.1, 4.0
 """A ratio of equal neighbours to chance counts if its standard error is at most the first, or if it deviates by so many
@@ -48,8 +50,10 @@ class Labels:
         self._halves: list[dict[int, int]] = []
         self._pairs = self._equal = 0
         self._marked = False
+        self._agreements: dict[int, dict[tuple[int, int], float]] = {}
         self._scales: dict[int, float] = {}
         self._columns: list[tuple[Tensor, Tensor]] = []
+        self._copied: list[tuple[int, int]] | None = None
         self._looked = 0
         self._pads_looked = 0
         self._pads_seen: list[tuple[int, float, float | None]] = []
@@ -60,12 +64,14 @@ class Labels:
         if not calls.step_losses:
             return
         call = _telling(calls.step_losses)
+        self._agreements[step] = agreements(call, batches.rows)
         if not self._marked:
             self.last = call
         if call.name in CLASS_LOSSES and not call.target.is_floating_point():
             self._classes(call, calls, batches)
         elif call.target.is_floating_point():
             self._values(call)
+            self._copied = held_by(batches.numbers, call.target, self._copied)
             if call.target.numel():
                 self._scales[step] = float(call.target.float().abs().max())
         self._rows(call, batches)
@@ -83,8 +89,9 @@ class Labels:
         others = sorted(scale for step, scale in self._scales.items() if step != self._looked)
         if self._looked in self._scales and others and others[len(others) // 2] > 0:
             facts["target_scale"] = self._scales[self._looked] / others[len(others) // 2]
-        facts |= self._padding()
-        leaked = self._leaked()
+        facts |= self._padding() | label_lag(self._agreements, self._looked)
+        copied = [{"input": column, "share": 1.0} for _, column in self._copied or ()]
+        leaked = copied or self._leaked()
         if leaked is not None:
             facts["labels_leaked"] = leaked
         total = sum(self._counts.values())
@@ -235,7 +242,8 @@ class Labels:
             self.facts["row_loss_share"] = float(losses.max()) / total
         middle = float(finite.median()) if len(finite) else math.nan
         bad = ~losses.isfinite() | (losses > SUSPECT * middle)
-        self.facts["rows_suspect"] = bad.nonzero().flatten().tolist()[:ROWS_LISTED_MAX]
+        if int(bad.sum()) <= len(bad) // 2:  # what is in most rows marks none of them
+            self.facts["rows_suspect"] = bad.nonzero().flatten().tolist()[:ROWS_LISTED_MAX]
 
 
 def row_losses(call: LossCall, rows: int | None) -> Tensor | None:
@@ -269,6 +277,28 @@ def _telling(losses: Sequence[LossCall]) -> LossCall:
 def _ignored(call: LossCall) -> Tensor:
     """Which labels do not count, of the shape of the labels."""
     return torch.eq(call.target, -100 if call.ignore_index is None else call.ignore_index)
+
+
+def held_by(
+    inputs: Sequence[Tensor], target: Tensor, known: list[tuple[int, int]] | None
+) -> list[tuple[int, int]] | None:
+    """The places (number of the input, element of a row) that hold the target of every row, bit for bit.
+
+    ``known``: those of earlier steps, None before the first. Only targets of one number a row are compared, and only
+    with rows of more than one: a model that reconstructs its input is given its target by design. Rows in which all
+    elements are alike tell nothing.
+    """
+    rows = target.shape[0] if target.dim() else 0
+    if rows < COPIED_ROWS_MIN or target.numel() != rows or torch.unique(target).numel() < rows // 2:
+        return known
+    found = []
+    for number, one in enumerate(inputs):
+        columns = one.numel() // rows if one.shape[0] == rows else 0
+        if 1 < columns <= LEAK_COLUMNS_MAX and one.device == target.device and one.dtype == target.dtype:
+            same = (one.reshape(rows, columns) == target.reshape(rows, 1)).all(0)
+            if not bool(same.all()):
+                found += [(number, column) for column in same.nonzero().flatten().tolist()]
+    return found if known is None else [place for place in known if place in found]
 
 
 def leaked_columns(values: Tensor, labels: Tensor, classes: int) -> list[dict[str, Any]]:

@@ -88,8 +88,9 @@ class Loop:
         self.since_update += 1
         self.backward_in_autocast |= _autocast_on()
 
-    def update_begins(self) -> None:
-        self.carried_over |= self.left_over
+    def update_begins(self, *, replaced: bool = False) -> None:
+        """``replaced``: the script put other gradients in the place of those left over, as those of a copy."""
+        self.carried_over |= self.left_over and not replaced
         self.optimizer_in_autocast |= _autocast_on()
         self.empty_updates += self.since_update == 0
 

@@ -12,6 +12,13 @@ import torch
 from torch import Tensor
 
 LAG_TOLD, BELOW_EPSILON = 2.0, 0.1
+FAR_STEP, FADED = 10.0, 1e-18
+"""Times the rate: with the usual betas Adam moves a weight by 3.2 times it, (1 - beta1) / sqrt(1 - beta2), at most.
+Below the second number squares round to zero in float32."""
+
+STEP_MAX = 1e300
+"""In place of infinity, which no JSON holds."""
+
 SAMPLED_ELEMENTS = 1 << 18
 LISTED_MAX = 64
 
@@ -27,6 +34,7 @@ class MomentFacts:
     correlations: list[float] = field(default_factory=list)
     epsilon_lost: bool = False
     below: int = 0
+    faded: dict[str, float] = field(default_factory=dict)
     total: int = 0
     dot: float = 0.0
     first_norm: float = 0.0
@@ -47,6 +55,7 @@ class MomentFacts:
         values = gradient.float()
         self._add_second(name, second, values, group)
         if isinstance(first, Tensor) and first.shape == values.shape:
+            self._add_faded(name, first.float(), second.float(), group)
             self.dot += float((first.float() * values).sum())
             self.first_norm += float(first.float().square().sum())
             self.gradient_norm += float(values.square().sum())
@@ -65,6 +74,16 @@ class MomentFacts:
             found = _correlation(corrected.flatten(), values.square().flatten())
             self.correlations += [found] if found is not None else []
 
+    def _add_faded(self, name: str, first: Tensor, second: Tensor, group: Mapping[str, Any]) -> None:
+        """Where squares of small gradients rounded to zero: the largest update there, in learning rates."""
+        count = max(1.0, self.counts[-1] if self.counts else 1.0)
+        one, two = (1 - float(beta) ** count for beta in group["betas"])
+        root = (second / two).sqrt()
+        steps = (first.abs() / one / (root + float(group.get("eps", 0.0))))[(root < FADED) & (first != 0)]
+        largest = float(steps.max()) if steps.numel() else 0.0
+        if largest > FAR_STEP:
+            self.faded[name] = min(largest, STEP_MAX)
+
     def facts(self) -> dict[str, Any]:
         """The facts by name."""
         facts: dict[str, Any] = {}
@@ -75,6 +94,8 @@ class MomentFacts:
             lags = self.lags
             facts["epsilon_lost"], facts["second_moment_below_epsilon"] = self.epsilon_lost, self.below / self.total
             facts["second_moment_lag"] = {n: lags[n] for n in sorted(lags, key=lags.__getitem__)[-LISTED_MAX:]}
+        if self.faded:
+            facts["update_beyond_rate"] = dict(sorted(self.faded.items(), key=lambda one: -one[1])[:LISTED_MAX])
         if self.first_norm > 0 and self.gradient_norm > 0:
             facts["moment_alignment"] = self.dot / math.sqrt(self.first_norm * self.gradient_norm)
         if self.correlations:

@@ -6,33 +6,67 @@ gives another observation, a generator another batch. The survey replays the ste
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-MADE_MAX = 4
+MADE_MAX, ROWS_MAX = 4, 16
 NAMES = frozenset(
     {"log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "pow", "__pow__", "exp", "expm1", "exp2"}
     | {"div", "true_divide", "__truediv__", "__rtruediv__", "div_", "__itruediv__"}
     | {"acos", "asin", "atanh", "arctanh", "acosh", "erfinv", "logit", "mean", "std", "var", "norm", "cosh", "sinh"}
 )
+REDUCES = frozenset({"norm", "vector_norm", "std", "var", "sum", "amax", "mean", "abs", "square", "sqrt"})
+DIVIDES = frozenset({"div", "true_divide", "__truediv__", "div_", "__itruediv__"})
+WATCHED = NAMES | REDUCES
+HELD_MAX = 64
 
 
 class NonfiniteMade:
-    """``found`` lists ``{operation, line, step, made}``."""
+    """``found`` lists ``{operation, line, step, made, rows, of, by}``.
+
+    ``rows`` are the indices along the first dimension of the result, of ``of``, where the bad values are; empty if they
+    are in all of them, or in more than ``ROWS_MAX``. ``by`` is the function that made the divisor: a norm, a standard
+    deviation, a sum; "" if unknown.
+    """
 
     def __init__(self) -> None:
         self.found: list[dict[str, Any]] = []
+        self._makers: deque[tuple[Any, str]] = deque(maxlen=HELD_MAX)
+
+    def step_begins(self) -> None:
+        """Forgets the tensors of the previous step."""
+        self._makers.clear()
 
     def saw(self, name: str, args: Sequence[Any], given: Mapping[str, Any], result: Any, line: str, step: int) -> None:
-        if len(self.found) >= MADE_MAX or not _is_number(result) or bool(torch.isfinite(result).all()):
+        if name in REDUCES:
+            self._makers.append((result, name))
+        if name not in NAMES or len(self.found) >= MADE_MAX or not _is_number(result):
             return
-        if not all(bool(torch.isfinite(value).all()) for value in _numbers([*args, *given.values()])):
+        if not _is_finite(_numbers([*args, *given.values()])) or _is_finite([result]):
             return
+        divisor = args[1] if name in DIVIDES and len(args) > 1 else None
+        by = next((maker for value, maker in self._makers if divisor is not None and value is divisor), "")
         made = "NaN" if bool(torch.isnan(result).any()) else "Inf"
-        self.found.append({"operation": name.strip("_"), "line": line, "step": step, "made": made})
+        of = int(result.shape[0]) if result.dim() else 0
+        found = {"operation": name.strip("_"), "line": line, "step": step, "made": made}
+        self.found.append({**found, "rows": _rows(result), "of": of, "by": by})
+
+
+def _is_finite(values: Iterable[Tensor]) -> bool:
+    return all(bool(torch.isfinite(value).all()) for value in values)
+
+
+def _rows(result: Tensor) -> list[int]:
+    """The few indices along the first dimension whose values are not finite."""
+    if result.dim() == 0 or result.shape[0] < 2:
+        return []
+    bad = (~torch.isfinite(result)).reshape(result.shape[0], -1).any(1)
+    rows: list[int] = bad.nonzero().flatten().tolist()
+    return rows if len(rows) <= min(ROWS_MAX, result.shape[0] // 2) else []
 
 
 def _numbers(values: Iterable[Any]) -> Iterable[Tensor]:

@@ -30,6 +30,7 @@ from steadytrain.survey.planned_steps import steps_planned
 from steadytrain.survey.stored_rows import changed_by_reading
 from steadytrain.survey.surveyed_steps import AROUND_ONSET, FIRST_STEPS, LAST_STEPS, Alone, ReplayedSteps
 from steadytrain.survey.training_state import State
+from steadytrain.survey.unseeded_rows import drawn_anew
 
 NOTES_MAX = 16
 SHARE_SLACK = 0.1
@@ -75,6 +76,7 @@ class Observed(StepObserver):
         self.rows = Rows()
         self._planned: int | None = None
         self._stream: Stream | None = None
+        self._there: tuple[torch.Tensor, torch.Tensor | None] | None = None
         self._micro_batches: list[MicroBatch] = []
 
     @property
@@ -139,7 +141,7 @@ class Observed(StepObserver):
         if self.calls.active and stream is self._stream:
             self._steps.append(step)
             self.loop.skips += bool(measured.record.skipped)
-            self._look("loop", self.loop.update_begins)
+            self._look("loop", self._update_begins)
             self._look("state", lambda: self.state.gate(stream, step))
             self._look("labels", lambda: self.labels.step(step, self.calls, self.batches))
             self._look("modules", lambda: self.modules.step(self.state.names))
@@ -237,7 +239,13 @@ class Observed(StepObserver):
 
     def _gradients_there(self) -> bool:
         parameters = self._stream.parameters if self._stream is not None else []
-        return any(p.grad is not None and bool(p.grad.any()) for p in parameters)
+        there = [(p, p.grad) for p in parameters if p.grad is not None and bool(p.grad.any())]
+        self._there = there[0] if there else None
+        return bool(there)
+
+    def _update_begins(self) -> None:
+        there = self._there
+        self.loop.update_begins(replaced=there is not None and there[0].grad is not there[1])
 
     # -- facts that combine several subjects -----------------------------------------------------------------------
 
@@ -254,6 +262,7 @@ class Observed(StepObserver):
             "softmax_dimension": seen.softmax_dimension,
             "singular_calls": list(seen.singular.values()),
             "nonfinite_made": self.calls.made.found,
+            "loss_terms": self.calls.terms.found or None,
             "detached_calls": seen.detached,
             "fully_masked_rows": seen.fully_masked,
             "attention_logit_largest": seen.attention_largest or None,
@@ -320,6 +329,7 @@ class Observed(StepObserver):
         return {
             "rows_written": self.calls.writes.found(),
             "rows_change_when_read": changed_by_reading(self.loop.loaders),
+            "rows_drawn_anew": drawn_anew(self.loop.loaders),
         }
 
     def _of_steps(self) -> dict[str, Any]:

@@ -128,6 +128,9 @@ class Rows:
                 found += outside.reshape(len(tensor), -1).any(1).nonzero().flatten().tolist()
         for mask in facts.get("empty_masks") or ():
             found += mask["rows"] or range(mask["of"] if mask["whole"] else 0)
+        for made in facts.get("nonfinite_made") or ():
+            same = made["step"] == self._kept_step and any(made["of"] == len(tensor) for _, tensor in self._kept or ())
+            found += made["rows"] if same else []
         for name in ("rows_suspect", "rows_without_labels", "ctc_infeasible_rows"):
             found += facts.get(name) or ()
         return list(dict.fromkeys(found))[:ROWS_MAX]

@@ -114,16 +114,16 @@ def changed_by_reading(loaders: Sequence[Any]) -> dict[str, Any] | None:
 
 
 def _read_thrice(dataset: Any, row: int) -> str | None:
-    _read(dataset, row)
-    second = [value.detach().clone() for value in _read(dataset, row)]
-    marks = {name: _mark(value) for name, value in places(dataset, row)}
-    third = _read(dataset, row)
+    read(dataset, row)
+    second = [value.detach().clone() for value in read(dataset, row)]
+    marks = {name: mark(value) for name, value in places(dataset, row)}
+    third = read(dataset, row)
     if len(second) == len(third) and all(map(torch.equal, second, third)):
         return None
-    return next((name for name, value in places(dataset, row) if marks.get(name) != _mark(value)), None)
+    return next((name for name, value in places(dataset, row) if marks.get(name) != mark(value)), None)
 
 
-def _read(dataset: Any, row: int) -> list[Tensor]:
+def read(dataset: Any, row: int) -> list[Tensor]:
     """The floating-point tensors of one row, with the same random numbers each time."""
     torch.manual_seed(row)
     random.seed(row)
@@ -154,7 +154,7 @@ def places(dataset: Any, row: int) -> Iterator[Place]:
             yield name, inside[row]
 
 
-def _mark(value: Any) -> object:
+def mark(value: Any) -> object:
     """What changes with the memory: the count of writes, or a hash of the values."""
     if isinstance(value, Tensor):
         return VERSION.of(value)
