@@ -43,6 +43,15 @@ def test_a_control_that_shows_nothing_concludes_nothing(case: Case) -> None:
     assert judge("clip", case, [control], []).effect == "not-run"
 
 
+def test_a_control_from_a_later_state_is_none(case: Case) -> None:
+    """The state right before the step may hold the damage: a trial from an earlier one needs its own control."""
+    mended, control = made("rewarm", CALM, FLAT), made("unchanged", SPIKE, HURT)
+    late = replace(control, spec=replace(control.spec, begin=BEGIN + 3))
+    verdict = judge("rewarm", case, [late], [mended])
+    assert (verdict.effect, "no unchanged replay from where it starts" in verdict.why) == ("inconclusive", True)
+    assert judge("rewarm", case, [late, control], [mended]).effect == "removed"
+
+
 @pytest.mark.parametrize(
     ("peak", "expected"),
     [

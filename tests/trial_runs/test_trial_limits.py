@@ -15,6 +15,7 @@ from click.testing import CliRunner
 import builders
 from steadytrain.api import diagnoses
 from steadytrain.cli.diagnose import command
+from steadytrain.core.work_time import work_time
 from steadytrain.experiments.specs import NO_TIME_LEFT, Entry, Outcome, Spec
 from steadytrain.trial_runs import diagnose as diagnosing
 from steadytrain.trial_runs import worker as workers
@@ -95,10 +96,14 @@ def test_the_survey_has_half_of_the_budget_and_says_so_when_interrupted(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(diagnosing, "survey", interrupted)
+    monkeypatch.setattr(work_time, "_load", lambda: 0.0)
     for budget_s in (40.0, 3600.0):
         with pytest.raises(KeyboardInterrupt, match=r"during the survey: the symptom is .*; nothing was tried"):
             diagnosing.diagnose(diagnosing.Request(bundle, budget_s, 1), tell=lambda line: None)
-    assert waits == [20.0, 300.0]
+    monkeypatch.setattr(work_time, "slower", lambda: 3.0)
+    with pytest.raises(KeyboardInterrupt):
+        diagnosing.diagnose(diagnosing.Request(bundle, 40.0, 1), tell=lambda line: None)
+    assert waits == [20.0, 300.0, 60.0]  # on a busy machine three seconds count as one
 
 
 def test_an_interrupted_trial_leaves_what_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from steadytrain.core.incident import Finding
 from steadytrain.core.model import Symptom, Window
 from steadytrain.detectors import Aim
 from steadytrain.experiments.specs import Entry, Json, Lead
+from steadytrain.experiments.trial_starts import START, begins_of
 from steadytrain.grouping.catalog import declared
 from steadytrain.storage.bundle import is_bundle, open_bundle
 from steadytrain.storage.run_folder import open_run
@@ -101,11 +102,13 @@ class Case:
 
     @property
     def begin(self) -> int | None:
-        """The snapshot that trials start from: the newest that leaves some steps before the onset."""
+        """The snapshot that trials start from: the newest with some steps before the onset; 0: the script's start."""
+        if START in self.begins:
+            return START
         early = [step for step in self.begins if step + LEAD_STEPS_MIN <= self.onset - 1]
         before = early or [step for step in self.begins if step < self.onset]
         if before:
-            return before[-1]
+            return early[-1] if early else before[0]
         return self.begins[0] if self.begins and self.aim == "progress" else None
 
     @property
@@ -303,7 +306,7 @@ def open_case(
         step=seen,
         window=window,
         environment=environment,
-        begins=tuple(start - 1 for start in recording.starts()),
+        begins=begins_of(recording.starts(), _stretches(recording), min(began, seen)),
         taped=_stretches(recording),
         step_s=float(np.median(seconds)) if len(seconds) else math.inf,
         facts=dict(facts or {}),

@@ -1,4 +1,4 @@
-"""Facts of a run that its own error ended, from the evidence in its folder. This launches no script."""
+"""Facts of a run from its folder: the error that ended it, and whether it was seeded. This launches no script."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ ROWS_MAX = 8
 
 
 def facts_of_crash(run: Run | None) -> dict[str, Any]:
-    """``index_outside`` or ``too_few_values``, where such an error ended the run; else empty. A damaged file is no
-    evidence."""
+    """``index_outside`` or ``too_few_values``, where such an error ended the run, and ``torch_seeded``, where that is
+    recorded. A damaged file is no evidence."""
     if run is None:
         return {}
-    found = {}
+    randomness = run.facts.get("randomness")
+    seeded = randomness.get("seeded") if isinstance(randomness, dict) else None
+    found: dict[str, Any] = {"torch_seeded": seeded} if isinstance(seeded, bool) else {}
     for name, file, schema, read in (
         ("index_outside", INDEX_FILE, INDEX_SCHEMA, _index),
         ("too_few_values", FEW_FILE, FEW_SCHEMA, _few),

@@ -68,6 +68,8 @@ FACTS: Mapping[str, str] = {
     "lost_updates": "name -> that share, of tensors above 0.5",
     "state_dtypes": "dtype -> number of optimizer state tensors",
     "epsilon_lost": "whether epsilon is zero in the dtype of the optimizer's second moment",
+    "update_beyond_rate": "name -> largest update in learning rates, above 10, of weights whose second moment is zero "
+    "and whose first is not, so that only epsilon divides",
     "second_moment_below_epsilon": "share of weights with sqrt(second moment) below 0.1 epsilon",
     "second_moment_lag": "name -> rms of gradient over sqrt(second moment) at the last step, where above 2",
     "positions_low_precision": "buffers or tables of positions or frequencies in 16 bits: name -> dtype",
@@ -101,7 +103,7 @@ FACTS: Mapping[str, str] = {
     "scheduler_planned": "steps after which the scheduler ends (T_max, total_steps, ...), where it says so",
     "steps_planned": "optimizer steps that the run was planned to make, where known",
     "settings_changed": "list of {kind: optimizer|module|operand, name, step, before, after, ...}: plain numbers that "
-    "changed near the onset, other than learning rates, and where they stand",
+    "changed near the onset, or moved by one factor (each) in every step up to it, and where they stand; no rates",
     "warmup_seen": "whether the learning rate rose over the first steps of the run",
     # -- the loop
     "zero_grad_calls": "calls of zero_grad (of optimizer or model) per optimizer step",
@@ -126,12 +128,14 @@ FACTS: Mapping[str, str] = {
     "loss_arguments_swapped": "lines where the target requires a gradient and the input does not",
     "broadcast": "lines `code: [shape] with [shape]` where a loss, or a difference that went into it, was broadcast "
     "between two shapes of the same number of elements or that differ in rank",
+    "loss_terms": "list of {line, place, first, last}: numbers that the script adds or subtracts where it sums up its "
+    "loss, with their sign there, at the first and at the last surveyed step",
     "loss_sum": "whether the loss is a sum over the batch (reduction sum)",
     "label_smoothing": "largest label smoothing of a cross-entropy",
     "dropout": "largest share that dropout sets to zero in training steps",
     "softmax_dimension": "lines where softmax was taken over the batch dimension of a classification",
-    "nonfinite_made": "list of {operation, line, step, made}: operations of the script that made NaN or Inf out of "
-    "finite numbers",
+    "nonfinite_made": "list of {operation, line, step, made, rows, of, by}: operations of the script that made NaN or "
+    "Inf out of finite numbers; in which few of so many rows of their result; by what the divisor was made, if known",
     "singular_calls": "list of {operation, line, smallest, zeros} of log, sqrt, division, pow, acos, norm at the edge "
     "of their domain (zeros or less in the input) during surveyed steps",
     "initial_loss": "loss of the first step of the run",
@@ -154,10 +158,14 @@ FACTS: Mapping[str, str] = {
     "tokens_out_of_range": "how many token ids or labels are outside of their table, last step",
     "label_shift": "k -> mean cross entropy of logits at t against token t+k, k = 0..3, last step of the survey",
     "label_shift_trained": "the k that labels really have against the inputs: labels[t] = inputs[t+k], absent if none",
+    "label_lag": "{places, dimension, aligned, own, before}: from the onset on predictions match labels so many places "
+    "further along this dimension (0 is that of rows): their agreement there and at their own place, and that at their "
+    "own place before the onset",
     "labels_equal_inputs": "share of supervised positions whose label is the token at that place of the input",
     "labels_read": "place among the id inputs of the one that is the labels themselves, embedded beside the tokens",
     "label_most_common_share": "share of the most frequent label over surveyed steps",
-    "labels_leaked": "list of {input, share}: how well one input column alone tells the label, above 0.98",
+    "labels_leaked": "list of {input, share}: how well one input column alone tells the label, above 0.98, or holds "
+    "the number that is to be predicted",
     "causal_gradient": "largest gradient of logits at t to inputs after t, over the largest to inputs up to t",
     "batch_gradient": "largest gradient of one row's output to another row's input, over that to its own",
     "tokenizer": "what turns ids into text: class of a tokenizer, a function or a table of the script",
@@ -205,9 +213,11 @@ FACTS: Mapping[str, str] = {
     "batch_nonfinite": "list of {step, input, rows, count}: NaN or Inf in what the loader or the script gave the model",
     "batch_scale": "largest absolute value of the last step's float inputs over the median step's",
     "target_scale": "the same for float targets",
+    "batch_length": "longest dimension of the last step's rows over that of the median batch before it",
     "row_loss_share": "largest share of the last step's loss in one row",
     "row_loss": "losses of the rows of the last step, in order, at most 256",
-    "rows_suspect": "rows whose loss or gradient norm is above 8 times the median row's, or that are not finite",
+    "rows_suspect": "rows whose loss or gradient norm is above 8 times the median row's, or that are not finite; "
+    "absent if most rows are",
     "batch_rows": "rows of the batch at the onset that stand out, at most 8: list of {row, step, loss, tensor, dtype, "
     "elements, first, values, smallest, largest, text}: at most 16 values from the place `first` on, and the text "
     "where ids can be read; redacted",
@@ -224,6 +234,9 @@ FACTS: Mapping[str, str] = {
     "repeated_rows_since": "the same in the surveyed steps from the onset on",
     "rows_change_when_read": "{attribute, row}: reading this row of the data set twice, with the same random numbers, "
     "returns other values, and writes into this attribute",
+    "rows_drawn_anew": "a row of the data set that two reads with the same seeds return differently, where it holds no "
+    "generator of its own",
+    "torch_seeded": "whether anybody seeded torch in the recorded run",
     "rows_written": "{line, steps}: writes in place into rows that the model gets again in other steps",
     "surveyed_rows": "how many rows these are; where the data set has fewer they must repeat",
     "dataset_rows": "rows of the data set, where a loader tells",
@@ -244,7 +257,7 @@ FACTS: Mapping[str, str] = {
 
 WITHOUT_SURVEY = frozenset(
     {"ranks", "ranks_synchronized", "rank_parameters_differ", "rank_scales_differ", "replay_exact", "index_outside"}
-    | {"too_few_values"}
+    | {"too_few_values", "torch_seeded"}
 )
 """Facts that need no survey: from the records of the ranks, from the control, and from the error that ended the run."""
 

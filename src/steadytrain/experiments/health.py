@@ -99,7 +99,7 @@ def ailment_at_end(case: Case, outcome: Outcome, floor: float, *, own_scale: boo
     own once it is finite, so the last probes decide, or the usual loss of the last steps."""
     usual = None if own_scale else range_before(case)
     if usual is None:
-        return _beside_start(outcome)
+        return "" if not own_scale and _ends_within(case, outcome) else _beside_start(outcome)
     excess = excess_in(case, outcome)
     allowed = max(floor if math.isfinite(floor) else 0.0, usual.rise)
     if excess is not None and math.isfinite(excess.first):  # a probe's own batch may have no loss at all
@@ -153,6 +153,15 @@ def stretch(case: Case) -> int:
     while found := max((step for step in (last + 1, last + 2) if not after.get(step, bound) <= bound), default=None):
         last = found
     return min(STRETCH_MAX, last - case.onset + 1)
+
+
+def _ends_within(case: Case, outcome: Outcome) -> bool:
+    """Whether the loss ends within the few values that it had before the onset: at most their median."""
+    before = _before(case, "loss")
+    losses = [one.loss for one in steps_from_onset(case, outcome) if one.loss is not None]
+    if len(before) < START_STEPS or not losses:
+        return False
+    return float(np.median(losses[-max(1, len(losses) // END_SHARE) :])) <= float(np.median(before))
 
 
 def _beside_start(outcome: Outcome) -> str:

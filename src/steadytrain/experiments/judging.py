@@ -71,7 +71,10 @@ def judge(
         return not_run(trial, outcomes)
     if unchanged(controls) is None:
         return Verdict(trial, "inconclusive", why="there is no control to compare with")
-    pairs = [(one, control) for one in ran if (control := unchanged(controls, one.spec.begin)) is not None]
+    found = [(one, unchanged(controls, one.spec.begin)) for one in ran]
+    pairs = [(one, control) for one, control in found if control is not None and not _begins_later(control, one)]
+    if not pairs:
+        return Verdict(trial, "inconclusive", why="no unchanged replay from where it starts was run to compare with")
     verdicts = [
         _noted(_judge_one(_Pair(trial, case, controls, control, one, rate_only, own_scale)), one)
         for one, control in pairs
@@ -88,6 +91,11 @@ def unchanged(controls: Sequence[Outcome], begin: int | None = None) -> Outcome 
     ``begin``, or else the first."""
     ran = [one for one in controls if one.ran and one.spec.trial == UNCHANGED]
     return next((one for one in ran if one.spec.begin == begin), ran[0] if ran else None)
+
+
+def _begins_later(control: Outcome, one: Outcome) -> bool:
+    """Whether the control starts from a later state, which may hold the damage already."""
+    return control.spec.begin is not None and one.spec.begin is not None and control.spec.begin > one.spec.begin
 
 
 def not_run(trial: str, outcomes: Sequence[Outcome], otherwise: str = "nothing was run") -> Verdict:

@@ -9,6 +9,7 @@ from fnmatch import fnmatch
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.specs import Change, NotApplicable, Placebo, Spec
 from steadytrain.experiments.trial import Trial
+from steadytrain.experiments.trial_starts import START
 
 
 def planned(
@@ -37,6 +38,8 @@ def planned(
 
 def from_the_beginning(trial: Trial, case: Case, *changes: Change) -> tuple[Spec, ...] | NotApplicable:
     """The script from its own beginning to some steps after the onset, with its own batches and nothing restored."""
+    if case.begin == START:
+        return planned(trial, case, *changes)
     count = case.onset + case.steps_after
     if count * case.step_s > OWN_S_MAX:
         return NotApplicable(f"it takes {count} steps from the script's beginning, more than {OWN_S_MAX:g} s")

@@ -67,9 +67,9 @@ class Spec(JsonValue):
     """All that a process needs to run one trial once.
 
     ``begin`` is the step of the snapshot whose state the trial starts from; None is the script's own beginning, with
-    nothing restored. ``lead`` says how many steps the script runs itself before the snapshot's state is restored: all
-    earlier steps, so that decisions by its own counters match the recorded run, or only one. ``repeat`` numbers the
-    runs of one trial.
+    nothing restored, and 0 the same with the recorded batches. ``lead`` says how many steps the script runs itself
+    before the snapshot's state is restored: all earlier steps, so that decisions by its own counters match the recorded
+    run, or only one. ``repeat`` numbers the runs of one trial.
     """
 
     trial: str

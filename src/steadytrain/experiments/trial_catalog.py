@@ -107,7 +107,7 @@ def plan_of(one: Trial, case: Case) -> tuple[Spec, ...] | NotApplicable:
 
 
 def with_controls(specs: Sequence[Spec], case: Case, done: Collection[int | None] = ()) -> list[Spec]:
-    """``specs`` and, if some begin at the case's snapshot while its unchanged replay does not, that replay too.
+    """``specs`` and, if some begin at the case's snapshot while its unchanged replay does not, that replay before them.
 
     Args:
         done: where unchanged replays that have run began.
@@ -116,7 +116,7 @@ def with_controls(specs: Sequence[Spec], case: Case, done: Collection[int | None
     plan = trial(UNCHANGED).plan(case)
     if isinstance(plan, NotApplicable) or not any(spec.begin == plan[0].begin for spec in specs):
         return list(specs)
-    return [*specs, *(replace(spec, repeat=1) for spec in plan if spec.begin not in there)]
+    return [*(replace(spec, repeat=1) for spec in plan if spec.begin not in there), *specs]
 
 
 def broken() -> tuple[Broken, ...]:

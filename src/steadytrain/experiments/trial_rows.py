@@ -10,6 +10,7 @@ from steadytrain.experiments.case import Case
 from steadytrain.experiments.planning import from_the_beginning, planned
 from steadytrain.experiments.specs import Change, NotApplicable, Placebo, Spec
 from steadytrain.experiments.trial import Trial
+from steadytrain.experiments.trial_starts import START
 
 WIDTH = 116
 
@@ -54,8 +55,11 @@ class OneChange(Row):
     _: KW_ONLY
     makes: tuple[Change, ...] = ()
     from_own_beginning: bool = False
+    only_at_start: bool = False
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
+        if self.only_at_start and case.begin != START:
+            return NotApplicable("the symptom does not belong to the script's first steps")
         if self.from_own_beginning:
             return from_the_beginning(self, case, *self.makes)
         return planned(self, case, *self.makes)

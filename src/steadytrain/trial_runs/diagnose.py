@@ -11,32 +11,32 @@ and a repeated one gives the same answer. Torch-free.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from steadytrain.core.errors import UsageError
+from steadytrain.core.work_time import work_time
 from steadytrain.diagnosis.answer import UNKNOWN, Diagnosis
 from steadytrain.diagnosis.answer_files import keep, open_story
 from steadytrain.diagnosis.batch_trigger import batch_note
-from steadytrain.diagnosis.cause_catalog import causes, shipped
 from steadytrain.diagnosis.conclusion import Circumstances, conclude
 from steadytrain.diagnosis.interventions import DROP_BATCH
-from steadytrain.diagnosis.opening import as_recorded, looked
+from steadytrain.diagnosis.opening import looked
 from steadytrain.diagnosis.proof import Control, needed, proof
 from steadytrain.diagnosis.signs import surveyed
-from steadytrain.diagnosis.trial_choice import choose, cost, leading
+from steadytrain.diagnosis.suspects import suspects_of
+from steadytrain.diagnosis.trial_choice import choose, cost, customary, leading
 from steadytrain.diagnosis.weighing import Suspect, weigh
 from steadytrain.experiments.case import LEAD_S_MAX, Case, open_case
 from steadytrain.experiments.contrast import Contrast
 from steadytrain.experiments.crash_facts import facts_of_crash
 from steadytrain.experiments.facts import read_facts
-from steadytrain.experiments.judging import shows
 from steadytrain.experiments.rank_facts import facts_of_ranks
 from steadytrain.experiments.specs import NO_TIME_LEFT, UNCHANGED, NotApplicable, Outcome, Spec, Verdict
 from steadytrain.experiments.trial_catalog import plan_of, trials, with_controls
+from steadytrain.experiments.trial_starts import other_start
 from steadytrain.replay.failing_step import check_launch
 from steadytrain.replay.moved_files import Moved, moved_environment
 from steadytrain.storage.bundle import is_bundle
@@ -46,7 +46,7 @@ from steadytrain.survey.launch import CannotSurveyError, survey
 from steadytrain.tracing.involved_rows import batch_rows
 from steadytrain.trial_runs import close_pools, lack_of_time, run_trials
 from steadytrain.trial_runs.contrasts import Known, run_contrasts
-from steadytrain.trial_runs.verdicts import OWN_BATCH, verdict_of
+from steadytrain.trial_runs.verdicts import OWN_BATCH, control_of, verdict_of
 
 ROUND_TRIALS = 4
 """Trials between two updates of the probabilities. Independent of the number of workers, so that the answer is too."""
@@ -91,7 +91,7 @@ class _Bench:
     contrasts: dict[str, Contrast] = field(default_factory=dict)
 
 
-def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = time.monotonic) -> Diagnosis:
+def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = work_time) -> Diagnosis:
     """Diagnoses a bundle or a run and stores the answer in its trials folder.
 
     Raises:
@@ -138,12 +138,12 @@ def _case(request: Request, tell: Tell) -> tuple[Case, list[str]]:
         notes.append(f"No survey: a script of {ranks['ranks']} ranks is not launched again")
         return case.with_facts({**(facts or {}), **ranks}), notes
     if facts is None:
-        tell("surveying the script's own steps")
+        tell(f"surveying the script's own steps{work_time.note()}")
         try:
             facts = survey(
                 request.source,
                 moved=Moved.parse(request.moved),
-                wait_s=min(SURVEY_WAIT_S, SURVEY_SHARE * request.budget_s),
+                wait_s=min(SURVEY_WAIT_S, SURVEY_SHARE * request.budget_s) * work_time.slower(),
                 lead_s=LEAD_S_MAX,
                 onset=case.onset,
                 tell=tell,
@@ -179,7 +179,7 @@ def _opened(source: Path) -> Case:
 
 def _bench(request: Request, case: Case, *, tell: Tell, until: float, clock: Callable[[], float]) -> _Bench:
     plans, refused = _plans(case)
-    return _Bench(request, case, _suspects(case), plans, refused, tell, until, clock)
+    return _Bench(request, case, suspects_of(case), plans, refused, tell, until, clock)
 
 
 def _plans(case: Case) -> tuple[dict[str, tuple[Spec, ...]], dict[str, str]]:
@@ -193,18 +193,6 @@ def _plans(case: Case) -> tuple[dict[str, tuple[Spec, ...]], dict[str, str]]:
         else:
             plans[trial.name] = plan
     return plans, refused
-
-
-def _suspects(case: Case) -> tuple[Suspect, ...]:
-    found = []
-    for name, cause in causes().items():
-        try:
-            found.append(Suspect(name, cause, cause.signature(case)))
-        except Exception:
-            if name in shipped():
-                raise
-            # A cause of another package must not stop the diagnosis.
-    return tuple(found)
 
 
 # The trials.
@@ -223,7 +211,7 @@ def _try(bench: _Bench) -> None:
     _run(bench, (UNCHANGED, *_next(bench, count=ROUND_TRIALS - 1)))
     own = any(OWN_BATCH in one.why for one in bench.verdicts.values())
     if bench.control.ran and (own or not (bench.control.shown and bench.control.exact)):
-        _repeat_with_whole_lead(bench)
+        _repeat_from_elsewhere(bench)
     for _ in range(ROUNDS_MAX):
         if bench.spent or not bench.control.shown or _contrasted(bench):
             return
@@ -236,14 +224,14 @@ def _try(bench: _Bench) -> None:
         _run(bench, chosen)
 
 
-def _repeat_with_whole_lead(bench: _Bench) -> None:
-    """Starts again with all earlier steps run by the script itself, if they were left out."""
-    whole = bench.case.with_whole_lead()
-    if whole is None or bench.clock() >= bench.until:
+def _repeat_from_elsewhere(bench: _Bench) -> None:
+    """Starts again from another place, if there is one."""
+    other = other_start(bench.case)
+    if other is None or bench.clock() >= bench.until:
         return
-    bench.tell("the replay differs from the run: once more, with all steps before it run by the script itself")
-    bench.case = whole
-    bench.plans, bench.refused = _plans(whole)
+    bench.case, how = other
+    bench.tell(f"the replay differs from the run: once more, {how}")
+    bench.plans, bench.refused = _plans(bench.case)
     bench.outcomes, bench.verdicts, bench.contrasts = {}, {}, {}
     _run(bench, (UNCHANGED, *_next(bench, count=ROUND_TRIALS - 1)))
 
@@ -265,7 +253,8 @@ def _next(bench: _Bench, *, count: int) -> tuple[str, ...]:
     needs = [one for name in leading(belief) for one in needed(by_name[name], bench.verdicts, waiting)]
     if bench.case.aim == "finite":  # a single bad step: the answer always says whether its batch alone is enough
         needs.insert(0, str(DROP_BATCH.trial))
-    return choose(bench.suspects, belief, waiting, tuple(dict.fromkeys(needs)), count=count)
+    chosen = choose(bench.suspects, belief, waiting, tuple(dict.fromkeys(needs)), count=count)
+    return chosen or customary(bench.case.aim, bench.verdicts, waiting)
 
 
 def _run(bench: _Bench, names: Sequence[str]) -> None:
@@ -314,10 +303,10 @@ def _judge(bench: _Bench) -> None:
     for outcomes in bench.outcomes.values():
         outcomes.sort(key=lambda one: one.spec.repeat)
     controls = _controls(bench)
-    bench.control = _control(bench, controls)
+    bench.control = control_of(bench.case, bench.outcomes.get(UNCHANGED, []), controls)
     if bench.control.exact is not None:
         bench.case = bench.case.with_facts({"replay_exact": bench.control.exact})
-        bench.suspects = _suspects(bench.case)
+        bench.suspects = suspects_of(bench.case)
     bench.verdicts = {
         name: verdict_of(bench.case, bench.control, known[name], controls, outcomes)
         for name, outcomes in sorted(bench.outcomes.items())
@@ -327,19 +316,6 @@ def _judge(bench: _Bench) -> None:
 def _controls(bench: _Bench) -> list[Outcome]:
     known = {trial.name: trial.control for trial in trials()}
     return [one for name, outcomes in bench.outcomes.items() if known[name] for one in outcomes if one.ran]
-
-
-def _control(bench: _Bench, controls: Sequence[Outcome]) -> Control:
-    runs = bench.outcomes.get(UNCHANGED, [])
-    first = next((one for one in runs if one.ran), None)
-    if first is None:
-        why = next((one.why_not for one in runs if one.why_not), None)
-        return Control(False, False, None, why or "the unchanged replay did not run")
-    shown, what = shows(bench.case, first, controls)
-    exact = first.exact if first.spec.begin is not None else as_recorded(bench.case, first)
-    if exact and any(one.ran and one.exact is False for one in runs):
-        exact = False
-    return Control(True, shown, exact, what, early=(first.spec.begin or 0) < bench.case.onset - 1)
 
 
 def _proven(bench: _Bench) -> bool:

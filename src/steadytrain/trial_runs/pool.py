@@ -15,13 +15,13 @@ import os
 import queue
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from steadytrain.capture.hooks.seeding import hash_variables
 from steadytrain.core.errors import UsageError
+from steadytrain.core.work_time import work_time
 from steadytrain.experiments.outcome_files import Finished
 from steadytrain.experiments.specs import NO_TIME_LEFT, Outcome, Spec
 from steadytrain.replay.failing_step import check_launch
@@ -106,10 +106,11 @@ class Pool:
     ) -> Iterator[Outcome]:
         """Yields each outcome when it is available: stored ones first, then in order of completion.
 
-        After ``budget_s`` seconds no trial starts, and one that runs is given up. ``tell`` gets one line for each.
+        After ``budget_s`` seconds of work (:mod:`steadytrain.core.work_time`) no trial starts, and one that runs is
+        given up. ``tell`` gets one line for each.
         """
         self._tell = tell or _nothing
-        until = None if budget_s is None else time.monotonic() + budget_s
+        until = None if budget_s is None else work_time() + budget_s
         wanted = list(dict.fromkeys(specs))
         todo = []
         for spec in wanted:
@@ -159,7 +160,7 @@ class Pool:
         with self._lock:
             if not self._waiting:
                 return None
-            if until is not None and time.monotonic() > until:
+            if until is not None and work_time() > until:
                 return None
             fitting = (at for at, (spec, _) in enumerate(self._waiting) if self.launch_key(spec) == key)
             return self._waiting.pop(0 if key is None else next(fitting, 0))
@@ -243,7 +244,7 @@ class RemotePool:
 def launch_key(spec: Spec, early_kinds: Collection[str]) -> str:
     """The launch that a spec needs: changes of ``early_kinds`` act in it before the script builds its model."""
     early = [change.to_json() for change in spec.changes if change.kind in early_kinds]
-    own = spec.key if spec.begin is None else ""  # trials from the script's start cannot share a launch
+    own = spec.key if not spec.begin else ""  # trials from the script's start cannot share a launch
     return json.dumps([spec.begin, spec.lead, early, own], sort_keys=True)
 
 

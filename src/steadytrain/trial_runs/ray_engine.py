@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from steadytrain.core.errors import UsageError
+from steadytrain.core.work_time import work_time
 from steadytrain.experiments.specs import NO_TIME_LEFT, Outcome, Spec
 
 RESTARTS_MAX = 1
@@ -45,12 +45,12 @@ class RayEngine:
         self._idle = [actor.remote(str(source), moved) for _ in range(count)]
 
     def run(self, specs: Sequence[Spec], until: float | None) -> Iterator[Outcome]:
-        """Yields each outcome when it is available. No trial starts after ``until`` (``time.monotonic``)."""
+        """Yields each outcome when it is available. No trial starts after ``until`` (``work_time``)."""
         ray = self._ray
         waiting = list(specs)
         running: dict[Any, tuple[Any, Spec]] = {}
         while waiting or running:
-            late = until is not None and time.monotonic() > until
+            late = until is not None and work_time() > until
             while waiting and self._idle and not late:
                 actor, spec = self._idle.pop(), waiting.pop(0)
                 running[actor.run.remote(spec.to_json())] = actor, spec

@@ -235,8 +235,7 @@ class TrialRun(StepObserver):
             self._shown.compare(self._recorded, measured)
             # If other batches are fed, the learning-rate schedule still follows the run.
             before = sum(entry.role != "probe" for entry in self.job.spec.schedule[: self._at])
-            due = None if self._begin is None else self._steps.step(self._begin + 1 + before)
-            due = due or self._recorded
+            due = self._steps.step((self._begin or 0) + 1 + before) or self._recorded
             restore_groups(due.value(due.document["groups"]), stream)
         if measured.is_incident:
             self.finish()

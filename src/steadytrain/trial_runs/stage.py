@@ -54,7 +54,7 @@ class _Stage:
         self._line = line
         self._place = Moved.parse(asked["moved"])
         self._source = open_source(Path(asked["source"]), self._place)
-        self._begin: int | None = asked["begin"]
+        self._begin: int | None = asked["begin"] or None  # 0 restores nothing either
         self._own_steps = 0 if self._begin is None else 1
         if self._begin is not None and asked["lead"] == "all":
             self._own_steps = self._source.own_steps(self._begin, math.inf).wanted

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from steadytrain.diagnosis.opening import as_recorded
 from steadytrain.diagnosis.proof import Control
+from steadytrain.diagnosis.replay_signs import differs_at_onset
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.fix_verification import with_price
-from steadytrain.experiments.judging import measures
+from steadytrain.experiments.judging import measures, shows
 from steadytrain.experiments.specs import UNCHANGED, Effect, Outcome, Verdict
 from steadytrain.experiments.trial import Trial
 
@@ -37,3 +39,30 @@ def verdict_of(
     if effect == "removed" and not measures(case):
         effect = "inconclusive"
     return Verdict(UNCHANGED, effect, judged.numbers, f"{exact}{control.note}")
+
+
+def control_of(case: Case, runs: Sequence[Outcome], controls: Sequence[Outcome]) -> Control:
+    """What the unchanged replays show. ``runs`` are those, ``controls`` all replays that change nothing of weight."""
+    first = next((one for one in runs if one.ran), None)
+    if first is None:
+        why = next((one.why_not for one in runs if one.why_not), None)
+        return Control(False, False, None, why or "the unchanged replay did not run")
+    earlier = _sound_before(case, runs)
+    if earlier is not None:
+        note = f"every value is finite from step {earlier.spec.begin} on, so the state that the run had was damaged"
+        return Control(True, False, False, note, early=True)
+    shown, what = shows(case, first, controls)
+    exact = first.exact if first.spec.begin is not None else as_recorded(case, first)
+    if exact and any(one.ran and one.exact is False for one in runs):
+        exact = False
+    return Control(True, shown, exact, what, early=(first.spec.begin or 0) < case.onset - 1)
+
+
+def _sound_before(case: Case, runs: Sequence[Outcome]) -> Outcome | None:
+    """The unchanged replay from an earlier snapshot, if it stays finite although the survey found the replay
+    bit-identical up to the onset: then the state itself was damaged in between, by nothing that the tape holds."""
+    begun = [one for one in runs if one.ran and one.spec.begin is not None]
+    first = min(begun, key=lambda one: one.spec.begin or 0, default=None)
+    if first is None or not differs_at_onset(case) or first.exact is not False:
+        return None
+    return first if case.aim == "finite" and first.first_nonfinite is None else None

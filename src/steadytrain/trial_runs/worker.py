@@ -11,10 +11,10 @@ import os
 import queue
 import signal
 import threading
-import time
 from pathlib import Path
 from typing import Protocol
 
+from steadytrain.core.work_time import work_time
 from steadytrain.experiments.specs import NO_TIME_LEFT, Outcome, Spec
 from steadytrain.trial_runs.server_process import tail_of
 from steadytrain.trial_runs.socket_messages import Line
@@ -170,7 +170,7 @@ class _Clock:
 
     def __init__(self, desk: Desk, limit_s: float, budget_until: float | None, what: str) -> None:
         self._desk, self._what = desk, what
-        self._began = self._told = time.monotonic()
+        self._began = self._told = work_time()
         own = self._began + limit_s
         self._until = own if budget_until is None else min(own, budget_until)
         self._of_budget = self._until < own
@@ -178,7 +178,7 @@ class _Clock:
         """Whether it is over because the budget is spent."""
 
     def over(self) -> bool:
-        now = time.monotonic()
+        now = work_time()
         if now - self._told >= TELL_S:
             self._told = now
             self._desk.tell(f"{self._what} ({now - self._began:.0f} s)")

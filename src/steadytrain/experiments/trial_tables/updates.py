@@ -36,6 +36,18 @@ ROWS: tuple[Trial, ...] = (
         rate_only=True,
     ),
     OneChange(
+        "learning-rate-hundredth",
+        "A hundredth of the learning rate, from the script's first step on.",
+        changes="The rate of every group times 0.01 from the first update on.",
+        tells="A rate in the wrong unit, or made for another optimizer, which destroys the weights in a few steps.",
+        beware="Only for symptoms of the first steps. Later, a tenth tells as much.",
+        makes=(Change("learning-rate", {"factor": 0.01}),),
+        removes="rate moments state logits transient",
+        either="data half kernel ranks shift operation script",
+        rate_only=True,
+        only_at_start=True,
+    ),
+    OneChange(
         "learning-rate-zero",
         "No update at all.",
         changes="The rate of every group is 0: forward and backward run, weights stay.",
@@ -97,7 +109,7 @@ ROWS: tuple[Trial, ...] = (
     OneChange(
         "epsilon-up",
         "A thousand times the optimizer's epsilon.",
-        changes="epsilon times 1000 from the snapshot on.",
+        changes="epsilon times 1000 from the snapshot on, and at least 1e-8.",
         tells="Weights whose second moment is near zero, so that noise is divided by epsilon alone.",
         beware="Slows all weights with small gradients.",
         makes=(Change("epsilon", {"factor": 1000.0}),),

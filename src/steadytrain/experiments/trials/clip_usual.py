@@ -10,9 +10,13 @@ from steadytrain.experiments.case import Case
 from steadytrain.experiments.planning import planned
 from steadytrain.experiments.specs import Change, NotApplicable, Spec
 from steadytrain.experiments.trial import Trial
+from steadytrain.experiments.trial_starts import START
 
 USUAL_SHARE = 0.9
 """Share of the steps before the onset whose gradients stay as they were."""
+
+CUSTOMARY_NORM = 1.0
+"""The limit of most published recipes (GPT-3, 2005.14165; LLaMA, 2302.13971), where no usual norm is known yet."""
 
 
 @final
@@ -20,7 +24,8 @@ class ClipUsual(Trial):
     """Gradients clipped at the largest norm that was usual before.
 
     Changes:
-        The global norm of all gradients is at most that of nine in ten steps before the onset.
+        The global norm of all gradients is at most that of nine in ten steps before the onset. In the script's first
+        steps no norm is usual yet: there it is at most 1.
 
     Tells:
         Whether rare, long gradients do the harm: usual steps stay as they were, unlike under a lower rate.
@@ -37,6 +42,8 @@ class ClipUsual(Trial):
         series = case.window.series("gradient_norm")
         before = series.values[(series.steps < case.onset) & np.isfinite(series.values)]
         norm = float(np.quantile(before, USUAL_SHARE)) if len(before) else 0.0
+        if case.begin == START:
+            norm = CUSTOMARY_NORM
         if norm <= 0:
             return NotApplicable("the gradient norm before the onset is not known")
         return planned(self, case, Change("clip-gradients", {"max_norm": norm}))

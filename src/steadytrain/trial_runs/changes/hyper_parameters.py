@@ -138,7 +138,8 @@ USUAL_EPSILON = 1e-8
 @final
 @dataclass
 class Epsilon(LiveChange):
-    """Multiplies the optimizer's epsilon by ``factor``. If it is zero, it becomes ``factor`` times the usual one."""
+    """Multiplies the optimizer's epsilon by ``factor``. If it is zero, it becomes ``factor`` times the usual one; one
+    that grows becomes the usual one at least."""
 
     factor: float
     nothing = "the optimizer has no epsilon"
@@ -149,7 +150,8 @@ class Epsilon(LiveChange):
     def gate(self, process: Launched) -> None:
         for group in process.groups:
             if isinstance(group.get("eps"), (float, int, Tensor)):
-                process.set_group(group, "eps", (float(group["eps"]) or USUAL_EPSILON) * self.factor)
+                wanted = (float(group["eps"]) or USUAL_EPSILON) * self.factor
+                process.set_group(group, "eps", max(wanted, USUAL_EPSILON) if self.factor > 1 else wanted)
                 self.touch()
 
 

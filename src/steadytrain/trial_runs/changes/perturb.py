@@ -33,7 +33,10 @@ class OneUlp(LiveChange):
 @final
 @dataclass
 class RandomStep(LiveChange):
-    """Once at the start, each weight tensor moves by a random vector whose norm is ``share`` of its own."""
+    """Once at the start, each trained weight tensor moves by a random vector whose norm is ``share`` of its own.
+
+    An element that is exactly 0 stays: no update has moved it (the row of a padding id).
+    """
 
     share: float
     seed: int
@@ -46,8 +49,9 @@ class RandomStep(LiveChange):
     def begin(self, process: Launched) -> None:
         source = torch.Generator().manual_seed(self.seed)
         for parameter in process.parameters:
-            if parameter.is_floating_point() and parameter.numel():
+            if parameter.is_floating_point() and parameter.numel() and parameter.requires_grad:
                 noise = torch.randn(parameter.shape, generator=source).to(parameter.device, torch.float32)
+                noise *= parameter != 0
                 size = float(parameter.detach().float().norm()) * self.share / max(float(noise.norm()), 1e-30)
                 parameter.add_((noise * size).to(parameter.dtype))
                 self.touch()
