@@ -123,3 +123,58 @@ def test_regularization_is_too_strong_where_nothing_is_learned(
 ) -> None:
     signature = CAUSES["regularization-too-strong"].signature(case_of(facts, symptom))
     assert signature.ruled_out is not speaks
+
+
+LONG = {"batch_length": 12.5, "loss_excess": 6e5, "batch_scale": 1.0, "target_scale": 2.0}
+HIDDEN = [Verdict(name, "removed", why="so") for name in ("drop-batch", "fresh-data", "clip-usual")]
+
+
+@pytest.mark.parametrize(
+    ("facts", "first"),
+    [
+        (LONG, "unclipped-gradients"),
+        ({**LONG, "batch_length": 1.0}, "bad-batch"),
+        ({**LONG, "batch_scale": 900.0}, "bad-batch"),
+        ({**LONG, "clipped": True}, "bad-batch"),
+    ],
+    ids=["long rows", "rows of the usual length", "long rows of strange values", "long rows, clipped"],
+)
+def test_a_rare_batch_of_long_rows_lacked_a_clip_and_a_damaged_one_is_a_bad_batch(
+    facts: dict[str, Any], first: str
+) -> None:
+    case = _with(case_of(facts), gradient_norm=[5.0, 4000.0, 300.0], loss=[2.0, 4.0, 30.0])
+    assert order(case, *HIDDEN)[0] == first
+
+
+@pytest.mark.parametrize(
+    ("facts", "symptom", "broken"),
+    [
+        ({"epsilon": 1e-30, "update_beyond_rate": {"Linear.weight": 1e5}}, "divergence", True),
+        ({"epsilon": 1e-30, "update_beyond_rate": {"Linear.weight": 1e5}}, None, False),
+        ({"epsilon": 1e-30}, "divergence", False),
+    ],
+    ids=["weights that ran", "nothing went wrong", "small, and no weight ran"],
+)
+def test_an_epsilon_far_too_small_is_known_by_updates_beyond_the_rate(
+    facts: dict[str, Any], symptom: str | None, broken: bool
+) -> None:
+    case = case_of({"epsilon_lost": False, "second_moment_below_epsilon": 0.0, **facts}, symptom)
+    signature = CAUSES["optimizer-epsilon-underflow"].signature(case)
+    assert (signature.broken_invariant is not None) is broken
+    assert signature.ruled_out is not broken
+
+
+@pytest.mark.parametrize(
+    ("rates", "first"),
+    [([3e-3, 8e-3, 2e-2], "learning-rate-too-high"), ([1e-3, 1e-3, 1e-3], "unclipped-gradients")],
+    ids=["the schedule raised it", "constant"],
+)
+def test_a_gradient_that_leaps_where_the_schedule_raised_the_rate_is_the_rates(rates: list[float], first: str) -> None:
+    worked = ("clip-usual", "learning-rate-tenth", *(["constant-learning-rate"] if rates[0] != rates[1] else []))
+    effects = [Verdict(name, "removed", why="so") for name in worked]
+    spared = [Verdict(name, "persists", why="so") for name in ("drop-batch", "fresh-data")]
+    case = _with(case_of({"scheduler": "CyclicLR"}), **CLIFF, learning_rate=rates)
+    assert order(case, *effects, *spared)[0] == first
+    if first == "learning-rate-too-high":
+        (jump,) = [one.what for one in CAUSES[first].signature(case).signs if "CyclicLR" in one.what]
+        assert jump.endswith("by its schedule (CyclicLR)")

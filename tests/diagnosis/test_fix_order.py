@@ -64,3 +64,15 @@ def test_what_was_not_tried_says_so() -> None:
     rows = diagnosis_shown.part(answer).causes[0].remedies  # type: ignore[arg-type]
     assert [row.tried for row in rows] == ["could not be tried: the loss falls"]
     assert not any(row.works for row in rows)
+
+
+def test_a_rate_that_was_seen_to_work_is_offered_before_one_that_was_not() -> None:
+    tried: dict[str, Effect] = {
+        "learning_rate_third": "delayed",
+        "learning_rate_tenth": "removed",
+        "constant_learning_rate": "removed",
+    }
+    names = [one.name for one in offered("learning-rate-too-high", **tried)]
+    assert names[:2] == ["hold-learning-rate", "tenth-learning-rate"]
+    assert names[-1] == "lower-learning-rate"
+    assert "hold-learning-rate" not in [one.name for one in offered("learning-rate-too-high")]

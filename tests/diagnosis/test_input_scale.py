@@ -54,7 +54,7 @@ def test_only_inputs_that_are_not_scaled_speak_for_the_cause() -> None:
 
 
 @pytest.mark.parametrize(("largest", "onset", "why"), [(1.2, 12, "usual scale"), (2900.0, 900, "long after")])
-def test_the_trial_applies_to_early_onsets_of_raw_inputs(largest: float, onset: int, why: str) -> None:
+def test_the_trial_applies_to_trial_startss_of_raw_inputs(largest: float, onset: int, why: str) -> None:
     plan = plan_of(trial("scale-inputs"), case_of(largest, onset))
     assert isinstance(plan, NotApplicable)
     assert why in plan.why

@@ -67,6 +67,27 @@ def test_the_operation_of_the_script_that_made_it_is_certain() -> None:
     assert not any("out of finite numbers" in sign.what for sign in earlier)
 
 
+def test_the_row_and_the_divisor_of_that_operation_are_told() -> None:
+    cause, at = causes()["singular-operation"], {**MADE, "rows": [20], "of": 32, "by": "norm"}
+    signature = cause.signature(nan_case(nonfinite_made=[at], batch_rows=[{"row": 20}]))
+    assert any(
+        "in row 20 (its divisor is the norm of a zero vector) at step 90" in sign.what for sign in signature.signs
+    )
+    assert signature.batch_rows == (20,)
+    other = cause.signature(nan_case(nonfinite_made=[at], batch_rows=[]))  # its rows are not the batch's
+    assert other.batch_rows == ()
+
+
+def test_a_number_that_the_script_changed_speaks_against_it() -> None:
+    grew = {"kind": "module", "name": "gain", "attribute": "gain", "of": "Attention", "module": "att", "step": 90}
+    grew |= {"before": 58.0, "after": 92.0, "each": 1.04}
+    case, other = nan_case(settings_changed=[grew], nonfinite_made=[MADE]), causes()["changed-setting"]
+    plain = causes()["singular-operation"].signature(nan_case(nonfinite_made=[MADE]))
+    assert causes()["singular-operation"].signature(case).weight < plain.weight
+    told = "gain of Attention grew by a factor of 1.04 in each step, to 92 at step 90"
+    assert any(sign.what == told for sign in other.signature(case).signs)
+
+
 IGNORED = {
     "operation": "aten.nll_loss_forward.default",
     "produced": "nan",

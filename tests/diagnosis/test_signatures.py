@@ -100,10 +100,7 @@ SICK: dict[str, tuple[dict[str, Any], str]] = {
     "optimizer-epsilon-underflow": ({"epsilon_lost": True}, "nonfinite-weight"),
     "fully-masked-attention": ({"fully_masked_rows": 3}, "nonfinite-gradient"),
     "low-precision-positions": ({"positions_equal": {"places": [256, 257]}}, "plateau"),
-    "compiled-code-mismatch": (
-        {"compiled": ["net"], "compiled_difference": 1e5, "compiled_rounding": 3.0},
-        "plateau",
-    ),
+    "compiled-code-mismatch": ({"compiled": ["net"], "compiled_difference": 1e5, "compiled_rounding": 3.0}, "plateau"),
     "custom-operation-fault": (
         {"custom_operations": ["Scale"], "custom_gradient_error": {"Scale": 0.5}},
         "plateau",
@@ -117,6 +114,8 @@ SICK: dict[str, tuple[dict[str, Any], str]] = {
     "weight-decay-misuse": ({"decay_per_step": 0.1, "decay_share_of_update": 0.9}, "no-learning"),
     "scheduler-misstep": ({"scheduler": "CosineAnnealingLR", "scheduler_steps_per_step": 8.0}, "plateau"),
     "frozen-parameters": ({"frozen_share": 1.0, "parameters_frozen": ["a", "b"]}, "frozen-parameters"),
+    "skipped-updates": ({}, "stopped-updates"),
+    "unseeded-randomness": ({"torch_seeded": False, "rows_drawn_anew": 0}, "plateau"),
     "parameters-not-in-optimizer": ({"parameters_not_in_optimizer": ["head.weight"]}, "frozen-parameters"),
     "detached-graph": (
         {"parameters_without_gradient": ["a"], "parameters_cut_off": ["a"], "detached_calls": ["m.py:4: x.detach()"]},

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from steadytrain.api.diagnoses import diagnose
 from steadytrain.api.targets import Target, incident_or_run_of, needs_torch
 from steadytrain.core.errors import UsageError
+from steadytrain.core.work_time import work_time
 from steadytrain.diagnosis import answer_files
 from steadytrain.replay.child_processes import ending_in_order
 from steadytrain.replay.moved_files import NOT_MOVED
@@ -45,13 +45,13 @@ def fix(
     needs_torch("fix needs PyTorch to run the script again")
     source = incident_or_run_of(target, runs_dir)
     report = tell or (lambda line: None)
-    began = time.monotonic()
+    began = work_time()
     answer = answer_files.read(source)
     if answer is None:
         answer = diagnose(source, budget_s=DIAGNOSIS_SHARE * budget_s, moved=moved, tell=report)
-    left = max(1.0, budget_s - (time.monotonic() - began))
+    left = max(1.0, budget_s - (work_time() - began))
     with ending_in_order():
-        return fixing.fix(source, answer, moved=moved, budget_s=left, tell=report, clock=time.monotonic)
+        return fixing.fix(source, answer, moved=moved, budget_s=left, tell=report, clock=work_time)
 
 
 def write(fixed: Fixed, *, moved: str = NOT_MOVED) -> Path | None:

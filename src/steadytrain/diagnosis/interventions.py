@@ -17,6 +17,27 @@ LOWER_RATE = Intervention(
     "learning-rate-third",
     code="optimizer = AdamW(model.parameters(), lr=lr / 3)",
 )
+TENTH_RATE = Intervention(
+    "tenth-learning-rate",
+    1,
+    "a tenth of the learning rate",
+    "learning-rate-tenth",
+    code="optimizer = AdamW(model.parameters(), lr=lr / 10)  # of a schedule: its peak, max_lr / 10",
+)
+HOLD_RATE = Intervention(
+    "hold-learning-rate",
+    1,
+    "hold the learning rate where it was",
+    "constant-learning-rate",
+    code="# leave out scheduler.step() from the step that is named on",
+)
+FAR_LOWER_RATE = Intervention(
+    "far-lower-learning-rate",
+    1,
+    "a hundredth of the learning rate",
+    "learning-rate-hundredth",
+    code="optimizer = AdamW(model.parameters(), lr=lr / 100)",
+)
 HIGHER_RATE = Intervention(
     "higher-learning-rate",
     1,

@@ -1,4 +1,5 @@
-"""Signs about rows that the causes of one axis share: copies since the onset, rows that are overwritten."""
+"""Signs about rows that the causes of one axis share: copies since the onset, rows that are overwritten, rows that
+are far longer than usual."""
 
 from __future__ import annotations
 
@@ -37,3 +38,18 @@ def overwritten(case: Case, weight: float, *, invariant: bool = False) -> Signs:
         what = f"{written.get('line')} writes in place into rows that later steps read again"
         return when(True, weight, what, "fact rows_written", invariant=invariant)
     return ()
+
+
+LONG_ROWS_MIN, USUAL_VALUES_MAX = 2.0, 4.0
+"""Times the usual length, from which rows are long, and times the usual largest value, up to which values are usual."""
+
+
+def long_rows(case: Case, weight: float) -> Signs:
+    """A sign if the rows of the batch are far longer than usual while their values are like those of other batches: a
+    rare batch, not a damaged one."""
+    times = measured(case, "batch_length")
+    strange = any(measured(case, name) > USUAL_VALUES_MAX for name in ("batch_scale", "target_scale"))
+    if not times >= LONG_ROWS_MIN or strange or fact(case, "batch_nonfinite"):
+        return ()
+    text = f"its rows are {times:.3g} times as long as usual, and their values are like those of others"
+    return when(True, weight, text, "fact batch_length", batch_length=times)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from steadytrain.diagnosis.signs import fact
+from steadytrain.diagnosis.signs import enumerated, fact
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -12,8 +13,41 @@ if TYPE_CHECKING:
 
 def made_by_script(case: Case) -> str:
     """Which operation of the script made NaN or Inf out of finite numbers in the step at fault; "" if none did."""
+    one = _made(case)
+    if one is None:
+        return ""
+    made = f"{one['operation']} makes {one['made']} out of finite numbers"
+    return f"{made}{where_made(case)} at step {one['step']}: {one['line']}"
+
+
+def where_made(case: Case) -> str:
+    """In which rows of the batch that operation made it, and what its divisor is; "" if unknown.
+
+    `` in row 20 (its divisor is the norm of a zero vector)``
+    """
+    one, rows = _made(case), rows_made(case)
+    where = f" in row {rows[0]}" if len(rows) == 1 else f" in rows {enumerated(rows)}" if rows else ""
+    divisor = _DIVISORS.get(one.get("by", "")) if one is not None else None
+    return f"{where} (its divisor is {divisor})" if divisor else where
+
+
+_DIVISORS = {
+    **dict.fromkeys(("norm", "vector_norm"), "the norm of a zero vector"),
+    "std": "the standard deviation of equal values",
+    "var": "the variance of equal values",
+    "sum": "a sum that is 0",
+    "mean": "a mean that is 0",
+}
+
+
+def rows_made(case: Case) -> tuple[int, ...]:
+    """The rows of the batch in which that operation made it; empty if unknown, or in all of them."""
+    one, shown = _made(case), fact(case, "batch_rows")
+    rows = {row.get("row") for row in shown} if isinstance(shown, list) else set()
+    return tuple(row for row in one.get("rows") or () if row in rows) if one is not None else ()
+
+
+def _made(case: Case) -> Mapping[str, Any] | None:
     found = fact(case, "nonfinite_made")
-    for one in found if isinstance(found, list) else ():
-        if one.get("step") in (case.onset, case.step):
-            return f"{one['operation']} makes {one['made']} out of finite numbers at step {one['step']}: {one['line']}"
-    return ""
+    steps = (case.onset, case.step)
+    return next((one for one in found if one.get("step") in steps), None) if isinstance(found, list) else None

@@ -37,8 +37,15 @@ def subject_of(setting: Mapping[str, Any]) -> Subject:
 
 def _told(one: Mapping[str, Any]) -> str:
     went = f"went from {one['before']:.3g} to {one['after']:.3g} at step {one['step']}"
+    if "each" in one:
+        turned = "grew" if one["each"] > 1 else "shrank"
+        went = f"{turned} by a factor of {one['each']:.4g} in each step, to {one['after']:.3g} at step {one['step']}"
+    return f"{_named(one)} {went}"
+
+
+def _named(one: Mapping[str, Any]) -> str:
     if one["kind"] == "module":
-        return f"{one['attribute']} of {one['of']} {went}"
+        return f"{one['attribute']} of {one['of']}"
     if one["kind"] == "optimizer":
-        return f"{one['option']} of the optimizer {went}"
-    return f"{one['name'] or 'the number'} in {one['line']} {went}"
+        return f"{one['option']} of the optimizer"
+    return f"{one['name'] or 'the number'} in {one['line']}"

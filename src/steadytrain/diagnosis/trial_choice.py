@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from steadytrain.detectors import Aim
 from steadytrain.diagnosis.answer import UNKNOWN
 from steadytrain.diagnosis.trial_effects import group_tests
 from steadytrain.diagnosis.weighing import Plain, Suspect, chance
-from steadytrain.experiments.specs import Spec
+from steadytrain.experiments.specs import Spec, Verdict
 
 LAUNCH_STEPS = 30.0
 """Cost of a launch in steps: imports and set-up of a small script."""
@@ -30,6 +31,9 @@ GAIN_MIN_NATS = 0.03
 
 HOPE_MIN = 0.03
 """A trial is not run if the causes whose symptom it would remove have less than this total probability."""
+
+CUSTOMARY = ("learning-rate-tenth", "clip-usual", "longer-warmup")
+"""Trials of the fixes that people reach for first."""
 
 LEADING_MIN = 0.3
 """Probability from which on a cause is worth proving."""
@@ -76,6 +80,15 @@ def choose(
     worth = {trial: gain(trial, suspects, belief) for trial in hopeful}
     order = sorted(worth, key=lambda trial: (-worth[trial] / costs[trial], trial))
     return (*chosen, *(trial for trial in order if worth[trial] >= GAIN_MIN_NATS))[:count]
+
+
+def customary(aim: Aim, verdicts: Mapping[str, Verdict], costs: Mapping[str, float]) -> tuple[str, ...]:
+    """What a practitioner tries before giving up on a value that is not finite: the trials of ``CUSTOMARY`` that can
+    run, if none so far removed the symptom. They tell little of the cause, but may show a fix.
+    """
+    if aim != "finite" or any(verdict.effect == "removed" for verdict in verdicts.values()):
+        return ()
+    return tuple(trial for trial in CUSTOMARY if trial in costs and trial not in verdicts)
 
 
 def _removable(trial: str, suspects: Sequence[Suspect], belief: Mapping[str, float]) -> float:

@@ -48,7 +48,8 @@ _TRIALS: Mapping[str, str] = {
     "zero-grad loss-term-zero loss-from-logits reattach",
     "precision": "float32 bfloat16 float32-island float32-positions float64-loss all-safe loss-scale-down "
     "loss-scale-up master-weights eager unscale-first",
-    "rate": "learning-rate-third learning-rate-tenth learning-rate-up constant-learning-rate longer-warmup rewarm",
+    "rate": "learning-rate-third learning-rate-tenth learning-rate-hundredth learning-rate-up constant-learning-rate "
+    "longer-warmup rewarm",
     "safety": "clip clip-usual update-clipping momentum-lower weight-decay-higher weight-decay-lower weight-decay-none "
     "epsilon-up epsilon-down dropout-none smoothing-none "
     "smaller-batch accumulation-mean accumulation-one embedding-gradient-shrink z-loss",
@@ -75,7 +76,10 @@ _OF_KIND: Mapping[str, str] = {
 FULL_PRECISION = ("float32", "float32-island", "bfloat16", "all-safe", "float64-loss", "master-weights")
 """Trials that compare the recorded precision with another one."""
 
-LOWER_RATE = ("learning-rate-third", "learning-rate-tenth", "constant-learning-rate", "learning-rate-up")
+LOWER_RATE = (
+    *("learning-rate-third", "learning-rate-tenth", "learning-rate-hundredth"),
+    *("constant-learning-rate", "learning-rate-up"),
+)
 WARM_UP = ("longer-warmup", "rewarm")
 CLIPPING = ("clip", "clip-usual", "update-clipping")
 

@@ -36,6 +36,9 @@ HELD_MAX = 8
 CHECKED_ELEMENTS_MAX = 1 << 14
 """Size of the gradient that is read: its sum costs some microseconds."""
 
+BACKWARDS_MAX = 256
+"""Backward passes without a step after which a rest ends: the recorded events tell why none comes."""
+
 LEAD_FETCHES = 8
 """Last steps of a rest whose batches go on the tape: loaders and trainers fetch ahead of the steps."""
 
@@ -74,7 +77,7 @@ class Resting:
         self._checked: Tensor | None = None
         self._held: list[_Held] = []
         self._root: Tensor | None = None
-        self._left = 0
+        self._left = self._backwards = 0
         self._frames: dict[int, tuple[FrameLine, ...]] = {}
         self._has_closure = False
         self._rests = self._rested_steps = 0
@@ -201,6 +204,10 @@ class Resting:
             self._wake_within()
             return False
         self._root = root
+        self._backwards += 1
+        if self._backwards > BACKWARDS_MAX and self._run.is_script():
+            self._wake_within()
+            return False
         return True
 
     def backward_begins(self, roots: Any, *, accumulates: bool) -> bool:
@@ -333,7 +340,7 @@ class Resting:
             yield replace(call, frames=frames)
 
     def _let_go(self) -> None:
-        self._held, self._root = [], None
+        self._held, self._root, self._backwards = [], None, 0
 
 
 def _small_gradient(stream: Stream) -> Tensor | None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, CLIP, DROP_BATCH
-from steadytrain.diagnosis.signs import above, below, listed, quiet, rows_of, ruled_out, symptom
+from steadytrain.diagnosis.row_signs import long_rows
+from steadytrain.diagnosis.signs import above, below, fact, listed, quiet, rows_of, ruled_out, symptom
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ class BadBatch(Cause):
         The loss of this batch is far above that of others in the same state, and the run continues well without it. The
         batch alone is often not to blame: PaLM (2204.02311) and 2304.09871 fed "guilty" batches in another state and
         saw no spike. So it is the cause only if dropping it removes the symptom and repairing the optimizer's state
-        does not. If both do, an ordinary hard batch met a vulnerable state.
+        does not. If both do, an ordinary hard batch met a vulnerable state. A batch of far longer rows, of usual
+        values, is rare and not damaged: if nothing clips the gradients, that is the cause.
 
     Causes:
         - corrupt or truncated files, wrong encodings, rows of zeros or of huge values
@@ -81,6 +83,7 @@ class BadBatch(Cause):
                     FAIR,
                     "its inputs are {value} standard deviations from those of other batches",
                 ),
+                *(long_rows(case, -STRONG) if fact(case, "clipped") is False else ()),
                 *listed(case, "rows_suspect", HINT, "rows {names} of the batch stand out by loss or gradient"),
                 *listed(case, "batch_nonfinite", -STRONG, "the batch holds NaN or Inf, which is another cause"),
                 *above(

@@ -25,6 +25,7 @@ class ChangedSetting(Cause):
     Causes:
         - a temperature that is annealed towards 0
         - the last stage of a warm-up of a KL or auxiliary weight, with a wrong factor
+        - a gain or scale that grows by a factor in every step, without a bound
         - a plan in epochs that is read in steps, or in percent
 
     Next:
@@ -35,8 +36,14 @@ class ChangedSetting(Cause):
 
     axis = "loss"
     base_rate = 3.0
-    rivals = ("learning-rate-too-high", "data-shift", "unclipped-gradients", "regularization-too-strong")
-    expects = like("script", removed=("old-settings",))
+    rivals = (
+        "singular-operation",
+        "learning-rate-too-high",
+        "data-shift",
+        "unclipped-gradients",
+        "regularization-too-strong",
+    )
+    expects = like("script", removed=("old-settings",), either=("safe-operation",))
     confirming = ("old-settings",)
     evidence = ("fact settings_changed",)
     spared = ("drop-batch", "fresh-data", "float32")

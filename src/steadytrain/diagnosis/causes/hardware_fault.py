@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.replay_signs import differs_at_onset
 from steadytrain.diagnosis.signs import fact, operation, quiet, ruled_out, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
@@ -79,10 +80,8 @@ class HardwareFault(Cause):
 
 def _differs_there_alone(case: Case) -> bool:
     """Whether a replay first differs where the symptom began, after some identical steps."""
-    first = fact(case, "first_difference")
-    step = first.get("step") if isinstance(first, dict) else None
     began = case.onset - (case.begin if case.begin is not None else case.onset)
-    return fact(case, "replay_exact") is False and step in (case.onset - 1, case.onset) and began > EXACT_STEPS_MIN
+    return fact(case, "replay_exact") is False and differs_at_onset(case) and began > EXACT_STEPS_MIN
 
 
 EXACT_STEPS_MIN = 2

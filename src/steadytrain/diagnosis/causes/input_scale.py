@@ -43,7 +43,15 @@ class InputScale(Cause):
     expects = like(
         "script",
         removed=("scale-inputs",),
-        either=("learning-rate-third", "learning-rate-tenth", "longer-warmup", "clip", "clip-usual", "rewarm"),
+        either=(
+            "learning-rate-third",
+            "learning-rate-tenth",
+            "learning-rate-hundredth",
+            "longer-warmup",
+            "clip",
+            "clip-usual",
+            "rewarm",
+        ),
     )
     confirming = ("scale-inputs",)
     spared = ("drop-batch",)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS
-from steadytrain.diagnosis.signs import above, equivalence, fact, measured, symptom, when
+from steadytrain.diagnosis.signs import Signs, above, equivalence, fact, measured, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class LabelMisalignment(Cause):
         - a manual shift before a model that shifts labels itself (transformers #47394, #46784, #32944)
         - no shift at all in a hand-written loop
         - inputs shuffled and labels not; a join by the wrong key
+        - a shard or a file from some step on whose labels are cut one frame or one row further than its inputs
 
     Next:
         1. Find the `k` with the least cross entropy.
@@ -37,7 +39,7 @@ class LabelMisalignment(Cause):
     axis = "data"
     base_rate = 10.0
     rivals = ("causal-leak", "label-leakage", "loss-function-misuse")
-    expects = like("script", removed=("shift-labels",))
+    expects = like("script", removed=("shift-labels",), either=("fresh-data", "keep-rows", "reorder"))
     confirming = ("shift-labels",)
     spared = ("learning-rate-third",)
     interventions = (
@@ -47,6 +49,12 @@ class LabelMisalignment(Cause):
             "shift labels exactly once",
             "shift-labels",
             code="loss = cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())",
+        ),
+        Intervention(
+            "cut-together",
+            4,
+            "cut inputs and labels at the same places in the part of the data that begins here",
+            code="labels = labels[:, : inputs.shape[1]]  # the same first place as the inputs",
         ),
         CLEAN_ROWS,
     )
@@ -71,6 +79,7 @@ class LabelMisalignment(Cause):
                         **numbers,
                     )
                 ),
+                *equivalence(_lagging(case)),
                 *when(real == 1, -STRONG, "labels are the next tokens of the inputs", "fact label_shift_trained"),
                 *when(
                     best == 1 and margin > MARGIN_NATS,
@@ -109,6 +118,21 @@ def _best_shift(case: Case) -> tuple[int | None, float, dict[str, Any]]:
         return None, 0.0, {}  # an untrained model predicts no position
     numbers = {f"shift_{shift}": loss for loss, shift in known}
     return known[0][1], known[1][0] - known[0][0], numbers
+
+
+def _lagging(case: Case) -> Signs:
+    """A sign if the model's predictions, right before the onset, match labels beside their own from it on."""
+    found = fact(case, "label_lag")
+    if not isinstance(found, Mapping):
+        return ()
+    places, own = int(found["places"]), float(found["own"])
+    unit = "row" if found["dimension"] == 0 else "place"
+    way = f"{abs(places)} {unit}{'s' if abs(places) > 1 else ''} {'later' if places > 0 else 'earlier'}"
+    text = (
+        f"labels are shifted against their inputs from step {case.onset} on: predictions match the labels {way} "
+        f"({found['aligned']:.2f} above chance), not their own ({own:.2f}; {found['before']:.2f} before)"
+    )
+    return when(True, 2 * CERTAIN, text, "fact label_lag", invariant=True, places=float(places))
 
 
 LEARNED_SHARE = 0.8

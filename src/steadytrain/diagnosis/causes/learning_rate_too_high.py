@@ -43,7 +43,7 @@ class LearningRateTooHigh(Cause):
 
     Causes:
         - a rate made for another batch size, model, optimizer or adapter
-        - a schedule that jumps: a restart, a resume, a wrong unit
+        - a schedule that jumps: a restart, a resume, a wrong unit, the peak of a cycle
         - curvature that grew during training
 
     Next:
@@ -74,7 +74,7 @@ class LearningRateTooHigh(Cause):
         "weight-decay-misuse",
     )
     expects = like("rate")
-    confirming = ("learning-rate-third", "learning-rate-tenth", "constant-learning-rate")
+    confirming = ("learning-rate-third", "learning-rate-tenth", "learning-rate-hundredth", "constant-learning-rate")
     spared = ("drop-batch", "fresh-data", "beta2-lower", "float32")
     interventions = (LOWER_RATE, LONGER_WARMUP, CLIP, EXAMPLE)
     grade = "A"
@@ -93,7 +93,8 @@ class LearningRateTooHigh(Cause):
                 *when(
                     jump > 1.5,
                     CERTAIN if jump > FAR_RATIO else STRONG,
-                    f"the learning rate rose {jump:.3g} times at step {case.onset} or shortly before",
+                    f"the learning rate rose {jump:.3g} times at step {case.onset} or shortly before"
+                    + _by_schedule(case),
                     "window learning_rate",
                     jump=jump,
                 ),
@@ -124,6 +125,11 @@ class LearningRateTooHigh(Cause):
                 ),
             ),
         )
+
+
+def _by_schedule(case: Case) -> str:
+    scheduler = fact(case, "scheduler")
+    return f", by its schedule ({scheduler})" if isinstance(scheduler, str) else ""
 
 
 FAR_RATIO = 3.0

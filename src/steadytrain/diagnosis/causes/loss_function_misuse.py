@@ -1,11 +1,12 @@
-"""A loss that is given something else than it takes."""
+"""A loss that is given something else than it takes, or that has no minimum."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
-from steadytrain.diagnosis.signs import listed, symptom
+from steadytrain.diagnosis.signs import Signs, fact, listed, seen, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -14,16 +15,19 @@ if TYPE_CHECKING:
 
 @final
 class LossFunctionMisuse(Cause):
-    """The loss function gets wrong inputs: probabilities for logits, swapped arguments, a wrong dimension.
+    """The loss gets wrong inputs or a term of the wrong sign: probabilities for logits, swapped arguments.
 
     Means:
         `cross_entropy` takes logits and applies the softmax itself. Given probabilities it still falls, but cannot go
         below about `ln(1 + (C - 1) / e)`, and its gradient is small where the model is wrong. `nll_loss` given logits
-        falls without bound. A softmax over the batch makes rows compete with each other.
+        falls without bound, and so does a loss from which a term is subtracted that it should add (a divergence, a
+        penalty, a distance): the model maximises that term, and a lower rate only delays it. A softmax over the batch
+        makes rows compete with each other.
 
     Causes:
         - softmax or sigmoid in the model and again in the loss
         - `nll_loss` or `kl_div` without a logarithm
+        - the wrong sign of a term: `rec - beta * kl`, an entropy or a margin that is added instead of subtracted
         - input and target exchanged; `softmax(dim=0)`, in the loss or in attention
 
     Next:
@@ -45,6 +49,12 @@ class LossFunctionMisuse(Cause):
             "give the loss the inputs that it expects",
             "loss-from-logits",
             code="loss = cross_entropy(logits, targets)  # no softmax, sigmoid or log_softmax before it",
+        ),
+        Intervention(
+            "turn-sign",
+            5,
+            "turn the sign of the term that is maximised, or bound it",
+            code="loss = reconstruction + beta * divergence  # every term falls as the model gets better",
         ),
     )
     grade = "A"
@@ -75,8 +85,32 @@ class LossFunctionMisuse(Cause):
                     invariant=True,
                 ),
                 *listed(case, "softmax_dimension", CERTAIN, "softmax is taken over the batch: {names}", invariant=True),
+                *_without_bound(case),
                 *symptom(case, STRONG, "misused-loss"),
                 *symptom(case, FAIR, "misnormalized-attention"),
                 *symptom(case, HINT, "plateau", "no-learning", "loss-collapse"),
             ),
         )
+
+
+def _without_bound(case: Case) -> Signs:
+    """A sign if the loss sinks below zero: faster and faster (no minimum), or from one step to the next."""
+    found = seen(case, "loss-turned-negative")
+    if found is None:
+        return ()
+    sinks = found.numbers.get("without_bound") == 1.0
+    maximised = _maximised(case)
+    where = f": {maximised}" if maximised else ": a term with the wrong sign, or without a bound, is maximised"
+    text = f"the loss has no minimum{where}" if sinks else f"{found.message}{where if maximised else ''}"
+    return when(True, CERTAIN if sinks else STRONG, text, "symptom loss-turned-negative", loss=found.numbers["loss"])
+
+
+def _maximised(case: Case) -> str:
+    """Which term of the loss sinks, with its line; "" if unknown."""
+    found = fact(case, "loss_terms")
+    terms = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+    worst = min(terms, key=lambda one: float(one["last"]) - float(one["first"]), default=None)
+    if worst is None or not float(worst["last"]) < min(0.0, float(worst["first"])):
+        return ""
+    went = f"from {worst['first']:.4g} to {worst['last']:.4g}"
+    return f"{worst['place']} {worst['line']} goes {went}, so it is maximised (wrong sign?) or has no bound"

@@ -37,7 +37,11 @@ class MissingWarmup(Cause):
     axis = "optimizer"
     base_rate = 8.0
     rivals = ("learning-rate-too-high", "second-moment-lag")
-    expects = like("rate", removed=("longer-warmup", "rewarm"), either=("learning-rate-third", "learning-rate-tenth"))
+    expects = like(
+        "rate",
+        removed=("longer-warmup", "rewarm"),
+        either=("learning-rate-third", "learning-rate-tenth", "learning-rate-hundredth"),
+    )
     confirming = ("longer-warmup",)
     # A warm-up lowers the rate for a while. If a lower rate helps as well, the trials cannot separate the two.
     spared = ("drop-batch", "float32", "fresh-data", "learning-rate-third")

@@ -49,7 +49,11 @@ class NoSupervisedTokens(Cause):
     axis = "data"
     base_rate = 16.0
     rivals = ("singular-operation", "padding-in-loss", "bad-batch")
-    expects = like("data", persists=("learning-rate-third", "learning-rate-tenth", "clip"), either=("safe-operation",))
+    expects = like(
+        "data",
+        persists=("learning-rate-third", "learning-rate-tenth", "learning-rate-hundredth", "clip"),
+        either=("safe-operation",),
+    )
     confirming = ("drop-batch",)
     spared = ("float32",)
     interventions = (

@@ -36,7 +36,7 @@ class NonfiniteInput(Cause):
     axis = "data"
     base_rate = 18.0
     rivals = ("bad-batch", "singular-operation", "half-precision-overflow", "uninitialized-parameters")
-    expects = like("data", persists=("learning-rate-third", "learning-rate-tenth", "clip"))
+    expects = like("data", persists=("learning-rate-third", "learning-rate-tenth", "learning-rate-hundredth", "clip"))
     confirming = ("drop-batch",)
     spared = ("float32",)
     interventions = (DROP_BATCH, CLEAN_ROWS)

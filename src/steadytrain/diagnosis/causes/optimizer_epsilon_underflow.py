@@ -1,12 +1,24 @@
-"""An epsilon that is zero, or that rules."""
+"""An epsilon that is zero, that is far too small, or that rules."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import EPSILON_DOWN, EPSILON_UP, FLOAT32
-from steadytrain.diagnosis.signs import above, fact, holds, measured, not_finite, ruled_out, surveyed, symptom, when
+from steadytrain.diagnosis.signs import (
+    above,
+    fact,
+    holds,
+    measured,
+    not_finite,
+    quiet,
+    ruled_out,
+    surveyed,
+    symptom,
+    when,
+)
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -15,14 +27,17 @@ if TYPE_CHECKING:
 
 @final
 class OptimizerEpsilonUnderflow(Cause):
-    """The optimizer's epsilon rounds to zero in its dtype, or is larger than the root of the second moment.
+    """The optimizer's epsilon is too small or rounds to zero, or is larger than the root of the second moment.
 
     Means:
         Adam divides by `sqrt(v) + eps`. In float16 1e-8 is zero, so a weight whose gradient was always zero divides
-        zero by zero: NaN after one step. The opposite is silent: if gradients fall below epsilon, updates shrink with
-        them and the layers stop learning.
+        zero by zero: NaN after one step. An epsilon that is far too small does the same more slowly: squares of small
+        gradients round to zero, and at a gradient of 1e-24 and an epsilon of 1e-30 a weight moves by a million times
+        the rate, whatever the batch. The opposite is silent: if gradients fall below epsilon, updates shrink with them
+        and the layers stop learning.
 
     Causes:
+        - `eps=1e-30`, and an input channel or a unit that is all but silent
         - `eps=0`, and a weight without a gradient: an embedding row that no batch has used yet
         - optimizer state or weights in float16 with `eps=1e-8` (openai/CLIP #40: NaN after one step)
         - gradients that shrink with width, depth or a large divisor of the loss (2309.14322)
@@ -45,6 +60,7 @@ class OptimizerEpsilonUnderflow(Cause):
 
     def signature(self, case: Case) -> Signature:
         zero = fact(case, "epsilon") == 0.0 and not_finite(case)
+        name, times = _faded(case)
         return Signature(
             (
                 *when(
@@ -61,6 +77,15 @@ class OptimizerEpsilonUnderflow(Cause):
                     "epsilon is zero in the precision of the second moment",
                     invariant=True,
                 ),
+                *when(
+                    bool(name),
+                    2 * CERTAIN,
+                    f"epsilon is {measured(case, 'epsilon'):.3g}: weights of {name} whose second moment is zero "
+                    f"move by {times:.3g} times the learning rate, where Adam's bound is about 3",
+                    "fact update_beyond_rate",
+                    invariant=True,
+                    times=times,
+                ),
                 *above(
                     case,
                     "second_moment_below_epsilon",
@@ -74,9 +99,19 @@ class OptimizerEpsilonUnderflow(Cause):
                     not measured(case, "second_moment_below_epsilon") > 0.8
                     and fact(case, "epsilon_lost") is not True
                     and not zero
+                    and not name
                     and surveyed(case),
                     "epsilon is neither lost nor large against the second moment",
                 ),
                 *ruled_out(surveyed(case) and fact(case, "epsilon") is None, "the optimizer has no epsilon"),
             ),
         )
+
+
+def _faded(case: Case) -> tuple[str, float]:
+    """The tensor with the longest update beyond the learning rate and its length in rates; "" and 0 without one."""
+    found = fact(case, "update_beyond_rate")
+    if not isinstance(found, Mapping) or not found or quiet(case):
+        return "", 0.0
+    name, times = max(found.items(), key=lambda one: float(one[1]))
+    return str(name), float(times)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Signature
+from steadytrain.diagnosis.interventions import HOLD_RATE
 from steadytrain.diagnosis.signs import fact, holds, jump_of_rate, measured, ruled_out, seen, surveyed, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
@@ -39,15 +40,7 @@ class SchedulerMisstep(Cause):
     expects = like("script", removed=("constant-learning-rate",), either=("learning-rate-up",))
     confirming = ("constant-learning-rate",)
     spared = ("drop-batch", "float32")
-    interventions = (
-        Intervention(
-            "hold-learning-rate",
-            1,
-            "hold the learning rate where it was",
-            "constant-learning-rate",
-            code="# leave out scheduler.step() from the step that is named on",
-        ),
-    )
+    interventions = (HOLD_RATE,)
     grade = "A"
     source = "accelerate #2926, #2773; diffusers #3954; transformers #26827; particulate #22"
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, final
 from steadytrain.core.incident import Located
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import DROP_BATCH, EXAMPLE
-from steadytrain.diagnosis.script_signs import made_by_script
+from steadytrain.diagnosis.script_signs import made_by_script, rows_made, where_made
+from steadytrain.diagnosis.setting_signs import changed_settings
 from steadytrain.diagnosis.signs import (
     above,
     empty_mask,
@@ -56,11 +57,12 @@ class SingularOperation(Cause):
         "bad-batch",
         "nonfinite-input",
         "no-supervised-tokens",
+        "changed-setting",
         "fully-masked-attention",
         "learning-rate-too-high",
         "optimizer-epsilon-underflow",
     )
-    expects = like("operation", either=("safe-softmax",))
+    expects = like("operation", either=("safe-softmax",), persists=("old-settings",))
     confirming = ("safe-operation",)
     spared = ("float32",)
     interventions = (
@@ -97,10 +99,11 @@ class SingularOperation(Cause):
                 *when(
                     bool(empty_mask(case)), -STRONG, f"{empty_mask(case)}, which is another cause", "fact empty_masks"
                 ),
+                *changed_settings(case, "other", -FAIR),
                 *ruled_out(not not_finite(case), "everything stayed finite", "symptoms"),
             ),
             layer=layer_of(case),
-            batch_rows=rows_of(case),
+            batch_rows=rows_made(case) or rows_of(case),
         )
 
 
@@ -112,7 +115,7 @@ def _did(case: Case) -> str:
     name = found.operation if found is not None else ""
     if ".div." in name and divisor is not None and divisor.zeros:
         both = value is not None and value.zeros and found is not None and found.produced == "nan"
-        return "divided 0 by 0" if both else "divided by 0"
+        return ("divided 0 by 0" if both else "divided by 0") + where_made(case)
     if ".log." in name and value is not None and value.zeros:
         return "took the logarithm of 0"
     if (".rsqrt." in name or ".reciprocal." in name) and value is not None and value.zeros:

@@ -55,7 +55,16 @@ class StaleOptimizerState(Cause):
         "missing-zero-grad",
         "scheduler-misstep",
     )
-    expects = like("state", either=("beta2-lower", "longer-warmup", "learning-rate-third", "learning-rate-tenth"))
+    expects = like(
+        "state",
+        either=(
+            "beta2-lower",
+            "longer-warmup",
+            "learning-rate-third",
+            "learning-rate-tenth",
+            "learning-rate-hundredth",
+        ),
+    )
     confirming = ("reset-moments",)
     spared = ("rewarm", "drop-batch", "float32")
     interventions = (

@@ -34,7 +34,7 @@ class TokenOutOfRange(Cause):
 
     axis = "data"
     base_rate = 9.0
-    expects = like("data", persists=("learning-rate-third", "learning-rate-tenth"))
+    expects = like("data", persists=("learning-rate-third", "learning-rate-tenth", "learning-rate-hundredth"))
     confirming = ("drop-batch",)
     spared = ("float32",)
     interventions = (

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLIP_USUAL, LOWER_RATE
+from steadytrain.diagnosis.row_signs import long_rows
 from steadytrain.diagnosis.signs import (
     LEADS,
+    above,
     burst_of_gradient,
     fact,
     fails,
+    jump_of_rate,
     layer_of,
     quiet,
     ruled_out,
@@ -36,6 +39,7 @@ class UnclippedGradients(Cause):
 
     Causes:
         - a loop without `clip_grad_norm_` for a recurrent net, a transformer or a policy gradient
+        - a rare batch of long rows, valid as it is, through a net that is stable over the usual length
         - a limit far above the usual norm, so that it never acts
         - clipping on another set of parameters than those that the optimizer holds
 
@@ -51,7 +55,16 @@ class UnclippedGradients(Cause):
     expects = like(
         "rate",
         removed=("clip-usual", "clip"),
-        either=("learning-rate-third", "learning-rate-tenth", "longer-warmup", "constant-learning-rate", "perturbed"),
+        either=(
+            "learning-rate-third",
+            "learning-rate-tenth",
+            "learning-rate-hundredth",
+            "longer-warmup",
+            "constant-learning-rate",
+            "perturbed",
+            "drop-batch",
+            "fresh-data",
+        ),
     )
     confirming = ("clip-usual",)
     spared = ("drop-batch", "fresh-data", "float32")
@@ -61,6 +74,8 @@ class UnclippedGradients(Cause):
 
     def signature(self, case: Case) -> Signature:
         burst, lead = burst_of_gradient(case)
+        jump = jump_of_rate(case.window, case.onset)
+        long = long_rows(case, STRONG)
         return Signature(
             (
                 *when(
@@ -85,6 +100,15 @@ class UnclippedGradients(Cause):
                     lead=lead,
                 ),
                 *fails(case, "clipped", HINT, "nothing clips the gradients"),
+                *long,
+                *(() if long else above(case, "loss_excess", 2.0, -STRONG, EXCESS)),
+                *when(
+                    jump > JUMP,
+                    -FAIR,
+                    f"the learning rate rose {jump:.3g} times at step {case.onset} or shortly before",
+                    "window learning_rate",
+                    jump=jump,
+                ),
                 *symptom(case, FAIR, "exploding-gradients", "gradient-norm-spike"),
                 *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
                 *ruled_out(surveyed(case) and fact(case, "clipped") is True, "the gradients are clipped"),
@@ -95,6 +119,11 @@ class UnclippedGradients(Cause):
             layer=layer_of(case),
         )
 
+
+EXCESS = "the batch's loss is {value} times that of other batches in the same state: they would not do it"
+
+JUMP = 1.5
+"""Times that the rate rose. A gradient that leaps right after that leapt because of the rate."""
 
 BURST, FAR_BURST = 3.0, 10.0
 """Healthy gradients vary threefold; ten times the ninetieth percentile is a leap."""
