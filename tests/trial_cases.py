@@ -14,6 +14,15 @@ from steadytrain.core.model import Symptom, Window
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.specs import Change, Entry, Outcome, ProbeSeen, Spec, StepSeen
 
+CALM = [2.0, 2.01, 1.99, 2.0, 2.0, 2.0]
+"""Training losses from the step 86 on: nothing happens."""
+SPIKE = [2.0, 2.01, 1.99, 9.0, 4.0, 3.0]
+"""A spike at the step 90."""
+FLAT = [2.0, 2.0, 2.01, 2.0, 2.0]
+"""Probes of a model that nothing harms."""
+HURT = [2.0, 2.0, 2.01, 2.8, 2.8]
+"""Probes of a model that the spike harmed."""
+
 
 def window(losses: list[float], **signals: float) -> Window:
     count = len(losses)

@@ -101,11 +101,18 @@ def test_other_errors_leave_nothing(call: Callable[[], None]) -> None:
     assert documents(call) == {}
 
 
+def folder_of(path: Path) -> Run:
+    """A run of which only the folder is read."""
+    run: Run = type("Folder", (Run,), {"__init__": lambda self: None})()
+    object.__setattr__(run, "path", path)
+    object.__setattr__(run, "facts", {})
+    return run
+
+
 def test_the_diagnosis_names_the_row_and_a_damaged_file_nothing(tmp_path: Path) -> None:
     (line,) = write_evidence(tmp_path, documents(flattened))
     assert "an index is outside its table" in line
-    run = type("Folder", (Run,), {"__init__": lambda self: None})()
-    object.__setattr__(run, "path", tmp_path)
+    run = folder_of(tmp_path)
     facts = facts_of_crash(run)
     (sign,) = (
         one for one in causes()["token-out-of-range"].signature(finite_case(facts=facts)).signs if one.weight >= CERTAIN
@@ -131,8 +138,7 @@ def instance_normed() -> None:
 def test_a_norm_over_one_value_names_the_batch(tmp_path: Path, call: Callable[[], None], rows: int, who: str) -> None:
     (line,) = write_evidence(tmp_path, documents(call, rows=rows))
     assert "one value a channel" in line
-    run = type("Folder", (Run,), {"__init__": lambda self: None})()
-    object.__setattr__(run, "path", tmp_path)
+    run = folder_of(tmp_path)
     facts = facts_of_crash(run)
     signs = causes()["normalization-misuse"].signature(finite_case(facts=facts)).signs
     (sign,) = [one for one in signs if one.weight >= CERTAIN]

@@ -18,10 +18,8 @@ from steadytrain.experiments.health import stretch
 from steadytrain.experiments.specs import Change, NotApplicable, Outcome, Placebo, Spec, Verdict
 from steadytrain.experiments.trial import Trial
 from steadytrain.experiments.trial_catalog import trial, trials
-from trial_cases import finite_case, made, window
+from trial_cases import CALM, FLAT, HURT, SPIKE, finite_case, made, window
 
-CALM, SPIKE = [2.0, 2.01, 1.99, 2.0, 2.0, 2.0], [2.0, 2.01, 1.99, 9.0, 4.0, 3.0]
-FLAT, HURT = [2.0, 2.0, 2.01, 2.0, 2.0], [2.0, 2.0, 2.01, 2.8, 2.8]
 CONTROL = made("unchanged", SPIKE, HURT)
 
 

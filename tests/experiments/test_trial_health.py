@@ -12,12 +12,9 @@ from steadytrain.experiments.health import range_before
 from steadytrain.experiments.judging import WEAKENED, judge
 from steadytrain.experiments.specs import Entry, Outcome, ProbeSeen, Spec
 from steadytrain.experiments.trial_catalog import trial
-from trial_cases import finite_case, made, window
+from trial_cases import CALM, FLAT, HURT, SPIKE, finite_case, made, window
 
 BEGIN = 86
-CALM, HURT = [2.0, 2.01, 1.99, 2.0, 2.0, 2.0], [2.0, 2.0, 2.01, 2.8, 2.8]
-FLAT = [2.0, 2.0, 2.01, 2.0, 2.0]
-SPIKE = [2.0, 2.01, 1.99, 9.0, 4.0, 3.0]
 
 
 @pytest.fixture

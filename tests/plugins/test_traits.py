@@ -25,6 +25,7 @@ from steadytrain.experiments.outcome_measures import quantity_of
 from steadytrain.experiments.specs import NotApplicable, Outcome, Spec
 from steadytrain.experiments.trial_catalog import TRIALS, always_run, trials
 from steadytrain.experiments.trial_rows import OneChange
+from steadytrain.experiments.trial_starts import START
 from steadytrain.grouping import catalog, judge
 from steadytrain.grouping.courses import course_of
 from steadytrain.grouping.gravest import gravity
@@ -89,11 +90,13 @@ def test_trials_of_the_learning_rate_alone_change_nothing_else() -> None:
     kinds: dict[str, set[str]] = {}
     for one in trials():
         plan = one.plan(finite_case())
+        if isinstance(plan, NotApplicable):
+            plan = one.plan(finite_case(onset=3, step=6, begins=(START,)))
         changes = () if isinstance(plan, NotApplicable) else [change for spec in plan for change in spec.changes]
         kinds[one.name] = {change.kind for change in changes}
     known = {name for name, those in kinds.items() if those and those <= of_the_rate}
     assert {one.name for one in trials() if one.rate_only} == known
-    assert len(known) == 7
+    assert len(known) == 8
 
 
 def test_one_trial_is_a_group_test() -> None:

@@ -16,10 +16,7 @@ from steadytrain.experiments.contrast import Contrast
 from steadytrain.experiments.specs import NO_TIME_LEFT, NotApplicable, Outcome, Spec, Verdict
 from steadytrain.experiments.trial_catalog import trial
 from steadytrain.trial_runs.contrasts import Known, run_contrasts
-from trial_cases import finite_case, made
-
-CALM, SPIKE = [2.0, 2.01, 1.99, 2.0, 2.0, 2.0], [2.0, 2.01, 1.99, 9.0, 4.0, 3.0]
-FLAT, HURT = [2.0, 2.0, 2.01, 2.0, 2.0], [2.0, 2.0, 2.01, 2.8, 2.8]
+from trial_cases import CALM, FLAT, HURT, SPIKE, finite_case, made
 
 
 def known(*, waiting: tuple[str, ...] = ()) -> Known:
