@@ -85,6 +85,25 @@ def test_in_the_first_500_steps_a_spike_is_a_note() -> None:
     assert (symptom.severity, symptom.first_step) == ("note", 490)
 
 
+@pytest.mark.parametrize(
+    ("changes", "severity"),
+    [
+        ({700: SPIKE, 900: SPIKE, 1190: SPIKE}, "note"),
+        ({700: 0.6 * SPIKE, 900: 0.6 * SPIKE, 1190: SPIKE}, "note"),
+        ({900: SPIKE, 1190: SPIKE}, "warning"),
+        ({700: 0.3 * SPIKE, 900: 0.3 * SPIKE, 1190: SPIKE}, "warning"),
+        ({700: SPIKE, 701: SPIKE, 900: SPIKE, 901: SPIKE, 1190: SPIKE}, "warning"),
+        ({700: SPIKE, 900: SPIKE, 1190: SPIKE, 1191: SPIKE}, "warning"),
+    ],
+    ids=["rough", "half as high", "one earlier", "lower ones", "they lasted", "it lasts"],
+)
+def test_single_steps_in_rough_data_are_notes(changes: dict[int, float], severity: str) -> None:
+    symptom = newest(LossSpike(), steps(loss=loss_with(changes)))
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step) == (severity, 1190)
+    assert ("were back at once" in symptom.message) == (severity == "note")
+
+
 def slide(loss: np.ndarray, *, every: int = 16, length: int = 2048) -> list[Symptom]:
     """What a live loop would raise: one look at the newest steps every few steps."""
     ends = range(every, len(loss) + 1, every)

@@ -14,6 +14,7 @@ from steadytrain.experiments.outcome_measures import excess_of
 from steadytrain.experiments.result_table import document, lines
 from steadytrain.experiments.specs import OWN_TARGETS, Change, Entry, Outcome, Spec
 from steadytrain.experiments.trial_catalog import trial
+from steadytrain.experiments.trials.drop_batch import HARMLESS
 from trial_cases import CALM, FLAT, HURT, SPIKE, finite_case, made
 
 BEGIN = 86
@@ -302,6 +303,22 @@ def test_a_batch_is_dropped_alone_and_with_its_neighbours(
     assert verdict.why.startswith(told)
     first = trial("drop-batch").judge(case, [control], runs[:1])
     assert first.effect == ("removed" if alone[0] is CALM else "persists")
+
+
+@pytest.mark.parametrize(
+    ("losses", "probes", "expected"),
+    [
+        ([2.0, 2.01, 1.99, 9.0, 2.0, 2.0], FLAT, "inconclusive"),
+        ([2.0, 2.01, 1.99, 9.0, 2.0, 3.0], FLAT, "removed"),
+        ([2.0, 2.01, 1.99, 9.0, 2.0, 2.0], HURT, "removed"),
+    ],
+    ids=["itself", "a-later-step", "the-probes"],
+)
+def test_a_batch_that_harms_only_itself_is_no_proof(
+    case: Case, losses: list[float], probes: list[float], expected: str
+) -> None:
+    verdict = trial("drop-batch").judge(case, [made("unchanged", losses, probes)], [dropped(0, CALM, FLAT)])
+    assert (verdict.effect, verdict.why == HARMLESS) == (expected, expected == "inconclusive")
 
 
 def test_trials_that_bring_a_control_of_their_own_are_judged_by_it(case: Case) -> None:

@@ -33,7 +33,8 @@ class LossSpike(Detector):
     Means:
         One batch, or a few in a row, have a loss far above what the run's noise explains. Most spikes are gone within
         64 steps and do little harm; one that stays is also reported as divergence. The distance z is counted in robust
-        standard deviations from the median of the 512 steps that ended 64 steps earlier.
+        standard deviations from the median of the 512 steps that ended 64 steps earlier. Where several single steps of
+        at least half its height came and went before it, the data are rough: one more is a note.
 
     Causes:
         - a bad batch: repeated n-grams, another language, a corrupt file (OLMo 2, 2501.00656)
@@ -89,6 +90,9 @@ class LossSpike(Detector):
         "lower steps that a spike may contain: one refresh of the reference, so that an "
         "oscillating fault is one symptom",
     )
+    rough_spikes_min: int = threshold(
+        2, "earlier single steps of at least half the height, back at once, that show rough data. Chosen"
+    )
     warm_up_steps: int = threshold(
         500, "up to this step of the run a spike is only a note: early losses normally fall and jump"
     )
@@ -127,14 +131,20 @@ class LossSpike(Detector):
         )
         peak = first + int(np.argmax(track.z[first : last + 1]))
         planned = planned_change(window, first_step, last_step)
+        height = float(track.values[peak] - track.level[peak])
+        earlier = (
+            _single_steps(window.applied("loss").values[: track.begin + first], height / 2) if first == last else 0
+        )
+        rough = earlier >= self.rough_spikes_min
         return Symptom(
             name="loss-spike",
-            severity="note" if planned or last_step <= self.warm_up_steps else "warning",
+            severity="note" if planned or rough or last_step <= self.warm_up_steps else "warning",
             first_step=first_step,
             last_step=last_step,
             message=f"the loss spiked to {track.values[peak]:.4g} {_when(first_step, last_step)}, {track.z[peak]:.3g} "
             f"robust standard deviations above its level of {track.level[peak]:.4g}"
-            + (f"; {planned}" if planned else ""),
+            + (f"; {planned}" if planned else "")
+            + (f"; {earlier} single steps before it rose at least half as far and were back at once" if rough else ""),
             signals=("loss",),
             numbers={
                 "z": float(track.z[peak]),
@@ -192,6 +202,15 @@ class LossSpike(Detector):
         logs = np.log(recent)
         scale = max(_mad(logs), _mad(np.diff(logs)) / 2**0.5, 1.0 / len(recent))
         return float(np.log(value / middle)) > self.early_log_z * scale
+
+
+def _single_steps(values: FloatArray, height: float) -> int:
+    """How many values lie at least ``height`` above the one before and the two after them."""
+    if len(values) < 4:
+        return 0
+    here = values[1:-2]
+    beside = np.maximum(values[:-3], np.maximum(values[2:-1], values[3:]))
+    return int((here - beside >= height).sum())
 
 
 def _when(first_step: int, last_step: int) -> str:

@@ -18,7 +18,8 @@ class RowsWithoutLabels(ScriptRule):
 
     Means:
         Every label of these rows is the one that the loss ignores. A batch of such rows alone gives a loss of 0/0,
-        which is NaN. It is a warning above a quarter of all rows, and a note below.
+        which is NaN. It is a warning above a quarter of all rows if the labels are tokens of the input, as in
+        fine-tuning on answers; else a note, because annotations may be sparse by design.
 
     Causes:
         - prompts that are as long as the row, so that truncation cuts the answer off
@@ -34,6 +35,7 @@ class RowsWithoutLabels(ScriptRule):
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         found = []
+        of_tokens = {row.place for row in script_rows(window, "label-shift")}
         for row in script_rows(window, "rows-without-label"):
             beyond = row.values > 0.0
             if beyond.sum() >= self.looks_min:
@@ -41,7 +43,7 @@ class RowsWithoutLabels(ScriptRule):
                 found.append(
                     Symptom(
                         name="rows-without-labels",
-                        severity="warning" if share > self.rows_share else "note",
+                        severity="warning" if share > self.rows_share and row.place in of_tokens else "note",
                         first_step=int(row.steps[beyond][0]),
                         last_step=int(window.steps[-1]),
                         message=f"{share:.0%} of the rows have no label that the loss of {row.place} counts",

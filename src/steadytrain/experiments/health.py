@@ -10,14 +10,22 @@ that its loss falls or stays near its start.
 from __future__ import annotations
 
 import math
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steadytrain.experiments.case import Case
-from steadytrain.experiments.outcome_measures import SPIKE_NOISES, excess_in, place_of, probe_means, steps_before_onset
-from steadytrain.experiments.specs import Outcome, StepSeen
+from steadytrain.experiments.outcome_measures import (
+    SPIKE_NOISES,
+    excess_in,
+    noise_floor,
+    place_of,
+    probe_means,
+    steps_before_onset,
+)
+from steadytrain.experiments.specs import UNCHANGED, Outcome, StepSeen
 
 BEFORE_MIN, BEFORE_MAX = 8, 64
 """The range before the onset is taken from at least and at most this many of the last steps before it."""
@@ -125,6 +133,28 @@ def first_ill_place(case: Case, outcome: Outcome) -> int | None:
         if high or not one.finite:
             return place_of(outcome, one.entry)
     return None
+
+
+def harms_others(case: Case, controls: Sequence[Outcome], suspects: Container[int]) -> bool:
+    """Whether anything beside the steps ``suspects`` is ill in the unchanged replay. If not, it is trivial that the
+    symptom goes away without them. True where nobody can tell, or where the symptom is about values that are not
+    finite: those are harm in themselves."""
+    control = next((one for one in controls if one.ran and one.spec.trial == UNCHANGED), None)
+    usual = range_before(case)
+    if case.aim != "excess" or control is None or usual is None or control.first_nonfinite is not None:
+        return True
+    excess = excess_in(case, control)
+    if excess is not None and excess.peak > noise_floor(case, excess, controls):
+        return True
+    schedule = control.spec.schedule
+    others = [one for one in steps_from_onset(case, control) if schedule[one.entry].step not in suspects]
+    if not others:
+        return True
+    return any(
+        (one.loss is not None and not one.loss <= usual.loss)
+        or (one.gradient_norm is not None and not one.gradient_norm <= usual.gradient)
+        for one in others
+    )
 
 
 def steps_from_onset(case: Case, outcome: Outcome) -> list[StepSeen]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, DROP_BATCH
 from steadytrain.diagnosis.signs import (
     above,
@@ -106,9 +106,9 @@ class NoSupervisedTokens(Cause):
                     case,
                     "rows_without_labels_share",
                     0.2,
-                    STRONG,
+                    STRONG if _of_tokens(case) else HINT,
                     "{value} of all rows have no label that counts",
-                    invariant=True,
+                    invariant=_of_tokens(case),
                 ),
                 *above(
                     case,
@@ -117,7 +117,7 @@ class NoSupervisedTokens(Cause):
                     FAIR,
                     "{value} of all labels are ignored in the usual batch",
                 ),
-                *symptom(case, STRONG, "rows-without-labels"),
+                *symptom(case, STRONG if _of_tokens(case) else HINT, "rows-without-labels"),
                 *ruled_out(
                     not empty
                     and not ignored
@@ -134,6 +134,11 @@ class NoSupervisedTokens(Cause):
             ),
             batch_rows=_rows(case),
         )
+
+
+def _of_tokens(case: Case) -> bool:
+    """Whether labels are tokens of the input. Other annotations may be sparse by design."""
+    return fact(case, "label_shift_trained") is not None or not_finite(case)
 
 
 def _all_ignored(found: Located) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import final
 
 from steadytrain.experiments.case import AFTER_STEP, Case
-from steadytrain.experiments.health import stretch
+from steadytrain.experiments.health import harms_others, stretch
 from steadytrain.experiments.judging import judge
 from steadytrain.experiments.planning import planned
 from steadytrain.experiments.specs import NotApplicable, Outcome, Placebo, Spec, Verdict
@@ -15,6 +15,8 @@ from steadytrain.experiments.trial import Trial
 
 ALONE, BESIDE, BLOCK = 0, 1, 2
 """The ``repeat`` of the runs without the batch of the onset, also without its neighbours, without the whole block."""
+
+HARMLESS = "the batch has a high loss, but no other step and no probe shows that it did any harm"
 
 
 @final
@@ -82,7 +84,14 @@ class DropBatch(Trial):
         return list(range(case.onset, case.onset + (stretch(case) if case.aim == "excess" else 1)))
 
     def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
-        """Judge by the batch alone, then with its neighbours, then by the whole block."""
+        """Judge by the batch alone, then with its neighbours, then by the whole block. If the suspects harmed nothing
+        but themselves, it proves nothing that the rest is well without them."""
+        verdict = self._judge(case, controls, outcomes)
+        if verdict.effect == "removed" and not harms_others(case, controls, self._block(case)):
+            return replace(verdict, effect="inconclusive", why=HARMLESS)
+        return verdict
+
+    def _judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
         ran = {repeat: [one for one in outcomes if one.spec.repeat == repeat] for repeat in (ALONE, BESIDE, BLOCK)}
         verdict = judge(self.name, case, controls, ran[ALONE] or ran[BESIDE])
         if verdict.effect == "removed":
