@@ -196,9 +196,11 @@ def test_a_refused_update_in_a_child_is_the_status_of_the_whole(tmp_path: Path) 
 @pytest.mark.slow
 @pytest.mark.parametrize("outside", OUTSIDE)
 def test_ranks_train_the_same_under_watch(outside: bool, tmp_path: Path) -> None:
-    plain = torchrun(tmp_path / "plain", bare(*TORCHRUN, "script.py", "-1"))
     ours = torchrun(tmp_path / "ours", ranks_command(outside, "-1"))
-    plain, ours = plain.end(), ours.end()
+    plain = torchrun(tmp_path / "plain", bare(*TORCHRUN, "script.py", "-1")).end()
+    if plain.status and ABORTED_AT_EXIT in plain.err:
+        plain = torchrun(tmp_path / "plain", bare(*TORCHRUN, "script.py", "-1")).end()
+    ours = ours.end()
     assert (plain.status, ours.status) == (0, 0), plain.err + ours.err
     for name in ("rank0.txt", "rank1.txt"):
         assert (tmp_path / "ours" / name).read_text() == (tmp_path / "plain" / name).read_text()
@@ -234,8 +236,12 @@ def test_a_sitecustomize_further_down_the_path_still_runs(tmp_path: Path) -> Non
     assert (ours.status, ours.out, ours.own) == (plain.status, plain.out, plain.own)
 
 
+ABORTED_AT_EXIT = "terminate called without an active exception"
+"""Of gloo, now and then, in a bare run: a thread of it outlives the group."""
+
+
 def torchrun(folder: Path, command: list[str]) -> Started:
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     write(folder, RANKS)
     return Started(command, folder)
 

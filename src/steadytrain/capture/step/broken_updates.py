@@ -12,6 +12,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from steadytrain.capture.snapshots.good_state import last_good_snapshot, nonfinite_parameters
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.model import Symptom
@@ -78,6 +80,15 @@ def good_state(folder: Path, *, before: int) -> str:
     if path is None:
         return f"that of a checkpoint from before step {before}"
     return f"snapshots/{path.parent.name} of the recording, which the bundle keeps"
+
+
+def stayed_finite(stream: Stream, first: int) -> bool:
+    """Whether loss and gradients were finite in all recorded steps from ``first`` on. If not, a gradient that was let
+    through may have broken the weights, and not the update's own arithmetic."""
+    window = stream.history.recent()
+    since = window.steps >= first
+    signals = [name for name in ("loss", "gradient_norm") if name in window.signals]
+    return not any((window.present[name] & ~np.isfinite(window.signals[name]) & since).any() for name in signals)
 
 
 def breaks_at(stream: Stream, step: int) -> bool:

@@ -13,7 +13,7 @@ import torch
 
 from steadytrain.capture.incident.context import Rehearsal
 from steadytrain.capture.snapshots.good_state import nonfinite_parameters
-from steadytrain.capture.step.broken_updates import FIRST_STATE, UpdateLooks, broken_update, good_state
+from steadytrain.capture.step.broken_updates import FIRST_STATE, UpdateLooks, broken_update, good_state, stayed_finite
 from steadytrain.capture.step.data_loaders import DataLoaders
 from steadytrain.capture.step.gate import Measurement, measure
 from steadytrain.capture.step.live_run import LiveRun
@@ -184,6 +184,8 @@ class OptimizerSteps:
         if not bad:
             return
         first = step if is_first else looks.first_step
+        if not stayed_finite(stream, first):
+            return
         good = FIRST_STATE
         if not is_first:
             with run.guard.part("looking for the last good state"):
