@@ -24,6 +24,8 @@ INTERRUPTED_STATUS = 130
 @click.option(
     "--budget", default="10m", show_default=True, metavar="TIME", help="Time for the survey and all trials: 90s, 10m."
 )
+@_options.symptom
+@_options.onset
 @_options.workers
 @_options.engine
 @_options.tree
@@ -32,6 +34,8 @@ INTERRUPTED_STATUS = 130
 def command(
     incident: str | None,
     budget: str,
+    symptom: str | None,
+    onset: int | None,
     workers: int | None,
     engine: Literal["local", "ray"],
     moved: str,
@@ -43,7 +47,8 @@ def command(
     INCIDENT is a bundle, or a run (its most severe incident, or the run itself if it has none); by default the newest
     run. Each trial replays the recorded steps with one change. A cause is confirmed only if the unchanged replay shows
     the symptom, the change removes it, and the changes for rival causes do not; else it is likely or possible, or the
-    answer is unknown. Finished trials are saved with the incident, so an interrupted diagnosis continues where it
+    answer is unknown. If you see a symptom that no detector raised, name it: with --symptom no-learning, trials run the
+    script from its start. Finished trials are saved with the incident, so an interrupted diagnosis continues where it
     stopped. Exits with 0 whatever the answer, with 130 if it is interrupted.
     """
     from steadytrain.api.diagnoses import diagnose
@@ -54,6 +59,8 @@ def command(
             answer = diagnose(
                 incident,
                 budget_s=budget_s,
+                symptom=symptom,
+                onset=onset,
                 workers=workers,
                 engine=engine,
                 moved=moved,

@@ -32,8 +32,15 @@ GAIN_MIN_NATS = 0.03
 HOPE_MIN = 0.03
 """A trial is not run if the causes whose symptom it would remove have less than this total probability."""
 
-CUSTOMARY = ("learning-rate-tenth", "clip-usual", "longer-warmup")
-"""Trials of the fixes that people reach for first."""
+CUSTOMARY: Mapping[Aim, tuple[str, ...]] = {
+    "finite": ("learning-rate-tenth", "clip-usual", "longer-warmup"),
+    "progress": (
+        *("learning-rate-up", "learning-rate-tenth", "longer-warmup", "constant-learning-rate", "clip-usual"),
+        *("momentum-lower", "weight-decay-none", "dropout-none", "train-mode"),
+    ),
+    "excess": (),
+}
+"""Trials of the fixes that people reach for first, by what a trial is judged by."""
 
 LEADING_MIN = 0.3
 """Probability from which on a cause is worth proving."""
@@ -83,12 +90,12 @@ def choose(
 
 
 def customary(aim: Aim, verdicts: Mapping[str, Verdict], costs: Mapping[str, float]) -> tuple[str, ...]:
-    """What a practitioner tries before giving up on a value that is not finite: the trials of ``CUSTOMARY`` that can
-    run, if none so far removed the symptom. They tell little of the cause, but may show a fix.
+    """What a practitioner tries before giving up: the trials of ``CUSTOMARY`` that can run, if none so far removed the
+    symptom. They tell little of the cause, but may show a fix.
     """
-    if aim != "finite" or any(verdict.effect == "removed" for verdict in verdicts.values()):
+    if any(verdict.effect == "removed" for verdict in verdicts.values()):
         return ()
-    return tuple(trial for trial in CUSTOMARY if trial in costs and trial not in verdicts)
+    return tuple(trial for trial in CUSTOMARY[aim] if trial in costs and trial not in verdicts)
 
 
 def _removable(trial: str, suspects: Sequence[Suspect], belief: Mapping[str, float]) -> float:

@@ -19,6 +19,8 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Finding
 from steadytrain.core.model import Symptom, Window
 from steadytrain.detectors import Aim
+from steadytrain.experiments.bursts import burst_before
+from steadytrain.experiments.complaints import complaint
 from steadytrain.experiments.specs import Entry, Json, Lead
 from steadytrain.experiments.trial_starts import START, begins_of
 from steadytrain.grouping.catalog import declared
@@ -36,8 +38,9 @@ AFTER_STEPS_MIN, AFTER_STEPS_MAX = 10, 40
 """Steps after the onset: max(10, 3 x lead), and as many as it took to see a slow rise. Enough for a cause to show
 again, bounded to limit the time."""
 
-PROGRESS_STEPS = 60
-"""Length of a trial of a run that does not learn: a healthy small run learns something in this many steps."""
+PROGRESS_STEPS, PROGRESS_OWN_S = 60, 20.0
+"""Length of a trial of a run that does not learn: a healthy small run learns something in this many steps. From the
+start of the script, without a tape, as many more as the run made in this many seconds: some learn late."""
 
 AFTER_STEP = 4
 """Steps after the onset of a trial that starts right before it: the fault lies within one step, or comes again soon."""
@@ -135,11 +138,15 @@ class Case:
         if self.after is not None:
             return self.after
         if self.aim == "progress":
-            return PROGRESS_STEPS
+            return PROGRESS_STEPS if self.taped else self._own_progress_steps()
         lead = self.onset - (self.begin or 0)
         until_seen = self.step - self.onset  # a slow rise shows only later
         usual = min(AFTER_STEPS_MAX, max(AFTER_STEPS_MIN, 3 * lead, until_seen))
         return max(usual, until_seen + AFTER_STEP) if self.aim == "finite" and until_seen else usual
+
+    def _own_progress_steps(self) -> int:
+        seen = int(self.window.steps[-1]) - self.onset if len(self.window) else 0
+        return max(PROGRESS_STEPS, min(seen, int(PROGRESS_OWN_S / max(self.step_s, 1e-6))))
 
     def within_step(self) -> Case:
         """The same case for changes that act within one step. They start right before the onset if the bundle holds
@@ -266,10 +273,11 @@ def open_case(
         path: a bundle or a run folder.
         facts: the result of a survey.
         onset: the first step of the symptom, if it should differ from the detected one.
-        symptom: name of the symptom; by default the first of the most severe.
+        symptom: name of the symptom; by default the first of the most severe. One that no detector raised is taken as
+            somebody's own observation (``complaints``).
 
     Raises:
-        UsageError: not a bundle or run, damaged, or without a symptom while no onset is given.
+        UsageError: not a bundle or run, damaged, without a symptom while no onset is given, or ``symptom`` is none.
     """
     recording = find_recording(path)
     finding: Finding | None = None
@@ -287,7 +295,10 @@ def open_case(
     else:
         run = open_run(path)
         window, environment, symptoms, step = run.scalars(), run.description, run.symptoms, None
-    leading = _leading(symptoms, symptom, path, own=is_bundle(path))
+    leading, by_hand = _leading(symptoms, symptom, own=is_bundle(path)), False
+    if leading is None and symptom is not None:
+        leading = complaint(symptom, window, onset)
+        symptoms, by_hand = (leading, *symptoms), True
     if leading is None and onset is None and step is None:
         raise UsageError(f"{path}: no symptom was raised, so there is none to remove; {SILENT}")
     began = onset if onset is not None else _onset(leading, symptoms) if leading is not None else step
@@ -298,6 +309,8 @@ def open_case(
     seen = step if step is not None else began
     seconds = window.series("step_s").values
     recorded = _recorded(recording, seen)
+    # What never went well is judged from the start of the script, and not from a tape of its last steps.
+    from_start = by_hand and leading is not None and declared(leading.name).aim == "progress"
     return Case(
         path=path,
         symptom=leading,
@@ -306,8 +319,8 @@ def open_case(
         step=seen,
         window=window,
         environment=environment,
-        begins=begins_of(recording.starts(), _stretches(recording), min(began, seen)),
-        taped=_stretches(recording),
+        begins=() if from_start else begins_of(recording.starts(), _stretches(recording), min(began, seen)),
+        taped=() if from_start else _stretches(recording),
         step_s=float(np.median(seconds)) if len(seconds) else math.inf,
         facts=dict(facts or {}),
         finding=finding,
@@ -345,38 +358,10 @@ def _onset(leading: Symptom, symptoms: Sequence[Symptom]) -> int:
     return min(grown, default=leading.first_step)
 
 
-def burst_before(window: Window, step: int) -> int | None:
-    """The step at which the loss suddenly jumped far above its level and stayed there until it was not finite at
-    ``step``; None if it did not.
-
-    The state is damaged from there on, so a trial that begins later finds only what postpones the end.
-    """
-    series = window.series("loss")
-    there = (series.steps < step) & (series.steps >= step - BURST_STEPS_MAX) & np.isfinite(series.values)
-    steps, values = series.steps[there], series.values[there]
-    level = float(np.quantile(values, 0.25)) if len(values) > BURST_LEVEL_MIN else 0.0
-    high = values > BURST_FACTOR * level
-    if level <= 0 or not len(high) or not high[-1]:
-        return None
-    calm = np.flatnonzero(~high)
-    if not len(calm) or calm[-1] + 1 >= len(steps) or values[calm[-1]] > CALM_FACTOR * level:
-        return None
-    return int(steps[calm[-1] + 1])
-
-
-BURST_STEPS_MAX, BURST_LEVEL_MIN = 128, 16
-BURST_FACTOR, CALM_FACTOR = 10.0, 3.0
-"""A jump goes from below three times the level to above ten times in a step; a rate that is too high takes several."""
-
-
-def _leading(symptoms: Sequence[Symptom], wanted: str | None, path: Path, *, own: bool) -> Symptom | None:
+def _leading(symptoms: Sequence[Symptom], wanted: str | None, *, own: bool) -> Symptom | None:
     if wanted is None:
         return leading_symptom(symptoms, own=symptoms[0] if own and symptoms else None)
-    for found in symptoms:
-        if found.name == wanted:
-            return found
-    known = ", ".join(dict.fromkeys(one.name for one in symptoms)) or "none"
-    raise UsageError(f"{path}: no symptom {wanted!r} was raised; there are: {known}")
+    return next((found for found in symptoms if found.name == wanted), None)
 
 
 def leading_symptom(symptoms: Sequence[Symptom], *, own: Symptom | None = None) -> Symptom | None:

@@ -33,6 +33,7 @@ from steadytrain.experiments.outcome_measures import (
     usual_growth,
 )
 from steadytrain.experiments.specs import UNCHANGED, Effect, Outcome, Verdict
+from steadytrain.experiments.training_fall import compared, fall_of
 
 PERSISTS_SHARE, WORSE_SHARE = 0.5, 1.5
 """Fractions of the control's excess. Between them the symptom persists; between removed and persists the trial is
@@ -112,7 +113,9 @@ def shows(case: Case, control: Outcome, controls: Sequence[Outcome]) -> tuple[bo
         at = control.first_nonfinite
         return at is not None, "a value is not finite" if at is not None else "every value is finite"
     if case.aim == "progress":
-        excess = excess_in(case, control)
+        excess, fall = excess_in(case, control), fall_of(control)
+        if excess is None and fall is not None:
+            return True, f"the training loss ends at {fall.end:.3g}"
         return excess is not None, "no probes" if excess is None else f"probe loss changes by {excess.final:+.3g}"
     excess = excess_in(case, control)
     if excess is not None and excess.peak > noise_floor(case, excess, controls):
@@ -257,7 +260,7 @@ def _by_first_nonfinite_and_rise(pair: _Pair) -> Verdict:
 def _by_progress(pair: _Pair) -> Verdict:
     there, here = pair.there, pair.here
     if there is None or here is None:
-        return pair.says("inconclusive", "no probes to judge progress by")
+        return _by_training_loss(pair)
     floor = pair.floor(there)
     if (by_level := _by_level(pair)) is not None:
         return by_level
@@ -271,6 +274,16 @@ def _by_progress(pair: _Pair) -> Verdict:
     if fell > PROGRESS_UNCLEAR_FACTOR * fell_there + still:
         return pair.says("inconclusive", why)
     return pair.says("persists", why)
+
+
+def _by_training_loss(pair: _Pair) -> Verdict:
+    """Judge progress without probes: two re-runs from the start of the script draw the same batches."""
+    there, here = fall_of(pair.control), fall_of(pair.outcome)
+    if there is None or here is None:
+        return pair.says("inconclusive", "no probes to judge progress by")
+    if pair.own_scale or pair.short is not None:
+        return pair.says("inconclusive", pair.short or "it changes what the loss measures")
+    return pair.says(*compared(there, here, pair.controls))
 
 
 def _by_level(pair: _Pair) -> Verdict | None:

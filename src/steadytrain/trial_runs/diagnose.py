@@ -63,13 +63,16 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Request:
-    """The arguments of a diagnosis. ``budget_s`` is the time in seconds during which trials may start."""
+    """The arguments of a diagnosis. ``budget_s`` is the time in seconds during which trials may start. ``symptom`` and
+    ``onset`` are what somebody sees, if it is not what the detectors raised."""
 
     source: Path
     budget_s: float
     workers: int
     engine: str = "local"
     moved: str = "-"
+    symptom: str | None = None
+    onset: int | None = None
 
 
 @dataclass
@@ -132,7 +135,7 @@ def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = work_
 def _case(request: Request, tell: Tell) -> tuple[Case, list[str]]:
     """The case with the facts of a survey, and notes about the survey."""
     run = _run_of(request.source)
-    case, notes = _opened(request.source).with_facts(facts_of_crash(run)), []
+    case, notes = _opened(request).with_facts(facts_of_crash(run)), []
     facts, ranks = read_facts(request.source), facts_of_ranks(run)
     if ranks.get("ranks", 1) > 1:
         notes.append(f"No survey: a script of {ranks['ranks']} ranks is not launched again")
@@ -164,8 +167,11 @@ def _run_of(source: Path) -> Run | None:
     return run_around(run.path) if run is not None and run.path.parent.name == "ranks" else run
 
 
-def _opened(source: Path) -> Case:
+def _opened(request: Request) -> Case:
     """The case of a bundle or run. A run without a symptom is surveyed too."""
+    source = request.source
+    if request.symptom is not None or request.onset is not None:
+        return open_story(source, onset=request.onset, symptom=request.symptom)
     try:
         return open_story(source)
     except UsageError:

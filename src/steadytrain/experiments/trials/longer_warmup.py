@@ -12,6 +12,8 @@ from steadytrain.experiments.trial import Trial
 EARLY_STEPS = 500
 """Up to this step, a warm-up may have been too short."""
 
+STEPS_MIN = 20
+
 
 @final
 class LongerWarmup(Trial):
@@ -19,7 +21,7 @@ class LongerWarmup(Trial):
 
     Changes:
         From the script's first step, the rate rises from a small share of its value over several times the steps to the
-        onset.
+        onset; if the run does not learn, over half of the trial.
 
     Tells:
         A missing or too short warm-up.
@@ -37,4 +39,5 @@ class LongerWarmup(Trial):
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         if case.onset > EARLY_STEPS:
             return NotApplicable(f"the onset at step {case.onset} is long after a warm-up")
-        return from_the_beginning(self, case, Change("ramp-learning-rate", {"steps": max(20, 5 * case.onset)}))
+        steps = case.steps_after // 2 if case.aim == "progress" else 5 * case.onset
+        return from_the_beginning(self, case, Change("ramp-learning-rate", {"steps": max(STEPS_MIN, steps)}))

@@ -1,0 +1,81 @@
+"""How far the training loss of a re-run from the start of the script falls. Pure.
+
+For runs of which no recorded batch can be a probe. The control and the trial begin with the same weights and draw the
+same batches, so the losses of their last steps compare batch by batch. A trial whose very first loss differs has other
+data, another loss or other initial weights: it is not compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from steadytrain.experiments.specs import Effect, Outcome
+
+END_SHARE = 4
+"""The end is the last quarter of the steps."""
+
+STEPS_MIN = 8
+
+NOISES = 3.0
+"""A difference below this many standard errors of its mean is noise."""
+
+MUCH, SOME = 3.0, 1.5
+"""A run that did not learn is cured if its loss falls so many times as far as the control's; between the two it is
+unclear."""
+
+HALF = 0.5
+"""A loss that ends at this share of the control's is cured too: a run that learns half of its task falls far."""
+
+
+@dataclass(frozen=True)
+class Fall:
+    """The first loss, and those of the last quarter of the steps."""
+
+    first: float
+    last: tuple[float, ...]
+
+    @property
+    def end(self) -> float:
+        return float(np.median(self.last))
+
+
+def fall_of(outcome: Outcome) -> Fall | None:
+    """The fall of an outcome from the script's own start; None if it is too short or a loss is not known."""
+    losses = [one.loss for one in outcome.steps]
+    known = [loss for loss in losses if loss is not None and math.isfinite(loss)]
+    if outcome.spec.begin or len(known) < STEPS_MIN or len(known) < len(losses):
+        return None
+    return Fall(known[0], tuple(known[-(len(known) // END_SHARE) :]))
+
+
+def compared(there: Fall, here: Fall, controls: Sequence[Outcome]) -> tuple[Effect, str]:
+    """The effect of a trial that falls as ``here`` against the unchanged re-run ``there``, and why.
+
+    Args:
+        controls: all controls; what they differ by at the end is noise.
+    """
+    if here.first != there.first:
+        return "inconclusive", "it begins with another loss, so the losses do not compare"
+    if len(here.last) != len(there.last):
+        return "inconclusive", "it has not as many steps as the control"
+    ends = [fall.end for one in controls if one.ran and (fall := fall_of(one)) is not None]
+    noise = max(NOISES * _error(there, here), max(ends, default=0.0) - min(ends, default=0.0))
+    fell, fell_there = here.first - here.end, max(there.first - there.end, 0.0)
+    why = f"the training loss ends at {here.end:.3g}, in the control at {there.end:.3g}"
+    if here.end > there.end + max(noise, fell_there):
+        return "worse", why
+    if there.end - here.end <= noise:
+        return "persists", why
+    if fell > MUCH * fell_there or 0.0 <= here.end <= HALF * there.end:
+        return "removed", why
+    return ("inconclusive" if fell > SOME * fell_there else "persists"), why
+
+
+def _error(there: Fall, here: Fall) -> float:
+    """Standard error of the mean difference of the last steps, batch by batch."""
+    apart = np.subtract(there.last, here.last)
+    return float(apart.std()) / math.sqrt(len(apart))
