@@ -76,7 +76,8 @@ def made(
             schedule.append(Entry(5, "probe"))
         seen.append(StepSeen(len(schedule), loss, 1.0, math.isfinite(loss)))
         schedule.append(Entry(begin + 1 + place))
-    probed.append(ProbeSeen(len(schedule), 5, probes[-1]))
-    schedule.append(Entry(5, "probe"))
+    if probes:
+        probed.append(ProbeSeen(len(schedule), 5, probes[-1]))
+        schedule.append(Entry(5, "probe"))
     outcome = Outcome(Spec(name, 0, begin, tuple(schedule), changes), True, steps=tuple(seen), probes=tuple(probed))
     return replace(outcome, **more)

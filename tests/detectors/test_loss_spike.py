@@ -92,10 +92,11 @@ def test_in_the_first_500_steps_a_spike_is_a_note() -> None:
         ({700: 0.6 * SPIKE, 900: 0.6 * SPIKE, 1190: SPIKE}, "note"),
         ({900: SPIKE, 1190: SPIKE}, "warning"),
         ({700: 0.3 * SPIKE, 900: 0.3 * SPIKE, 1190: SPIKE}, "warning"),
+        ({700: 3.0, 900: 3.0, 1190: 3.0}, "warning"),
         ({700: SPIKE, 701: SPIKE, 900: SPIKE, 901: SPIKE, 1190: SPIKE}, "warning"),
         ({700: SPIKE, 900: SPIKE, 1190: SPIKE, 1191: SPIKE}, "warning"),
     ],
-    ids=["rough", "half as high", "one earlier", "lower ones", "they lasted", "it lasts"],
+    ids=["rough", "half as high", "one earlier", "lower ones", "beyond rough", "they lasted", "it lasts"],
 )
 def test_single_steps_in_rough_data_are_notes(changes: dict[int, float], severity: str) -> None:
     symptom = newest(LossSpike(), steps(loss=loss_with(changes)))

@@ -34,7 +34,7 @@ class LossSpike(Detector):
         One batch, or a few in a row, have a loss far above what the run's noise explains. Most spikes are gone within
         64 steps and do little harm; one that stays is also reported as divergence. The distance z is counted in robust
         standard deviations from the median of the 512 steps that ended 64 steps earlier. Where several single steps of
-        at least half its height came and went before it, the data are rough: one more is a note.
+        at least half its height came and went before it, the data are rough: one more is a note, up to z = 50.
 
     Causes:
         - a bad batch: repeated n-grams, another language, a corrupt file (OLMo 2, 2501.00656)
@@ -135,7 +135,7 @@ class LossSpike(Detector):
         earlier = (
             _single_steps(window.applied("loss").values[: track.begin + first], height / 2) if first == last else 0
         )
-        rough = earlier >= self.rough_spikes_min
+        rough = earlier >= self.rough_spikes_min and track.z[peak] <= EXCUSED_Z_MAX
         return Symptom(
             name="loss-spike",
             severity="note" if planned or rough or last_step <= self.warm_up_steps else "warning",

@@ -158,6 +158,8 @@ FACTS: Mapping[str, str] = {
     "tokens_out_of_range": "how many token ids or labels are outside of their table, last step",
     "label_shift": "k -> mean cross entropy of logits at t against token t+k, k = 0..3, last step of the survey",
     "label_shift_trained": "the k that labels really have against the inputs: labels[t] = inputs[t+k], absent if none",
+    "targets_exchanged": "{rows, changed, now, then}: rows of surveyed steps from the onset on that were seen before, "
+    "and how many of them have another target; one of them as [step, row], now and then",
     "label_lag": "{places, dimension, aligned, own, before}: from the onset on predictions match labels so many places "
     "further along this dimension (0 is that of rows): their agreement there and at their own place, and that at their "
     "own place before the onset",

@@ -113,6 +113,10 @@ class Batches:
             self._size = size
             self._digests[step] = hashlib.sha256(b"".join(_bytes(value) for _, value in inputs)).hexdigest()
 
+    def rows_of(self, step: int) -> list[bytes]:
+        """Digests of the rows of the first input of ``step``, in order; empty if they were not counted."""
+        return self._rows_of.get(step, [])
+
     def mark(self, step: int) -> None:
         """Marks ``step`` as the one that the batch facts describe."""
         self._marked = step

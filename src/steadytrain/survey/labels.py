@@ -13,6 +13,7 @@ from torch import Tensor
 
 from steadytrain.capture.looks.token_inputs import SHIFTS, padding_of, place_of_labels, shares_equal, tokens_beside
 from steadytrain.survey.label_lag import agreements, label_lag
+from steadytrain.survey.pairings import Pairings
 from steadytrain.survey.tensor_values import ROWS_LISTED_MAX
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Labels:
         self._pairs = self._equal = 0
         self._marked = False
         self._agreements: dict[int, dict[tuple[int, int], float]] = {}
+        self._pairings = Pairings()
         self._scales: dict[int, float] = {}
         self._columns: list[tuple[Tensor, Tensor]] = []
         self._copied: list[tuple[int, int]] | None = None
@@ -65,6 +67,7 @@ class Labels:
             return
         call = _telling(calls.step_losses)
         self._agreements[step] = agreements(call, batches.rows)
+        self._pairings.saw(step, batches.rows_of(step), call.target)
         if not self._marked:
             self.last = call
         if call.name in CLASS_LOSSES and not call.target.is_floating_point():
@@ -89,7 +92,7 @@ class Labels:
         others = sorted(scale for step, scale in self._scales.items() if step != self._looked)
         if self._looked in self._scales and others and others[len(others) // 2] > 0:
             facts["target_scale"] = self._scales[self._looked] / others[len(others) // 2]
-        facts |= self._padding() | label_lag(self._agreements, self._looked)
+        facts |= self._padding() | label_lag(self._agreements, self._looked) | self._pairings.finish(self._looked)
         copied = [{"input": column, "share": 1.0} for _, column in self._copied or ()]
         leaked = copied or self._leaked()
         if leaked is not None:

@@ -51,6 +51,12 @@ class LabelMisalignment(Cause):
             code="loss = cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())",
         ),
         Intervention(
+            "shuffle-together",
+            4,
+            "shuffle inputs and targets with the same order",
+            code="order = torch.randperm(len(inputs)); inputs, targets = inputs[order], targets[order]",
+        ),
+        Intervention(
             "cut-together",
             4,
             "cut inputs and labels at the same places in the part of the data that begins here",
@@ -80,6 +86,7 @@ class LabelMisalignment(Cause):
                     )
                 ),
                 *equivalence(_lagging(case)),
+                *equivalence(_exchanged(case)),
                 *when(real == 1, -STRONG, "labels are the next tokens of the inputs", "fact label_shift_trained"),
                 *when(
                     best == 1 and margin > MARGIN_NATS,
@@ -133,6 +140,19 @@ def _lagging(case: Case) -> Signs:
         f"({found['aligned']:.2f} above chance), not their own ({own:.2f}; {found['before']:.2f} before)"
     )
     return when(True, 2 * CERTAIN, text, "fact label_lag", invariant=True, places=float(places))
+
+
+def _exchanged(case: Case) -> Signs:
+    """A sign if rows come again from the onset on with the targets of others."""
+    found = fact(case, "targets_exchanged")
+    if not isinstance(found, Mapping):
+        return ()
+    (step, row), (earlier, place) = found["now"], found["then"]
+    text = (
+        f"from step {case.onset} on {found['changed']} of {found['rows']} rows that were seen before have another "
+        f"target: row {row} of step {step} is row {place} of step {earlier}, and its target is not"
+    )
+    return when(True, 2 * CERTAIN, text, "fact targets_exchanged", invariant=True, rows=float(found["changed"]))
 
 
 LEARNED_SHARE = 0.8

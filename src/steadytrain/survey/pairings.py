@@ -1,0 +1,73 @@
+"""Rows that come again with another target: the pairing of inputs and targets is lost, as after two shuffles."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+ROWS_MAX = 1 << 15
+"""More rows than this are not remembered: 2 MB."""
+
+CHANGED_MIN, CHANGED_SHARE, BEFORE_SHARE = 4, 0.25, 0.25
+"""From the onset on at least so many known rows, and this share of them, have another target. Before it at most this
+share of that share had: targets that a model computes change all the time."""
+
+EXCHANGED_MIN = 2
+"""Of targets that are numbers so many must be those of other rows. A teacher's numbers are always new."""
+
+Seen = tuple[int, int]
+"""A step and the row in its batch."""
+
+
+class Pairings:
+    """Remembers the target of each surveyed row of inputs."""
+
+    def __init__(self) -> None:
+        self._target_of: dict[bytes, tuple[bytes, Seen]] = {}
+        self._inputs_of: dict[bytes, bytes] = {}
+        self._numbers = False
+        self._steps: dict[int, list[tuple[bool, bool, Seen, Seen]]] = {}
+
+    @torch.no_grad()
+    def saw(self, step: int, rows: Sequence[bytes], target: Tensor) -> None:
+        """The loss of ``step`` got ``target`` for inputs with these digests, in order."""
+        if len(rows) < 2 or target.numel() % len(rows) or not target.numel() or target.requires_grad:
+            return
+        if len(set(rows)) < len(rows) or len(self._target_of) > ROWS_MAX:
+            return
+        self._numbers = target.is_floating_point()
+        flat = target.detach().cpu().contiguous().reshape(len(rows), -1)
+        for place, (row, one) in enumerate(zip(rows, flat, strict=True)):
+            told = hashlib.blake2b(one.view(torch.uint8).numpy().tobytes(), digest_size=16).digest()
+            known = self._target_of.get(row)
+            if known is not None:
+                changed = known[0] != told
+                exchanged = changed and self._inputs_of.get(told, row) != row
+                self._steps.setdefault(step, []).append((changed, exchanged, (step, place), known[1]))
+            self._target_of[row] = (told, (step, place))
+            self._inputs_of.setdefault(told, row)
+
+    def finish(self, onset: int) -> dict[str, Any]:
+        """The fact ``targets_exchanged``."""
+        since = [one for step, seen in self._steps.items() if step >= onset for one in seen]
+        before = [one for step, seen in self._steps.items() if step < onset for one in seen]
+        changed = [one for one in since if one[0]]
+        share = len(changed) / len(since) if since else 0.0
+        share_before = sum(one[0] for one in before) / len(before) if before else 0.0
+        if len(changed) < CHANGED_MIN or share < CHANGED_SHARE or share_before > BEFORE_SHARE * share:
+            return {}
+        if self._numbers and sum(one[1] for one in changed) < EXCHANGED_MIN:
+            return {}
+        now, then = changed[0][2], changed[0][3]
+        return {
+            "targets_exchanged": {
+                "rows": len(since),
+                "changed": len(changed),
+                "now": list(now),
+                "then": list(then),
+            }
+        }

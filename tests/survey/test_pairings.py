@@ -1,0 +1,74 @@
+"""Rows that come again with the target of another."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from steadytrain.survey.pairings import Pairings
+
+ROWS, ONSET = 8, 5
+
+
+def _keys(order: Tensor) -> list[bytes]:
+    return [int(row).to_bytes(4, "little") for row in order]
+
+
+def _epochs(targets: Tensor, *, then: Tensor | None = None, before: Tensor | None = None) -> Pairings:
+    """An epoch of four batches, and one from the step 5 on whose targets are ``then`` (by default the same)."""
+    seen = Pairings()
+    for epoch, of in enumerate((before if before is not None else targets, then if then is not None else targets)):
+        order = torch.randperm(len(targets), generator=torch.Generator().manual_seed(epoch))
+        for at, rows in enumerate(order.split(ROWS), 1):
+            seen.saw(4 * epoch + at, _keys(rows), of[rows])
+    return seen
+
+
+CHANCE = torch.Generator().manual_seed(7)
+POINTS = torch.rand(4 * ROWS, 2, generator=CHANCE)
+CLASSES = torch.randint(5, (4 * ROWS,), generator=CHANCE)
+OTHER = torch.randperm(4 * ROWS, generator=CHANCE)
+
+
+def test_targets_in_another_order_are_found() -> None:
+    for targets in (POINTS, CLASSES):
+        (found,) = _epochs(targets, then=targets[OTHER]).finish(ONSET).values()
+        assert (found["rows"], found["changed"] > ROWS) == (4 * ROWS, True)
+        (now, row), (then, place) = found["now"], found["then"]
+        assert now >= ONSET > then
+        assert 0 <= row < ROWS
+        assert 0 <= place < ROWS
+
+
+def test_the_same_targets_and_new_rows_are_none() -> None:
+    assert _epochs(POINTS).finish(ONSET) == {}
+    seen = Pairings()
+    for step in range(1, 9):
+        seen.saw(step, _keys(torch.arange(ROWS) + step * ROWS), POINTS[:ROWS])
+    assert seen.finish(ONSET) == {}
+
+
+def test_numbers_that_a_teacher_computes_anew_are_none() -> None:
+    assert _epochs(POINTS, then=POINTS + 1e-6).finish(ONSET) == {}
+
+
+def test_targets_that_changed_before_the_onset_too_are_none() -> None:
+    seen = Pairings()
+    for epoch in range(4):  # the same rows in each step, each time with other targets
+        seen.saw(epoch + 1, _keys(torch.arange(ROWS)), CLASSES.roll(epoch)[:ROWS])
+    assert seen.finish(3) == {}
+
+
+def test_a_few_other_labels_are_none() -> None:
+    noisy = CLASSES.clone()
+    noisy[:3] += 1
+    assert _epochs(CLASSES, then=noisy).finish(ONSET) == {}
+
+
+def test_what_does_not_pair_is_left_out() -> None:
+    seen = Pairings()
+    seen.saw(1, _keys(torch.arange(ROWS)), POINTS[: ROWS - 1])
+    seen.saw(2, _keys(torch.zeros(ROWS)), POINTS[:ROWS])
+    seen.saw(3, [], POINTS[:ROWS])
+    seen.saw(4, _keys(torch.arange(ROWS)), POINTS[:ROWS].clone().requires_grad_())
+    assert seen.finish(1) == {}
