@@ -363,3 +363,28 @@ def test_a_rank_that_is_gone_is_a_failure_between_ranks(tmp_path: Path) -> None:
     told = document(tmp_path / "runs" / "run", "communication")
     assert told["errors"]
     assert told["environment"]["WORLD_SIZE"] == "2"
+
+
+AFTER_ANOTHER = """
+import torch
+
+def train(steps, fails):
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(1, steps + 1):
+        optimizer.zero_grad()
+        model(torch.randn(16, 8)).pow(2).mean().backward()
+        optimizer.step()
+        if step == fails:
+            torch.nn.Embedding(4, 2)(torch.tensor([9]))
+
+train(12, fails=0)
+train(3, fails=3)
+"""
+
+
+def test_an_error_after_another_training_has_ended_leaves_evidence(tmp_path: Path) -> None:
+    write(tmp_path, AFTER_ANOTHER)
+    ended = Started(watched("script.py"), tmp_path).end()
+    assert (ended.status, ended.warnings) == (1, [])
+    assert (recorded(tmp_path).path / "evidence" / "index-out-of-range.json").exists()

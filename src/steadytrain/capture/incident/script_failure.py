@@ -33,7 +33,8 @@ def keep_evidence(run: LiveRun, error: BaseException) -> None:
         names={
             id(parameter): name
             for stream in run.streams
-            for parameter, name in zip(stream.parameters, stream.tensor_names, strict=True)
+            # The parameters of a training that is over are gone, its names are not.
+            for parameter, name in zip(stream.parameters, stream.tensor_names, strict=False)
         },
         own=list(tensors_in([[batch.args, batch.kwargs] for batch in run.kept_batches()])),
         samples=run.recorder.machine_samples,
