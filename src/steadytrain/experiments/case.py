@@ -53,6 +53,9 @@ LEAD_S_MAX, WHOLE_LEAD_S_MAX = 15.0, 120.0
 """The script runs all steps before the snapshot itself if that takes at most the first, else only one. If its replay is
 then not exact (it may decide by its own counters), it runs them all if that takes at most the second."""
 
+FIRST_STREAM = "main"
+"""The name of the steps of a process's first optimizer, whose tape is kept."""
+
 SAME_STORY_STEPS = 64
 """Symptoms that begin within this many steps before another belong to its story (``steadytrain.grouping``)."""
 
@@ -311,6 +314,7 @@ def open_case(
     recorded = _recorded(recording, seen)
     # What never went well is judged from the start of the script, and not from a tape of its last steps.
     from_start = by_hand and leading is not None and declared(leading.name).aim == "progress"
+    no_tape = from_start or (leading is not None and leading.stream != FIRST_STREAM)
     return Case(
         path=path,
         symptom=leading,
@@ -319,8 +323,8 @@ def open_case(
         step=seen,
         window=window,
         environment=environment,
-        begins=() if from_start else begins_of(recording.starts(), _stretches(recording), min(began, seen)),
-        taped=() if from_start else _stretches(recording),
+        begins=() if no_tape else begins_of(recording.starts(), _stretches(recording), min(began, seen)),
+        taped=() if no_tape else _stretches(recording),
         step_s=float(np.median(seconds)) if len(seconds) else math.inf,
         facts=dict(facts or {}),
         finding=finding,

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from fnmatch import fnmatch
 
-from steadytrain.experiments.case import Case
+from steadytrain.experiments.case import FIRST_STREAM, Case
 from steadytrain.experiments.specs import Change, NotApplicable, Placebo, Spec
 from steadytrain.experiments.trial import Trial
 from steadytrain.experiments.trial_starts import START
@@ -27,7 +27,7 @@ def planned(
     """
     if case.facts.get("ranks", 1) > 1:
         return NotApplicable("a script with several ranks cannot be launched again")
-    if (why := _of_another_training(case)) is not None:
+    if (why := _of_another_optimizer(case)) is not None:
         return NotApplicable(why)
     start = begin if begin is not None else case.begin
     if start is None or case.replayable is not None:
@@ -42,7 +42,7 @@ def from_the_beginning(trial: Trial, case: Case, *changes: Change) -> tuple[Spec
     """The script from its own beginning to some steps after the onset, with its own batches and nothing restored."""
     if case.begin == START:
         return planned(trial, case, *changes)
-    if (why := _of_another_training(case)) is not None:
+    if (why := _of_another_optimizer(case)) is not None:
         return NotApplicable(why)
     count = case.onset + case.steps_after
     if count * case.step_s > OWN_S_MAX:
@@ -50,13 +50,13 @@ def from_the_beginning(trial: Trial, case: Case, *changes: Change) -> tuple[Spec
     return (Spec(trial.name, 0, None, case.own_schedule(count), changes),)
 
 
-def _of_another_training(case: Case) -> str | None:
-    """Why the script's own first steps are not those of the symptom; None if they are. Steps are counted for each
-    training of a process."""
+def _of_another_optimizer(case: Case) -> str | None:
+    """Why the steps that can be run again are not those of the symptom; None if they are. Steps are counted for each
+    optimizer, and the tape is that of the first."""
     stream = case.symptom.stream if case.symptom is not None else FIRST_STREAM
-    if stream == FIRST_STREAM or case.replayable is None:
+    if stream == FIRST_STREAM:
         return None
-    return f"the symptom is in {stream}, a later training of the process; without a tape only the first is run again"
+    return f"the symptom is in the steps of {stream}, and only those of the first optimizer can be run again"
 
 
 def in_half(case: Case) -> bool:
@@ -91,9 +91,6 @@ def on_another_layer(trial: Trial, case: Case, other: str | None, what: str, cha
         return None
     return Placebo(f"{what} {other}", tuple(replace(one, trial=f"{trial.name}-placebo") for one in made))
 
-
-FIRST_STREAM = "main"
-"""The name of the first training of a process."""
 
 OWN_S_MAX = 120.0
 """Longest time, in seconds, of a trial that starts at the script's beginning."""
