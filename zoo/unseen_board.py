@@ -30,6 +30,8 @@ KEPT = ROOT / "build"
 RUN_S_MAX, DIAGNOSE_S_MAX = 300.0, 600.0
 HEADER_LINES = 12
 
+COMPLAINT = ("--symptom", "no-learning")
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -79,16 +81,26 @@ def measured(script: Path, budget: str) -> dict[str, Any]:
         options = ("--runs-dir", "runs", "--budget", budget, "--json")
         answer = _document(_steadytrain(folder, DIAGNOSE_S_MAX, "diagnose", *options))
         seconds = time.perf_counter() - began
+        found = [one for one in shown.get("symptoms", []) if one["severity"] != "note"]
+        # Where no detector spoke, the user does: the run learns badly.
+        asked = {} if found else _document(_steadytrain(folder, DIAGNOSE_S_MAX, "diagnose", *COMPLAINT, *options))
     return {
         "exit": ran.returncode,
         "symptoms": [{key: one[key] for key in ("name", "severity", "message")} for one in shown.get("symptoms", [])],
+        **_answered(answer),
+        "diagnose_s": round(seconds, 1),
+        "asked": _answered(asked) if asked else None,
+    }
+
+
+def _answered(answer: dict[str, Any]) -> dict[str, Any]:
+    return {
         "status": answer.get("status"),
         "verdict": answer.get("verdict"),
         "replay": answer.get("replay"),
         "diagnoses": [
             {key: one[key] for key in ("cause", "status", "summary", "why")} for one in answer.get("diagnoses", [])
         ],
-        "diagnose_s": round(seconds, 1),
     }
 
 
@@ -128,6 +140,10 @@ def row(name: str, facts: dict[str, str], result: dict[str, Any]) -> str:
     answer = f"{result['verdict']} ({result['status']})" if result["verdict"] else "no diagnosis"
     place = rank(facts, result)
     true_cause = f"true cause at rank {place}" if place else "true cause not named"
+    asked = result.get("asked")
+    if asked:
+        at = rank(facts, asked)
+        true_cause += f"; asked: {asked['verdict']} ({asked['status']}), {f'rank {at}' if at else 'not named'}"
     return f"{name}: {found}; {answer}; {true_cause}; {result['diagnose_s']} s"
 
 
@@ -149,6 +165,14 @@ def summary(results: list[tuple[dict[str, str], dict[str, Any]]]) -> str:
         "healthy with a cause above possible": sum(bool(wrong(facts, one)) for facts, one in healthy),
     }
     lines = [f"{what}: {number}" for what, number in counts.items()]
+    asked = [(facts, one["asked"]) for facts, one in results if one.get("asked")]
+    if asked:
+        right = sum(facts["expect"] == "sick" and rank(facts, one) == 1 for facts, one in asked)
+        false = sum(one["status"] == "confirmed" and bool(wrong(facts, one)) for facts, one in asked)
+        lines.append(
+            f"asked with {' '.join(COMPLAINT)}, without an alarm: {len(asked)}; true cause at rank 1: {right}; with a "
+            f"wrong cause confirmed: {false}"
+        )
     return "\n".join([*lines, f"diagnosis: median {statistics.median(seconds):.0f} s, longest {max(seconds):.0f} s"])
 
 

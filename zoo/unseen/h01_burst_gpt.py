@@ -23,7 +23,9 @@ class LM(nn.Module):
     def __init__(self):
         super().__init__()
         self.e, self.p = nn.Embedding(V, D), nn.Parameter(0.02 * torch.randn(T, D))
-        block = nn.TransformerEncoderLayer(D, 4, 4 * D, dropout=0.0, activation="gelu", batch_first=True, norm_first=True)
+        block = nn.TransformerEncoderLayer(
+            D, 4, 4 * D, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+        )
         self.b = nn.TransformerEncoder(block, 2, enable_nested_tensor=False)
         self.h = nn.Linear(D, V)
         self.register_buffer("m", nn.Transformer.generate_square_subsequent_mask(T))

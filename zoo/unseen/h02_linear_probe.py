@@ -18,8 +18,15 @@ def images(n):
 
 
 features = nn.Sequential(
-    nn.Conv2d(1, 24, 3, padding=1), nn.BatchNorm2d(24), nn.ReLU(), nn.MaxPool2d(2),
-    nn.Conv2d(24, 48, 3, padding=1), nn.BatchNorm2d(48), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(),
+    nn.Conv2d(1, 24, 3, padding=1),
+    nn.BatchNorm2d(24),
+    nn.ReLU(),
+    nn.MaxPool2d(2),
+    nn.Conv2d(24, 48, 3, padding=1),
+    nn.BatchNorm2d(48),
+    nn.ReLU(),
+    nn.AdaptiveAvgPool2d(2),
+    nn.Flatten(),
 )
 features.requires_grad_(False)
 features.eval()

@@ -29,4 +29,6 @@ for step in range(600):
     if step % 60 == 0 or step == 599:
         with torch.no_grad():
             v = loss_fn(net(vx).squeeze(1), vy).item()
-        print(f"step {step} sum of nll {loss.item():.1f} valid {v:.1f} (constant rate {base:.1f}) largest count {int(y.max())}")
+        print(
+            f"step {step} sum of nll {loss.item():.1f} valid {v:.1f} (constant rate {base:.1f}) largest count {int(y.max())}"
+        )

@@ -38,7 +38,9 @@ class MicroViT(nn.Module):
         self.patch = nn.Conv2d(3, dim, PATCH, PATCH)
         self.cls = nn.Parameter(torch.zeros(1, 1, dim))
         self.pos = nn.Parameter(0.02 * torch.randn(1, n + 1, dim))
-        layer = nn.TransformerEncoderLayer(dim, heads, dim * 2, dropout=0.0, activation="gelu", batch_first=True, norm_first=True)
+        layer = nn.TransformerEncoderLayer(
+            dim, heads, dim * 2, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+        )
         self.body = nn.TransformerEncoder(layer, depth, enable_nested_tensor=False)
         self.norm = nn.LayerNorm(dim)
         self.head = nn.Linear(dim, CLASSES)

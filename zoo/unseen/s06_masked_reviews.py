@@ -21,7 +21,7 @@ mood[0] = 0.0
 def load_reviews():
     tokens = torch.randint(1, VOCAB, (BATCH * STEPS, MAXLEN))
     lengths = torch.randint(4, MAXLEN + 1, (BATCH * STEPS,))
-    lengths[84 * BATCH + 7] = 0      # someone left stars only
+    lengths[84 * BATCH + 7] = 0  # someone left stars only
     lengths[171 * BATCH + 3] = 0
     tokens[torch.arange(MAXLEN)[None] >= lengths[:, None]] = 0
     return tokens, (mood[tokens].sum(1) > 0).long()

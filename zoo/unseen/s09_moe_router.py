@@ -53,4 +53,6 @@ for step in range(1, 1201):
     if step == 1 or step % 150 == 0:
         with torch.no_grad():
             parts = [F.mse_loss(model(a)[0], b) for a, b in zip(vx.split(64), vy.split(64))]
-        print(f"step {step} loss {loss.item():.3f} valid {sum(parts).item() / len(parts):.3f} variance {vy.var().item():.2f}")
+        print(
+            f"step {step} loss {loss.item():.3f} valid {sum(parts).item() / len(parts):.3f} variance {vy.var().item():.2f}"
+        )

@@ -61,4 +61,6 @@ for step in range(700):
     opt.step()
     if step % 50 == 0 or step == 699:
         err = (out - x).pow(2).mean().item()
-        print(f"{step:4d} loss {loss.item():.4f} pixel error {err:.4f} (variance {x.var(0).mean().item():.4f}) kl {kl.item():.3f} beta {beta:.2f}")
+        print(
+            f"{step:4d} loss {loss.item():.4f} pixel error {err:.4f} (variance {x.var(0).mean().item():.4f}) kl {kl.item():.3f} beta {beta:.2f}"
+        )

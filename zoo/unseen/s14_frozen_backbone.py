@@ -29,9 +29,15 @@ class Backbone(nn.Module):
     def __init__(self):
         super().__init__()
         self.conv = nn.Sequential(
-            nn.Conv1d(1, 12, 7, stride=2, padding=3), nn.BatchNorm1d(12), nn.ReLU(),
-            nn.Conv1d(12, 16, 5, stride=2, padding=2), nn.BatchNorm1d(16), nn.ReLU(),
-            nn.Conv1d(16, 16, 3, padding=1), nn.BatchNorm1d(16), nn.ReLU(),
+            nn.Conv1d(1, 12, 7, stride=2, padding=3),
+            nn.BatchNorm1d(12),
+            nn.ReLU(),
+            nn.Conv1d(12, 16, 5, stride=2, padding=2),
+            nn.BatchNorm1d(16),
+            nn.ReLU(),
+            nn.Conv1d(16, 16, 3, padding=1),
+            nn.BatchNorm1d(16),
+            nn.ReLU(),
         )
 
     def forward(self, x):

@@ -22,7 +22,9 @@ class Denoiser(nn.Module):
     def __init__(self, bins=40, width=128):
         super().__init__()
         self.inp = nn.Linear(bins, width)
-        self.mid = nn.ModuleList(nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.GELU()) for _ in range(3))
+        self.mid = nn.ModuleList(
+            nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.GELU()) for _ in range(3)
+        )
         self.out = nn.Linear(width, bins)
 
     def forward(self, x):

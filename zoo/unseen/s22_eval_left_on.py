@@ -28,8 +28,14 @@ class ChurnNet(nn.Module):
     def __init__(self, cols=60):
         super().__init__()
         self.layers = nn.Sequential(
-            nn.Dropout(0.3), nn.Linear(cols, 256), nn.ReLU(), nn.Dropout(0.6),
-            nn.Linear(256, 256), nn.ReLU(), nn.Dropout(0.6), nn.Linear(256, 1),
+            nn.Dropout(0.3),
+            nn.Linear(cols, 256),
+            nn.ReLU(),
+            nn.Dropout(0.6),
+            nn.Linear(256, 256),
+            nn.ReLU(),
+            nn.Dropout(0.6),
+            nn.Linear(256, 1),
         )
 
     def forward(self, x):

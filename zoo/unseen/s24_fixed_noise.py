@@ -38,7 +38,9 @@ class Eps(nn.Module):
     def __init__(self, w=128):
         super().__init__()
         self.freq = nn.Parameter(torch.randn(1, 16) * 3, requires_grad=False)
-        self.net = nn.Sequential(nn.Linear(2 + 32, w), nn.SiLU(), nn.Linear(w, w), nn.SiLU(), nn.Linear(w, w), nn.SiLU(), nn.Linear(w, 2))
+        self.net = nn.Sequential(
+            nn.Linear(2 + 32, w), nn.SiLU(), nn.Linear(w, w), nn.SiLU(), nn.Linear(w, w), nn.SiLU(), nn.Linear(w, 2)
+        )
 
     def forward(self, x, t):
         e = t[:, None] * self.freq
