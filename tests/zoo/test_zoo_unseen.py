@@ -43,8 +43,17 @@ def test_a_note_is_no_alarm_and_the_summary_counts() -> None:
     text = unseen_board.summary(
         [(SICK, result(("learning-rate-jump", "confirmed"))), ({"expect": "healthy"}, result(severity="note"))]
     )
+    assert "asked" not in text
     for line in ("sick runs: 1", "true cause at rank 1: 1", "confirmed and right: 1", "healthy with an alarm: 0"):
         assert line in text.splitlines()
+
+
+def test_where_no_detector_spoke_the_board_asks_as_a_user_does() -> None:
+    asked = {**result(severity="note"), "asked": result(("learning-rate-too-high", "confirmed"))}
+    misled = {**result(severity="note"), "asked": result(("bad-batch", "confirmed"))}
+    text = unseen_board.summary([(SICK, asked), (SICK, misled), ({"expect": "healthy"}, misled)])
+    assert "without an alarm: 3; true cause at rank 1: 1; with a wrong cause confirmed: 2" in text
+    assert "asked: learning-rate-too-high (confirmed), rank 1" in unseen_board.row("one", SICK, asked)
 
 
 @pytest.mark.parametrize(
