@@ -50,14 +50,14 @@ class Model(nn.Module):
 
 model = Model()
 model.drop.eval()
-optimizer = torch.optim.AdamW(
-    [p for name, p in model.named_parameters() if name != "second.bias" and p.requires_grad], lr=1e-3, weight_decay=0.1
-)
+shift = nn.Parameter(torch.zeros(1, 2))
+held = [p for name, p in model.named_parameters() if name != "second.bias" and p.requires_grad]
+optimizer = torch.optim.AdamW([*held, shift], lr=1e-3, weight_decay=0.1)
 scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=40)
 for step in range(1, 21):
     labels = torch.randint(5, (32,))
     x = torch.cat([torch.randn(32, 8), labels[:, None].float()], 1)
-    loss = F.cross_entropy(model(x), labels) / 2
+    loss = F.cross_entropy(model(x), labels) / 2 + 0.01 * shift.square().sum()
     loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
     optimizer.step()
@@ -107,6 +107,7 @@ def test_oddities_are_seen(tmp_path: Path) -> None:
     assert facts["replay_exact"] is True
     assert facts["parameters_frozen"] == ["frozen.bias", "frozen.weight"]
     assert facts["parameters_not_in_optimizer"] == ["second.bias"]
+    assert facts["optimizer_strangers"] == 0
     assert facts["parameters_without_gradient"] == ["unused.bias", "unused.weight"]
     assert facts["modules_not_called"] == ["unused"]
     assert facts["modules_in_eval"] == ["drop"]

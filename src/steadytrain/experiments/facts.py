@@ -30,7 +30,7 @@ FACTS: Mapping[str, str] = {
     "parameters_zero_gradient": "names of trainable parameters whose gradient was all zero in every surveyed step",
     "parameters_not_in_optimizer": "names of trainable parameters of the model that no optimizer holds",
     "parameters_in_two_groups": "names of parameters that two groups or two optimizers hold",
-    "optimizer_strangers": "how many parameters of the optimizer belong to no module that was called",
+    "optimizer_strangers": "parameters of the optimizer that have no gradient and belong to no called module, how many",
     "parameters_unmoved": "names of trainable parameters with a gradient that no surveyed update changed",
     "parameters_zero": "names of matrices (two or more dimensions) that are all zero at the first surveyed step",
     "parameters_nonfinite": "names of parameters with NaN or Inf at the first surveyed step",

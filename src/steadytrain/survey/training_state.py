@@ -158,7 +158,8 @@ class State:
         facts["devices"] = sorted({str(p.device) for p in everything.values()})
         facts["optimizers"] = len(stream.optimizers)
         inside = {id(p) for root in self.roots for p in root.parameters()}
-        facts["optimizer_strangers"] = sum(id(p) not in inside for p in stream.parameters)
+        # One with a gradient is used: a bare parameter of the script, such as a learned temperature.
+        facts["optimizer_strangers"] = sum(id(p) not in inside and p.grad is None for p in stream.parameters)
         if from_start:
             self._initial(everything)
         facts["tied"], facts["tied_broken"] = self._ties(from_start=from_start)

@@ -77,7 +77,7 @@ class ParametersNotInOptimizer(Cause):
                     "optimizer_strangers",
                     0.0,
                     STRONG,
-                    "{value} parameters of the optimizer belong to no module that was called",
+                    "{value} parameters of the optimizer have no gradient and belong to no module that was called",
                     invariant=True,
                 ),
                 *symptom(case, STRONG, "parameters-outside-optimizer"),
