@@ -26,7 +26,7 @@ from pathlib import Path
 
 import torch
 
-from steadytrain.experiments.case import open_case
+from steadytrain.experiments.case_files import open_case
 from steadytrain.experiments.outcome_measures import excess_of
 from steadytrain.experiments.specs import NotApplicable, Outcome
 from steadytrain.experiments.trial_catalog import trial

@@ -21,7 +21,7 @@ from steadytrain.core.model import Symptom
 from steadytrain.detection import incidents as symptom_incidents
 from steadytrain.detection.run_recorder import recording
 from steadytrain.detection.summary import summary
-from steadytrain.experiments.case import open_case
+from steadytrain.experiments.case_files import open_case
 from steadytrain.grouping.catalog import detectors
 from steadytrain.grouping.gravest import gravest_incident
 from steadytrain.report.build import from_run

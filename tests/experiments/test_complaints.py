@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import builders
 from steadytrain.core.errors import UsageError
 from steadytrain.core.model import Symptom
 from steadytrain.experiments.case import PROGRESS_STEPS, Case
+from steadytrain.experiments.case_files import open_case
 from steadytrain.experiments.complaints import complaint
 from steadytrain.experiments.judging import judge, shows
 from steadytrain.experiments.specs import NotApplicable, Outcome
@@ -107,3 +110,12 @@ def test_steps_of_another_optimizer_are_not_taken_for_those_of_the_first(case: C
             plan = trial(name).plan(later)
             assert isinstance(plan, NotApplicable)
             assert "the steps of optimizer-2" in plan.why
+
+
+def test_a_note_that_somebody_asks_about_counts_as_a_warning_from_the_start(tmp_path: Path) -> None:
+    noted = Symptom("no-learning", "note", 8, 900, "the loss stays", signals=("loss",))
+    path = builders.quiet_run(tmp_path / "run", symptoms=[noted])
+    case = open_case(path, symptom="no-learning")
+    assert case.symptom is not None
+    assert (case.symptom.severity, case.onset, case.taped, case.begins) == ("warning", 1, (), ())
+    assert open_case(path).symptom == noted

@@ -8,7 +8,8 @@ import pytest
 
 from steadytrain.core.model import Symptom
 from steadytrain.experiments.bursts import burst_before
-from steadytrain.experiments.case import Case, _onset, leading_symptom
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.case_files import _onset, leading_symptom
 from steadytrain.experiments.specs import NotApplicable, Spec
 from steadytrain.experiments.trial_catalog import trial
 from trial_cases import finite_case, window

@@ -20,7 +20,7 @@ from steadytrain.core.plugins import Kind, name_of
 from steadytrain.detectors import DETECTORS, Aim, Detector, Quantity
 from steadytrain.diagnosis.trial_effects import group_tests
 from steadytrain.experiments import trial_catalog
-from steadytrain.experiments.case import leading_symptom
+from steadytrain.experiments.case_files import leading_symptom
 from steadytrain.experiments.outcome_measures import quantity_of
 from steadytrain.experiments.specs import NotApplicable, Outcome, Spec
 from steadytrain.experiments.trial_catalog import TRIALS, always_run, trials

@@ -25,7 +25,8 @@ from steadytrain.api.targets import incident_or_run_of
 from steadytrain.cli.trial import command as trial_command
 from steadytrain.cli.verify import command as verify_command
 from steadytrain.core.errors import UsageError
-from steadytrain.experiments.case import Case, open_case
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.case_files import open_case
 from steadytrain.experiments.outcome_files import Finished, trials_folder
 from steadytrain.experiments.specs import Change, Outcome, Spec
 from steadytrain.experiments.trial_catalog import trial

@@ -10,7 +10,8 @@ import pytest
 pytest.importorskip("torch")
 
 from scripts import run_script
-from steadytrain.experiments.case import AFTER_STEP, Case, open_case
+from steadytrain.experiments.case import AFTER_STEP, Case
+from steadytrain.experiments.case_files import open_case
 from steadytrain.experiments.contrast import plan_contrast
 from steadytrain.experiments.fix_verification import FOLLOWED_MIN
 from steadytrain.experiments.specs import NotApplicable, Spec

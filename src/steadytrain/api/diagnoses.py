@@ -25,8 +25,7 @@ def diagnose(
     target: Target = None,
     *,
     budget_s: float = 600.0,
-    symptom: str | None = None,
-    onset: int | None = None,
+    symptom: str | tuple[str | None, int] | None = None,
     workers: int | None = None,
     engine: Literal["local", "ray"] = "local",
     moved: str = NOT_MOVED,
@@ -40,9 +39,9 @@ def diagnose(
     Args:
         target: a bundle, or a run (its most severe incident, or the run itself if it has none); None: the newest run.
         budget_s: no trial starts after this many seconds.
-        symptom: the symptom to explain; by default the first of the most severe. It may be one that you see and no
-            detector raised, such as ``no-learning``: trials then run the script from its start.
-        onset: the step at which it began, if that is not the recorded one.
+        symptom: the symptom to explain, or it and the step at which it began; by default the first of the most severe.
+            It may be one that you see and no detector raised, such as ``no-learning``: trials then run the script from
+            its start.
         workers: trials to run at once; by default as many as the processors hold with the threads of the run, at most
             4.
         engine: ``local`` or ``ray``.
@@ -67,8 +66,9 @@ def diagnose(
     check_bounds(budget_s, workers)
     source = incident_or_run_of(target, runs_dir)
     needs_torch("diagnose needs PyTorch to run the steps again")
+    name, onset = symptom if isinstance(symptom, tuple) else (symptom, None)
     request = diagnosing.Request(
-        source, budget_s, workers or default_workers(source), engine, moved, symptom=symptom, onset=onset
+        source, budget_s, workers or default_workers(source), engine, moved, symptom=name, onset=onset
     )
     with ending_in_order():
         return diagnosing.diagnose(request, tell=tell or (lambda line: None))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -58,7 +58,7 @@ class TrialOptions:
     symptom: str | None
     onset: int | None
     moved: str
-    engine: str
+    engine: Literal["local", "ray"]
 
     def __post_init__(self) -> None:
         if self.onset is not None and self.onset < 1:

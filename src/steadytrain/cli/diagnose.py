@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
@@ -31,17 +31,8 @@ INTERRUPTED_STATUS = 130
 @_options.tree
 @_options.runs_dir
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.diagnosis/1).")
-def command(
-    incident: str | None,
-    budget: str,
-    symptom: str | None,
-    onset: int | None,
-    workers: int | None,
-    engine: Literal["local", "ray"],
-    moved: str,
-    runs_dir: Path,
-    as_json: bool,
-) -> int:
+@_options.gathered(lambda: _options.TrialOptions, into="options")
+def command(incident: str | None, budget: str, runs_dir: Path, as_json: bool, options: _options.TrialOptions) -> int:
     """Find out by trials on a replay why a run went wrong.
 
     INCIDENT is a bundle, or a run (its most severe incident, or the run itself if it has none); by default the newest
@@ -59,11 +50,10 @@ def command(
             answer = diagnose(
                 incident,
                 budget_s=budget_s,
-                symptom=symptom,
-                onset=onset,
-                workers=workers,
-                engine=engine,
-                moved=moved,
+                symptom=options.symptom if options.onset is None else (options.symptom, options.onset),
+                workers=options.workers,
+                engine=options.engine,
+                moved=options.moved,
                 runs_dir=runs_dir,
                 tell=tell,
             )

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from steadytrain.diagnosis.answer import Diagnosis
 from steadytrain.diagnosis.opening import with_symptoms
-from steadytrain.experiments.case import Case, open_case
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.case_files import open_case
 from steadytrain.experiments.outcome_files import result_file, write_result
 from steadytrain.experiments.specs import Json
 from steadytrain.storage.bundle import is_bundle
@@ -30,7 +31,7 @@ def open_story(
     ``symptom`` is given.
 
     Raises:
-        UsageError: see ``experiments.case.open_case``.
+        UsageError: see ``experiments.case_files.open_case``.
     """
     case = open_case(path, facts=facts, onset=onset, symptom=symptom)
     run = run_around(path) if onset is None and symptom is None and is_bundle(path) else None

@@ -29,7 +29,8 @@ from steadytrain.diagnosis.signs import surveyed
 from steadytrain.diagnosis.suspects import suspects_of
 from steadytrain.diagnosis.trial_choice import choose, cost, customary, leading
 from steadytrain.diagnosis.weighing import Suspect, weigh
-from steadytrain.experiments.case import LEAD_S_MAX, Case, open_case
+from steadytrain.experiments.case import LEAD_S_MAX, Case
+from steadytrain.experiments.case_files import open_case
 from steadytrain.experiments.contrast import Contrast
 from steadytrain.experiments.crash_facts import facts_of_crash
 from steadytrain.experiments.facts import read_facts

@@ -1,0 +1,169 @@
+"""Opens the case of a bundle or of a run: its symptom, its onset, its tape and snapshots. Torch-free."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from steadytrain.core.errors import UsageError
+from steadytrain.core.incident import Finding
+from steadytrain.core.model import Symptom, Window
+from steadytrain.experiments.bursts import burst_before
+from steadytrain.experiments.case import FIRST_STREAM, SAME_STORY_STEPS, Case
+from steadytrain.experiments.complaints import complaint
+from steadytrain.experiments.specs import Json
+from steadytrain.experiments.trial_starts import begins_of
+from steadytrain.grouping.catalog import declared
+from steadytrain.storage.bundle import is_bundle, open_bundle
+from steadytrain.storage.run_folder import open_run
+from steadytrain.storage.state_before import step_before
+from steadytrain.storage.tape_files import Recording, find_recording, read_chunk
+
+SILENT = "a fix of a silent fault is judged by its rule: mend the script, run it, and `diagnose` checks the rule again"
+
+
+def open_case(
+    path: Path, *, facts: Mapping[str, Json] | None = None, onset: int | None = None, symptom: str | None = None
+) -> Case:
+    """The case of a bundle, or of a run with its tape.
+
+    Args:
+        path: a bundle or a run folder.
+        facts: the result of a survey.
+        onset: the first step of the symptom, if it should differ from the detected one.
+        symptom: name of the symptom; by default the first of the most severe. One that no detector raised is taken as
+            somebody's own observation (``complaints``).
+
+    Raises:
+        UsageError: not a bundle or run, damaged, without a symptom while no onset is given, or ``symptom`` is none.
+    """
+    recording = find_recording(path)
+    source = _read(path, recording)
+    window, symptoms, step = source.window, source.symptoms, source.step
+    leading = _leading(symptoms, symptom, own=is_bundle(path))
+    by_hand = symptom is not None and not is_bundle(path) and (leading is None or leading.severity == "note")
+    if symptom is not None and (leading is None or leading.severity == "note"):
+        others = [one for one in symptoms if one is not leading]
+        leading = complaint(symptom, window, onset) if leading is None else replace(leading, severity="warning")
+        symptoms = (leading, *others)
+    if leading is None and onset is None and step is None:
+        raise UsageError(f"{path}: no symptom was raised, so there is none to remove; {SILENT}")
+    # What never went well is judged from the start of the script, and not from a tape of its last steps.
+    from_start = by_hand and leading is not None and declared(leading.name).aim == "progress"
+    began = onset if onset is not None else 1 if from_start else step
+    if onset is None and leading is not None and not from_start:
+        began = _began(leading, symptoms, window, recording)
+    assert began is not None
+    seen = step if step is not None else began
+    seconds = window.series("step_s").values
+    recorded = _recorded(recording, seen)
+    no_tape = from_start or (leading is not None and leading.stream != FIRST_STREAM)
+    return Case(
+        path=path,
+        symptom=leading,
+        symptoms=tuple(symptoms),
+        onset=min(began, seen),
+        step=seen,
+        window=window,
+        environment=source.environment,
+        begins=() if no_tape else begins_of(recording.starts(), _stretches(recording), min(began, seen)),
+        taped=() if no_tape else _stretches(recording),
+        step_s=float(np.median(seconds)) if len(seconds) else math.inf,
+        facts=dict(facts or {}),
+        finding=source.finding,
+        of_note=source.of_note,
+        guarded=bool(recorded.get("no_update")),
+        of_loader=bool(recorded.get("fetches")),
+        before=source.before,
+    )
+
+
+def _recorded(recording: Recording, step: int) -> Mapping[str, Json]:
+    """The step as the tape has it, empty if it has not."""
+    chunk = recording.chunk_of(step)
+    steps = read_chunk(chunk)["steps"] if chunk is not None else ()
+    return next((one for one in steps if one["step"] == step), {})
+
+
+def _stretches(recording: Recording) -> tuple[tuple[int, int], ...]:
+    """The ranges of steps on the tape without gaps. Chunks may overlap."""
+    found: list[tuple[int, int]] = []
+    for chunk in recording.chunks:
+        if found and chunk.first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], chunk.last))
+        else:
+            found.append((chunk.first, chunk.last))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What a bundle or a run holds. ``step`` is that of the incident."""
+
+    window: Window
+    environment: Mapping[str, Any]
+    symptoms: tuple[Symptom, ...]
+    step: int | None = None
+    finding: Finding | None = None
+    of_note: bool = False
+    before: int | None = None
+
+
+def _read(path: Path, recording: Recording) -> _Source:
+    if not is_bundle(path):
+        run = open_run(path)
+        return _Source(run.scalars(), run.description, tuple(run.symptoms))
+    bundle = open_bundle(path)
+    incident, symptoms = bundle.incident, tuple(bundle.incident.symptoms)
+    if incident.is_note:
+        symptoms = (replace(symptoms[0], severity="warning"), *symptoms[1:])
+    before = step_before(path, incident, recording)
+    return _Source(bundle.window, bundle.environment, symptoms, incident.step, bundle.finding, incident.is_note, before)
+
+
+def _began(leading: Symptom, symptoms: Sequence[Symptom], window: Window, recording: Recording) -> int:
+    """The onset of the leading symptom; of a value that is not finite, that of the burst before it."""
+    began = _onset(leading, symptoms)
+    burst = burst_before(window, began) if declared(leading.name).aim == "finite" else None
+    return burst if burst is not None and any(start < burst for start in recording.starts()) else began
+
+
+def _onset(leading: Symptom, symptoms: Sequence[Symptom]) -> int:
+    """The first step of the symptom, or of an earlier one nearby that it may have grown from."""
+    if declared(leading.name).aim == "finite" or declared(leading.name).is_act:
+        return leading.first_step
+    near = range(leading.first_step - SAME_STORY_STEPS, leading.first_step + 1)
+    grown = (one.first_step for one in symptoms if one.first_step in near and one.severity != "note")
+    return min(grown, default=leading.first_step)
+
+
+def _leading(symptoms: Sequence[Symptom], wanted: str | None, *, own: bool) -> Symptom | None:
+    if wanted is None:
+        return leading_symptom(symptoms, own=symptoms[0] if own and symptoms else None)
+    return next((found for found in symptoms if found.name == wanted), None)
+
+
+def leading_symptom(symptoms: Sequence[Symptom], *, own: Symptom | None = None) -> Symptom | None:
+    """The gravest symptom that began first; non-finite values come before all others. If a run stopped improving after
+    a burst, the burst is the symptom to remove.
+
+    Args:
+        own: the symptom that the incident was made for. It leads all that are no graver.
+    """
+    grades = {"critical": 0, "warning": 1, "note": 2}
+
+    def place(one: Symptom) -> tuple[bool, int, bool, int]:
+        return declared(one.name).aim != "finite", grades[one.severity], one is not own, one.first_step
+
+    order = sorted(symptoms, key=place)
+    first = order[0] if order else None
+    if first is None or declared(first.name).aim != "progress":
+        return first
+    near = range(first.first_step - SAME_STORY_STEPS, first.first_step)
+    bursts = (one for one in order if declared(one.name).bursts and one.severity != "note" and one.first_step in near)
+    return next(bursts, first)
