@@ -219,6 +219,7 @@ ELSEWHERE = {
     "qk-clip",
     "reattach",
     "reference-operation",
+    "inputs-as-before",
     "keep-rows",
     "old-settings",
     "seed-everything",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Signature
+from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, FRESH_DATA, LONGER_WARMUP, LOWER_RATE
 from steadytrain.diagnosis.row_signs import copies_since, overwritten
 from steadytrain.diagnosis.signs import above, below, measured, quiet, renumbered, ruled_out, symptom, when
@@ -39,9 +39,21 @@ class DataShift(Cause):
     rivals = ("bad-batch", "unshuffled-data", "learning-rate-too-high", "second-moment-lag")
     expects = like("shift", either=("keep-rows",))
     evidence = ("fact data_shift",)
-    confirming = ("fresh-data",)
+    confirming = ("fresh-data", "inputs-as-before")
     spared = ("beta2-lower", "drop-batch", "float32")
-    interventions = (LOWER_RATE, LONGER_WARMUP, FRESH_DATA, CLEAN_ROWS)
+    interventions = (
+        Intervention(
+            "inputs-as-before",
+            4,
+            "scale the inputs of the new part as those before: units, /255, codes for missing values",
+            "inputs-as-before",
+            code="inputs = (inputs - mean_of_new_part) / std_of_new_part  # or fill -9999",
+        ),
+        LOWER_RATE,
+        LONGER_WARMUP,
+        FRESH_DATA,
+        CLEAN_ROWS,
+    )
     grade = "B"
     source = "Marin 32B retrospective; 2308.04014 on re-warming; llm-foundry #232"
 
