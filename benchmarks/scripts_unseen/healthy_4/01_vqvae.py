@@ -38,9 +38,17 @@ class Quantizer(nn.Module):
 class VQVAE(nn.Module):
     def __init__(self):
         super().__init__()
-        self.enc = nn.Sequential(nn.Conv2d(1, 32, 4, 2, 1), nn.ReLU(), nn.Conv2d(32, 32, 4, 2, 1), nn.ReLU(), nn.Conv2d(32, 16, 1))
+        self.enc = nn.Sequential(
+            nn.Conv2d(1, 32, 4, 2, 1), nn.ReLU(), nn.Conv2d(32, 32, 4, 2, 1), nn.ReLU(), nn.Conv2d(32, 16, 1)
+        )
         self.vq = Quantizer()
-        self.dec = nn.Sequential(nn.ConvTranspose2d(16, 32, 4, 2, 1), nn.ReLU(), nn.ConvTranspose2d(32, 32, 4, 2, 1), nn.ReLU(), nn.Conv2d(32, 1, 3, 1, 1))
+        self.dec = nn.Sequential(
+            nn.ConvTranspose2d(16, 32, 4, 2, 1),
+            nn.ReLU(),
+            nn.ConvTranspose2d(32, 32, 4, 2, 1),
+            nn.ReLU(),
+            nn.Conv2d(32, 1, 3, 1, 1),
+        )
 
     def forward(self, x):
         q, commit, idx = self.vq(self.enc(x))
@@ -64,4 +72,6 @@ for step in range(400):
     loss.backward()
     opt.step()
     if step % 50 == 0 or step == 399:
-        print(f"step {step} recon {F.mse_loss(recon, x).item():.4f} commit {commit.item():.4f} codes used {idx.unique().numel()}")
+        print(
+            f"step {step} recon {F.mse_loss(recon, x).item():.4f} commit {commit.item():.4f} codes used {idx.unique().numel()}"
+        )

@@ -34,7 +34,9 @@ for it in range(250):
     fake = G(torch.randn(256, 4)).detach()
     d_real = D(x)
     (gx,) = torch.autograd.grad(d_real.sum(), x, create_graph=True)
-    loss_d = nn.functional.softplus(-d_real).mean() + nn.functional.softplus(D(fake)).mean() + 0.02 * gx.pow(2).sum(1).mean()
+    loss_d = (
+        nn.functional.softplus(-d_real).mean() + nn.functional.softplus(D(fake)).mean() + 0.02 * gx.pow(2).sum(1).mean()
+    )
     opt_d.zero_grad()
     loss_d.backward()
     opt_d.step()

@@ -12,6 +12,7 @@ torch.manual_seed(14)
 
 class Elevator:
     """bring a lift to the called floor and open the door there"""
+
     floors = 7
 
     def reset(self):
@@ -55,8 +56,13 @@ while updates < 500:
     if len(buffer) < 1000 or frame % 6:
         continue
     rows = random.sample(buffer, 96)
-    S, A, R, S2, D = (torch.stack([q[0] for q in rows]), torch.tensor([q[1] for q in rows]), torch.tensor([q[2] for q in rows]),
-                      torch.stack([q[3] for q in rows]), torch.tensor([q[4] for q in rows]))
+    S, A, R, S2, D = (
+        torch.stack([q[0] for q in rows]),
+        torch.tensor([q[1] for q in rows]),
+        torch.tensor([q[2] for q in rows]),
+        torch.stack([q[3] for q in rows]),
+        torch.tensor([q[4] for q in rows]),
+    )
     with torch.no_grad():
         best = online(S2).argmax(1, keepdim=True)
         goal = R + 0.97 * (1 - D) * target(S2).gather(1, best).squeeze(1)

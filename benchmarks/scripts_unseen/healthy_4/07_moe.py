@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 torch.manual_seed(70)
 E, D = 6, 24
-maps = torch.randn(E, D, D) / D ** 0.5
+maps = torch.randn(E, D, D) / D**0.5
 keys = F.normalize(torch.randn(E, D), dim=1) * 2.5
 
 
@@ -55,4 +55,7 @@ for step in range(500):
     nn.utils.clip_grad_norm_(layer.parameters(), 1.0)
     opt.step()
     if step % 50 == 0 or step == 499:
-        print(f"{step:3d} task {task.item():.4f} balance {balance.item():.3f} load", " ".join(f"{s:.2f}" for s in share.tolist()))
+        print(
+            f"{step:3d} task {task.item():.4f} balance {balance.item():.3f} load",
+            " ".join(f"{s:.2f}" for s in share.tolist()),
+        )

@@ -12,7 +12,7 @@ class LoRALinear(nn.Module):
     def __init__(self, base, r=4, alpha=16):
         super().__init__()
         self.base = base
-        self.A = nn.Parameter(torch.randn(r, base.in_features) / base.in_features ** 0.5)
+        self.A = nn.Parameter(torch.randn(r, base.in_features) / base.in_features**0.5)
         self.B = nn.Parameter(torch.zeros(base.out_features, r))
         self.scale = alpha / r
 
@@ -24,9 +24,19 @@ class TinyGPT(nn.Module):
     def __init__(self, d=64, n_layer=2):
         super().__init__()
         self.wte, self.wpe = nn.Embedding(VOCAB, d), nn.Embedding(T, d)
-        self.layers = nn.ModuleList(nn.ModuleDict({
-            "ln1": nn.LayerNorm(d), "qkv": nn.Linear(d, 3 * d), "proj": nn.Linear(d, d),
-            "ln2": nn.LayerNorm(d), "up": nn.Linear(d, 4 * d), "down": nn.Linear(4 * d, d)}) for _ in range(n_layer))
+        self.layers = nn.ModuleList(
+            nn.ModuleDict(
+                {
+                    "ln1": nn.LayerNorm(d),
+                    "qkv": nn.Linear(d, 3 * d),
+                    "proj": nn.Linear(d, d),
+                    "ln2": nn.LayerNorm(d),
+                    "up": nn.Linear(d, 4 * d),
+                    "down": nn.Linear(4 * d, d),
+                }
+            )
+            for _ in range(n_layer)
+        )
         self.ln, self.head = nn.LayerNorm(d), nn.Linear(d, VOCAB, bias=False)
 
     def forward(self, idx):
@@ -42,12 +52,14 @@ class TinyGPT(nn.Module):
 
 def corpus(perm):
     """chains in which a word has three usual successors, given by a permutation of the words"""
+
     def draw(n):
         x = [torch.randint(0, VOCAB, (n,))]
         for _ in range(T):
             jump = torch.tensor([1, 1, 1, 2, 5])[torch.randint(0, 5, (n,))]
             x.append(perm[(x[-1] + jump) % VOCAB])
         return torch.stack(x, 1)
+
     return draw
 
 

@@ -18,9 +18,20 @@ def motion(n):
     return x + 1.5 * torch.randn_like(x), y
 
 
-teacher = nn.Sequential(nn.Conv1d(3, 96, 7, padding=3), nn.ReLU(), nn.Conv1d(96, 96, 5, padding=2), nn.ReLU(), nn.MaxPool1d(2),
-                        nn.Flatten(), nn.Linear(96 * 16, 128), nn.ReLU(), nn.Linear(128, CLASSES))
-student = nn.Sequential(nn.Conv1d(3, 24, 7, padding=3), nn.ReLU(), nn.MaxPool1d(2), nn.Flatten(), nn.Linear(24 * 16, CLASSES))
+teacher = nn.Sequential(
+    nn.Conv1d(3, 96, 7, padding=3),
+    nn.ReLU(),
+    nn.Conv1d(96, 96, 5, padding=2),
+    nn.ReLU(),
+    nn.MaxPool1d(2),
+    nn.Flatten(),
+    nn.Linear(96 * 16, 128),
+    nn.ReLU(),
+    nn.Linear(128, CLASSES),
+)
+student = nn.Sequential(
+    nn.Conv1d(3, 24, 7, padding=3), nn.ReLU(), nn.MaxPool1d(2), nn.Flatten(), nn.Linear(24 * 16, CLASSES)
+)
 
 
 @torch.no_grad()
@@ -48,7 +59,7 @@ for i in range(300):
     with torch.no_grad():
         soft = F.softmax(teacher(x) / TEMP, dim=1)
     logits = student(x)
-    kd = -(soft * F.log_softmax(logits / TEMP, dim=1)).sum(1).mean() * TEMP ** 2
+    kd = -(soft * F.log_softmax(logits / TEMP, dim=1)).sum(1).mean() * TEMP**2
     loss = MIX * kd + (1 - MIX) * F.cross_entropy(logits, y)
     opt.zero_grad()
     loss.backward()

@@ -41,7 +41,9 @@ class Mixer(nn.Module):
         super().__init__()
         self.inp = nn.Linear(12, d)
         self.token = nn.ModuleList(nn.Linear(16, 16) for _ in range(3))
-        self.channel = nn.ModuleList(nn.Sequential(nn.Linear(d, 2 * d), nn.GELU(), nn.Linear(2 * d, d)) for _ in range(3))
+        self.channel = nn.ModuleList(
+            nn.Sequential(nn.Linear(d, 2 * d), nn.GELU(), nn.Linear(2 * d, d)) for _ in range(3)
+        )
         self.norm = nn.ModuleList(nn.LayerNorm(d) for _ in range(6))
         self.out = nn.Linear(d, 1)
 

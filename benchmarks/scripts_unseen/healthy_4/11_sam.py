@@ -41,9 +41,18 @@ def crystals(n):
 
 x_train, y_train = crystals(1500)
 x_test, y_test = crystals(500)
-net = nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.GroupNorm(4, 16), nn.SiLU(), nn.MaxPool2d(2),
-                    nn.Conv2d(16, 32, 3, padding=1), nn.GroupNorm(4, 32), nn.SiLU(), nn.MaxPool2d(2),
-                    nn.Flatten(), nn.Linear(32 * 25, 4))
+net = nn.Sequential(
+    nn.Conv2d(1, 16, 3, padding=1),
+    nn.GroupNorm(4, 16),
+    nn.SiLU(),
+    nn.MaxPool2d(2),
+    nn.Conv2d(16, 32, 3, padding=1),
+    nn.GroupNorm(4, 32),
+    nn.SiLU(),
+    nn.MaxPool2d(2),
+    nn.Flatten(),
+    nn.Linear(32 * 25, 4),
+)
 base = torch.optim.SGD(net.parameters(), lr=0.03, momentum=0.9, weight_decay=5e-4)
 sam = SAM(net.parameters(), base)
 for step in range(250):

@@ -38,7 +38,9 @@ class TideNet(nn.Module):
         super().__init__()
         self.patch = nn.Linear(12, d)
         self.pos = nn.Parameter(0.02 * torch.randn(6, d))
-        self.enc = nn.TransformerEncoder(nn.TransformerEncoderLayer(d, 4, 128, 0.0, batch_first=True, norm_first=True), 2, enable_nested_tensor=False)
+        self.enc = nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(d, 4, 128, 0.0, batch_first=True, norm_first=True), 2, enable_nested_tensor=False
+        )
         self.out = nn.Linear(6 * d, 6)
 
     def forward(self, x):
@@ -59,4 +61,6 @@ for step in range(400):
     if step % 50 == 49:
         with torch.no_grad():
             val = (model(xv) - yv).abs().mean().item()
-        print(f"step {step + 1} mae {loss.item():.4f} val {val:.4f} (keep the last level: {(xv[:, -1:] - yv).abs().mean():.3f})")
+        print(
+            f"step {step + 1} mae {loss.item():.4f} val {val:.4f} (keep the last level: {(xv[:, -1:] - yv).abs().mean():.3f})"
+        )

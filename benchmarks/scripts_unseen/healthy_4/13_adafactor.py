@@ -42,4 +42,6 @@ for step in range(400):
     loss.backward()
     optimizer.step()
     if step % 40 == 39:
-        print(f"step {step + 1} loss {loss.item():.4f} words right {(logits.argmax(-1) == t[:, 1:]).float().mean():.3f}")
+        print(
+            f"step {step + 1} loss {loss.item():.4f} words right {(logits.argmax(-1) == t[:, 1:]).float().mean():.3f}"
+        )

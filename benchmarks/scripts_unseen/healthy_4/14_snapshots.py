@@ -19,7 +19,15 @@ def blood_tests(n):
 x, y = blood_tests(12000)
 xt, yt = blood_tests(1000)
 loader = DataLoader(TensorDataset(x, y), batch_size=120, shuffle=True)
-net = nn.Sequential(nn.Linear(20, 128), nn.BatchNorm1d(128), nn.ReLU(), nn.Linear(128, 128), nn.BatchNorm1d(128), nn.ReLU(), nn.Linear(128, 5))
+net = nn.Sequential(
+    nn.Linear(20, 128),
+    nn.BatchNorm1d(128),
+    nn.ReLU(),
+    nn.Linear(128, 128),
+    nn.BatchNorm1d(128),
+    nn.ReLU(),
+    nn.Linear(128, 5),
+)
 opt = torch.optim.SGD(net.parameters(), lr=0.08, momentum=0.9, weight_decay=1e-3)
 sched = CosineAnnealingWarmRestarts(opt, T_0=50, eta_min=1e-3)
 average = AveragedModel(net, multi_avg_fn=get_ema_multi_avg_fn(0.97))

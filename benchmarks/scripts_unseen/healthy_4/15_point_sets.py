@@ -11,7 +11,7 @@ def cluster():
     n = int(torch.randint(8, 60, ()))
     log_sigma = 1.2 * torch.rand(()) - 0.6
     stretch = torch.tensor([1.0, 0.5 + float(torch.rand(())), 1.0])
-    return 10 ** log_sigma * stretch * torch.randn(n, 3), log_sigma
+    return 10**log_sigma * stretch * torch.randn(n, 3), log_sigma
 
 
 class StarSet(nn.Module):

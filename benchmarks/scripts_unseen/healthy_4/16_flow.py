@@ -12,14 +12,16 @@ class Coupling(nn.Module):
     def __init__(self, dim, flip):
         super().__init__()
         self.flip, self.half = flip, dim // 2
-        self.net = nn.Sequential(nn.Linear(self.half, 96), nn.Tanh(), nn.Linear(96, 96), nn.Tanh(), nn.Linear(96, 2 * (dim - self.half)))
+        self.net = nn.Sequential(
+            nn.Linear(self.half, 96), nn.Tanh(), nn.Linear(96, 96), nn.Tanh(), nn.Linear(96, 2 * (dim - self.half))
+        )
         nn.init.zeros_(self.net[-1].weight)
         nn.init.zeros_(self.net[-1].bias)
 
     def forward(self, x):
         if self.flip:
             x = x.flip(1)
-        a, b = x[:, : self.half], x[:, self.half:]
+        a, b = x[:, : self.half], x[:, self.half :]
         s, t = self.net(a).chunk(2, 1)
         s = 2 * torch.tanh(s / 2)
         return torch.cat([a, b * s.exp() + t], 1), s.sum(1)
@@ -43,7 +45,7 @@ class Flow(nn.Module):
 def joint_angles(n):
     """four joint positions of an arm that draws a line, in metres"""
     u = 2 * torch.rand(n) - 1
-    clean = torch.stack([0.3 * u, 0.2 * u ** 2, 0.2 * torch.sin(2 * u), 0.1 * torch.cos(3 * u)], 1)
+    clean = torch.stack([0.3 * u, 0.2 * u**2, 0.2 * torch.sin(2 * u), 0.1 * torch.cos(3 * u)], 1)
     return clean + 0.015 * torch.randn(n, 4)
 
 

@@ -13,7 +13,7 @@ def cantilever(n):
     depth = 2 + 6 * torch.rand(n, 1)
     z = torch.linspace(-1, 1, 40)
     force = depth * torch.exp(-((z - 0.2 * stiff) ** 2) / 0.05) - stiff * z.clamp(min=0) * 4
-    deflection = (depth * stiff - 0.3 * depth ** 2 / stiff) * UM
+    deflection = (depth * stiff - 0.3 * depth**2 / stiff) * UM
     return force + 0.1 * torch.randn(n, 40), deflection
 
 
@@ -40,4 +40,6 @@ for step in range(450):
     if step % 50 == 0 or step == 449:
         with torch.no_grad():
             rms = (model(x_val) - y_val).square().mean().sqrt().item()
-        print(f"step {step} loss {loss.item():.3e} validation rms {rms / UM:.3f} um (spread {y_val.std().item() / UM:.2f} um)")
+        print(
+            f"step {step} loss {loss.item():.3e} validation rms {rms / UM:.3f} um (spread {y_val.std().item() / UM:.2f} um)"
+        )

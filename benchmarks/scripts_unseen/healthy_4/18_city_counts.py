@@ -38,4 +38,6 @@ for step in range(300):
     if step % 30 == 29:
         with torch.no_grad():
             dev = deviance(model(x[test]), counts[test]).mean().item()
-        print(f"step {step + 1} summed deviance {loss.item():.0f} test deviance per district {dev:.2f} (mean only {null:.2f}, noise about 1)")
+        print(
+            f"step {step + 1} summed deviance {loss.item():.0f} test deviance per district {dev:.2f} (mean only {null:.2f}, noise about 1)"
+        )

@@ -45,4 +45,6 @@ for step in range(400):
     if step % 50 == 49:
         with torch.no_grad():
             gap = (model(xt)[0] - ct).abs().median().item()
-        print(f"step {step + 1} nll {loss.item():.4f} test nll {model.nll(xt, yt).item():.4f} median error of the centre {gap:.3f}")
+        print(
+            f"step {step + 1} nll {loss.item():.4f} test nll {model.nll(xt, yt).item():.4f} median error of the centre {gap:.3f}"
+        )

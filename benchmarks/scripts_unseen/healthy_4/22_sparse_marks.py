@@ -22,7 +22,7 @@ class Scribbles(Dataset):
         self.labels = land
         if not dense:
             keep = torch.rand(n, 20, 20) < 0.02
-            keep &= (torch.rand(n, 1, 1) < 0.7)
+            keep &= torch.rand(n, 1, 1) < 0.7
             self.labels = torch.where(keep, land, torch.full_like(land, IGNORE))
 
     def __len__(self):

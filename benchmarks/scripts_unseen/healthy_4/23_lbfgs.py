@@ -25,7 +25,15 @@ def source(x):
 
 f = source(points)
 net = nn.Sequential(nn.Linear(1, 40), nn.Tanh(), nn.Linear(40, 40), nn.Tanh(), nn.Linear(40, 1))
-opt = torch.optim.LBFGS(net.parameters(), lr=0.8, max_iter=6, history_size=20, tolerance_change=1e-16, tolerance_grad=1e-14, line_search_fn="strong_wolfe")
+opt = torch.optim.LBFGS(
+    net.parameters(),
+    lr=0.8,
+    max_iter=6,
+    history_size=20,
+    tolerance_change=1e-16,
+    tolerance_grad=1e-14,
+    line_search_fn="strong_wolfe",
+)
 calls = 0
 
 

@@ -14,7 +14,9 @@ response = (response - response.mean()) / response.std()
 
 
 def make_model():
-    return nn.Sequential(nn.Linear(60, 192), nn.ReLU(), nn.Dropout(0.3), nn.Linear(192, 96), nn.ReLU(), nn.Linear(96, 1), nn.Flatten(0))
+    return nn.Sequential(
+        nn.Linear(60, 192), nn.ReLU(), nn.Dropout(0.3), nn.Linear(192, 96), nn.ReLU(), nn.Linear(96, 1), nn.Flatten(0)
+    )
 
 
 def fit_fold(train_idx, test_idx, epochs=6, bs=100):

@@ -15,7 +15,9 @@ def task():
     return x[:10], y[:10], x[10:], y[10:]
 
 
-net = torch.nn.Sequential(torch.nn.Linear(1, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))
+net = torch.nn.Sequential(
+    torch.nn.Linear(1, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1)
+)
 meta = torch.optim.Adam(net.parameters(), lr=2e-3)
 INNER_LR, TASKS = 0.02, 10
 
@@ -51,4 +53,7 @@ for it in range(250):
     torch.nn.utils.clip_grad_norm_(net.parameters(), 5.0)
     meta.step()
     if it % 50 == 49:
-        print("iteration %d outer loss %.3f; new tasks: before %.3f after adaptation %.3f" % (it + 1, outer.item(), *judge()))
+        print(
+            "iteration %d outer loss %.3f; new tasks: before %.3f after adaptation %.3f"
+            % (it + 1, outer.item(), *judge())
+        )

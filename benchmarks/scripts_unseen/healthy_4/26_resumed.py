@@ -31,8 +31,16 @@ class Pipeline:
         self.step = 0
 
     def save(self):
-        torch.save({"model": self.model.state_dict(), "opt": self.opt.state_dict(), "sched": self.sched.state_dict(),
-                    "gen": self.gen.get_state(), "step": self.step}, path)
+        torch.save(
+            {
+                "model": self.model.state_dict(),
+                "opt": self.opt.state_dict(),
+                "sched": self.sched.state_dict(),
+                "gen": self.gen.get_state(),
+                "step": self.step,
+            },
+            path,
+        )
 
     def restore(self):
         s = torch.load(path)

@@ -79,4 +79,6 @@ model.eval()
 with torch.no_grad():
     ids, queue = collate(held)
     logits = model(ids)
-print(f"held-out loss {nn.functional.cross_entropy(logits, queue):.4f} accuracy {(logits.argmax(1) == queue).float().mean():.3f}")
+print(
+    f"held-out loss {nn.functional.cross_entropy(logits, queue):.4f} accuracy {(logits.argmax(1) == queue).float().mean():.3f}"
+)

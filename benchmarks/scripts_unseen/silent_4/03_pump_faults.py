@@ -49,8 +49,13 @@ def main():
         if it % 40 == 0:
             with torch.no_grad():
                 p = model(xv)
-            print("iter", it, "loss %.4f" % loss.item(), "val loss %.4f" % F.cross_entropy(p, yv).item(),
-                  "val acc %.3f" % (p.argmax(1) == yv).float().mean().item())
+            print(
+                "iter",
+                it,
+                "loss %.4f" % loss.item(),
+                "val loss %.4f" % F.cross_entropy(p, yv).item(),
+                "val acc %.3f" % (p.argmax(1) == yv).float().mean().item(),
+            )
 
 
 if __name__ == "__main__":

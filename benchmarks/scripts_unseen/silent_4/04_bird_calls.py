@@ -12,10 +12,14 @@ class CallNet(nn.Module):
     def __init__(self, n_classes):
         super().__init__()
         self.features = nn.Sequential(
-            nn.Conv2d(1, 24, 5, stride=2, padding=2), nn.ReLU(),
-            nn.Conv2d(24, 48, 3, stride=2, padding=1), nn.ReLU(),
-            nn.Conv2d(48, 64, 3, padding=1), nn.ReLU(),
-            nn.AdaptiveAvgPool2d(2), nn.Flatten(),
+            nn.Conv2d(1, 24, 5, stride=2, padding=2),
+            nn.ReLU(),
+            nn.Conv2d(24, 48, 3, stride=2, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(48, 64, 3, padding=1),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(2),
+            nn.Flatten(),
         )
         self.fc = nn.Linear(256, n_classes)
 

@@ -70,4 +70,9 @@ for step in range(450):
 src, tgt_in, tgt = batch(500)
 with torch.no_grad():
     pred = model(src, tgt_in).argmax(-1)
-print("whole strings right:", (pred == tgt).all(1).float().mean().item(), "chars right:", (pred == tgt).float().mean().item())
+print(
+    "whole strings right:",
+    (pred == tgt).all(1).float().mean().item(),
+    "chars right:",
+    (pred == tgt).float().mean().item(),
+)

@@ -9,10 +9,15 @@ from torch.utils.data import DataLoader, Dataset
 rng = np.random.default_rng(8)
 torch.manual_seed(8)
 n = 6000
-df = pd.DataFrame({
-    "hour": rng.integers(0, 24, n), "weekday": rng.integers(0, 7, n),
-    "temp": rng.normal(14, 8, n), "wind": rng.gamma(2, 6, n), "rain": (rng.random(n) < 0.2).astype(int),
-})
+df = pd.DataFrame(
+    {
+        "hour": rng.integers(0, 24, n),
+        "weekday": rng.integers(0, 7, n),
+        "temp": rng.normal(14, 8, n),
+        "wind": rng.gamma(2, 6, n),
+        "rain": (rng.random(n) < 0.2).astype(int),
+    }
+)
 rush = np.exp(-((df.hour - 8) ** 2) / 4) + np.exp(-((df.hour - 17.5) ** 2) / 6)
 leisure = np.exp(-((df.hour - 14) ** 2) / 18)
 work = df.weekday < 5
@@ -22,8 +27,16 @@ df["count"] = 180 * np.where(work, rush, leisure) + 4 * df.temp - 60 * df.rain -
 class Hire(Dataset):
     def __init__(self, frame, stats):
         angle = 2 * np.pi * frame.hour / 24
-        cols = [np.sin(angle), np.cos(angle), np.sin(2 * angle), np.cos(2 * angle), (frame.weekday >= 5) * 1.0,
-                (frame.temp - 14) / 8, (frame.wind - 12) / 8, frame.rain]
+        cols = [
+            np.sin(angle),
+            np.cos(angle),
+            np.sin(2 * angle),
+            np.cos(2 * angle),
+            (frame.weekday >= 5) * 1.0,
+            (frame.temp - 14) / 8,
+            (frame.wind - 12) / 8,
+            frame.rain,
+        ]
         self.x = torch.tensor(np.stack(cols, 1), dtype=torch.float32)
         self.y = torch.tensor(((frame["count"] - stats[0]) / stats[1]).to_numpy(), dtype=torch.float32)
 

@@ -43,7 +43,9 @@ class Lookup(nn.Module):
         self.article = nn.Embedding(N_ARTICLES, dim)
         self.shelf = nn.Embedding(N_SHELVES + 1, dim)
         self.attn = nn.ModuleList([Attention(dim), Attention(dim)])
-        self.ff = nn.ModuleList([nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, 128), nn.GELU(), nn.Linear(128, dim)) for _ in range(2)])
+        self.ff = nn.ModuleList(
+            [nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, 128), nn.GELU(), nn.Linear(128, dim)) for _ in range(2)]
+        )
         self.norms = nn.ModuleList([nn.LayerNorm(dim) for _ in range(3)])
         self.out = nn.Linear(dim, N_SHELVES)
 

@@ -34,7 +34,7 @@ class Windows(Dataset):
         return (len(self.data) - 1) // self.block
 
     def __getitem__(self, i):
-        piece = self.data[i * self.block: (i + 1) * self.block + 1]
+        piece = self.data[i * self.block : (i + 1) * self.block + 1]
         return piece[:-1], piece[1:]
 
 
@@ -43,7 +43,9 @@ class CharLM(nn.Module):
         super().__init__()
         self.tok = nn.Embedding(vocab, d)
         self.pos = nn.Embedding(block, d)
-        layer = nn.TransformerEncoderLayer(d, heads, 4 * d, dropout=0.0, batch_first=True, norm_first=True, activation="gelu")
+        layer = nn.TransformerEncoderLayer(
+            d, heads, 4 * d, dropout=0.0, batch_first=True, norm_first=True, activation="gelu"
+        )
         self.blocks = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
         self.norm = nn.LayerNorm(d)
         self.head = nn.Linear(d, vocab, bias=False)
@@ -79,7 +81,7 @@ for epoch in range(6):
 
 model.eval()
 with torch.no_grad():
-    held = ids[split:split + 64 * 40].view(40, 64)
+    held = ids[split : split + 64 * 40].view(40, 64)
     logits, _ = model(held)
     nxt = (logits[:, :-1].argmax(-1) == held[:, 1:]).float().mean().item()
     out = held[:1, :10]

@@ -68,4 +68,6 @@ for step in range(300):
         with torch.no_grad():
             guess = model(XV).argmax(-1)
         real = YV != PAD
-        print(f"step {step + 1} loss {loss.item():.4f} all positions {(guess == YV).float().mean():.3f} phones {(guess == YV)[real].float().mean():.3f}")
+        print(
+            f"step {step + 1} loss {loss.item():.4f} all positions {(guess == YV).float().mean():.3f} phones {(guess == YV)[real].float().mean():.3f}"
+        )

@@ -49,7 +49,9 @@ class Decoder(nn.Module):
 
 
 def lm_loss(logits, labels):
-    per_token = F.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), ignore_index=-100, reduction="sum")
+    per_token = F.cross_entropy(
+        logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), ignore_index=-100, reduction="sum"
+    )
     return per_token / (labels[:, 1:] != -100).sum().clamp(min=1)
 
 
@@ -60,7 +62,7 @@ def exact_match(model, n=300):
         prompt = prompt[: MAX_LEN - len(answer) - 1]
         ids = torch.tensor([prompt + [SEP] + answer])
         with torch.no_grad():
-            pred = model(ids)[0, len(prompt):-1].argmax(-1).tolist()
+            pred = model(ids)[0, len(prompt) : -1].argmax(-1).tolist()
         right += pred == answer
     return right / n
 

@@ -14,7 +14,7 @@ def gravel_photo(n, size=24):
     ax = torch.arange(-6, 7).float()
     imgs = []
     for f, s in zip(field, sigma):
-        k = torch.exp(-ax ** 2 / (2 * s ** 2))
+        k = torch.exp(-(ax**2) / (2 * s**2))
         k = (k / k.norm()).view(1, 1, 1, -1)
         f = nn.functional.conv2d(nn.functional.conv2d(f[None], k), k.transpose(2, 3))
         imgs.append(f[0] * (0.4 + torch.rand(1)) + torch.randn(1))
@@ -28,10 +28,15 @@ train_loader = DataLoader(train_set, batch_size=16)
 val_loader = DataLoader(val_set, batch_size=200)
 
 model = nn.Sequential(
-    nn.Conv2d(1, 24, 3, padding=1), nn.ReLU(),
-    nn.Conv2d(24, 32, 3, stride=2, padding=1), nn.ReLU(),
-    nn.Conv2d(32, 32, 3, stride=2, padding=1), nn.ReLU(),
-    nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 1),
+    nn.Conv2d(1, 24, 3, padding=1),
+    nn.ReLU(),
+    nn.Conv2d(24, 32, 3, stride=2, padding=1),
+    nn.ReLU(),
+    nn.Conv2d(32, 32, 3, stride=2, padding=1),
+    nn.ReLU(),
+    nn.AdaptiveAvgPool2d(1),
+    nn.Flatten(),
+    nn.Linear(32, 1),
 )
 optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
 max_steps, eval_every = 400, 50

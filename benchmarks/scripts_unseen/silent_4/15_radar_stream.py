@@ -21,14 +21,16 @@ class RadarEchoes(IterableDataset):
             bin_ = int(rng.integers(self.bins))
             echo = 0.75 * rng.standard_normal(self.length)
             start = bin_ * 5 + int(rng.integers(5))
-            echo[start:start + 8] += rng.choice([-1, 1]) * 1.4 * self.pulse
+            echo[start : start + 8] += rng.choice([-1, 1]) * 1.4 * self.pulse
             yield echo.astype("float32"), bin_
 
 
 class EchoNet(nn.Module):
     def __init__(self):
         super().__init__()
-        self.conv = nn.Sequential(nn.Conv1d(1, 32, 9, padding=4), nn.ReLU(), nn.Conv1d(32, 32, 5, padding=2), nn.ReLU(), nn.MaxPool1d(2))
+        self.conv = nn.Sequential(
+            nn.Conv1d(1, 32, 9, padding=4), nn.ReLU(), nn.Conv1d(32, 32, 5, padding=2), nn.ReLU(), nn.MaxPool1d(2)
+        )
         self.fc = nn.Sequential(nn.Flatten(), nn.Linear(32 * 48, 96), nn.ReLU(), nn.Linear(96, 16))
 
     def forward(self, x):
@@ -38,8 +40,10 @@ class EchoNet(nn.Module):
 def main():
     torch.manual_seed(0)
     train_loader = DataLoader(RadarEchoes(1024), batch_size=32, num_workers=2)
-    test = [(torch.from_numpy(np.stack([e for e, _ in chunk])), torch.tensor([b for _, b in chunk]))
-            for chunk in [list(RadarEchoes(600, seed=9999))]][0]
+    test = [
+        (torch.from_numpy(np.stack([e for e, _ in chunk])), torch.tensor([b for _, b in chunk]))
+        for chunk in [list(RadarEchoes(600, seed=9999))]
+    ][0]
     net = EchoNet()
     opt = torch.optim.Adam(net.parameters(), lr=1.5e-3)
     for epoch in range(12):

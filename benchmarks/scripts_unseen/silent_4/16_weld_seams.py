@@ -11,7 +11,7 @@ def seams(n):
     kind = torch.randint(0, 4, (n,))
     g = torch.linspace(-1, 1, 20)
     yy, xx = torch.meshgrid(g, g, indexing="ij")
-    img = torch.exp(-(yy ** 2) / 0.2).repeat(n, 1, 1)
+    img = torch.exp(-(yy**2) / 0.2).repeat(n, 1, 1)
     cx, cy = 1.2 * torch.rand(n, 1, 1) - 0.6, 0.5 * torch.rand(n, 1, 1) - 0.25
     pore = torch.exp(-((xx - cx) ** 2 + (yy - cy) ** 2) / 0.02)
     crack = torch.exp(-((xx - cx - 0.6 * yy) ** 2) / 0.005) * (yy.abs() < 0.5)
@@ -28,8 +28,15 @@ def conv_bn(i, o, stride=1):
 class SeamNet(nn.Module):
     def __init__(self):
         super().__init__()
-        self.body = nn.Sequential(conv_bn(1, 16), conv_bn(16, 16), conv_bn(16, 24, 2), conv_bn(24, 24),
-                                  conv_bn(24, 32, 2), conv_bn(32, 32), conv_bn(32, 32))
+        self.body = nn.Sequential(
+            conv_bn(1, 16),
+            conv_bn(16, 16),
+            conv_bn(16, 24, 2),
+            conv_bn(24, 24),
+            conv_bn(24, 32, 2),
+            conv_bn(32, 32),
+            conv_bn(32, 32),
+        )
         self.head = nn.Linear(32, 4)
 
     def forward(self, x):

@@ -16,7 +16,7 @@ def scene(n, size=16):
     for _ in range(3):
         cx, cy = (1.6 * torch.rand(n, 1, 1) - 0.8), (1.6 * torch.rand(n, 1, 1) - 0.8)
         r = 0.15 + 0.2 * torch.rand(n, 1, 1)
-        mask = torch.maximum(mask, ((xx - cx) ** 2 + (yy - cy) ** 2 < r ** 2).float())
+        mask = torch.maximum(mask, ((xx - cx) ** 2 + (yy - cy) ** 2 < r**2).float())
     slope = torch.randn(n, 2, 1, 1)
     light = slope[:, 0] * xx + slope[:, 1] * yy + torch.randn(n, 1, 1)
     return (mask + light + 0.35 * torch.randn(n, size, size)).unsqueeze(1), mask.unsqueeze(1)
@@ -25,8 +25,13 @@ def scene(n, size=16):
 class Net(nn.Module):
     def __init__(self, c=20):
         super().__init__()
-        self.layers = nn.ModuleList([nn.Conv2d(1, c, 3, padding=1), nn.Conv2d(c, c, 3, padding=2, dilation=2),
-                                     nn.Conv2d(c, c, 3, padding=2, dilation=2)])
+        self.layers = nn.ModuleList(
+            [
+                nn.Conv2d(1, c, 3, padding=1),
+                nn.Conv2d(c, c, 3, padding=2, dilation=2),
+                nn.Conv2d(c, c, 3, padding=2, dilation=2),
+            ]
+        )
         self.last = nn.Conv2d(c, 1, 1)
 
     def forward(self, x):

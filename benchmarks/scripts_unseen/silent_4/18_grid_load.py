@@ -46,8 +46,8 @@ class Trainer:
 
     def windows(self, low, high, n):
         starts = torch.randint(low, high - self.cfg.lookback - self.cfg.horizon, (n,))
-        rows = torch.stack([self.series[s: s + self.cfg.lookback + self.cfg.horizon] for s in starts.tolist()])
-        return rows[:, : self.cfg.lookback], rows[:, self.cfg.lookback:]
+        rows = torch.stack([self.series[s : s + self.cfg.lookback + self.cfg.horizon] for s in starts.tolist()])
+        return rows[:, : self.cfg.lookback], rows[:, self.cfg.lookback :]
 
     def step(self):
         past, future = self.windows(0, 7500, self.cfg.batch_size)

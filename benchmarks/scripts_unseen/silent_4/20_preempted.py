@@ -7,7 +7,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-SLOT = 20          # steps until the queue takes the machine away
+SLOT = 20  # steps until the queue takes the machine away
 TOTAL = 400
 WARMUP = 120
 ckpt = os.path.join(tempfile.mkdtemp(), "last.pt")
@@ -58,7 +58,9 @@ def job():
         loss.backward()
         opt.step()
         sched.step()
-    torch.save({"model": model.state_dict(), "step": step + 1, "opt": opt.state_dict(), "sched": sched.state_dict()}, ckpt)
+    torch.save(
+        {"model": model.state_dict(), "step": step + 1, "opt": opt.state_dict(), "sched": sched.state_dict()}, ckpt
+    )
     print(f"step {step + 1:4d} loss {loss.item():.4f}")
     return step + 1, model
 

@@ -31,8 +31,16 @@ Y = torch.tensor(labels)
 X_train, Y_train, X_test, Y_test = X[:2000], Y[:2000], X[2000:], Y[2000:]
 
 model = nn.Sequential(
-    nn.Unflatten(1, (1, BANDS)), nn.Conv1d(1, 24, 7, padding=3), nn.ReLU(), nn.MaxPool1d(2),
-    nn.Conv1d(24, 32, 5, padding=2), nn.ReLU(), nn.MaxPool1d(2), nn.Flatten(), nn.Dropout(0.2), nn.Linear(32 * 30, SOILS),
+    nn.Unflatten(1, (1, BANDS)),
+    nn.Conv1d(1, 24, 7, padding=3),
+    nn.ReLU(),
+    nn.MaxPool1d(2),
+    nn.Conv1d(24, 32, 5, padding=2),
+    nn.ReLU(),
+    nn.MaxPool1d(2),
+    nn.Flatten(),
+    nn.Dropout(0.2),
+    nn.Linear(32 * 30, SOILS),
 )
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=1e-2)
 loss_func = nn.CrossEntropyLoss()
@@ -41,7 +49,7 @@ for epoch in range(7):
     perm = torch.randperm(2000)
     train_loss = 0.0
     for b in range(0, 2000, 40):
-        i = perm[b:b + 40]
+        i = perm[b : b + 40]
         loss = loss_func(model(X_train[i]), Y_train[i])
         optimizer.zero_grad()
         loss.backward()
@@ -50,4 +58,6 @@ for epoch in range(7):
     model.eval()
     with torch.no_grad():
         out = model(X_test)
-    print(f"epoch {epoch}: train {train_loss:.4f} test {loss_func(out, Y_test):.4f} accuracy {(out.argmax(1) == Y_test).float().mean():.3f}")
+    print(
+        f"epoch {epoch}: train {train_loss:.4f} test {loss_func(out, Y_test):.4f} accuracy {(out.argmax(1) == Y_test).float().mean():.3f}"
+    )

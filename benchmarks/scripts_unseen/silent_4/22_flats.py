@@ -12,8 +12,13 @@ rooms = (area / 28).round().clamp(1, 6)
 income = 30000 + 40000 * torch.rand(n)
 distance = 15000 * torch.rand(n)
 floor = torch.randint(0, 8, (n,)).float()
-rent = (8 * area * (1 + (income - 50000) / 60000) * (1.15 - 0.00004 * distance) + 0.03 * (year - 1960) ** 2
-        + 15 * floor + 30 * rooms + 40 * torch.randn(n))
+rent = (
+    8 * area * (1 + (income - 50000) / 60000) * (1.15 - 0.00004 * distance)
+    + 0.03 * (year - 1960) ** 2
+    + 15 * floor
+    + 30 * rooms
+    + 40 * torch.randn(n)
+)
 features = torch.stack([area, year, rooms, income, distance, floor], 1)
 target = ((rent - rent.mean()) / rent.std()).unsqueeze(1)
 
@@ -45,4 +50,6 @@ for epoch in range(1, 11):
         opt.step()
     with torch.no_grad():
         val = mse(net(x_val), y_val).item()
-    print(f"epoch {epoch:2d} last batch {loss.item():.4f} validation mse {val:.4f} R2 {1 - val / y_val.var().item():.3f}")
+    print(
+        f"epoch {epoch:2d} last batch {loss.item():.4f} validation mse {val:.4f} R2 {1 - val / y_val.var().item():.3f}"
+    )

@@ -44,4 +44,6 @@ for it in range(1400):
     if it % 100 == 99:
         with torch.no_grad():
             logit = model(test[0], test[1])
-        print(f"iteration {it + 1} loss {loss.item():.4f} test loss {bce(logit, test[2]):.4f} acc {((logit > 0) == (test[2] > 0.5)).float().mean():.3f}")
+        print(
+            f"iteration {it + 1} loss {loss.item():.4f} test loss {bce(logit, test[2]):.4f} acc {((logit > 0) == (test[2] > 0.5)).float().mean():.3f}"
+        )
