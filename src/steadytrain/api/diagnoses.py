@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from steadytrain.api.targets import Target, incident_or_run_of, needs_torch
+from steadytrain.api.targets import Target, incident_or_run_of, needs_torch, path_of
 from steadytrain.core.errors import UsageError
 from steadytrain.diagnosis.answer import Diagnosis
 from steadytrain.replay.child_processes import ending_in_order
@@ -64,14 +64,24 @@ def diagnose(
         'safe-operation'
     """
     check_bounds(budget_s, workers)
-    source = incident_or_run_of(target, runs_dir)
-    needs_torch("diagnose needs PyTorch to run the steps again")
     name, onset = symptom if isinstance(symptom, tuple) else (symptom, None)
+    source = _source_of(target, runs_dir, name)
+    needs_torch("diagnose needs PyTorch to run the steps again")
     request = diagnosing.Request(
         source, budget_s, workers or default_workers(source), engine, moved, symptom=name, onset=onset
     )
     with ending_in_order():
         return diagnosing.diagnose(request, tell=tell or (lambda line: None))
+
+
+def _source_of(target: Target, runs_dir: str | Path, symptom: str | None) -> Path:
+    """The bundle or run to diagnose. If a run is asked about a ``symptom`` that its incident is not about, the run."""
+    path = path_of(target, runs_dir)
+    source = incident_or_run_of(path, runs_dir)
+    if symptom is None or source == path:
+        return source
+    about = {one.name for one in open_bundle(source).incident.symptoms if one.severity != "note"}
+    return source if symptom in about else path
 
 
 def check_bounds(budget_s: float, workers: int | None) -> None:

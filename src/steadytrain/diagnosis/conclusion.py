@@ -37,7 +37,7 @@ from steadytrain.diagnosis.fix_order import remedies
 from steadytrain.diagnosis.proof import Control, Proof, proof
 from steadytrain.diagnosis.weighing import Suspect, plain, weigh
 from steadytrain.experiments.contrast import Contrast
-from steadytrain.experiments.specs import Verdict
+from steadytrain.experiments.specs import UNCHANGED, Verdict
 
 CONFIRMED_MIN, LIKELY_MIN, POSSIBLE_MIN = 0.8, 0.5, 0.05
 SHOWN_MAX = 8
@@ -95,7 +95,7 @@ def conclude(
         replay_note=known.control.note,
         verdict=top.cause if top is not None else UNKNOWN,
         status=top.status if top is not None else None,
-        why=_why(top, diagnoses, met, known),
+        why=_why(top, diagnoses, met, known, _removed_by(verdicts)),
         diagnoses=tuple(diagnoses[:SHOWN_MAX]),
         trials=_rows(verdicts, absent, known.contrasts),
         record_next=_record_next(top, known),
@@ -274,7 +274,15 @@ def _replay(control: Control) -> str:
     return {True: "exact", False: "not exact", None: "not compared"}[control.exact]
 
 
-def _why(top: RankedCause | None, diagnoses: Sequence[RankedCause], met: str, known: Circumstances) -> str:
+def _removed_by(verdicts: Sequence[Verdict]) -> str:
+    """A sentence that names the trials that removed the symptom, "" if none did."""
+    names = [one.trial for one in verdicts if one.effect == "removed" and one.trial != UNCHANGED]
+    return f" What removed the symptom: {', '.join(names)}." if names else ""
+
+
+def _why(
+    top: RankedCause | None, diagnoses: Sequence[RankedCause], met: str, known: Circumstances, removed: str
+) -> str:
     if top is not None:
         return f"{top.summary} {_sentence(top.why)}".strip()
     if met:
@@ -287,8 +295,8 @@ def _why(top: RankedCause | None, diagnoses: Sequence[RankedCause], met: str, kn
         return "No symptom above a note was seen, and no invariant is broken."
     best = [f"{one.cause} ({one.confidence:.2f})" for one in diagnoses if one.status == "possible"][:3]
     if best:
-        return f"The evidence does not single out one cause. Possible: {', '.join(best)}."
-    return "No observation or trial supports any known cause."
+        return f"The evidence does not single out one cause. Possible: {', '.join(best)}.{removed}"
+    return f"No observation or trial supports any known cause.{removed}"
 
 
 NEVER_TAPED = ("which no tape records",)

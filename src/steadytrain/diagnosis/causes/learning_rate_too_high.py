@@ -116,7 +116,7 @@ class LearningRateTooHigh(Cause):
                     "window gradient_norm",
                 ),
                 *symptom(case, FAIR, "divergence", "oscillation", "exploding-gradients"),
-                *symptom(case, HINT, "loss-spike", "update-norm-spike", "gradient-norm-spike"),
+                *symptom(case, HINT, "loss-spike", "update-norm-spike", "gradient-norm-spike", "no-learning"),
                 *holds(
                     case,
                     "gradients_carried_over",
