@@ -67,12 +67,15 @@ def run_clean(script: Path, elsewhere: Path) -> subprocess.CompletedProcess[str]
     """The script by itself: no environment, no folder of ours, and whatever is not torch's own is not to be had."""
     shutil.copytree(script.parent, elsewhere)
     guard = (
-        "import sys, runpy, importlib.abc\n"
-        "class Deny(importlib.abc.MetaPathFinder):\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
+        "import sys, runpy\n"
+        "from importlib.machinery import PathFinder\n"
+        "class Without(PathFinder):\n"
+        "    @classmethod\n"
+        "    def find_spec(cls, name, path=None, target=None):\n"
         "        if name.partition('.')[0] in ('steadytrain', 'safetensors', 'numpy', 'transformers', 'watched'):\n"
-        "            raise ModuleNotFoundError(f'{name} is not here')\n"
-        "sys.meta_path.insert(0, Deny())\n"
+        "            return None\n"
+        "        return PathFinder.find_spec(name, path, target)\n"
+        "sys.meta_path[:] = [Without if one is PathFinder else one for one in sys.meta_path]\n"
         "runpy.run_path(sys.argv[1], run_name='__main__')\n"
     )
     return subprocess.run(
