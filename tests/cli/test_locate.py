@@ -161,7 +161,8 @@ def test_any_recorded_step_can_be_looked_at(tmp_path: Path) -> None:
     done = locate(str(outcome.run_dir), "--step", "9")
     assert (done.returncode, done.stderr) == (1, "")
     assert "loss and gradients of this step are finite" in done.stdout
-    for options, said in ((("--step", "11"), "not on the tape"), (("--step", "0"), "count from 1"), ((), "no incident")):
+    said_of = {("--step", "11"): "not on the tape", ("--step", "0"): "count from 1", (): "no incident"}
+    for options, said in said_of.items():
         refused = locate(str(outcome.run_dir), *options)
         assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
         assert said in refused.stderr

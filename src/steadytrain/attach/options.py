@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from steadytrain.core.errors import UsageError
-from steadytrain.core.incident import Policy
+from steadytrain.core.incident import MAX_SKIPS_DEFAULT, Policy
 from steadytrain.core.levels import LEVEL_DEFAULT, find_level
 from steadytrain.exporters import TO_DEFAULT, check_to, parse_to
 from steadytrain.storage.run_search import RUNS_DIR_DEFAULT
 
-POLICIES: tuple[Policy, ...] = ("stop", "observe")
+POLICIES: tuple[Policy, ...] = ("stop", "skip", "observe")
 COMPILED = ("edges", "inside")
 
 
@@ -23,7 +23,9 @@ class Options:
 
     Args:
         policy: ``stop`` refuses an update whose loss or gradients are not finite, writes an incident and raises
-            ``RunStopped``, which ends a script with status 70; ``observe`` only records.
+            ``RunStopped``, which ends a script with status 70; ``skip`` skips such an update, with state and buffers as
+            before the step, writes an incident and goes on; ``observe`` only records.
+        max_skips: the policy ``skip`` skips at most so many updates in a row; then it stops the run like ``stop``.
         level: how much to record: ``light``, ``standard`` or ``full`` (``steadytrain.core.levels``).
         runs_dir: folder of run folders.
         name: name of the run, by default the script's with the time.
@@ -46,6 +48,7 @@ class Options:
     """
 
     policy: Policy = "stop"
+    max_skips: int = MAX_SKIPS_DEFAULT
     level: str = LEVEL_DEFAULT
     runs_dir: str | Path = RUNS_DIR_DEFAULT
     name: str | None = None
@@ -71,6 +74,8 @@ class Options:
             raise UsageError(f"{name!r}: a run's name is one plain folder name; set its place with --runs-dir")
         if self.state_mb < 0:
             raise UsageError(f"{self.state_mb}: the limit on stored state must not be negative")
+        if self.max_skips < 1:
+            raise UsageError(f"{self.max_skips}: --max-skips is at least 1; to skip nothing, use --policy stop")
         if self.rewind_mb < 0:
             raise UsageError(f"{self.rewind_mb}: the disk space for rewinding must not be negative")
 
@@ -89,6 +94,7 @@ class OptionsGiven(TypedDict, total=False):
     """The fields of :class:`Options` as keywords of :func:`steadytrain.watch`; omitted ones have their default."""
 
     policy: Policy
+    max_skips: int
     level: str
     runs_dir: str | Path
     name: str | None

@@ -53,6 +53,7 @@ class WatchedRun:
             run_dir=Path(self.run_dir),
             run_name=self.description["name"],
             policy=options.policy,
+            max_skips=options.max_skips,
             level=find_level(options.level),
             state_bytes_max=options.state_mb * 1_000_000,
             in_graph=options.compiled == "inside",

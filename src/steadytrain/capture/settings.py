@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from steadytrain.capture.step.pacing import Pace
-from steadytrain.core.incident import Policy
+from steadytrain.core.incident import MAX_SKIPS_DEFAULT, Policy
 from steadytrain.core.levels import LEVEL_DEFAULT, LEVELS, Level
 
 STATE_BYTES_MAX_DEFAULT = 4 << 30
@@ -22,11 +22,13 @@ class Settings:
     """How to watch. ``run_dir`` is created at the first step, not before. ``in_graph``: compiled graphs measure the
     outputs of their modules (``Activations``). ``continues``: the run that this run continues (``earlier_run``).
     ``rewind_bytes_max``: disk space for tape and snapshots, 0 for neither. ``keep_rewind``: keep them although the run
-    ended well. ``pace``: when a long run of short steps rests, None for never."""
+    ended well. ``max_skips``: how many updates in a row the policy ``skip`` skips.
+    ``pace``: when a long run of short steps rests, None for never."""
 
     run_dir: Path
     run_name: str
     policy: Policy = "stop"
+    max_skips: int = MAX_SKIPS_DEFAULT
     level: Level = LEVELS[LEVEL_DEFAULT]
     state_bytes_max: int = STATE_BYTES_MAX_DEFAULT
     in_graph: bool = False

@@ -12,6 +12,7 @@ import click
 from steadytrain.cli import _options
 from steadytrain.cli.main import ENTERED
 from steadytrain.core.errors import UsageError
+from steadytrain.core.incident import MAX_SKIPS_DEFAULT
 
 if TYPE_CHECKING:
     from steadytrain.attach import Options
@@ -34,7 +35,14 @@ def _options_of_a_run() -> type[Options]:
     default="stop",
     show_default=True,
     help="stop: refuse an update whose loss or gradients are not finite and end with status 70. "
-    "observe: record only, never touch the run.",
+    "skip: skip such an update and go on. observe: record only, never touch the run.",
+)
+@click.option(
+    "--max-skips",
+    type=int,
+    default=MAX_SKIPS_DEFAULT,
+    show_default=True,
+    help="Under the policy skip, stop the run after so many skipped updates in a row.",
 )
 @click.option(
     "--level",

@@ -18,7 +18,10 @@ Phase = Literal["forward", "loss", "backward", "clip", "optimizer", "communicati
 unscaling, averaging.
 """
 
-Policy = Literal["observe", "stop"]
+Policy = Literal["observe", "stop", "skip"]
+MAX_SKIPS_DEFAULT = 5
+"""Updates in a row that the policy ``skip`` skips before it stops the run."""
+
 IncidentKind = Literal["nonfinite", "symptom"]
 
 
@@ -103,7 +106,7 @@ class Action(JsonValue, closed=True):
 
     step: int
     policy: Policy
-    what: Literal["refused-update", "refused-rest-of-update", "observed"]
+    what: Literal["refused-update", "refused-rest-of-update", "skipped-update", "observed"]
     reason: str
 
 

@@ -56,8 +56,7 @@ class Replayer(StepObserver):
         final: the recorded weights at the gate of ``until``; None if unknown.
         done: called at the gate of ``until``, before its update, with the result, or with the reason why there is none.
         trace_step: a step whose operations are all traced.
-        came_again: decides from the replayed numbers whether a finite symptom recurred. Without it, a non-finite
-            loss or gradient is the symptom.
+        came_again: decides whether a finite symptom recurred; without it, a value that is not finite is the symptom.
     """
 
     replays = True
@@ -185,8 +184,7 @@ class Replayer(StepObserver):
         inputs = step.value(recorded["inputs"])
         merged = Merging()
         given = merged.put(inputs["args"], tuple(args)), merged.put(inputs["kwargs"], dict(kwargs))
-        same = self._same_batches is not False and merged.same
-        self._same_batches = same
+        self._same_batches = self._same_batches is not False and merged.same
         for name in merged.not_kept:
             self._note(f"inputs of type {name} are not on the tape; the script's own are used")
         return given
@@ -242,6 +240,10 @@ class Replayer(StepObserver):
             self._symptom = self._symptom_came(measured)
             self._end()
         restore_groups(step.value(step.document["groups"]), stream)
+
+    @property
+    def skips(self) -> bool:
+        return self._jumped and self._recorded().refused
 
     @property
     def awaits_let_go(self) -> bool:

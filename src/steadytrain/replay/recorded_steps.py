@@ -69,6 +69,11 @@ class RecordedStep:
         """Whether the script let the step go without an update."""
         return bool(self.document.get("no_update"))
 
+    @property
+    def refused(self) -> bool:
+        """Whether steadytrain refused or skipped the update of the step."""
+        return bool(self.document.get("refused"))
+
     def value(self, tree: Any) -> Any:
         """Decodes a tree with this step's tensors. Values that were not kept become
         :class:`~steadytrain.storage.tree.Opaque`."""

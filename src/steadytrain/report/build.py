@@ -219,6 +219,13 @@ def _run_summary(
     elif refused:
         steps_refused = enumerated([count(step) for step in refused], TENSORS_MAX)
         lines.append(f"steadytrain touched this run: it refused the updates of steps {steps_refused}.")
+    skipped = sorted({action.step for action in actions if action.what == "skipped-update"})
+    if skipped:
+        steps_skipped = enumerated([count(step) for step in skipped], TENSORS_MAX)
+        lines.append(
+            f"steadytrain touched this run: it skipped the update{'s' if len(skipped) > 1 else ''} of "
+            f"step{'s' if len(skipped) > 1 else ''} {steps_skipped}, and the training went on."
+        )
     if run.ended == "failed":
         status = run.facts.get("exit_status")
         lines.append(f"The script failed{f' with status {clean(status)}' if status is not None else ''}.")

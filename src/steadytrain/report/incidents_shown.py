@@ -115,6 +115,11 @@ def _action_sentence(incident: Incident) -> str:
             f"The rest of the update of step {count(action.step)} was refused: its optimizer had moved the weights in "
             f"earlier evaluations of its closure{reason}."
         )
+    if action.what == "skipped-update":
+        return (
+            f"The update of step {count(action.step)} was skipped and the training went on: "
+            f"weights and optimizer state are as they were before it{reason}."
+        )
     return f"steadytrain only observed step {count(action.step)} and changed nothing{reason}."
 
 

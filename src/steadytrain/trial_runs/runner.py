@@ -220,7 +220,12 @@ class TrialRun(StepObserver):
             if self._entry.role == "probe":
                 self._shown.probes.append(ProbeSeen(self._at, self._entry.step, loss))
             self._refuse()
-        self._update_due, self._skipped = True, measured.record.skipped
+        self._update_due, self._skipped = True, measured.record.skipped or (measured.is_incident and self.skips)
+
+    @property
+    def skips(self) -> bool:
+        step = self._recorded
+        return step is not None and step.refused and self._steps.step(step.document["step"] + 1) is not None
 
     def let_go(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         """The script lets a batch go by itself, once all its recorded calls were made: that is its gate."""
@@ -237,9 +242,9 @@ class TrialRun(StepObserver):
             before = sum(entry.role != "probe" for entry in self.job.spec.schedule[: self._at])
             due = self._steps.step((self._begin or 0) + 1 + before) or self._recorded
             restore_groups(due.value(due.document["groups"]), stream)
-        if measured.is_incident:
+        if measured.is_incident and not self.skips:
             self.finish()
-        if not measured.record.skipped:
+        if not measured.record.skipped and not measured.is_incident:
             self._change(lambda change: change.gate(self.process))
             self._shown.update_begins(stream.parameters)
 
@@ -341,9 +346,8 @@ class TrialRun(StepObserver):
         if self._at >= len(schedule):
             self.finish()
         self._enter(schedule[self._at])
-        if self._begin is None and self._at == 0:
-            return
-        if (number := self._entry.step) is not None and self._random.evaluated_before(number):
+        number = self._entry.step if self._begin is not None or self._at > 0 else None
+        if number is not None and self._random.evaluated_before(number):
             self._random.prepare(number)
 
     def _enter(self, entry: Entry) -> None:
@@ -357,10 +361,8 @@ class TrialRun(StepObserver):
         assert self.job is not None
         if self.probing:
             return None
-        for entry in self.job.spec.schedule[at + 1 :]:
-            if not (entry.role == "probe" and self._copies):
-                return entry.step
-        return None
+        later = self.job.spec.schedule[at + 1 :]
+        return next((entry.step for entry in later if not (entry.role == "probe" and self._copies)), None)
 
     # -- probes ----------------------------------------------------------------------------------------------------
 

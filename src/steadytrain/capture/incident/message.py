@@ -55,6 +55,25 @@ def stop_message(
     return _message(f"STOPPED before the update of step {step}: {reason}.", bad, finding, state, path, samples)
 
 
+def skip_message(
+    step: int,
+    reason: str,
+    in_a_row: tuple[int, int],
+    state: str,
+    path: Path | None,
+    samples: Sequence[Samples],
+) -> str:
+    """A skipped update. ``in_a_row``: how many were skipped one after the other, and how many may be."""
+    count, most = in_a_row
+    lines = [f"SKIPPED the update of step {step}: {reason}.", *sample_lines(samples)]
+    if count > 1:
+        lines.append(f"  {count} in a row; the run stops after {most}")
+    lines.append(f"  {state}; the training goes on")
+    if path is not None:
+        lines.append(f"  bundle               {path}")
+    return "\n".join(lines)
+
+
 def let_go_message(
     step: int, reason: str, bad: Sequence[BadTensor], finding: Finding, path: Path, samples: Sequence[Samples]
 ) -> str:

@@ -66,6 +66,7 @@ class TapeStep:
     fetches: list[Fetch] = field(default_factory=list)
     step: int = 0
     skipped: bool = False
+    refused: bool = False
     evaluations: int = 0
     groups: list[list[dict[str, Any]]] = field(default_factory=list)
     losses: tuple[float, ...] = ()
@@ -190,6 +191,7 @@ def _step_document(
         "calls": calls,
         "fetches": fetches,
         **({"no_update": True} if step.no_update else {}),
+        **({"refused": True} if step.refused else {}),
     }
 
 

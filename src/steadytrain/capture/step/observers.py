@@ -69,6 +69,11 @@ class StepObserver:
     def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         """The gate has measured loss and gradients. The update follows, unless it is refused or skipped."""
 
+    @property
+    def skips(self) -> bool:
+        """Whether the update of the step at the gate is to be skipped, because it was when it was recorded."""
+        return False
+
     def let_go(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         """The script makes no update with the non-finite values of ``seen``. No gate follows."""
 
@@ -166,6 +171,10 @@ class CompositeObserver(StepObserver):
     def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         self._first.gate(stream, seen, measured)
         self._guest.gate(stream, seen, measured)
+
+    @property
+    def skips(self) -> bool:
+        return self._first.skips
 
     def let_go(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         self._first.let_go(stream, seen, measured)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.model_calls import ModelCalls
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.capture.step.run_stopped import RunStopped
+from steadytrain.capture.step.skipping import Skipping
 from steadytrain.capture.step.stopping import Stopping
 from steadytrain.capture.tensors.precision import precision_facts
 
@@ -38,6 +40,7 @@ class OptimizerSteps:
         self._calls = calls
         self._loaders = loaders
         self._rehearsal = rehearsal
+        self._skipping = Skipping(run)
         self._told_precision = False
         self._first: Stream | None = None
         self._update_looks: dict[int, UpdateLooks] = {}
@@ -57,7 +60,7 @@ class OptimizerSteps:
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)  # args[0] is the optimizer itself
         if not callable(closure):
             self._gate(optimizer, can_rerun=True)
-            return None
+            return self._skipping.arguments(optimizer, args, kwargs)
 
         micro_batches, losses = len(run.seen.micro_batches), len(run.seen.losses)
 
@@ -110,9 +113,13 @@ class OptimizerSteps:
         for stream, measured in looked:
             if stream.pending is not None and stream.pending.committed:
                 continue  # a closure runs again in a step that is already recorded as an incident
+            skips = self._skips(stream, optimizer, measured, can_rerun=can_rerun)
             stream.pending = measured
             with run.guard.part("the tape at the gate"):
                 run.observer.gate(stream, run.seen, measured)
+            if skips or (run.observer.replays and measured.is_incident and run.observer.skips):
+                self._skip(stream, measured)
+                continue
             if not measured.is_incident or self._rehearsal is not None or run.observer.replays:
                 continue
             if run.settings.policy == "observe":
@@ -126,6 +133,32 @@ class OptimizerSteps:
                 run.guard.report("handling the incident", error)
                 run.stopped = RunStopped(f"steadytrain refused the update of step {measured.record.step}")
                 raise run.stopped from None
+
+    def _skips(
+        self, stream: Stream, optimizer: torch.optim.Optimizer, measured: Measurement, *, can_rerun: bool
+    ) -> bool:
+        """Whether the policy is to skip this update, and it can be skipped."""
+        run = self._run
+        self._skipping.over(stream)
+        if run.settings.policy != "skip" or not measured.is_incident or run.observer.replays:
+            return False
+        why: str | None = "steadytrain failed; see the warning above"
+        with run.guard.part("skipping an update"):
+            why = self._skipping.why_not(stream, optimizer, measured, can_rerun=can_rerun)
+        if why is not None:
+            run.tell(f"step {measured.record.step} cannot be skipped: {why}")
+            return False
+        measured.record = replace(measured.record, refused=True)
+        return True
+
+    def _skip(self, stream: Stream, measured: Measurement) -> None:
+        measured.record = replace(measured.record, refused=True)
+        in_a_row = self._skipping.begin(stream, measured.record.step)
+        with self._run.guard.part("restoring buffers"):
+            self._run.buffers.restore()
+        if not self._run.observer.replays:
+            with self._run.guard.part("recording a skipped update"):
+                self._stopping.skip(stream, measured, in_a_row)
 
     def _look(self, optimizer: torch.optim.Optimizer, *, can_rerun: bool) -> Iterator[tuple[Stream, Measurement]]:
         """Yields the stream and the measurement of this step if ``optimizer`` leads it."""
@@ -210,7 +243,7 @@ class OptimizerSteps:
         with run.guard.part("keeping the tape of the step"):
             run.observer.step_ended(stream, run.recorder.begin().path if run.recorder.recording else None)
         instruments = run.instruments(stream)
-        if measured.record.skipped:
+        if measured.record.skipped or measured.record.refused:
             instruments.skip_update()
         else:
             stream.updating = True

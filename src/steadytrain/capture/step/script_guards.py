@@ -297,7 +297,7 @@ class ScriptGuards:
         run = self._run
         if case.finding is not None:
             return case.finding
-        if run.settings.policy == "observe" or self._investigator is None:
+        if run.settings.policy != "stop" or self._investigator is None:
             return Finding(None, "nothing was re-run inside the process; `steadytrain locate` re-runs it in a new one")
         context = let_go_context(run, stream, case.batches, case.terms, step=step, losses=case.losses, loop=case.loop)
         finding: Finding | None = None

@@ -1,8 +1,9 @@
 """Handles a step with a non-finite loss or gradient: freezes it, refuses its update, starts the search for the cause.
 
-Under the policy ``stop`` the run ends here. If the investigator asks for it (``context``), the script's own loop first
-runs one more lap. Under ``observe`` the step is frozen and training continues. Not here: the measurement (``gate``),
-the contents of a bundle (``incident``), the lap (``lap``), and symptoms of finite values (``incidents``).
+Under ``skip`` the step is frozen, its update is skipped (``skipping``), and the training goes on. Under ``stop`` the
+run ends here. If the investigator asks for it (``context``), the script's own loop first runs one more lap. Under
+``observe`` the step is frozen and training continues. Not here: the measurement (``gate``), the contents of a bundle
+(``incident``), the lap (``lap``), and symptoms of finite values (``incidents``).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from steadytrain.capture.incident.message import (
     UNTOUCHED_AT_REST,
     damaged_state,
     not_recorded,
+    skip_message,
     stop_message,
 )
 from steadytrain.capture.snapshots.good_state import last_good_snapshot, nonfinite_parameters
@@ -39,6 +41,8 @@ from steadytrain.core.model import Symptom
 from steadytrain.storage.bundle import update_incident
 
 OBSERVED_INCIDENTS_MAX = 3
+SKIPS_TOLD_MAX = 20
+"""Skipped updates that are told on the terminal; the ledger has all."""
 
 
 class Stopping:
@@ -49,6 +53,7 @@ class Stopping:
         self._investigator = investigator
         self._guard = run.guard
         self._observed = 0
+        self._skipped_updates = 0
 
     def look_at_loss(self, root: Tensor) -> None:
         """Investigate a non-finite loss before its backward, while the variables of the script's lines still exist.
@@ -83,6 +88,31 @@ class Stopping:
         why = "policy observe: nothing was re-run inside the process; `steadytrain locate` re-runs it in a new one"
         path, incident = self._freeze(stream, measured, symptoms, action, Finding(None, why))
         run.recorder.add_incident(path, incident)
+
+    def skip(self, stream: Stream, measured: Measurement, in_a_row: int) -> None:
+        """Record the step whose update is skipped. The first ones are frozen; all of them are in the ledger."""
+        run, step = self._run, measured.record.step
+        seen_before = _is_bad_already(stream)
+        run.recorder.commit(stream, measured)
+        run.recorder.set_fact("skipped_updates", self._skipped_updates + 1)
+        self._skipped_updates += 1
+        action = Action(step, "skip", "skipped-update", reason(measured))
+        run.recorder.open(stream).add_action(action)
+        path: Path | None = None
+        samples: tuple[Samples, ...] = ()
+        if not seen_before:
+            symptoms = run.recorder.detect(stream)
+            run.recorder.tell_symptoms(symptoms)
+            run.instruments(stream).raised(symptoms, step)
+            if self._observed < OBSERVED_INCIDENTS_MAX:
+                self._observed += 1
+                why = "nothing was re-run inside the process; `steadytrain locate` re-runs it in a new one"
+                path, incident = self._freeze(stream, measured, symptoms, action, Finding(None, why))
+                run.recorder.add_incident(path, incident)
+                samples = incident.samples
+        if self._skipped_updates <= SKIPS_TOLD_MAX:
+            state = UNTOUCHED if run.seen.rested is None else UNTOUCHED_AT_REST
+            run.tell(skip_message(step, reason(measured), (in_a_row, run.settings.max_skips), state, path, samples))
 
     def _freeze(
         self,
