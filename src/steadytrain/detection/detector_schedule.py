@@ -74,8 +74,8 @@ class DetectorSchedule:
             try:
                 seen = detector.check(window)
             except Exception as error:
-                self._detectors.remove(detector)
                 self._guard.report(f"the detector {type(detector).__name__}", error)
+                self._detectors.remove(detector)
                 continue
             found += [replace(classified(scalars, symptom), stream=stream.name) for symptom in seen]
         return found

@@ -224,8 +224,8 @@ class RunRecorder:
         self._sink.forget()
 
     def _give_up(self, error: Exception) -> None:
-        self.recording = False
         self._guard.report("recording to the run folder", error)
+        self.recording = False
 
     def look(self, stream: Stream) -> list[Symptom]:
         """Let the detectors look whose turn it is, and record what is new or has grown. Gravest first."""

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from steadytrain.capture.hooks.model_discovery import module_names
 from steadytrain.capture.hooks.patches import MISSING
+from steadytrain.capture.hooks.script_errors import is_of_script
 from steadytrain.capture.incident.context import IncidentContext, Investigator, LoopRerun
 from steadytrain.capture.step.input_recorder import AutocastState, MicroBatch, RandomState, tensors_in
 from steadytrain.capture.step.loss import LossTerm
@@ -260,6 +261,8 @@ def rerun_lines(incident_context: IncidentContext, loop: LoopLines, then: Callab
     except CannotRunAgainError as refusal:
         return Finding(None, f"{CANNOT}{refusal}")
     except Exception as error:  # the script's code may rely on state that a second run does not have
+        if is_of_script(error):
+            raise
         return Finding(None, f"{CANNOT}{type(error).__name__}: {error}")
 
 

@@ -1,5 +1,7 @@
 """Fail open: an error of our own is reported once, disables the part that failed, and never reaches the run.
 
+An exception of the script that surfaces inside steadytrain (``script_errors``) is no such error and passes through.
+
 Our own tests must see such errors. :func:`raise_own_errors` makes the guard raise them; in a process that a test
 launches, the environment variable ``STEADYTRAIN_RAISE_OWN_ERRORS`` does so.
 """
@@ -12,6 +14,8 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from steadytrain.capture.hooks.script_errors import is_of_script
 
 Tell = Callable[[str], None]
 RAISE_VARIABLE = "STEADYTRAIN_RAISE_OWN_ERRORS"
@@ -35,6 +39,8 @@ class Guard:
             try:
                 return function(*args, **kwargs)
             except Exception as error:
+                if is_of_script(error):
+                    raise
                 self.report(function.__name__, error)
                 return None
 
@@ -45,8 +51,11 @@ class Guard:
         return _Part(self, name)
 
     def report(self, place: str, error: Exception) -> None:
-        """Report ``error`` once per place; the run continues. No frame of the failed call stays alive."""
-        if Guard.reraise:
+        """Report ``error`` once per place; the run continues. No frame of the failed call stays alive.
+
+        Called where ``error`` is handled: it raises an exception of the script again.
+        """
+        if Guard.reraise or is_of_script(error):
             raise error
         frame = traceback.extract_tb(error.__traceback__)[-1:]
         # The frames hold the script's tensors. From Python 3.12 on, `part` forms a reference cycle with the error.
@@ -73,7 +82,7 @@ class _Part:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, Exception):
+        if not isinstance(error, Exception) or is_of_script(error):
             return False
         self._guard.report(self._name, error)
         return True

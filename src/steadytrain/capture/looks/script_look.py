@@ -197,8 +197,8 @@ class ScriptLook(StepObserver):
         try:
             look(*arguments)
         except Exception as error:
-            self._works = False
             self._run.guard.report("looking at what the script does", error)
+            self._works = False
 
     def _rest_begins(self, stream: Stream) -> None:
         self._orders.break_off()
