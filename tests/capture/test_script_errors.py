@@ -77,21 +77,17 @@ def test_an_exception_of_code_that_steadytrain_called_is_not_the_scripts_own() -
     def forward(frame: Any) -> None:
         raise LimitError
 
-    try:
+    with pytest.raises(LimitError) as called:
         forward(sys._getframe(1))  # a frame, but not the one that called
-    except LimitError as error:
-        assert not is_of_script(error)
-    try:
+    assert not is_of_script(called.value)
+    with pytest.raises(KeyError) as plain:
         {}["missing"]
-    except KeyError as error:
-        assert not is_of_script(error)
+    assert not is_of_script(plain.value)
 
 
 def test_an_exception_that_another_thread_sets_is_the_scripts() -> None:
-    error = (
-        LimitError()
-    )  # as PyThreadState_SetAsyncExc: it appears in a frame of ours, and no frame of the script raised
-    assert is_of_script(error)
+    """``PyThreadState_SetAsyncExc``: it appears in a frame of ours, and no frame of the script raised it."""
+    assert is_of_script(LimitError())
 
 
 PLACES = [

@@ -20,13 +20,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from queue import Queue
-from typing import Any, final
+from typing import IO, Any, final
 
 from steadytrain.capture.hooks.launch import ATTACH_VARIABLE
 from steadytrain.core.incident import Incident
 from steadytrain.core.model import Symptom
 from steadytrain.exporters.exporter import Exporter, ExporterError, ExporterGoneError, Histogram, Row, Run, load_tool
 from steadytrain.exporters.exporter_queue import in_a_line
+from steadytrain.storage.own_file import FileId, abandon, file_id
 
 FINISH_S_MAX = 60.0
 """Time limit for a child to finish its run after the script's end. Nothing waits that long for it."""
@@ -59,6 +60,7 @@ class ChildExporter(Exporter):
     def __init__(self, tool: str) -> None:
         self._tool = tool
         self._process: subprocess.Popen[bytes] | None = None
+        self._pipes: dict[int, FileId | None] = {}
         self._answers = b""
         self._all_said = False
         self._nobody_waits = threading.Event()
@@ -77,6 +79,7 @@ class ChildExporter(Exporter):
             )
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdout.fileno(), False)
+        self._pipes = {number: file_id(number) for number in map(_number, (self._process.stdin, self._process.stdout))}
         try:
             self._say("open", run=vars(run))
         except ExporterError:
@@ -108,7 +111,7 @@ class ChildExporter(Exporter):
         assert process.stdout is not None
         try:
             self._say("close", ended=ended)
-            process.stdin.close()
+            self._drop(process.stdin)
             self._all_said = True
             while process.poll() is None and not self._nobody_waits.wait(POLL_S):
                 pass
@@ -127,24 +130,36 @@ class ChildExporter(Exporter):
     def forget(self) -> None:
         """Close the pipes here, or the child would wait for us after the parent has ended."""
         for pipe in (self._process.stdin, self._process.stdout) if self._process else ():
-            if pipe is not None:
-                pipe.close()  # unbuffered: this writes nothing
+            self._drop(pipe)  # unbuffered: this writes nothing
 
     def _hang_up(self) -> None:
         assert self._process is not None
         for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            pipe.close()
+            self._drop(pipe)
         if self._process.poll() is None:
             _left.append(self._process)
         elif not self._log.stat().st_size:
             self._log.unlink()
+
+    def _is_ours(self, pipe: IO[bytes] | None) -> bool:
+        """Whether the script left the descriptor of this open pipe to us."""
+        return pipe is not None and not pipe.closed and file_id(pipe.fileno()) == self._pipes.get(pipe.fileno())
+
+    def _drop(self, pipe: IO[bytes] | None) -> None:
+        """Close a pipe; one whose number now belongs to a file of the script is left open."""
+        if self._is_ours(pipe):
+            assert pipe is not None
+            pipe.close()
+        elif pipe is not None and not pipe.closed:
+            abandon(pipe)
 
     def _say(self, what: str, **arguments: Any) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
         text = json.dumps({"do": what, **arguments}, separators=(",", ":")) + "\n"
         data = memoryview(text.encode("utf-8", "backslashreplace"))
+        if not self._process.stdin.closed and not self._is_ours(self._process.stdin):
+            raise ExporterGoneError("the script closed the pipe to its process")
         try:
             while data:
                 data = data[self._process.stdin.write(data) :]
@@ -156,11 +171,18 @@ class ChildExporter(Exporter):
         """Raise the child's first error since the last call."""
         assert self._process is not None
         assert self._process.stdout is not None
+        if not self._process.stdout.closed and not self._is_ours(self._process.stdout):
+            return
         self._answers += self._process.stdout.read(ANSWER_BYTES_MAX) or b""
         *lines, self._answers = self._answers.split(b"\n")
         if lines:
             answer = json.loads(lines[0])
             raise (ExporterGoneError if answer["gone"] else ExporterError)(answer["error"])
+
+
+def _number(pipe: IO[bytes] | None) -> int:
+    assert pipe is not None
+    return pipe.fileno()
 
 
 _left: list[subprocess.Popen[bytes]] = []

@@ -22,6 +22,7 @@ from steadytrain.core.model import SEVERITIES, Series, Symptom, Table, Window
 from steadytrain.core.notebook import as_html
 from steadytrain.storage import data_frames
 from steadytrain.storage.bundle import open_for_report, write_json
+from steadytrain.storage.run_index import RunIndex
 from steadytrain.storage.segments import count_records, read_scalars, read_stream, with_gradient_norms
 from steadytrain.storage.tables import read_readable, read_series, read_table
 
@@ -54,39 +55,25 @@ class RunWriter:
         path.mkdir(parents=True, exist_ok=True)
         self.path = path
         write_json(path / RUN_FILE, {"format": "steadytrain.run", "version": RUN_VERSION, **description})
-        # Only the training thread writes, but another thread may have opened the folder.
-        self._index = sqlite3.connect(path / INDEX_FILE, timeout=BUSY_WAIT_S, check_same_thread=False)
-        try:
-            self._index.execute("PRAGMA journal_mode=WAL")
-            self._index.execute("PRAGMA synchronous=NORMAL")
-            with self._index:
-                self._index.executescript(_SCHEMA)
-        except BaseException:
-            self._index.close()
-            raise
+        self._index = RunIndex(path / INDEX_FILE, _SCHEMA, busy_s=BUSY_WAIT_S)
 
     def raise_symptom(self, symptom: Symptom) -> None:
         """Record a symptom. Replaces an earlier one with the same name, stream and first step."""
         row = (symptom.name, symptom.stream, symptom.first_step, symptom.last_step, symptom.severity)
-        with self._index:
-            self._index.execute(
-                "INSERT OR REPLACE INTO symptoms VALUES (?, ?, ?, ?, ?, ?)", (*row, json.dumps(symptom.to_json()))
-            )
+        self._index.execute(
+            "INSERT OR REPLACE INTO symptoms VALUES (?, ?, ?, ?, ?, ?)", (*row, json.dumps(symptom.to_json()))
+        )
 
     def add_incident(self, bundle: Path, step: int) -> None:
         name = str(bundle.relative_to(self.path))
-        with self._index:
-            self._index.execute("INSERT OR REPLACE INTO incidents VALUES (?, ?, ?)", (name, step, "{}"))
+        self._index.execute("INSERT OR REPLACE INTO incidents VALUES (?, ?, ?)", (name, step, "{}"))
 
     def add_action(self, action: Action) -> None:
-        with self._index:
-            self._index.execute(
-                "INSERT INTO actions (step, document) VALUES (?, ?)", (action.step, json.dumps(action.to_json()))
-            )
+        values = (action.step, json.dumps(action.to_json()))
+        self._index.execute("INSERT INTO actions (step, document) VALUES (?, ?)", values)
 
     def set_fact(self, name: str, value: Any) -> None:
-        with self._index:
-            self._index.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
+        self._index.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
 
     def close(self) -> None:
         self._index.close()

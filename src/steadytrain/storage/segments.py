@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.core.model import GRADIENT_ABSENT, SIGNALS, Table, Window
 from steadytrain.storage.numbered_files import Part, next_number, read_parts
+from steadytrain.storage.own_file import OwnFile
 
 SEGMENT_VERSION = 1
 SUFFIXES = (".steps",)
@@ -65,7 +66,7 @@ class SegmentWriter:
         self._stream = stream
         self._tensor_names: tuple[str, ...] | None = None
         self._record: NDArray[Any] = np.zeros(1, _record_dtype(SCALARS, 0))
-        self._file: int | None = None
+        self._file: OwnFile | None = None
         self._count = 0
 
     def append(self, record: StepRecord, tensor_names: tuple[str, ...]) -> None:
@@ -74,16 +75,16 @@ class SegmentWriter:
         assert self._file is not None
         fill_record(self._record, record)
         data = self._record.tobytes()
-        written = os.write(self._file, data)
+        written = self._file.write(data)
         if written != len(data):
             # A torn record would shift all later ones, so cut it off: the file must end with a whole record.
-            os.ftruncate(self._file, self._count * len(data))
+            self._file.truncate(self._count * len(data))
             raise OSError(f"the disk took {written} of {len(data)} bytes of step {record.step}")
         self._count += 1
 
     def close(self) -> None:
         if self._file is not None:
-            os.close(self._file)
+            self._file.close()
             self._file = None
 
     def _start_segment(self, tensor_names: tuple[str, ...]) -> None:
@@ -99,7 +100,7 @@ class SegmentWriter:
         }
         (self._folder / f"{number:06d}.json").write_text(json.dumps(schema), encoding="utf-8")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
-        self._file = os.open(self._folder / f"{number:06d}.steps", flags, 0o644)
+        self._file = OwnFile(self._folder / f"{number:06d}.steps", flags)
         self._tensor_names = tensor_names
         self._record = np.zeros(1, _record_dtype(SCALARS, len(tensor_names)))
         self._count = 0

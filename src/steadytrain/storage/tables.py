@@ -28,6 +28,7 @@ from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.core.model import GRADIENT_ABSENT, FloatArray, IntArray, Reading, Series, Table
 from steadytrain.storage.columnar import Cells, ColumnarPart, Positions, checked_names, is_available, open_columnar
 from steadytrain.storage.numbered_files import PARQUET, Part, map_records, next_number, read_parts
+from steadytrain.storage.own_file import OwnFile
 
 TABLE_VERSION = 1
 SUFFIXES = (PARQUET, ".rows")
@@ -67,7 +68,7 @@ class TableWriter:
         self._record: NDArray[Any] = np.zeros(1, record_dtype(0, 0))
         self._bytes = memoryview(b"")
         self._full_bytes = SEGMENT_BYTES_MAX
-        self._file: int | None = None
+        self._file: OwnFile | None = None
         self._count = 0
 
     def append(self, step: int, time: float, reading: Reading) -> None:
@@ -79,7 +80,7 @@ class TableWriter:
         record["step"], record["time"], record["values"] = step, time, reading.values
         record["crc"] = zlib.crc32(self._bytes[_CRC_BYTES:])
         size = len(self._bytes)
-        written = os.write(self._file, self._bytes)
+        written = self._file.write(self._bytes)
         if written != size:
             self._take_back(size)
             raise OSError(f"the disk took {written} of {size} bytes of step {step} of the table {self._name}")
@@ -88,7 +89,7 @@ class TableWriter:
     def close(self) -> None:
         """End the segment. The next reading starts another."""
         if self._file is not None:
-            os.close(self._file)
+            self._file.close()
             self._file = None
 
     def _fits(self, reading: Reading) -> bool:
@@ -104,7 +105,7 @@ class TableWriter:
         """Cut off a torn record and start a new segment. If the cut fails too, only the torn end is lost."""
         assert self._file is not None
         try:
-            os.ftruncate(self._file, self._count * size)
+            self._file.truncate(self._count * size)
         finally:
             self.close()
 
@@ -116,7 +117,7 @@ class TableWriter:
         schema = schema_text(Schema(self._stream, self._name, rows, columns))
         (self._folder / f"{number:06d}.json").write_text(schema, encoding="utf-8")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
-        self._file = os.open(self._folder / f"{number:06d}.rows", flags, 0o644)
+        self._file = OwnFile(self._folder / f"{number:06d}.rows", flags)
         self._rows, self._columns = rows, columns
         self._record, self._bytes = record, record.view(np.uint8).data
         self._full_bytes = max(SEGMENT_BYTES_MAX, int(len(schema) / SCHEMA_SHARE_MAX))

@@ -6,6 +6,8 @@ import os
 import re
 from pathlib import Path
 
+from steadytrain.storage.own_file import OwnFile
+
 RECORDS_MAX = 4096
 """Records per read; the next read returns the rest."""
 
@@ -21,15 +23,18 @@ class KernelLog:
     """
 
     def __init__(self, path: Path = Path("/dev/kmsg")) -> None:
-        self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        os.lseek(self._file, 0, os.SEEK_END)
+        self._file = OwnFile(path, os.O_RDONLY | os.O_NONBLOCK)
+        os.lseek(self._file.descriptor(), 0, os.SEEK_END)
 
     def read(self) -> list[tuple[tuple[int, ...], int]]:
         """The PCI address and code of each error since the last call."""
         text = []
+        if not self._file.is_ours:  # the script closed it: the errors since then are not known
+            os.lseek(self._file.descriptor(), 0, os.SEEK_END)
+        descriptor = self._file.descriptor()
         for _ in range(RECORDS_MAX):
             try:
-                record = os.read(self._file, _RECORD_BYTES_MAX)
+                record = os.read(descriptor, _RECORD_BYTES_MAX)
             except BlockingIOError:
                 break
             except OSError:
@@ -40,7 +45,7 @@ class KernelLog:
         return [(pci_address(bus), int(code)) for bus, code in _XID.findall("".join(text))]
 
     def close(self) -> None:
-        os.close(self._file)
+        self._file.close()
 
 
 def pci_address(text: str) -> tuple[int, ...]:

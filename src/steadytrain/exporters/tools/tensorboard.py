@@ -7,6 +7,7 @@ after the other and would stop following the script's.
 
 from __future__ import annotations
 
+import io
 import os
 import socket
 import threading
@@ -30,6 +31,7 @@ from steadytrain.exporters.exporter import (
     Tool,
     incident_text,
 )
+from steadytrain.storage.own_file import OwnStream
 
 FOLDER = "tensorboard"
 JOINED_FOLDER = "steadytrain"
@@ -78,7 +80,7 @@ class TensorBoardExporter(Exporter):
         folder.mkdir(parents=True, exist_ok=True)
         now = time.time()
         name = _NAME.format(time=int(now), host=socket.gethostname(), process=os.getpid())
-        self._writer = RecordWriter((folder / name).open("xb"))
+        self._writer = RecordWriter(io.BufferedWriter(OwnStream(folder / name)))
         self._write(event_pb2.Event(wall_time=now, file_version="brain.Event:2"))
         facts = "\n".join(f"    {name}: {value}" for name, value in run.facts.items())  # an indented block of Markdown
         self._add(0, now, self._text("run", f"{run.name}, recorded in `{run.folder}`\n\n{facts}"))
