@@ -100,7 +100,7 @@ def test_records_of_steps_go_on(tmp_path: Path, taken: Take) -> None:
     for record in records[3:]:
         writer.append(record, builders.TENSORS)
     writer.close()
-    assert read_scalars(folder).step.tolist() == [record.step for record in records]
+    assert read_scalars(folder).steps.tolist() == [record.step for record in records]
 
 
 def test_the_index_is_recovered_with_what_it_held(tmp_path: Path, taken: Take) -> None:
