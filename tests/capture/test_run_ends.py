@@ -184,3 +184,19 @@ def test_calls_that_raise_are_counted_where_the_script_goes_on(tmp_path: Path) -
     run = run_script(tmp_path, source)
     assert run.status == 0
     assert "2 calls of the model raised, and the script continued" in run.told
+
+
+def test_a_run_without_a_finished_step_says_so_in_one_sentence(tmp_path: Path) -> None:
+    run = run_script(
+        tmp_path,
+        """
+        import torch
+        torch.manual_seed(0)
+        model = torch.nn.Linear(4, 2)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        model(torch.ones(1, 4)).sum().backward()
+        """,
+    )
+    assert run.status == 0
+    assert "no step was seen to its end: no detector could look at anything" in run.told
+    assert "could not be looked for" not in run.told

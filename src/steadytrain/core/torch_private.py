@@ -172,9 +172,7 @@ NEXT_BATCH = TorchName(
     "torch.utils.data.dataloader:_BaseDataLoaderIter.__next__", "no batch of a data loader is seen", needed=True
 )
 NEXT_INDEX = TorchName(
-    "torch.utils.data.dataloader:_BaseDataLoaderIter._next_index",
-    "the samples of a batch are unknown",
-    needed=True,
+    "torch.utils.data.dataloader:_BaseDataLoaderIter._next_index", "the samples of a batch are unknown", needed=True
 )
 _TRACED = "our code would run while a compiler traces the script"
 TRACING = TorchName("torch._guards:TracingContext.try_get", _TRACED, needed=True)
@@ -270,6 +268,7 @@ FORWARD_HOOKS = TorchAttribute(
 FORWARD_PRE_HOOKS = TorchAttribute(
     "torch.nn:Module._forward_pre_hooks", "outputs of modules are not measured", made=torch_samples.module
 )
+SCRIPTED = TorchName("torch.jit._recursive:create_script_module", "`torch.jit.script` refuses a watched module")
 CALL = TorchAttribute("torch.nn:Module._call_impl", "the line that called a module is not named")
 COMPILED_CALL = TorchAttribute(
     "torch.nn:Module._compiled_call_impl", "a module compiled by `module.compile()` is taken for an eager one"

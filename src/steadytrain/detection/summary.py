@@ -34,6 +34,10 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
     if watcher.stopped is not None:
         return []
     steps = max(stream.own_steps for stream in watcher.streams)
+    if not steps and not watcher.symptoms:
+        ended = [watcher.failure] if watcher.failure is not None else []
+        lines = ["no step was seen to its end: no detector could look at anything"]
+        return ["; ".join([*lines, *ended, *([f"look: {look}"] if recorded else [])])]
     raised = list(dict.fromkeys(symptom.name for symptom in watcher.symptoms))
     recorded_steps = watcher.recorded_steps
     seen = f"{steps} steps seen" + (f", {recorded_steps} recorded" if recorded_steps is not None else "")
@@ -76,7 +80,9 @@ def _which(names: Sequence[str], unable: Collection[str]) -> str:
 
 
 def _not_looked(waiting: Mapping[str, int], idle: Sequence[str]) -> list[str]:
-    parts = [f"{name} needs {needed:,} steps" for name, needed in waiting.items()]
+    parts = [f"{name} needs {needed:,} {'step' if needed == 1 else 'steps'}" for name, needed in waiting.items()]
+    if len(parts) > NAMES_MAX:
+        parts = [f"{len(parts)} detectors need more steps, {min(waiting.values()):,} to {max(waiting.values()):,}"]
     parts += [f"nothing was measured for {', '.join(idle)}"] if idle else []
     return [f"could not be looked for: {'; '.join(parts)}"] if parts else []
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 
 class VanishingHook:
@@ -41,6 +42,22 @@ class ModuleHook(VanishingHook):
         if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
             return None
         return self.function(*args)
+
+
+def hook_before(module: torch.nn.Module, hook: Callable[..., Any], *, with_kwargs: bool = False) -> RemovableHandle:
+    """Put ``hook`` before the calls of a module.
+
+    A scripted module refuses hooks, because TorchScript would not see them. A call from Python runs them all the same,
+    so they are registered with the method of ``torch.nn.Module``.
+    """
+    return torch.nn.Module.register_forward_pre_hook(module, hook, with_kwargs=with_kwargs)
+
+
+def hook_after(
+    module: torch.nn.Module, hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
+    """Put ``hook`` after the calls of a module, as :func:`hook_before`."""
+    return torch.nn.Module.register_forward_hook(module, hook, with_kwargs=with_kwargs, always_call=always_call)
 
 
 def nothing(*_: Any) -> None:

@@ -12,6 +12,7 @@
 | ``load_state_dict`` of both, ``Optimizer.state_dict`` | what is restored and what is saved (``loaded_states.py``) |
 | ``torch.compile`` | the module that a compiled model is called through |
 | ``Module.__reduce_ex__`` | copies and pickles of a watched module hold no hook of ours (``copies.py``) |
+| ``torch.jit._recursive.create_script_module`` | a watched module can be scripted (``scripting.py``) |
 
 There are no global module hooks: torch.compile guards on them (their removal causes a recompile) and warns about them.
 """
@@ -31,8 +32,17 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from steadytrain.capture.hooks.copies import put_reduce
 from steadytrain.capture.hooks.import_hook import after_import
-from steadytrain.capture.hooks.module_hooks import ClipGradients, ModuleHook, OptimizerHook, nothing, zero_grad_wrapper
+from steadytrain.capture.hooks.module_hooks import (
+    ClipGradients,
+    ModuleHook,
+    OptimizerHook,
+    hook_after,
+    hook_before,
+    nothing,
+    zero_grad_wrapper,
+)
 from steadytrain.capture.hooks.outermost_steps import OutermostSteps
+from steadytrain.capture.hooks.scripting import put_script
 from steadytrain.capture.snapshots.loaded_states import StateEvents, state_wrappers
 from steadytrain.core.torch_private import (
     CALL,
@@ -51,7 +61,7 @@ _SKIPPED_BY_COMPILER = (
     *("capture.incident", "capture.looks", "capture.machine", "capture.settings", "capture.snapshots", "capture.step"),
     *("capture.hooks.clipping", "capture.hooks.copies", "capture.hooks.fail_open", "capture.hooks.hooked_modules"),
     *("capture.hooks.manual_updates", "capture.hooks.model_discovery", "capture.hooks.outermost_steps"),
-    "capture.hooks.patches",
+    *("capture.hooks.patches", "capture.hooks.script_errors", "capture.hooks.scripting"),
     *("capture.tensors.activations", "capture.tensors.dense", "capture.tensors.gradient_scaling"),
     *("capture.tensors.measurement_schedule", "capture.tensors.optimizer_state", "capture.tensors.precision"),
     *("capture.tensors.statistics", "core.torch_private", "detection", "exporters", "integrations"),
@@ -122,7 +132,7 @@ class Patches:
         self._put_clip(events)
         self._put_zero_grad(events)
         self._put_compile(events)
-        self._undo.append(put_reduce())
+        self._undo += [put_reduce(), put_script()]
         for owner, name, wrapper in state_wrappers(events):
             self._replace(owner, name, wrapper)
         after_import(COMPILER, keep_compiler_out)
@@ -276,8 +286,8 @@ class ModuleHooks:
         self._events = events
         self._before, self._after = ModuleHook(events.forward_begins), ModuleHook(events.forward_ends)
         self._handles = (
-            module.register_forward_pre_hook(self._before, with_kwargs=True),
-            module.register_forward_hook(self._after, with_kwargs=True, always_call=True),
+            hook_before(module, self._before, with_kwargs=True),
+            hook_after(module, self._after, with_kwargs=True, always_call=True),
         )
 
     def redirect(self, called: Callable[..., None] | None) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.hooks.model_discovery import named_places, plain_name
-from steadytrain.capture.hooks.module_hooks import ModuleHook
+from steadytrain.capture.hooks.module_hooks import ModuleHook, hook_after
 from steadytrain.capture.looks.held_parameters import is_sharded
 from steadytrain.capture.step.input_recorder import tensors_in
 from steadytrain.capture.step.optimizer_streams import Stream
@@ -36,7 +36,7 @@ class _Followed:
         self._called = False
         self.cut = 0.0
         self.parameters = [weakref.ref(one) for one in module.parameters() if one.requires_grad]
-        self.handle = module.register_forward_hook(ModuleHook(self._ended))
+        self.handle = hook_after(module, ModuleHook(self._ended))
 
     def _ended(self, module: nn.Module, args: Any, output: Any) -> None:
         if not module.training:

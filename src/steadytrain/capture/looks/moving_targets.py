@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.hooks.model_discovery import living, optimizer_parameters
-from steadytrain.capture.hooks.module_hooks import ModuleHook
+from steadytrain.capture.hooks.module_hooks import ModuleHook, hook_before
 from steadytrain.capture.step.input_recorder import tensors_in
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.tensors.dense import dense_values
@@ -183,7 +183,7 @@ class Copies:
             if copy.first and copy.steps < INPUTS_STEPS:
                 copy.keys = row_keys(args, {})
 
-        copy.remove = module.register_forward_pre_hook(ModuleHook(called)).remove
+        copy.remove = hook_before(module, ModuleHook(called)).remove
         self._copies.append(copy)
 
 

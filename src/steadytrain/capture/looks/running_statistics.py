@@ -46,7 +46,8 @@ def _should_learn(module: nn.Module) -> bool:
 
 def _is_of_script(module: nn.Module) -> bool:
     """Whether this is a norm that the script wrote, in training mode, whose own parameters have gradients."""
-    held = [BUFFERS.of(module).get(name) for name in ("running_mean", "running_var")]
+    buffers = dict(BUFFERS.of(module).items())  # a scripted module's table has no ``get``
+    held = [buffers.get(name) for name in ("running_mean", "running_var")]
     same = [one for one in held if isinstance(one, Tensor) and one.is_floating_point() and not one.is_meta]
     if not module.training or len(same) != len(held) or same[0].shape != same[1].shape or not same[0].numel():
         return False

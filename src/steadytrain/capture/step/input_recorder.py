@@ -238,7 +238,8 @@ class BufferKeeper:
 
     def as_now(self) -> list[KeptBuffer]:
         """The current values of the same buffers, for a later restore."""
-        now = ((kept, BUFFERS.of(kept.owner).get(kept.name)) for kept in self._this_step.values())
+        # A scripted module's table has no ``get``.
+        now = ((kept, dict(BUFFERS.of(kept.owner).items()).get(kept.name)) for kept in self._this_step.values())
         return [KeptBuffer.take(kept.owner, kept.name, buffer) for kept, buffer in now if buffer is not None]
 
     def restore(self) -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.jit import ScriptModule
 
+from steadytrain.capture.hooks.module_hooks import hook_after
 from steadytrain.capture.tensors.activations.compiled import MODULES_MAX, can_be_called
 from steadytrain.capture.tensors.activations.module_columns import DTYPES
 from steadytrain.capture.tensors.in_graph import DTYPES_IN_GRAPH, IN_SLOT, SlotHook, new_slot
@@ -42,7 +43,7 @@ class Slots:
             slot = new_slot(_device(module, device))
             self._slots[id(module)] = slot
             self._modules.append(module)
-            self._removes.append(module.register_forward_hook(SlotHook(slot)).remove)
+            self._removes.append(hook_after(module, SlotHook(slot)).remove)
 
     def reaches(self, module: nn.Module) -> bool:
         """Whether a graph can write the statistics of ``module``: it has a slot, on its own device."""

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.hooks.fail_open import Guard
-from steadytrain.capture.hooks.module_hooks import ModuleHook
+from steadytrain.capture.hooks.module_hooks import ModuleHook, hook_after, hook_before
 from steadytrain.capture.step.own_time import OwnTime
 from steadytrain.capture.tensors.activations.compiled import (
     CompiledCode,
@@ -237,8 +237,8 @@ class Activations:
     def _hook(self, module: nn.Module) -> None:
         if id(module) in self._traced:
             return
-        before = module.register_forward_pre_hook(ModuleHook(self._call_begins))
-        after = module.register_forward_hook(ModuleHook(self._call_ends), always_call=True)
+        before = hook_before(module, ModuleHook(self._call_begins))
+        after = hook_after(module, ModuleHook(self._call_ends), always_call=True)
 
         def remove() -> None:
             before.remove()
