@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+
+from steadytrain.capture.hooks.fail_open import Guard
+from steadytrain.capture.machine import MachineSampler
+from waiting import until
 
 MIB = 1 << 20
 
@@ -55,3 +61,21 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: gpus[index][0])
 
     return pretend
+
+
+# -- the thread --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Callable[..., MachineSampler]]:
+    made: list[MachineSampler] = []
+
+    def start(every_s: float = 0.01, tell: Callable[[str], None] = print) -> MachineSampler:
+        made.append(MachineSampler(tmp_path, every_s=every_s, guard=Guard(tell)))
+        made[-1].start()
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.close()
+    until(lambda: not any(thread.name.startswith("steadytrain") for thread in threading.enumerate()))

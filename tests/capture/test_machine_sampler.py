@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,21 +26,6 @@ from steadytrain.capture.machine.machine_columns import ACCELERATOR_COLUMNS, HOS
 from waiting import until
 
 # -- the thread --------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def started(tmp_path: Path) -> Iterator[Callable[..., MachineSampler]]:
-    made: list[MachineSampler] = []
-
-    def start(every_s: float = 0.01, tell: Callable[[str], None] = print) -> MachineSampler:
-        made.append(MachineSampler(tmp_path, every_s=every_s, guard=Guard(tell)))
-        made[-1].start()
-        return made[-1]
-
-    yield start
-    for one in made:
-        one.close()
-    until(lambda: not any(thread.name.startswith("steadytrain") for thread in threading.enumerate()))
 
 
 def test_readings_of_a_host_without_gpu(started: Callable[..., MachineSampler]) -> None:
