@@ -34,9 +34,10 @@ QUICK_COMMANDS = 2
 COMMAND_S_MAX = 120.0
 RUN_S_MAX = 60.0
 KILLED_AFTER_S = (0.5, 6.0)
-SETTLE_S = 1.0
-"""After a kill, before the files are hashed: what still runs then has this long to do harm."""
+SETTLE_S = 0.5
+"""Between two looks at the files: what still runs after a command has this long to do harm."""
 
+SETTLE_S_MAX = 20.0
 CACHES = ("__pycache__", ".triton", ".nv", "torchinductor")
 """Caches of compilers, which a launched script writes as usual."""
 
@@ -74,7 +75,7 @@ def attack(script: Path, *, every: bool, chance: random.Random, environment: dic
             result.note = f"no incident: nothing to launch again (status {result.statuses['run']})"
             return result
         names = list(COMMANDS) if every else chance.sample(list(COMMANDS), QUICK_COMMANDS)
-        before = inventory(Path(place))
+        before = settled(Path(place))
         for name in names:
             result.statuses[name] = _status(COMMANDS[name], folder, variables, COMMAND_S_MAX)
             before = _noted(result, name, before, Path(place))
@@ -86,11 +87,23 @@ def attack(script: Path, *, every: bool, chance: random.Random, environment: dic
 
 
 def _noted(result: Attack, name: str, before: dict[str, str], place: Path) -> dict[str, str]:
-    now = inventory(place)
+    now = settled(place)
     changed = sorted(path for path in before.keys() | now.keys() if before.get(path) != now.get(path))
     if changed:
         result.changed[name] = changed
     return now
+
+
+def settled(place: Path) -> dict[str, str]:
+    """The inventory once it no longer changes: the run itself may have left a process that writes for a while."""
+    until, before = time.monotonic() + SETTLE_S_MAX, inventory(place)
+    while time.monotonic() < until:
+        time.sleep(SETTLE_S)
+        now = inventory(place)
+        if now == before:
+            break
+        before = now
+    return before
 
 
 def inventory(place: Path) -> dict[str, str]:
@@ -129,7 +142,6 @@ def _killed(words: tuple[str, ...], folder: Path, variables: dict[str, str], aft
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
-    time.sleep(SETTLE_S)
 
 
 def _started(words: tuple[str, ...] | list[str], folder: Path, variables: dict[str, str]) -> subprocess.Popen[bytes]:
