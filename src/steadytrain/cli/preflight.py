@@ -102,6 +102,7 @@ class Outlets:
 )
 @click.option("--wait-s", default=900.0, show_default=True, help="Time limit up to the script's first step.")
 @_options.runs_dir
+@_options.allow_network
 @click.option("--name", default=None, help="Name of the --then-run run.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)

@@ -198,10 +198,10 @@ class FileSandbox:
             setattr(name.owner(), name.attribute, _redirected(name.now(), redirect))
         shared = self._mapped(torch.UntypedStorage.from_file)
         torch.UntypedStorage.from_file = staticmethod(shared)  # type: ignore[method-assign]
-        torch.from_file = self._mapped(torch.from_file)  # type: ignore[assignment]
+        torch.from_file = self._mapped(torch.from_file)
         torch.jit.load = self._first_read(torch.jit.load)
-        saved = torch.jit.RecursiveScriptModule.save
-        torch.jit.RecursiveScriptModule.save = self._second_written(saved)  # type: ignore[method-assign]
+        saved = torch.jit.RecursiveScriptModule  # type: ignore[attr-defined]
+        saved.save = self._second_written(saved.save)
 
     def _replace(self, owner: Any, name: str, ours: Callable[..., Any]) -> None:
         if hasattr(owner, name):

@@ -9,15 +9,15 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from steadytrain.capture.hooks.import_hook import after_import
-
-NETWORK_VARIABLE = "STEADYTRAIN_ALLOW_NETWORK"
-"""Set by ``--allow-network``: the launched script may connect to other hosts. Trackers stay offline."""
+from steadytrain.replay.programs import NETWORK_VARIABLE
 
 TRACKERS: Mapping[str, str] = {
     "WANDB_MODE": "disabled",
@@ -64,13 +64,11 @@ def go_offline(scratch: Path, environment: dict[str, str] | os._Environ[str] = o
     if not has_network:
         environment.update(OFFLINE)
     for name, argument in DISABLED.items():
-        after_import(name, lambda name=name, argument=argument: _disable(name, argument))
+        after_import(name, partial(_disable, name, argument))
     return has_network
 
 
 def _disable(name: str, argument: str) -> None:
-    import sys
-
     module: Any = sys.modules[name]
     theirs = getattr(module, "init", None)
     if callable(theirs):

@@ -9,8 +9,6 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from steadytrain.replay.offline import NETWORK_VARIABLE
-
 
 def names_in(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -58,6 +56,9 @@ ASSIGNMENT = re.compile(r"\w+=")
 DEEP_MAX = 4
 ISOLATING = re.compile(r"-[a-zA-Z]*[IES]")
 """Python's flags that ignore the environment or the start hook."""
+
+NETWORK_VARIABLE = "STEADYTRAIN_ALLOW_NETWORK"
+"""Set by ``--allow-network``: the launched script may connect to other hosts. Trackers stay offline."""
 
 SANDBOX_VARIABLE = "STEADYTRAIN_SANDBOX"
 """Tells a Python process that a launched script starts where the sandbox is."""

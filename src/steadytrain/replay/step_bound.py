@@ -37,5 +37,5 @@ def bounded(observer: Observer, tell: Callable[[str], None]) -> Observer:
             _exit(TOO_MANY_STATUS)
         gate(*args)
 
-    observer.gate = counting  # type: ignore[method-assign]
+    observer.gate = counting  # type: ignore[method-assign, assignment]
     return observer
