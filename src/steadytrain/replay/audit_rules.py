@@ -88,14 +88,13 @@ class AuditRules:
 
     def install(self) -> None:
         """Installs the hook for the rest of this process; Python has no way to remove one."""
-        rules = self._rules
+        sys.addaudithook(self.check)
 
-        def hook(event: str, args: tuple[Any, ...]) -> None:
-            rule = rules.get(event)
-            if rule is not None:
-                rule(args)
-
-        sys.addaudithook(hook)
+    def check(self, event: str, args: tuple[Any, ...]) -> None:
+        """Raises an ``OSError`` if ``event`` is refused."""
+        rule = self._rules.get(event)
+        if rule is not None:
+            rule(args)
 
     def allows(self, path: Any, folder: int | None = None, *, follow: bool = True) -> bool:
         """Whether the script may change what lies at ``path``, by its real name."""

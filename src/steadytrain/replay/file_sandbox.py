@@ -201,7 +201,7 @@ class FileSandbox:
         torch.from_file = self._mapped(torch.from_file)
         torch.jit.load = self._first_read(torch.jit.load)
         saved = torch.jit.RecursiveScriptModule  # type: ignore[attr-defined]
-        saved.save = self._second_written(saved.save)
+        saved.save = self._second_written(saved.save)  # type: ignore[method-assign]
 
     def _replace(self, owner: Any, name: str, ours: Callable[..., Any]) -> None:
         if hasattr(owner, name):
