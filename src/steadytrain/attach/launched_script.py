@@ -28,6 +28,7 @@ from steadytrain.capture.hooks.seeding import (
 )
 from steadytrain.core.errors import UsageError
 from steadytrain.core.model import SEVERITIES, Severity
+from steadytrain.replay.file_sandbox import SCRATCH_VARIABLE, protect_files
 from steadytrain.storage.redaction import redact_arguments
 from steadytrain.storage.run_folder import open_run
 
@@ -60,6 +61,8 @@ def run_target(
         target.name, target.stem, target.command, options, is_module=target.is_module, randomness=randomness
     )
     arm_children(run.to_json(), _START_FOLDER)
+    if os.environ.get(SCRATCH_VARIABLE):
+        protect_files(Path(os.environ[SCRATCH_VARIABLE]), also=(Path(run.run_dir).absolute().parent,))
     tell(f"watching {' '.join(redact_arguments(target.command))} (policy {options.policy}) -> {run.run_dir}")
     begin_process(randomness)
     after_import("torch", lambda: _arm(run, guest))

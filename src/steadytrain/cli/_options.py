@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from steadytrain.core.errors import UsageError
+from steadytrain.replay.programs import NETWORK_VARIABLE
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -47,6 +49,22 @@ engine = click.option(
 symptom = click.option("--symptom", metavar="NAME", help="Symptom to test; by default the first of the most severe.")
 onset = click.option(
     "--onset", type=int, metavar="STEP", help="Step at which the symptom began; overrides the recorded one."
+)
+
+
+def _allow_network(context: click.Context, _: click.Parameter, allowed: bool) -> None:
+    """Let the processes that this command launches connect to other hosts; they read the environment."""
+    if allowed and NETWORK_VARIABLE not in os.environ:
+        os.environ[NETWORK_VARIABLE] = "1"
+        context.call_on_close(lambda: os.environ.pop(NETWORK_VARIABLE, None))
+
+
+allow_network = click.option(
+    "--allow-network",
+    is_flag=True,
+    expose_value=False,
+    callback=_allow_network,
+    help="Let the launched script connect to other hosts. Trackers and job submissions stay off.",
 )
 
 

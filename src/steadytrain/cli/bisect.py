@@ -19,6 +19,7 @@ NOT_FOUND_STATUS = 125
 @click.option("--good", required=True, help="Revision without the symptom.")
 @click.option("--bad", default=None, help="Revision with the symptom; by default the commit of the recorded run.")
 @_options.runs_dir
+@_options.allow_network
 @click.option("--wait-s", default=900.0, show_default=True, help="Time limit of the script at each commit.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.bisect/1).")
 @_options.launches

@@ -42,6 +42,7 @@ class DebugOptions:
 @_options.workers
 @_options.tree
 @_options.runs_dir
+@_options.allow_network
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.debug/1).")
 @_options.gathered(lambda: DebugOptions, into="options")
 def command(

@@ -30,6 +30,7 @@ INTERRUPTED_STATUS = 130
 @_options.engine
 @_options.tree
 @_options.runs_dir
+@_options.allow_network
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.diagnosis/1).")
 @_options.gathered(lambda: _options.TrialOptions, into="options")
 def command(incident: str | None, budget: str, runs_dir: Path, as_json: bool, options: _options.TrialOptions) -> int:

@@ -29,6 +29,7 @@ REMOVED_STATUS, NOT_REMOVED_STATUS, CANNOT_TELL_STATUS = 0, 1, 125
 @click.option("--write", "writes", is_flag=True, help="Write the patch into the script if it removes the symptom.")
 @_options.tree
 @_options.runs_dir
+@_options.allow_network
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.fix/1).")
 def command(incident: str | None, budget: str, writes: bool, moved: str, runs_dir: Path, as_json: bool) -> int:
     """Make a patch of the script for the cause, and run the patched copy.

@@ -20,6 +20,7 @@ NOT_LOCATED_STATUS = 1
 @click.command()
 @click.argument("incident", required=False)
 @_options.runs_dir
+@_options.allow_network
 @click.option("--step", type=int, metavar="STEP", help="Recorded step to replay; by default that of the incident.")
 @click.option("--wait-s", default=900.0, show_default=True, help="Time limit of the launched script.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.locate/1).")

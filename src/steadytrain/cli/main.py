@@ -52,7 +52,10 @@ def entry() -> None:
     if sys.stdout is None:  # `>&-`: there is no output to write
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
     try:
-        status = commands.main(prog_name="steadytrain", standalone_mode=False, obj=ENTERED)
+        try:
+            status = commands.main(prog_name="steadytrain", standalone_mode=False, obj=ENTERED)
+        finally:
+            _tell_written()
     except UsageError as error:
         print(f"steadytrain: {error}", file=sys.stderr)
         sys.exit(USAGE_STATUS)
@@ -70,3 +73,11 @@ def entry() -> None:
         print(f"steadytrain: the output cannot be written ({error.strerror})", file=sys.stderr)
         sys.exit(USAGE_STATUS)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _tell_written() -> None:
+    """Say what a relaunched script wrote to a scratch folder, where a command has launched one."""
+    launched = sys.modules.get("steadytrain.replay.written_files")
+    line = launched.take_line() if launched is not None else None
+    if line is not None:
+        print(f"steadytrain: {line}", file=sys.stderr)

@@ -26,6 +26,7 @@ from steadytrain.core.errors import UsageError
     help="The launched script runs the earlier steps itself if they take at most this many seconds; else only one.",
 )
 @_options.runs_dir
+@_options.allow_network
 @click.option("--wait-s", default=900.0, show_default=True, help="Time limit of each launched script.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.onset/1).")
 @_options.launches

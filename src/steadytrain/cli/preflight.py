@@ -102,6 +102,7 @@ class Outlets:
 )
 @click.option("--wait-s", default=900.0, show_default=True, help="Time limit up to the script's first step.")
 @_options.runs_dir
+@_options.allow_network
 @click.option("--name", default=None, help="Name of the --then-run run.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -109,9 +110,9 @@ class Outlets:
 def command(as_module: bool, script: str, arguments: tuple[str, ...], options: PreflightOptions) -> int:
     """Check model, loss, data and optimizer in the first steps of SCRIPT.
 
-    SCRIPT runs unchanged to its first optimizer steps. The checks work on copies and restore the script's state bit for
-    bit. Then the process ends, without the script's exit code. Exits with 1 if a check failed, 2 if nothing could be
-    checked. The script's output goes to stderr. Put options before SCRIPT.
+    SCRIPT runs unchanged to its first optimizer steps; its files go to a scratch folder. The checks work on copies and
+    restore the script's state bit for bit. Then the process ends, without the script's exit code. Exits with 1 if a
+    check failed, 2 if nothing could be checked. The script's output goes to stderr. Put options before SCRIPT.
     """
     from steadytrain.capture.hooks.launch import module_target, script_target
     from steadytrain.preflight_runs.session import run_script
@@ -138,8 +139,7 @@ def command(as_module: bool, script: str, arguments: tuple[str, ...], options: P
             return USAGE_STATUS
         return FAILED_STATUS if fails(document) else 0
 
-    run_script(target, wanted, emit, wait_s=options.wait_s)
-    return FAILED_STATUS
+    return run_script(target, wanted, emit, wait_s=options.wait_s)
 
 
 def _then_run(target: Target, wanted: Wanted, outlets: Outlets, *, runs_dir: Path, name: str | None) -> int:

@@ -46,6 +46,7 @@ def _options_of_a_replay() -> type[ReplayOptions]:
     "Its own step counters then have their recorded values.",
 )
 @_options.runs_dir
+@_options.allow_network
 @click.option("--wait-s", default=900.0, show_default=True, help="Time limit of each launched script.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.replay/1).")
 @_options.gathered(_options_of_a_replay, into="options")

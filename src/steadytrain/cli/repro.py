@@ -27,6 +27,7 @@ BEFORE_MAX = 64
     help="Folder to write into; new or empty.",
 )
 @_options.runs_dir
+@_options.allow_network
 @click.option("--wait-s", default=900.0, show_default=True, help="Time limit of capturing and shrinking.")
 @click.option(
     "--compiled-wait-s",

@@ -29,6 +29,7 @@ CANNOT_TELL_STATUS = 125
 @_options.tree
 @_options.engine
 @_options.runs_dir
+@_options.allow_network
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.trials/1).")
 @_options.launches
 @_options.gathered(lambda: _options.TrialOptions, into="options")

@@ -34,6 +34,7 @@ REMOVED_STATUS, NOT_REMOVED_STATUS, CANNOT_TELL_STATUS = 0, 1, 125
 @_options.tree
 @_options.engine
 @_options.runs_dir
+@_options.allow_network
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.verify/1).")
 @_options.launches
 @_options.gathered(lambda: _options.TrialOptions, into="options")

@@ -30,6 +30,7 @@ from steadytrain.replay.engine import Replayer
 from steadytrain.replay.from_script import open_source
 from steadytrain.replay.moved_files import Moved
 from steadytrain.replay.own_steps import OwnSteps
+from steadytrain.replay.step_bound import gates_bound
 from steadytrain.replay.step_trace import StepTrace
 from steadytrain.replay.verdict import Replayed
 from steadytrain.storage.bundle import write_json
@@ -312,7 +313,9 @@ def main(source: str, result: str, moved: str, first: str, step: str, lead_s: st
     def locator() -> StepObserver:
         intercept()
         own_steps = opened.own_steps(snapshot.step, float(lead_s))
-        return Locator(opened.recording, snapshot=snapshot, step=last, own_steps=own_steps, done=done)
+        made = Locator(opened.recording, snapshot=snapshot, step=last, own_steps=own_steps, done=done)
+        made.gates_max = gates_bound(last)
+        return made
 
     return run_followed(opened, locator, name="locate", scratch=Path(result).parent)
 

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from typing import Any
 from steadytrain.core.errors import UsageError
 from steadytrain.method.evidence import PREFLIGHT_FILE
 from steadytrain.replay.child_processes import process_group
+from steadytrain.replay.file_sandbox import SCRATCH_VARIABLE
+from steadytrain.replay.written_files import note_written
 from steadytrain.storage.bundle import write_json
 from steadytrain.storage.run_folder import open_run
 
@@ -54,7 +56,8 @@ class Script:
 def watched_run(script: Script, runs_dir: Path, *, wait_s: float) -> tuple[Path, str]:
     """The run folder of the script, recorded now if it is not there yet, and a note where it was cut short.
 
-    The script is interrupted after ``wait_s`` seconds. Its tape is kept, so that its last steps can be replayed.
+    The script is interrupted after ``wait_s`` seconds. What it writes goes to a scratch folder, so that it saves over
+    none of its files. Its tape is kept, so that its last steps can be replayed.
 
     Raises:
         UsageError: the script ended before its first optimizer step.
@@ -63,7 +66,9 @@ def watched_run(script: Script, runs_dir: Path, *, wait_s: float) -> tuple[Path,
     if _has_steps(folder):
         return folder, ""
     options = ["--runs-dir", str(runs_dir), "--name", folder.name, "--keep-rewind"]
-    ended = _launched(["run", *options, *script.words], wait_s)
+    with tempfile.TemporaryDirectory(prefix="steadytrain-debug-", ignore_cleanup_errors=True) as scratch:
+        ended = _launched(["run", *options, *script.words], wait_s, {SCRATCH_VARIABLE: scratch})
+        note_written(Path(scratch))
     if not _has_steps(folder):
         when = f"within {wait_s:.0f} s (--budget)" if ended.cut else f"(it ended with {ended.status})"
         said = f"; it said: {' | '.join(ended.said)}" if ended.said and not ended.cut else ""
@@ -107,13 +112,13 @@ class _Ended:
     cut: bool
 
 
-def _launched(arguments: Sequence[str], wait_s: float) -> _Ended:
+def _launched(arguments: Sequence[str], wait_s: float, variables: Mapping[str, str] = {}) -> _Ended:
     """A command of steadytrain in a process of its own, interrupted after ``wait_s`` seconds."""
     command = [sys.executable, "-m", "steadytrain", *arguments]
     with (
         tempfile.TemporaryFile() as out,
         tempfile.TemporaryFile() as error,
-        process_group(command, stdout=out, stderr=error) as child,
+        process_group(command, environment={**os.environ, **variables}, stdout=out, stderr=error) as child,
     ):
         cut = not _ends(child, wait_s)
         if cut:

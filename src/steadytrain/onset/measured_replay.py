@@ -19,6 +19,7 @@ from steadytrain.onset.measures import Key
 from steadytrain.replay.command_runner import as_program, leave, run_followed
 from steadytrain.replay.from_script import open_source
 from steadytrain.replay.moved_files import Moved
+from steadytrain.replay.step_bound import gates_bound
 from steadytrain.storage.bundle import write_json
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def main(source: str, result: str, moved: str, first: str, until: str, lead_s: s
 
         batches = Batches()
         batches.watch()
-        return Measuring(
+        made = Measuring(
             opened.recording,
             snapshot=snapshot,
             until=last,
@@ -69,6 +70,8 @@ def main(source: str, result: str, moved: str, first: str, until: str, lead_s: s
             batches=batches,
             finished=finished,
         )
+        made.gates_max = gates_bound(last)
+        return made
 
     return run_followed(opened, measuring, name="onset", scratch=result_path.parent, level=EVERY_STEP)
 

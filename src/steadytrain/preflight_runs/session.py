@@ -1,10 +1,8 @@
 """A preflight of a whole script: launches it, follows its first steps, runs checks and reports.
 
-The script runs in this process, as in ``steadytrain run``, but nothing is recorded. The checks run at the gate of one
-of
-its first steps. Then the process ends right there, without the script's exit code, so it overwrites no saved files.
-With
-``--then-run`` the same observer joins a watched run, which continues.
+The script runs in a copy of this process, as in ``steadytrain run``, but nothing is recorded. What it writes goes to a
+scratch folder. The checks run at the gate of one of its first steps. Then the copy ends right there, without the
+script's exit code. With ``--then-run`` the same observer joins a watched run, which continues.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadytrain.core.errors import UsageError
+from steadytrain.preflight_runs.process_copy import in_a_copy
 
 if TYPE_CHECKING:
     from steadytrain.capture.hooks.launch import Target
@@ -51,20 +50,40 @@ class Wanted:
         return "full" if self.thorough else "fast"
 
 
-def run_script(target: Target, wanted: Wanted, emit: Emit, *, wait_s: float = WAIT_S) -> None:
-    """Runs ``target`` to its first steps, checks them, and ends the process with the status that ``emit`` returns.
+def run_script(target: Target, wanted: Wanted, emit: Emit, *, wait_s: float = WAIT_S) -> int:
+    """Runs ``target`` to its first steps and checks them. Returns the status that ``emit`` returns for the document.
 
     Raises:
         UsageError: the script ended without an optimizer step.
     """
+
+    def check(scratch: Path, send: Callable[[dict[str, Any]], None]) -> None:
+        from steadytrain.replay.file_sandbox import protect_files
+
+        protect_files(scratch)
+
+        def end(document: dict[str, Any]) -> None:
+            send({"document": document})
+            _exit(0)
+
+        try:
+            _run(target, wanted, end, wait_s)
+        except UsageError as error:
+            send({"error": str(error)})
+        _exit(USAGE_STATUS)
+
+    answer, status = in_a_copy(check)
+    if "error" in answer:
+        raise UsageError(answer["error"])
+    return emit(answer["document"]) if "document" in answer else status
+
+
+def _run(target: Target, wanted: Wanted, end: Callable[[dict[str, Any]], None], wait_s: float) -> None:
     from steadytrain.capture.hooks.import_hook import after_import
     from steadytrain.capture.hooks.launch import execute
 
     held: list[tuple[Watcher, Observer]] = []
     ended: list[tuple[str, BaseException | None]] = []
-
-    def end(document: dict[str, Any]) -> None:
-        _exit(emit(document))
 
     def attach() -> None:
         held.append(_attach(target.name, wanted, end))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,7 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.levels import LEVEL_DEFAULT, LEVELS, Level
 from steadytrain.replay.child_processes import die_with_parent
 from steadytrain.replay.file_sandbox import protect_files
+from steadytrain.replay.step_bound import bounded
 
 if TYPE_CHECKING:
     from steadytrain.capture.hooks.launch import Finish
@@ -100,7 +103,7 @@ def run_followed(
 
         if not is_guest:
             Guard.reraise = True
-        watch_with(name, scratch, level=level, observer=observer())
+        watch_with(name, scratch, level=level, observer=bounded(observer(), tell))
 
     def over(how: str, status: int | None, error: BaseException | None) -> int | None:
         watchers = sys.modules.get("steadytrain.capture.step.watcher")
@@ -147,9 +150,27 @@ def tell(text: str) -> None:
 
 
 def as_program(main: Callable[..., int]) -> NoReturn:
-    """Calls ``main`` with the command-line arguments. Prints a usage error as one line and exits with status 2."""
+    """Calls ``main`` with the command-line arguments and ends the process with its status. Prints a usage error as one
+    line, with status 2."""
     try:
-        sys.exit(main(*sys.argv[1:]))
+        status = main(*sys.argv[1:])
     except UsageError as error:
         tell(str(error))
-        sys.exit(2)
+        status = 2
+    except SystemExit as ending:
+        status = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    end_process(status)
+
+
+def end_process(status: int) -> NoReturn:
+    """Ends this process after the threads that its end waits for, without the script's exit code: an ``atexit`` handler
+    may train further or save. The parent's time limit bounds the wait."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    _exit(status)

@@ -25,7 +25,8 @@ from steadytrain.capture.hooks.seeding import hash_variables
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Finding
 from steadytrain.replay.child_processes import process_group
-from steadytrain.replay.command_runner import leave, run_recorded, watch_with
+from steadytrain.replay.command_runner import as_program, leave, run_recorded, watch_with
+from steadytrain.replay.written_files import note_written
 from steadytrain.storage.bundle import Bundle, open_bundle, write_json
 from steadytrain.storage.step_look import StepLook
 
@@ -152,8 +153,9 @@ def run_logged(
         ) as child,
     ):
         status = _waited(child, wait_s, tell)
-        if status is None:
-            return None
+    note_written(log.parent)
+    if status is None:
+        return None
     said = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
     was_forbidden = any(text in line for line in said for text in FORBIDDEN)
     return Ended(status, tuple(line for line in said if line.strip(MARKS))[-LOG_LINES_SHOWN:], was_forbidden)
@@ -268,4 +270,4 @@ def best(recorded: Finding, again: Finding) -> Finding:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2]))
+    as_program(main)

@@ -6,15 +6,15 @@ removed are hidden too. A file is copied to the mirror before it is changed in p
 
 from __future__ import annotations
 
-import builtins
 import errno
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from steadytrain.replay.original_functions import Entry, OriginalFunctions
 
 WRITTEN_BYTES_MAX = 16 << 30
 """Bound on the script's writes. Beyond it they fail as on a full disk."""
@@ -24,6 +24,10 @@ LINKS_MAX = 40
 
 WRITES_BETWEEN_CHECKS = 64
 """The size of the mirror is checked once in this many writes, because it needs a system call a file."""
+
+
+SHARED_MEMORY = "/dev/shm/"
+"""Files that lie here by name are the user's; shared memory without a name in Python's file functions passes."""
 
 
 class FileMirror:
@@ -38,12 +42,36 @@ class FileMirror:
         self.writable = writable
         self._mirror = os.path.realpath(mirror)
         self.passed = tuple(f"{folder}{os.sep}" for folder in writable)
+        self._passed_shared = tuple(folder for folder in self.passed if folder.startswith(SHARED_MEMORY))
         self._gone: set[str] = set()
+        self._hidden = f"{self._mirror}.hidden"
+        self._owner = os.getpid()
         self.is_used = False
         self._writes = 0
         self._kept = ""
         self._kept_states: dict[str, tuple[int, ...]] = {}
         self.real = OriginalFunctions()
+
+    def passes(self, named: str) -> bool:
+        """Whether the script reads and writes a resolved path directly."""
+        return named.startswith(self.passed if not named.startswith(SHARED_MEMORY) else self._passed_shared)
+
+    def join(self) -> None:
+        """Takes over the view of the process that started this one: its written files, and what it removed."""
+        self._owner = 0
+        self.is_used = True
+        with suppress(OSError), self.real.open(self._hidden, encoding="utf-8", errors="surrogateescape") as file:
+            self._gone.update(file.read().split("\0"))
+            self._gone.discard("")
+
+    def _hide(self, named: str) -> None:
+        self._gone.add(named)
+        if os.getpid() == self._owner:  # a forked copy's removals are undone
+            with (
+                suppress(OSError),
+                self.real.open(self._hidden, "a", encoding="utf-8", errors="surrogateescape") as file,
+            ):
+                file.write(f"{named}\0")
 
     # -- where a path leads ----------------------------------------------------------------------------------------
 
@@ -87,7 +115,7 @@ class FileMirror:
 
     def lies(self, named: str) -> str:
         """The place of a resolved path: in the mirror (also if nothing exists there), or the real one."""
-        if not self.is_used or named.startswith(self.passed):
+        if not self.is_used or self.passes(named):
             return named
         mirrored = self._mirror + named
         return mirrored if self.is_gone(named) or self.real.lexists(mirrored) else named
@@ -111,7 +139,7 @@ class FileMirror:
             return path
         named = self.named(path, dir_fd, follow=follow)
         lies, mirrored = self.lies(named), self._mirror + named
-        if named.startswith(self.passed) or self._is_special(lies):
+        if self.passes(named) or self._is_special(lies):
             return lies
         if self.real.isdir(self.lies(os.path.dirname(named))):
             self.is_used = True
@@ -185,12 +213,12 @@ class FileMirror:
 
     def rmdir(self, path: Any, *, dir_fd: int | None = None) -> None:
         named = self.named(path, dir_fd, follow=False)
-        if self.real.isdir(self.lies(named)) and not named.startswith(self.passed) and self.entries(named):
+        if self.real.isdir(self.lies(named)) and not self.passes(named) and self.entries(named):
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), os.fsdecode(path))
         self._take_away(named, self.real.rmdir)
 
     def _take_away(self, named: str, remove: Callable[[str], Any]) -> None:
-        if named.startswith(self.passed):
+        if self.passes(named):
             remove(named)
             return
         lies = self.lies(named)
@@ -198,12 +226,12 @@ class FileMirror:
             remove(lies)
         if self.real.lexists(named):
             self.is_used = True
-            self._gone.add(named)
+            self._hide(named)
 
     def rename(self, src: Any, dst: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
         old = self.named(src, src_dir_fd, follow=False)
         new = self.named(dst, dst_dir_fd, follow=False)
-        if old.startswith(self.passed) and new.startswith(self.passed):
+        if self.passes(old) and self.passes(new):
             self.real.rename(old, new)
             return
         lies = self.lies(old)
@@ -213,7 +241,7 @@ class FileMirror:
         if lies == self._mirror + old and not (is_folder and self.real.isdir(old)):
             self.real.rename(lies, self.writing(new, keep=False, follow=False))
             if self.real.lexists(old):
-                self._gone.add(old)
+                self._hide(old)
             return
         self._copy_to(old, new)
         if not is_folder:
@@ -221,7 +249,7 @@ class FileMirror:
             return
         self.real.rmtree(self._mirror + old)
         if self.real.lexists(old):
-            self._gone.add(old)
+            self._hide(old)
 
     def link(self, src: Any, dst: Any, **kwargs: Any) -> None:
         self.must_be_new(dst)
@@ -251,145 +279,3 @@ def own_words(*paths: Any) -> Iterator[None]:
             if getattr(error, name) is not None:
                 setattr(error, name, path)
         raise
-
-
-class Entry:
-    """Stands in for ``os.DirEntry``, which cannot be constructed."""
-
-    def __init__(self, name: str, path: str) -> None:
-        self.name, self.path = name, path
-
-    def __fspath__(self) -> str:
-        return self.path
-
-    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
-        return os.stat(self.path, follow_symlinks=follow_symlinks)
-
-    def inode(self) -> int:
-        return self.stat(follow_symlinks=False).st_ino
-
-    def is_symlink(self) -> bool:
-        return os.path.islink(self.path)
-
-    def is_junction(self) -> bool:
-        return False
-
-    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
-        return os.path.isdir(self.path) and (follow_symlinks or not self.is_symlink())
-
-    def is_file(self, *, follow_symlinks: bool = True) -> bool:
-        return os.path.isfile(self.path) and (follow_symlinks or not self.is_symlink())
-
-
-class Entries:
-    """Stands in for the result of ``os.scandir``."""
-
-    def __init__(self, entries: list[Entry]) -> None:
-        self._entries = iter(entries)
-
-    def __iter__(self) -> Entries:
-        return self
-
-    def __next__(self) -> Entry:
-        return next(self._entries)
-
-    def __enter__(self) -> Entries:
-        return self
-
-    def __exit__(self, *ended: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._entries = iter(())
-
-
-class OriginalFunctions:
-    """Python's file functions before their replacement."""
-
-    def __init__(self) -> None:
-        self.open, self.os_open = builtins.open, os.open
-        self.stat, self.lstat, self.readlink, self.getcwd = os.stat, os.lstat, os.readlink, os.getcwd
-        self.listdir, self.scandir = os.listdir, os.scandir
-        self.chdir = os.chdir
-        self.mkdir, self.rmdir, self.remove, self.rename = os.mkdir, os.rmdir, os.unlink, os.replace
-        self.symlink, self.link, self.mkfifo = os.symlink, os.link, os.mkfifo
-
-    def lexists(self, path: str) -> bool:
-        try:
-            self.lstat(path)
-        except OSError:
-            return False
-        return True
-
-    def _mode(self, path: str) -> int:
-        try:
-            return self.stat(path).st_mode
-        except OSError:
-            return 0
-
-    def isdir(self, path: str) -> bool:
-        return stat.S_ISDIR(self._mode(path))
-
-    def isfile(self, path: str) -> bool:
-        return stat.S_ISREG(self._mode(path))
-
-    def islink(self, path: str) -> bool:
-        try:
-            return stat.S_ISLNK(self.lstat(path).st_mode)
-        except OSError:
-            return False
-
-    def makedirs(self, path: str) -> None:
-        if not self.isdir(path):
-            self.makedirs(os.path.dirname(path))
-            self.mkdir(path, 0o777)
-
-    def copy(self, source: str, target: str) -> None:
-        if self.islink(source) or self.islink(target):
-            if self.lexists(target):
-                self.remove(target)
-            if self.islink(source):
-                self.symlink(self.readlink(source), target)
-                return
-        if not self.isfile(source):
-            if stat.S_ISFIFO(self._mode(source)) and not self.lexists(target):
-                self.mkfifo(target)
-            return  # reading a pipe or socket would block
-        with self.open(source, "rb") as given, self.open(target, "wb") as taken:
-            shutil.copyfileobj(given, taken, 1 << 20)
-
-    def copytree(self, source: str, target: str) -> None:
-        self.makedirs(target)
-        for name in self.listdir(source):
-            one, other = os.path.join(source, name), os.path.join(target, name)
-            if self.isdir(one) and not self.islink(one):
-                self.copytree(one, other)
-            else:
-                self.copy(one, other)
-
-    def rmtree(self, path: str) -> None:
-        for name in self.listdir(path) if self.isdir(path) else ():
-            below = os.path.join(path, name)
-            if self.isdir(below) and not self.islink(below):
-                self.rmtree(below)
-            else:
-                self.remove(below)
-        if self.isdir(path):
-            self.rmdir(path)
-
-    def states(self, path: str) -> dict[str, tuple[int, ...]]:
-        """The state of everything below a folder: mode, size in bytes and modification time in ns; for folders only the
-        mode."""
-        found: dict[str, tuple[int, ...]] = {}
-        for name in self.listdir(path) if self.isdir(path) else ():
-            below = os.path.join(path, name)
-            with suppress(OSError):
-                state = self.lstat(below)
-                if stat.S_ISDIR(state.st_mode):
-                    found |= {below: (state.st_mode,), **self.states(below)}
-                else:
-                    found[below] = (state.st_mode, state.st_size, state.st_mtime_ns)
-        return found
-
-    def size(self, path: str) -> int:
-        return sum(size for _, size, _ in (state for state in self.states(path).values() if len(state) > 1))

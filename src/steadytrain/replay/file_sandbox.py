@@ -15,6 +15,7 @@ import builtins
 import getpass
 import inspect
 import io
+import json
 import os
 import pathlib
 import re
@@ -22,7 +23,7 @@ import shutil
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import update_wrapper
 from pathlib import Path
@@ -32,8 +33,13 @@ from urllib.parse import quote, unquote
 
 from steadytrain.capture.hooks.import_hook import after_import
 from steadytrain.core.torch_private import FILE_READER, FILE_WRITER
-from steadytrain.replay.file_mirror import Entries, FileMirror, own_words
+from steadytrain.replay.audit_rules import AuditRules
+from steadytrain.replay.file_mirror import FileMirror, own_words
 from steadytrain.replay.landlock import forbid_writing
+from steadytrain.replay.offline import go_offline
+from steadytrain.replay.original_functions import Entries
+from steadytrain.replay.programs import SANDBOX_VARIABLE
+from steadytrain.replay.written_files import WRITTEN
 
 SYSTEM_FOLDERS = tuple(map(Path, ("/dev", "/proc", "/sys")))
 COMPILER_CACHES = {
@@ -48,28 +54,63 @@ on
 them.
 """
 
-LIBRARY_CACHES = {"XDG_CACHE_HOME": "~/.cache", "HF_HOME": "", "TORCH_HOME": "", "MPLCONFIGDIR": "~/.config/matplotlib"}
-"""Redirected like all else. Only native writes that bypass the redirection are allowed here."""
+SCRATCH_VARIABLE = "STEADYTRAIN_SCRATCH"
+"""Set by ``debug`` for its watched run: the folder to which the script writes."""
 
+NO_FOLDER = Path("/proc/0")
 WRITES = ("w", "a", "x", "+")
+START_FOLDER = Path(__file__).parents[1] / "attach" / "start"
+"""Its ``sitecustomize`` puts Python processes that the script starts into the same sandbox."""
 
 
-def protect_files(scratch: Path) -> None:
-    """Redirects all later file writes of this process below ``scratch``. The script may write to ``scratch``
-    directly."""
-    temporary = scratch / "tmp"
+def protect_files(scratch: Path, *, also: Iterable[Path] = ()) -> None:
+    """Redirects all later file writes of this process below ``scratch``, and takes it offline.
+
+    The script may write directly to ``scratch`` and to the folders ``also``. Python processes that it starts write to
+    the same place.
+    """
+    temporary = scratch / f"tmp-{os.getpid()}"
     temporary.mkdir(parents=True, exist_ok=True)
     _keep_compiler_cache()
-    writable = (scratch.resolve(), *SYSTEM_FOLDERS, *_folders(COMPILER_CACHES))
-    sandbox = FileSandbox(FileMirror(scratch / "written", writable=writable))
+    own = (scratch.resolve(), *(folder.resolve() for folder in also))
+    writable = (*own, *SYSTEM_FOLDERS, *_folders(COMPILER_CACHES))
+    has_network = go_offline(scratch)
+    mirror = scratch / f"{WRITTEN}{os.getpid()}"
     tempfile.tempdir = os.environ["TMPDIR"] = str(temporary)
+    _redirect(mirror, writable)
+    has_kernel_rule = forbid_writing(writable)
+    _watch_calls(writable, has_kernel_rule=has_kernel_rule, has_network=has_network)
+    told = {"mirror": mirror, "writable": writable, "kernel": has_kernel_rule, "network": has_network}
+    os.environ[SANDBOX_VARIABLE] = json.dumps(told, default=lambda value: str(value))
+    paths = [str(START_FOLDER), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+
+
+def protect_child() -> None:
+    """Puts this process, which a launched script started, into the script's sandbox. The start hook calls it."""
+    told = json.loads(os.environ[SANDBOX_VARIABLE])
+    writable = tuple(map(Path, told["writable"]))
+    _redirect(Path(told["mirror"]), writable).mirror.join()
+    _watch_calls(writable, has_kernel_rule=told["kernel"], has_network=told["network"])
+
+
+def _redirect(mirror: Path, writable: tuple[Path, ...]) -> FileSandbox:
     sys.dont_write_bytecode = True
+    sandbox = FileSandbox(FileMirror(mirror, writable=writable))
+    _by_real_names.append(FileMirror(NO_FOLDER, writable=writable))
     sandbox.install()
-    forbid_writing((*writable, *_folders(LIBRARY_CACHES)))
     _installed.append(sandbox)
+    return sandbox
+
+
+def _watch_calls(writable: tuple[Path, ...], *, has_kernel_rule: bool, has_network: bool) -> None:
+    folders = tuple(f"{folder}{os.sep}" for folder in writable)
+    AuditRules(folders, _by_real_names[-1].named, has_kernel_rule=has_kernel_rule, has_network=has_network).install()
 
 
 _installed: list[FileSandbox] = []
+_by_real_names: list[FileMirror] = []
+"""Mirrors of nothing, made before Python's functions were replaced: they resolve paths as they really are."""
 
 
 def keep_files(folder: Path) -> None:
@@ -155,8 +196,12 @@ class FileSandbox:
 
         for name, redirect in ((FILE_WRITER, self.mirror.writing), (FILE_READER, self.mirror.reading)):
             setattr(name.owner(), name.attribute, _redirected(name.now(), redirect))
-        from_file = torch.UntypedStorage.from_file
-        torch.UntypedStorage.from_file = staticmethod(self._first_read(from_file))  # type: ignore[method-assign]
+        shared = self._mapped(torch.UntypedStorage.from_file)
+        torch.UntypedStorage.from_file = staticmethod(shared)  # type: ignore[method-assign]
+        torch.from_file = self._mapped(torch.from_file)
+        torch.jit.load = self._first_read(torch.jit.load)
+        saved = torch.jit.RecursiveScriptModule  # type: ignore[attr-defined]
+        saved.save = self._second_written(saved.save)  # type: ignore[method-assign]
 
     def _replace(self, owner: Any, name: str, ours: Callable[..., Any]) -> None:
         if hasattr(owner, name):
@@ -224,6 +269,22 @@ class FileSandbox:
     def _first_read(self, theirs: Callable[..., Any]) -> Callable[..., Any]:
         def ours(path: Any, *args: Any, **kwargs: Any) -> Any:
             return theirs(self.mirror.reading(path) if _is_path(path) else path, *args, **kwargs)
+
+        return ours
+
+    def _mapped(self, theirs: Callable[..., Any]) -> Callable[..., Any]:
+        """Wraps a function that maps a file into memory, which with ``shared`` writes to it."""
+
+        def ours(path: Any, shared: bool = False, *args: Any, **kwargs: Any) -> Any:
+            return theirs((self.mirror.writing if shared else self.mirror.reading)(path), shared, *args, **kwargs)
+
+        return ours
+
+    def _second_written(self, theirs: Callable[..., Any]) -> Callable[..., Any]:
+        """Wraps a method that writes to the path that is its argument."""
+
+        def ours(self_: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
+            return theirs(self_, self.mirror.writing(path) if _is_path(path) else path, *args, **kwargs)
 
         return ours
 

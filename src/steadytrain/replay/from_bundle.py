@@ -9,7 +9,6 @@ Run as ``python -m steadytrain.replay.from_bundle BUNDLE RESULT.json OLD=NEW|- t
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +24,7 @@ from steadytrain.capture.step.loss import LossTerm, loss_term, unscaled
 from steadytrain.capture.tensors.statistics import exact_state
 from steadytrain.core.incident import Finding, Incident
 from steadytrain.replay.bundle_state import BundleRehearsal
-from steadytrain.replay.command_runner import leave, run_recorded, watch_with
+from steadytrain.replay.command_runner import as_program, leave, run_recorded, watch_with
 from steadytrain.replay.moved_files import Moved, moved_bundle
 from steadytrain.replay.result_files import write_output
 from steadytrain.replay.step_trace import StepTrace
@@ -179,4 +178,4 @@ def main(bundle_path: str, result_path: str, moved: str, trace: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    as_program(main)

@@ -28,6 +28,7 @@ from steadytrain.core.levels import LEVELS
 from steadytrain.detection.run_recorder import recording
 from steadytrain.replay.command_runner import as_program, leave, tell
 from steadytrain.replay.engine import Replayer
+from steadytrain.replay.file_sandbox import protect_files
 from steadytrain.replay.from_script import NOT_GIVEN, open_source
 from steadytrain.replay.moved_files import NOT_MOVED, Moved
 from steadytrain.replay.own_steps import OwnSteps
@@ -44,6 +45,7 @@ def main(source: str, result: str, first: str, until: str, trace: str, step_fn: 
     snapshot, last = opened.recording.choose(first=steps[0], until=steps[1] or opened.incident_step)
     for folder in (os.path.dirname(str(opened.environment.get("script") or "")), os.getcwd()):
         sys.path.insert(0, folder)
+    protect_files(Path(result).parent)
     loss_of, built = named(step_fn), named(build)
 
     def done(outcome: Replayed | str, traced: StepTrace | None) -> None:

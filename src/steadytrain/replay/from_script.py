@@ -23,6 +23,7 @@ from steadytrain.core.model import Window
 from steadytrain.replay.command_runner import as_program, leave, run_followed
 from steadytrain.replay.moved_files import Moved, moved_bundle, moved_environment
 from steadytrain.replay.own_steps import OwnSteps, own_steps, steps_before
+from steadytrain.replay.step_bound import gates_bound
 from steadytrain.storage.bundle import Bundle, is_bundle, open_bundle
 from steadytrain.storage.run_folder import open_run
 from steadytrain.storage.tape_files import Recording, find_recording
@@ -113,7 +114,7 @@ def main(source: str, result: str, moved: str, first: str, until: str, trace: st
 
         weights = opened.path / "model.safetensors"
         final = Tensors(weights, {}) if last == opened.incident_step and weights.is_file() else None
-        return Replayer(
+        made = Replayer(
             opened.recording,
             snapshot=snapshot,
             until=last,
@@ -123,6 +124,8 @@ def main(source: str, result: str, moved: str, first: str, until: str, trace: st
             trace_step=_step(trace),
             came_again=opened.came_again if last == opened.incident_step else None,
         )
+        made.gates_max = gates_bound(last)
+        return made
 
     return run_followed(opened, replayer, name="replay", scratch=result_path.parent)
 

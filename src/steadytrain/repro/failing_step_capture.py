@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import functools
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadytrain.core.incident import Finding
-from steadytrain.replay.command_runner import leave, run_recorded, tell
+from steadytrain.replay.command_runner import as_program, leave, run_recorded, tell
 from steadytrain.storage.bundle import Bundle, open_bundle, write_json
 
 if TYPE_CHECKING:
@@ -205,4 +204,4 @@ def _document(folder: Path, request: Request, finding: Finding, culprit: Record 
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    as_program(main)

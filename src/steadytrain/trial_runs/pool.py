@@ -26,6 +26,7 @@ from steadytrain.experiments.outcome_files import Finished
 from steadytrain.experiments.specs import NO_TIME_LEFT, Outcome, Spec
 from steadytrain.replay.failing_step import check_launch
 from steadytrain.replay.moved_files import NOT_MOVED, Moved, moved_environment
+from steadytrain.replay.written_files import note_written
 from steadytrain.storage.bundle import is_bundle, open_bundle
 from steadytrain.storage.run_folder import open_run
 from steadytrain.trial_runs.server_process import ServerProcess
@@ -134,6 +135,7 @@ class Pool:
         self._server.close()
         if self._ray is not None:
             self._ray.close()
+        note_written(self.scratch)
         self._scratch.cleanup()
 
     # -- for workers -----------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-"""Placed on a child's path by ``steadytrain run``: attaches to the child if it trains, then runs the ``sitecustomize``
-that it replaces.
+"""Placed on a child's path by ``steadytrain run``: attaches to the child if it trains. Placed there by a command that
+launches a script again: puts the child into the script's sandbox. Then runs the ``sitecustomize`` that it replaces.
 
 Python imports ``sitecustomize`` at the start of every process, so this file stays small and imports nothing heavy until
 torch itself is imported.
@@ -34,6 +34,14 @@ def _arm() -> None:
     after_import("torch", attach)
 
 
+if os.environ.get("STEADYTRAIN_SANDBOX"):
+    try:
+        from steadytrain.replay.file_sandbox import protect_child
+
+        protect_child()
+    except Exception as error:  # a process that could write to the user's files must not run
+        print(f"steadytrain: this process of a relaunched script is not started ({error!r})", file=sys.stderr)
+        os._exit(126)
 if os.environ.get("STEADYTRAIN_ATTACH"):
     try:
         _arm()

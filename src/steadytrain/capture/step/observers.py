@@ -30,6 +30,9 @@ class StepObserver:
     replays = False
     """Whether this process runs recorded steps again. Then it records nothing and freezes no incident."""
 
+    gates_max: int | None = None
+    """In a launched process: bound on the gates of all optimizers. After it the process ends."""
+
     scalers: Mapping[int, Any] = MappingProxyType({})
     """The gradient scalers that the script has used, by id. The watcher sets this to its own mapping."""
 

@@ -1,0 +1,217 @@
+"""What a relaunched script is refused: programs, hosts, files and signals elsewhere; what its command says of it."""
+
+from __future__ import annotations
+
+import ast
+import os
+import socket
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import steadytrain
+from steadytrain.replay import step_bound, written_files
+from steadytrain.replay.audit_rules import AuditRules
+from steadytrain.replay.offline import go_offline, is_local
+from steadytrain.replay.programs import NETWORK_VARIABLE, SANDBOX_VARIABLE, refusal
+
+PACKAGE = Path(steadytrain.__file__).parent
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["sbatch", "job.sh"],
+        ["/usr/bin/qsub", "job.sh"],
+        ["nohup", "aws", "s3", "cp", "ckpt.pt", "s3://bucket"],
+        ["bash", "-c", "cd x && sbatch next.sh"],
+        ["sh", "-c", "VAR=1 timeout 5 kubectl apply -f job.yaml"],
+        [b"sh", b"-c", b"ls; rsync -a out host:"],
+        ["git", "push"],
+        ["git", "-C", "x", "commit", "-m", "y"],
+        ["curl", "-T", "ckpt.pt", "https://host"],
+        ["ray", "job", "submit"],
+        "scancel",
+    ],
+)
+def test_jobs_and_uploads_are_never_started(words: object) -> None:
+    assert refusal(words, None, can_write=False) is not None
+    assert refusal(words, None, can_write=True) is not None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["nvidia-smi", "-L"],
+        ["git", "rev-parse", "HEAD"],
+        ["git", "-c", "a.b=c", "status"],
+        ["sh", "-c", "uname -a 2>/dev/null | head -1"],
+        ["/usr/bin/gcc", "-shared", "x.c"],
+        [sys.executable, "-u", "worker.py"],
+    ],
+)
+def test_programs_that_read_are_started(words: list[str]) -> None:
+    assert refusal(words, None, can_write=False) is None
+    assert refusal(words, None, can_write=True) is None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["cp", "a", "b"],
+        ["sh", "-c", "echo x > ckpt.txt"],
+        ["sh", "-c", "ls $(rm x)"],
+        ["./own-program"],
+        [sys.executable, "-I", "-c", "pass"],
+        [sys.executable, "-uS", "x.py"],
+    ],
+)
+def test_programs_that_may_write_need_a_kernel_that_forbids_it(words: list[str]) -> None:
+    assert refusal(words, None, can_write=False) is None
+    assert refusal(words, None, can_write=True) is not None
+
+
+def test_a_python_process_without_the_variable_of_the_sandbox_is_not_started() -> None:
+    words = [sys.executable, "x.py"]
+    assert refusal(words, {SANDBOX_VARIABLE: "{}"}, can_write=True) is None
+    assert refusal(words, {"PATH": "/bin"}, can_write=True) is not None
+
+
+def test_only_this_machine_is_local() -> None:
+    here = [("127.0.0.1", 1), ("::1", 1, 0, 0), ("localhost", 1), ("", 1), ("0.0.0.0", 1), "/tmp/socket", None]
+    assert all(map(is_local, here))
+    assert is_local((socket.gethostname(), 1))
+    assert not any(map(is_local, [("192.0.2.1", 80), ("wandb.ai", 443), ("2001:db8::1", 80, 0, 0), ("8.8.8.8", 53)]))
+
+
+def test_trackers_are_off_also_with_a_network(tmp_path: Path) -> None:
+    offline: dict[str, str] = {}
+    assert not go_offline(tmp_path, offline)
+    online = {NETWORK_VARIABLE: "1"}
+    assert go_offline(tmp_path, online)
+    assert offline["WANDB_MODE"] == online["WANDB_MODE"] == "disabled"
+    assert offline["MLFLOW_TRACKING_URI"] == online["MLFLOW_TRACKING_URI"] == (tmp_path / "mlflow").as_uri()
+    assert offline["HF_HUB_OFFLINE"] == "1"
+    assert "HF_HUB_OFFLINE" not in online
+
+
+def rules(writable: Path, *, kernel: bool = True, network: bool = False) -> AuditRules:
+    def resolve(path: object, folder: int | None = None, *, follow: bool = True) -> str:
+        return os.path.realpath(os.fsdecode(path))  # type: ignore[arg-type]
+
+    return AuditRules((f"{writable}{os.sep}",), resolve, has_kernel_rule=kernel, has_network=network)
+
+
+def test_writing_elsewhere_is_refused_whatever_calls_it(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "scratch", tmp_path / "theirs"
+    check = rules(inside).check
+    for event, before, after in (
+        ("open", (), ("w", os.O_WRONLY | os.O_CREAT)),
+        ("open", (), (None, os.O_RDWR)),
+        ("os.truncate", (), (0,)),
+        ("os.remove", (), (-1,)),
+        ("os.rename", (), (str(inside / "x"), -1, -1)),
+        ("os.rename", (str(inside / "x"),), (-1, -1)),
+        ("os.link", (str(inside / "x"),), (-1, -1)),
+        ("os.symlink", (str(inside / "x"),), (-1,)),
+        ("os.mkdir", (), (0o777, -1)),
+        ("os.chmod", (), (0o777, -1)),
+        ("sqlite3.connect", (), ()),
+    ):
+        check(event, (*before, str(inside / "file"), *after))
+        with pytest.raises(PermissionError, match="scratch folder"):
+            check(event, (*before, str(outside), *after))
+    check("open", (str(outside), "r", os.O_RDONLY))
+    check("open", (3, "w", os.O_WRONLY))
+    check("sqlite3.connect", (":memory:",))
+
+
+def test_hosts_signals_and_c_functions(tmp_path: Path) -> None:
+    check = rules(tmp_path).check
+    check("socket.connect", (None, ("127.0.0.1", 29500)))
+    check("os.kill", (os.getpid(), 15))
+    check("os.kill", (1, 0))
+    check("ctypes.dlsym", (None, "rename"))
+    with pytest.raises(OSError, match="--allow-network"):
+        check("socket.connect", (None, ("192.0.2.1", 443)))
+    with pytest.raises(ProcessLookupError):
+        check("os.kill", (1, 15))
+    with pytest.raises(ProcessLookupError):
+        check("os.kill", (-1, 15))
+    rules(tmp_path, network=True).check("socket.connect", (None, ("192.0.2.1", 443)))
+    with pytest.raises(PermissionError, match=r"rename\(\)"):
+        rules(tmp_path, kernel=False).check("ctypes.dlsym", (None, "rename"))
+
+
+def test_one_line_says_what_was_written_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert written_files.take_line() is None
+    mirror = tmp_path / "scratch" / "written-7"
+    for name in ("a.pt", "b.pt", "c.pt", "d/e.pt"):
+        file = Path(f"{mirror}{tmp_path}") / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("x")
+    written_files.note_written(tmp_path / "scratch")
+    expected = "4 files were written to a scratch folder instead of a.pt, b.pt, c.pt and 1 more; yours are unchanged"
+    assert written_files.take_line() == expected
+    assert written_files.take_line() is None
+
+
+def test_a_script_that_never_reaches_its_last_step_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ends(status: int) -> None:
+        raise SystemExit(status)
+
+    monkeypatch.setattr(step_bound, "_exit", ends)
+    gates, told = [], []
+    observer = SimpleNamespace(gates_max=3, gate=lambda *args: gates.append(args))
+    followed = step_bound.bounded(observer, told.append)  # type: ignore[type-var]
+    for number in range(3):
+        followed.gate(number)
+    with pytest.raises(SystemExit):
+        followed.gate(3)
+    assert len(gates) == 3
+    assert "made 3 optimizer steps" in told[0]
+
+
+RUNS_SCRIPTS = {
+    "attach/launched_script.py": "the watched run itself; `debug` sets the scratch folder",
+    "preflight_runs/session.py": "in a copy of the process",
+    "replay/command_runner.py": "all commands that launch a recorded script",
+}
+STARTS_PROCESSES = {
+    "attach/launched_script.py": "",
+    "capture/incident/git.py": "git, read only",
+    "checks/model/data_parallel_equivalence.py": "a copy of the checked process",
+    "cli/run.py": "the command again, with seeded hashes",
+    "exporters/exporter_process.py": "the exporter of a watched run",
+    "preflight_runs/process_copy.py": "sandboxed: session.py",
+    "replay/bisection.py": "git, and `steadytrain replay`",
+    "replay/child_processes.py": "the launch of all commands",
+    "trial_runs/patched_files.py": "git, read only",
+    "trial_runs/process_copy.py": "a copy of a sandboxed process",
+    "trial_runs/server.py": "the process of a stage: run_followed",
+    "trial_runs/server_process.py": "the server",
+    "trial_runs/stage.py": "a copy of a sandboxed process",
+}
+STARTERS = {("os", "fork"), ("os", "execv"), ("os", "posix_spawn"), ("os", "system")}
+STARTERS |= {("subprocess", name) for name in ("run", "Popen", "call", "check_output", "check_call")}
+
+
+def test_every_command_that_runs_the_script_again_goes_through_the_sandbox() -> None:
+    runs, starts = set(), set()
+    for path in PACKAGE.rglob("*.py"):
+        name, text = path.relative_to(PACKAGE).as_posix(), path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "execute":
+                runs.add(name)
+                assert "protect_files(" in text, f"{name} runs a script outside of the sandbox"
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                owner = node.func.value
+                if isinstance(owner, ast.Name) and (owner.id, node.func.attr) in STARTERS:
+                    starts.add(name)
+    assert runs == RUNS_SCRIPTS.keys()
+    assert starts <= STARTS_PROCESSES.keys(), "a new place that starts processes: does it run a script of the user?"
+    loop = (PACKAGE / "replay" / "from_functions.py").read_text(encoding="utf-8")
+    assert loop.index("protect_files(Path(result)") < loop.index("= named(step_fn)")
