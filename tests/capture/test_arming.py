@@ -124,7 +124,7 @@ def test_patches_that_are_in_come_out_again(name: str, monkeypatch: pytest.Monke
     with monkeypatch.context() as planted:
         planted.setattr(Patches, name, broken)
         with pytest.raises(RuntimeError, match="planted"):
-            Patches(Events())
+            Patches(Events(), Guard(print))
     assert not leftovers()
 
 
@@ -135,7 +135,7 @@ def test_the_last_patch_takes_the_others_out(monkeypatch: pytest.MonkeyPatch) ->
     with monkeypatch.context() as planted:
         planted.setattr(patches, "state_wrappers", broken)
         with pytest.raises(RuntimeError, match="planted"):
-            Patches(Events())
+            Patches(Events(), Guard(print))
 
 
 def test_an_error_of_ours_does_not_reach_a_watch(

@@ -12,6 +12,10 @@ from steadytrain.capture.hooks.module_hooks import OptimizerHook
 from steadytrain.capture.hooks.outermost_steps import OutermostSteps
 
 
+def report(place: str, error: Exception) -> None:
+    raise error
+
+
 class Child(torch.optim.SGD):
     def __init__(self, told: list[str]) -> None:
         super().__init__([torch.zeros(2, requires_grad=True)], lr=0.1)
@@ -31,8 +35,8 @@ def test_a_step_that_calls_its_parents_is_told_once() -> None:
     torch.optim.SGD([torch.zeros(2, requires_grad=True)], lr=0.1)
     child, other = Child(told), Child(told)
     steps = OutermostSteps(lambda *_: told.append("begins"), lambda *_: told.append("ends"))
-    before = register_optimizer_step_pre_hook(OptimizerHook(steps.begins))
-    after = register_optimizer_step_post_hook(OptimizerHook(steps.ends))
+    before = register_optimizer_step_pre_hook(OptimizerHook(steps.begins, report))
+    after = register_optimizer_step_post_hook(OptimizerHook(steps.ends, report))
     whole = ["begins", "child", "child is done", "ends"]
     try:
         child.step()

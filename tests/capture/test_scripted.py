@@ -24,6 +24,10 @@ pytestmark = [
 BAD_STEP = 9
 
 
+def report(place: str, error: Exception) -> None:
+    raise error
+
+
 def plain() -> nn.Sequential:
     return nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 4))
 
@@ -113,9 +117,9 @@ def test_hooks_are_hidden_from_scripting_and_come_back_in_their_places() -> None
     model = plain()
     calls: list[str] = []
     model.register_forward_hook(lambda *_: calls.append("own, before ours"))
-    hook_after(model, ModuleHook(lambda *_: calls.append("ours")))
+    hook_after(model, ModuleHook(lambda *_: calls.append("ours"), report))
     model.register_forward_hook(lambda *_: calls.append("own, after ours"))
-    hook_before(model[0], ModuleHook(nothing), with_kwargs=True)
+    hook_before(model[0], ModuleHook(nothing, report), with_kwargs=True)
     with hooks_hidden(model):
         model(torch.ones(2, 8))
         model.register_forward_hook(lambda *_: calls.append("own, meanwhile"))

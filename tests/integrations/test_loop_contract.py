@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -123,11 +122,10 @@ def test_hooks_that_are_left() -> None:
 
 
 def test_an_error_of_ours_that_gets_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    @contextlib.contextmanager
-    def part(self: Guard, name: str) -> Iterator[None]:
-        yield
+    def report(self: Guard, place: str, error: Exception) -> None:
+        raise error
 
-    monkeypatch.setattr(Guard, "part", part)
+    monkeypatch.setattr(Guard, "report", report)
     with pytest.raises(AssertionError, match="the watched run ended by RuntimeError: an error planted"):
         assert_fails_open(loop)
 

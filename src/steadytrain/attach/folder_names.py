@@ -16,11 +16,12 @@ _made: dict[Path, tuple[Path, ...]] = {}
 
 def free_folder(runs_dir: Path, name: str, *, named: bool) -> Path:
     """Create a folder with that name that no other run uses. A torchrun worker shares its launcher's folder."""
-    if runs_dir.exists() and not runs_dir.is_dir():
+    is_there, is_folder = os.path.lexists(runs_dir), os.path.isdir(runs_dir)  # unlike Path's, these do not raise
+    if os.path.exists(runs_dir) and not is_folder:
         raise UsageError(f"{runs_dir}: not a folder; name another with --runs-dir")
     if "LOCAL_RANK" in os.environ:
         return runs_dir / name
-    is_new = not runs_dir.exists()
+    is_new = not is_there
     for number in itertools.count(1):
         path = runs_dir / (name if number == 1 else f"{name}-{number}")
         try:

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from steadytrain.attach.entry_points import guest
 from steadytrain.attach.folder_names import give_back
 from steadytrain.attach.messages import tell
 from steadytrain.attach.options import Options, OptionsGiven
@@ -70,6 +71,22 @@ def watch(
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
         raise UsageError(f"watch: optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}")
     asked = chosen(Options, options, "watch")
+    try:
+        return _watched(model, optimizer, step_fn, asked, tuple(options))
+    except UsageError:
+        raise
+    except Exception as error:
+        tell_unwatched(error)
+        return _Unwatched(Path(asked.runs_dir))
+
+
+def _watched(
+    model: torch.nn.Module | None,
+    optimizer: torch.optim.Optimizer | None,
+    step_fn: StepFunction | None,
+    asked: Options,
+    given: tuple[str, ...],
+) -> Watch:
     from steadytrain.capture.step import watcher as watchers
     from steadytrain.capture.step.step_batches import StepBatches
 
@@ -80,7 +97,7 @@ def watch(
         held = borrowed.step_batches
         if own is not None:
             other_step = step_batches is not None and held is not None and not held.is_of(step_batches)
-            _agree(own, asked, tuple(options), other_step=other_step)
+            _agree(own, asked, given, other_step=other_step)
         borrowed.step_batches = held or step_batches
         return Watch(borrowed, borrowed=True, model=model)
     return _begun(model, optimizer, asked, step_batches)
@@ -169,19 +186,23 @@ class Watch:
         return self._watcher.settings.run_dir
 
     @property
+    @guest("measuring memory", 0)
     def memory_bytes(self) -> int:
         """Memory that steadytrain uses for recorded batches and the history of steps, in bytes."""
         return self._watcher.memory_bytes
 
     @property
+    @guest("counting the steps", {})
     def steps(self) -> dict[str, int]:
         """Number of steps so far, by stream. A stream is one optimizer, or several that step together."""
         return {stream.name: stream.step for stream in self._watcher.streams}
 
+    @guest("adding a fact")
     def set_fact(self, name: str, value: object) -> None:
         """Add a fact to the run: plain JSON values. Values that look like secrets are removed."""
         self._watcher.set_fact(name, redact_tree(value))
 
+    @guest("adding an evaluation")
     def evaluated(self, metrics: Mapping[str, float]) -> None:
         """Report losses and scores of an evaluation after the last step, by name: detectors use them."""
         self._watcher.evaluated(metrics)
@@ -222,7 +243,8 @@ class Watch:
         """
         if not self._borrowed:
             raised_before = self._watcher.stopped
-            finish(self._watcher, "finished", None)
+            with self._watcher.guard.part("closing the run"):
+                finish(self._watcher, "finished", None)
             if self._watcher.stopped is not None and raised_before is None:
                 raise self._watcher.stopped
 
@@ -234,9 +256,11 @@ class Watch:
     ) -> None:
         if self._borrowed:
             return
-        if error is not None:
-            self._watcher.script_failed(error)
-        finish(self._watcher, "finished" if kind is None else "failed", None)
+        with self._watcher.guard.part("keeping evidence of the failure"):
+            if error is not None:
+                self._watcher.script_failed(error)
+        with self._watcher.guard.part("closing the run"):
+            finish(self._watcher, "finished" if kind is None else "failed", None)
         if self._watcher.stopped is not None and error is not self._watcher.stopped:
             raise self._watcher.stopped
 

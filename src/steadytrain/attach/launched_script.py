@@ -16,6 +16,7 @@ from steadytrain.attach.messages import tell
 from steadytrain.attach.options import Options
 from steadytrain.attach.process_watch import attach, attached, finish, tell_unwatched
 from steadytrain.attach.watched_run import WatchedRun, begin_run
+from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.hooks.import_hook import after_import
 from steadytrain.capture.hooks.launch import ATTACH_VARIABLE, Target, arm_children, execute
 from steadytrain.capture.hooks.seeding import (
@@ -40,6 +41,7 @@ _START_FOLDER = Path(__file__).parent / "start"
 
 
 UNHEALTHY_STATUS = 1
+STOPPED_STATUS = 70
 
 
 def run_target(
@@ -57,6 +59,29 @@ def run_target(
         randomness: seeds and determinism that hold before the script starts.
         fail_on: with a symptom of this severity or above, the exit status is 1 instead of 0.
     """
+    try:
+        run = _begin(target, options, guest, randomness)
+    except UsageError:
+        raise
+    except Exception as error:
+        tell_unwatched(error)
+        return execute(target, lambda *_: None)
+
+    def finish_run(how: str, status: int | None, error: BaseException | None) -> int | None:
+        override = None
+        with end.part("ending the run"):
+            override = _finish_run(Path(run.run_dir), how, status, error)
+        unhealthy = override is None and status == 0 and fail_on is not None and _reaches(Path(run.run_dir), fail_on)
+        return UNHEALTHY_STATUS if unhealthy else override
+
+    end = Guard(tell)
+    return execute(target, finish_run)
+
+
+def _begin(
+    target: Target, options: Options, guest: Callable[[Watcher], None] | None, randomness: Randomness
+) -> WatchedRun:
+    """Prepare this process, and those that the script starts, for the script's import of torch."""
     run = begin_run(
         target.name, target.stem, target.command, options, is_module=target.is_module, randomness=randomness
     )
@@ -65,14 +90,8 @@ def run_target(
         protect_files(Path(os.environ[SCRATCH_VARIABLE]), also=(Path(run.run_dir).absolute().parent,))
     tell(f"watching {' '.join(redact_arguments(target.command))} (policy {options.policy}) -> {run.run_dir}")
     begin_process(randomness)
-    after_import("torch", lambda: _arm(run, guest))
-
-    def finish_run(how: str, status: int | None, error: BaseException | None) -> int | None:
-        override = _finish_run(Path(run.run_dir), how, status, error)
-        unhealthy = override is None and status == 0 and fail_on is not None and _reaches(Path(run.run_dir), fail_on)
-        return UNHEALTHY_STATUS if unhealthy else override
-
-    return execute(target, finish_run)
+    after_import("torch", Guard(tell).wrap(lambda: _arm(run, guest), what="attaching"))
+    return run
 
 
 def arm_child() -> None:
@@ -105,24 +124,31 @@ def _finish_run(run_dir: Path, how: str, status: int | None, error: BaseExceptio
     """End the watch after the script: settle open matters, print the summary, and choose the exit status."""
     from steadytrain.detection.summary import summary
 
-    own = attached()
+    own, own_guard = attached(), Guard(tell)
     watcher = own.watcher if own is not None else None
     if watcher is not None:
-        if error is not None:
-            watcher.script_failed(error)
-        if operations_that_warned():
-            watcher.set_fact("nondeterministic_operations", operations_that_warned())
-        if how != "finished":
-            watcher.abandon_rerun(f"the script {how} before it reached the optimizer again")
-        finish(watcher, how, status)
+        own_guard = watcher.guard
+        with own_guard.part("keeping evidence of the failure"):
+            if error is not None:
+                watcher.script_failed(error)
+        with own_guard.part("naming nondeterministic operations"):
+            if operations_that_warned():
+                watcher.set_fact("nondeterministic_operations", operations_that_warned())
+        with own_guard.part("one more lap"):
+            if how != "finished":
+                watcher.abandon_rerun(f"the script {how} before it reached the optimizer again")
+        with own_guard.part("closing the run"):
+            finish(watcher, how, status)
     stopped = _stopped_elsewhere(run_dir) or (watcher is not None and watcher.stopped is not None)
-    lines = summary(watcher, run_dir)
-    if watcher is not None and watcher.streams:
-        lines = [*lines[:-1], *end_lines(), *lines[-1:]] if lines else []
-    for line in lines:
-        tell(line)
-    give_back(run_dir)
-    return 70 if stopped else None
+    with own_guard.part("the summary"):
+        lines = summary(watcher, run_dir)
+        if watcher is not None and watcher.streams:
+            lines = [*lines[:-1], *end_lines(), *lines[-1:]] if lines else []
+        for line in lines:
+            tell(line)
+    with own_guard.part("the summary"):
+        give_back(run_dir)
+    return STOPPED_STATUS if stopped else None
 
 
 def _reaches(run_dir: Path, severity: Severity) -> bool:
@@ -132,7 +158,7 @@ def _reaches(run_dir: Path, severity: Severity) -> bool:
         grave = SEVERITIES[SEVERITIES.index(severity) :]
         found = [*run.symptoms, *(symptom for rank in run.ranks for symptom in open_run(rank).symptoms)]
         return any(symptom.severity in grave for symptom in found)
-    except UsageError:
+    except Exception:
         return False
 
 
@@ -141,5 +167,5 @@ def _stopped_elsewhere(run_dir: Path) -> bool:
     try:
         run = open_run(run_dir)
         return run.ended == "stopped" or any(open_run(rank).ended == "stopped" for rank in run.ranks)
-    except UsageError:
+    except Exception:  # the folder may be gone, or another's
         return False

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 
 def tell(text: str) -> None:
-    """Print one message on stderr, because stdout belongs to the script. An open tqdm bar keeps its line."""
-    start = "\n" if _is_bar_open() else ""
-    print(f"{start}steadytrain: {text}", file=sys.stderr, flush=True)
+    """Print one message on stderr, because stdout belongs to the script. An open tqdm bar keeps its line.
+
+    A message that cannot be printed (stderr is closed, or its reader gone) is lost; the script goes on.
+    """
+    with contextlib.suppress(Exception):
+        start = "\n" if _is_bar_open() else ""
+        print(f"{start}steadytrain: {text}", file=sys.stderr, flush=True)
 
 
 def _is_bar_open() -> bool:

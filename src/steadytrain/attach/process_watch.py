@@ -81,7 +81,8 @@ def finish(watcher: Watcher, how: str, status: int | None) -> None:
     global _attached
     if _attached is not None and _attached.watcher is watcher:
         _attached = None
-    forget_imports()
+    with watcher.guard.part("removing the import hooks"):
+        forget_imports()
     watcher.close(ended=how, exit_status=status)
     if watcher.settings.description.get("pid") == os.getpid():
         give_back(watcher.settings.run_dir)  # else it belongs to the process that started the run
@@ -92,9 +93,11 @@ def _finish_at_exit(watcher: Watcher) -> None:
     """End a watch that is still open at exit: of a launcher's worker, or a script that never closed it."""
     # Python has just printed the error that ended the script. In an interactive session it may be any older error.
     error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
-    if error is not None:
-        watcher.script_failed(error)
-    finish(watcher, "finished" if error is None else "failed", None)
+    with watcher.guard.part("keeping evidence of the failure"):
+        if error is not None:
+            watcher.script_failed(error)
+    with watcher.guard.part("closing the run"):
+        finish(watcher, "finished" if error is None else "failed", None)
 
 
 def _forget_in_children(watcher: Watcher) -> None:

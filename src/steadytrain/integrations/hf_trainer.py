@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 from transformers import Trainer, TrainerCallback
 
 from steadytrain.attach import Options
+from steadytrain.attach.entry_points import guest_callbacks
 from steadytrain.core.signatures import takes_options
 from steadytrain.integrations import Integration
 from steadytrain.integrations.fits import Fit
@@ -45,6 +46,7 @@ class HfTrainer(Integration):
     use: ClassVar[str] = "SteadyTrainCallback; Trainer(..., callbacks=[SteadyTrainCallback()])"
 
 
+@guest_callbacks("following the trainer")
 class SteadyTrainCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
     """Watch each training from ``on_train_begin`` to its end, also if it ends with an exception.
 

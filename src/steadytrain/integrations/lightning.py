@@ -20,6 +20,7 @@ except ImportError:  # the package's older name
     from pytorch_lightning import Callback
 
 from steadytrain.attach import Options
+from steadytrain.attach.entry_points import guest_callbacks
 from steadytrain.core.signatures import takes_options
 from steadytrain.integrations import Integration
 from steadytrain.integrations.fits import Fit
@@ -45,6 +46,7 @@ class Lightning(Integration):
     use: ClassVar[str] = "SteadyTrainCallback; Trainer(..., callbacks=[SteadyTrainCallback()])"
 
 
+@guest_callbacks("following the trainer")
 class SteadyTrainCallback(Callback):  # type: ignore[misc, unused-ignore]
     """Watch each fit from ``on_fit_start`` to ``teardown`` or ``on_exception``.
 

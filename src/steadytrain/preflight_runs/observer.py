@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.hooks.clipping import Clipping
-from steadytrain.capture.hooks.patches import MISSING
+from steadytrain.capture.hooks.guarded_events import MISSING
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch
 from steadytrain.capture.step.loss import LossTerm, unscaled

@@ -18,8 +18,8 @@ from typing import Any
 
 from torch import nn
 
+from steadytrain.capture.hooks.guarded_events import MISSING
 from steadytrain.capture.hooks.model_discovery import module_names
-from steadytrain.capture.hooks.patches import MISSING
 from steadytrain.capture.incident.freeze import named_state
 from steadytrain.capture.snapshots.digests import digest
 from steadytrain.capture.snapshots.random_parts import random_keys

@@ -16,8 +16,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from steadytrain.capture.hooks.guarded_events import MISSING
 from steadytrain.capture.hooks.model_discovery import module_names
-from steadytrain.capture.hooks.patches import MISSING
 from steadytrain.capture.incident.context import IncidentContext, LoopRerun
 from steadytrain.capture.step.input_recorder import MicroBatch
 from steadytrain.capture.step.loss import LossTerm, loss_term, unscaled

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
-from steadytrain.capture.hooks.patches import MISSING
+from steadytrain.capture.hooks.guarded_events import MISSING
 from steadytrain.capture.step.script_frames import assigned_names
 
 OWN_NAMES = ("self", "cls")

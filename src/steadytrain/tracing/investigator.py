@@ -23,8 +23,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from steadytrain.capture.hooks.guarded_events import MISSING
 from steadytrain.capture.hooks.model_discovery import module_names
-from steadytrain.capture.hooks.patches import MISSING
 from steadytrain.capture.hooks.script_errors import is_of_script
 from steadytrain.capture.incident.context import IncidentContext, Investigator, LoopRerun
 from steadytrain.capture.step.input_recorder import AutocastState, MicroBatch, RandomState, tensors_in

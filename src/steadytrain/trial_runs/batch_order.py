@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from steadytrain.capture.hooks.patches import MISSING
+from steadytrain.capture.hooks.guarded_events import MISSING
 from steadytrain.replay.recorded_steps import RecordedStep, RecordedSteps
 
 AHEAD_MAX = 64

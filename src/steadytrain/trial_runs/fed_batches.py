@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from steadytrain.capture.hooks.patches import MISSING
+from steadytrain.capture.hooks.guarded_events import MISSING
 from steadytrain.experiments.specs import Entry
 from steadytrain.replay.recorded_steps import RecordedSteps
 from steadytrain.trial_runs.batch_order import Batch, Batches

@@ -23,13 +23,20 @@ def _run_the_one_behind_us() -> None:
     spec.loader.exec_module(module)
 
 
+def _not_watched(error: Exception) -> None:
+    print(f"steadytrain: warning: this child process is not watched ({error!r})", file=sys.stderr)
+
+
 def _arm() -> None:
     from steadytrain.capture.hooks.import_hook import after_import
 
     def attach() -> None:
-        from steadytrain.attach import arm_child
+        try:
+            from steadytrain.attach import arm_child
 
-        arm_child()
+            arm_child()
+        except Exception as error:
+            _not_watched(error)
 
     after_import("torch", attach)
 
@@ -46,5 +53,5 @@ if os.environ.get("STEADYTRAIN_ATTACH"):
     try:
         _arm()
     except Exception as error:
-        print(f"steadytrain: warning: this child process is not watched ({error!r})", file=sys.stderr)
+        _not_watched(error)
 _run_the_one_behind_us()

@@ -8,6 +8,7 @@ launches, the environment variable ``STEADYTRAIN_RAISE_OWN_ERRORS`` does so.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import traceback
@@ -31,18 +32,39 @@ class Guard:
         self._told: set[str] = set()
         self.warnings: list[str] = []
 
-    def wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """``function``, changed to return None if it raises an ``Exception``."""
+    def wrap(self, function: Callable[..., Any], otherwise: Any = None, *, what: str = "") -> Callable[..., Any]:
+        """``function``, changed to return ``otherwise`` if it raises an ``Exception``; ``what`` failed then."""
 
         @functools.wraps(function)
         def guarded(*args: Any, **kwargs: Any) -> Any:
             try:
                 return function(*args, **kwargs)
             except Exception as error:
-                if is_of_script(error):
+                self.report(what or function.__name__, error)
+                return otherwise
+
+        return guarded
+
+    def around(self, function: Callable[..., Any], original: Callable[..., Any], *, what: str) -> Callable[..., Any]:
+        """``function(original, *args, **kwargs)``, which calls ``original(*args, **kwargs)`` once on its way.
+
+        Whatever ``function`` does, ``original`` is called exactly once, and its result or its exception arrives.
+        """
+
+        @functools.wraps(function)
+        def guarded(*args: Any, **kwargs: Any) -> Any:
+            once = _Once(original)
+            try:
+                return function(once, *args, **kwargs)
+            except Exception as error:
+                if error is once.error:
                     raise
-                self.report(function.__name__, error)
-                return None
+                self.report(what, error)
+            if not once.called:
+                return original(*args, **kwargs)
+            if once.error is not None:
+                raise once.error
+            return once.result
 
         return guarded
 
@@ -64,9 +86,32 @@ class Guard:
             return
         self._told.add(place)
         where = f" at {frame[0].filename.rsplit('/', 1)[-1]}:{frame[0].lineno}" if frame else ""
+        with contextlib.suppress(Exception):  # the error's own text may fail, or the stream that it is printed to
+            self._say(place, error, where)
+
+    def _say(self, place: str, error: Exception, where: str) -> None:
         warning = f"{place} failed ({type(error).__name__}: {error}){where}; training goes on without it"
         self.warnings.append(warning)
         self._tell(f"warning: {warning}")
+
+
+class _Once:
+    """Calls ``original`` and remembers what came of it."""
+
+    def __init__(self, original: Callable[..., Any]) -> None:
+        self._original = original
+        self.called = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.called = True
+        try:
+            self.result = self._original(*args, **kwargs)
+        except BaseException as error:
+            self.error = error
+            raise
+        return self.result
 
 
 class _Part:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from torch import nn
 
+from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.hooks.model_discovery import Model
 from steadytrain.capture.hooks.patches import Events, ModuleHooks
 from steadytrain.core.torch_private import COMPILED_CALL
@@ -18,8 +19,9 @@ from steadytrain.core.torch_private import COMPILED_CALL
 class HookedModules:
     """Adds and removes module hooks. Compiled code guards on hooks, so modules inside it get none."""
 
-    def __init__(self, events: Events) -> None:
+    def __init__(self, events: Events, guard: Guard) -> None:
         self._events = events
+        self._guard = guard
         self._called: dict[int, weakref.ref[nn.Module]] = {}
         self._hooks: dict[int, ModuleHooks] = {}
         self._tops: set[int] = set()
@@ -49,7 +51,7 @@ class HookedModules:
     def watch(self, module: nn.Module) -> None:
         key = self._key(module)
         if key not in self._hooks and COMPILED_CALL.on(module) is None:
-            self._hooks[key] = ModuleHooks(module, self._events)
+            self._hooks[key] = ModuleHooks(module, self._events, self._guard.report)
 
     def redirect(self, called: Callable[..., None] | None) -> None:
         """Let all current hooks only call ``called`` when a module is called; None undoes that."""
@@ -102,7 +104,8 @@ class HookedModules:
     def remove(self) -> None:
         self._resting.clear()
         for key in list(self._hooks):
-            self._unhook(key)
+            with self._guard.part("removing a hook"):
+                self._unhook(key)
 
     def _unhook(self, key: int) -> None:
         self._hooks.pop(key).remove()

@@ -17,7 +17,10 @@ from typing import Any
 
 
 def after_import(name: str, callback: Callable[[], None]) -> None:
-    """Call ``callback`` once ``name`` is imported: now if it already is, else right after its code has run."""
+    """Call ``callback`` once ``name`` is imported: now if it already is, else right after its code has run.
+
+    An error of ``callback`` reaches the script's import: a guest's callback must be guarded.
+    """
     if name in sys.modules:
         callback()
         return
@@ -45,10 +48,12 @@ class _Finder(importlib.abc.MetaPathFinder):
         self._searching = True  # the search below asks all finders, including this one
         try:
             spec = importlib.util.find_spec(fullname)
+        except Exception:  # the search without us goes on, and fails in its own way
+            return None
         finally:
             self._searching = False
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self)
+            spec.loader = _Loader(spec.loader, self.module_has_run)
         return spec
 
     def module_has_run(self) -> None:
@@ -58,9 +63,9 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    def __init__(self, loader: importlib.abc.Loader, finder: _Finder) -> None:
+    def __init__(self, loader: importlib.abc.Loader, after: Callable[[], None]) -> None:
         self._loader = loader
-        self._finder = finder
+        self._after = after
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
@@ -74,4 +79,4 @@ class _Loader(importlib.abc.Loader):
             spec.loader = self._loader  # the module looks as it would without steadytrain
         module.__loader__ = self._loader
         self._loader.exec_module(module)
-        self._finder.module_has_run()
+        self._after()

@@ -52,20 +52,24 @@ class Updates:
         """Runs the gate before the block and ends the step after it."""
         named = dict(self._model.named_parameters())
         given = _by_name(gradients, named)
-        stand_in = self._optimizer(list(named.values()))
-        stand_in.param_groups[0]["lr"] = learning_rate
-        if loss is not None:
-            self._watcher.loss_given(loss)
+        guard, stand_in = self._watcher.guard, None
         kept = {name: named[name].grad for name in given}
         try:
-            for name, gradient in given.items():
-                named[name].grad = gradient
-            self._watcher.step_begins(stand_in, (stand_in,), {})
+            with guard.part("the gate"):
+                stand_in = self._optimizer(list(named.values()))
+                stand_in.param_groups[0]["lr"] = learning_rate
+                if loss is not None:
+                    self._watcher.loss_given(loss)
+                for name, gradient in given.items():
+                    named[name].grad = gradient
+                self._watcher.step_begins(stand_in, (stand_in,), {})
         finally:
             for name, gradient in kept.items():
                 named[name].grad = gradient
         yield
-        self._watcher.step_ends(stand_in, (stand_in,), {})
+        with guard.part("recording a step"):
+            if stand_in is not None:
+                self._watcher.step_ends(stand_in, (stand_in,), {})
 
     def _optimizer(self, parameters: Sequence[Tensor]) -> HandWritten:
         """The placeholder optimizer, updated to the current parameters."""

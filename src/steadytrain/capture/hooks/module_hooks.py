@@ -15,6 +15,9 @@ from typing import Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
+Report = Callable[[str, Exception], None]
+"""Reports an error of ours, with the place where it happened."""
+
 
 class VanishingHook:
     """A module hook that does not appear in a copy or a pickle of the module.
@@ -33,15 +36,22 @@ class VanishingHook:
 
 
 class ModuleHook(VanishingHook):
-    """Calls ``function`` with the arguments of the hook, but never while torch.compile or ``torch.jit`` traces."""
+    """Calls ``function`` with the arguments of the hook, but never while torch.compile or ``torch.jit`` traces.
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    An error of ``function`` goes to ``report`` (:meth:`Guard.report`), not to the script.
+    """
+
+    def __init__(self, function: Callable[..., Any], report: Report) -> None:
         self.function = function
+        self._report = report
 
     def __call__(self, *args: Any) -> Any:
         if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
             return None
-        return self.function(*args)
+        try:
+            return self.function(*args)
+        except Exception as error:
+            self._report("following the calls of a module", error)
 
 
 def hook_before(module: torch.nn.Module, hook: Callable[..., Any], *, with_kwargs: bool = False) -> RemovableHandle:
@@ -67,13 +77,17 @@ def nothing(*_: Any) -> None:
 class OptimizerHook:
     """A global optimizer hook. The return value of ``function`` may replace the arguments of ``step``."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], report: Report) -> None:
         self.function = function
+        self._report = report
 
     def __call__(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
             return None
-        return self.function(optimizer, args, kwargs)
+        try:
+            return self.function(optimizer, args, kwargs)
+        except Exception as error:
+            self._report("following an optimizer", error)
 
 
 def zero_grad_wrapper(original: Callable[..., None], before: Callable[[Any], None]) -> Callable[..., None]:
@@ -89,11 +103,15 @@ def zero_grad_wrapper(original: Callable[..., None], before: Callable[[Any], Non
 
 
 class ClipGradients:
-    """Replaces torch's ``clip_grad_norm_`` or ``clip_grad_value_`` and lets us read the gradients before the clip."""
+    """Replaces torch's ``clip_grad_norm_`` or ``clip_grad_value_`` and lets us read the gradients before the clip.
 
-    def __init__(self, original: Callable[..., Any], watch: Callable[..., Any]) -> None:
+    Args:
+        around: ``watch``, which gets ``original`` before the arguments of the call and calls it once.
+    """
+
+    def __init__(self, original: Callable[..., Any], around: Callable[..., Any]) -> None:
         self.original = original
-        self.watch = watch
+        self._around = around
         self.__wrapped__ = original
         self.__name__ = original.__name__
         self.__doc__ = original.__doc__
@@ -103,4 +121,4 @@ class ClipGradients:
             return self.original(parameters, *args, **kwargs)
         if not isinstance(parameters, (torch.Tensor, list, tuple)):
             parameters = list(parameters)  # a generator can be read only once, and torch must read it too
-        return self.watch(self.original, parameters, args, kwargs)
+        return self._around(parameters, *args, **kwargs)

@@ -31,11 +31,14 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from steadytrain.capture.hooks.copies import put_reduce
+from steadytrain.capture.hooks.fail_open import Guard
+from steadytrain.capture.hooks.guarded_events import MISSING, GuardedEvents
 from steadytrain.capture.hooks.import_hook import after_import
 from steadytrain.capture.hooks.module_hooks import (
     ClipGradients,
     ModuleHook,
     OptimizerHook,
+    Report,
     hook_after,
     hook_before,
     nothing,
@@ -59,7 +62,13 @@ from steadytrain.core.torch_private import (
 
 _SKIPPED_BY_COMPILER = (
     *("capture.incident", "capture.looks", "capture.machine", "capture.settings", "capture.snapshots", "capture.step"),
-    *("capture.hooks.clipping", "capture.hooks.copies", "capture.hooks.fail_open", "capture.hooks.hooked_modules"),
+    *(
+        "capture.hooks.clipping",
+        "capture.hooks.copies",
+        "capture.hooks.fail_open",
+        "capture.hooks.guarded_events",
+        "capture.hooks.hooked_modules",
+    ),
     *("capture.hooks.manual_updates", "capture.hooks.model_discovery", "capture.hooks.outermost_steps"),
     *("capture.hooks.patches", "capture.hooks.script_errors", "capture.hooks.scripting"),
     *("capture.tensors.activations", "capture.tensors.dense", "capture.tensors.gradient_scaling"),
@@ -68,12 +77,9 @@ _SKIPPED_BY_COMPILER = (
 )
 """All our modules except those whose code a graph may contain (``hooks.module_hooks``, ``tensors.in_graph``)."""
 
-MISSING: Any = object()
-"""``Events.fetch_begins`` returns this to let the script's own fetch happen, ``fetch_ends`` to keep its batch."""
-
 
 class Events(StateEvents, Protocol):
-    """The events that the patches report. No method raises, except to end the process on purpose."""
+    """The events that the patches report. :class:`GuardedEvents` keeps their errors from the script."""
 
     def optimizer_made(self, optimizer: torch.optim.Optimizer) -> None: ...
     def step_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any: ...
@@ -88,8 +94,8 @@ class Events(StateEvents, Protocol):
     def scaler_step_ends(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None: ...
     def scaler_scales(self, scaler: Any) -> None: ...
     def gradients_zeroed(self, owner: Any) -> None: ...
-    def clip(self, original: Any, parameters: Any, args: Any, kwargs: Any) -> Any: ...
-    def clip_by_value(self, original: Any, parameters: Any, args: Any, kwargs: Any) -> Any: ...
+    def clip(self, original: Any, parameters: Any, *args: Any, **kwargs: Any) -> Any: ...
+    def clip_by_value(self, original: Any, parameters: Any, *args: Any, **kwargs: Any) -> Any: ...
     def compile_called(self, subject: Any, result: Any, how: dict[str, Any]) -> None: ...
     def forward_begins(self, module: nn.Module, args: Any, kwargs: Any) -> Any: ...
     def forward_ends(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None: ...
@@ -112,17 +118,19 @@ class Patches:
         MissingNameError: this torch lacks a name that a patch needs; no patch was applied.
     """
 
-    def __init__(self, events: Events) -> None:
+    def __init__(self, events: Events, guard: Guard) -> None:
         self._undo: list[Callable[[], None]] = []
+        self._guard = guard
         self._at_rest: AtRest | None = None
+        self._ignores: Callable[..., bool] | None = None
         self._zero_grads: list[tuple[Any, Any, Any]] = []
         try:
-            self._put_all(events)
+            self._put_all(GuardedEvents(events, guard))
         except Exception:
             self.remove()
             raise
 
-    def _put_all(self, events: Events) -> None:
+    def _put_all(self, events: GuardedEvents) -> None:
         require()
         self._put_hooks(events)
         self._put_backward(events)
@@ -133,20 +141,22 @@ class Patches:
         self._put_zero_grad(events)
         self._put_compile(events)
         self._undo += [put_reduce(), put_script()]
-        for owner, name, wrapper in state_wrappers(events):
+        for owner, name, wrapper in state_wrappers(events, self._guard):
             self._replace(owner, name, wrapper)
-        after_import(COMPILER, keep_compiler_out)
+        after_import(COMPILER, self._guard.wrap(keep_compiler_out))
 
     def remove(self) -> None:
         if self._at_rest is not None:
             self.rest(None)
         for undo in reversed(self._undo):
-            undo()
+            with self._guard.part("removing a patch"):
+                undo()
         self._undo.clear()
 
     def rest(self, at_rest: AtRest | None) -> None:
         """Report only to ``at_rest``, as cheaply as possible, until None undoes that: the run rests."""
         self._at_rest = at_rest
+        self._ignores = self._guard.wrap(at_rest.ignores, otherwise=False) if at_rest is not None else None
         if not self._steps.nested:
             before, after = self._optimizer_hooks
             before.function = at_rest.step_begins if at_rest is not None else self._steps.begins
@@ -167,22 +177,25 @@ class Patches:
         setattr(owner, name, replacement)
         self._undo.append(undo)
 
-    def _put_hooks(self, events: Events) -> None:
+    def _put_hooks(self, events: GuardedEvents) -> None:
         steps = self._steps = OutermostSteps(events.step_begins, events.step_ends)
-        self._optimizer_hooks = OptimizerHook(steps.begins), OptimizerHook(steps.ends)
+        report = self._guard.report
+        self._optimizer_hooks = OptimizerHook(steps.begins, report), OptimizerHook(steps.ends, report)
         before = register_optimizer_step_pre_hook(self._optimizer_hooks[0])
         after = register_optimizer_step_post_hook(self._optimizer_hooks[1])
         self._undo += [before.remove, after.remove]
 
-    def _put_backward(self, events: Events) -> None:
+    def _put_backward(self, events: GuardedEvents) -> None:
         original = ENGINE.now()
+
+        is_traced = self._guard.wrap(being_traced, otherwise=True)
 
         @functools.wraps(original)
         def run_backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
-            at_rest = self._at_rest
-            if at_rest is not None and at_rest.ignores(roots, kwargs):
+            ignores = self._ignores
+            if ignores is not None and ignores(roots, kwargs):
                 return original(roots, *args, **kwargs)
-            if being_traced(roots):
+            if is_traced(roots):
                 return original(roots, *args, **kwargs)
             outermost = events.backward_begins(roots, accumulates=bool(kwargs.get("accumulate_grad", False)))
             try:
@@ -197,7 +210,7 @@ class Patches:
 
         self._replace(ENGINE.owner(), ENGINE.attribute, run_backward)
 
-    def _put_optimizer_init(self, events: Events) -> None:
+    def _put_optimizer_init(self, events: GuardedEvents) -> None:
         original = torch.optim.Optimizer.__init__
 
         @functools.wraps(original)
@@ -207,7 +220,7 @@ class Patches:
 
         self._replace(torch.optim.Optimizer, "__init__", init)
 
-    def _put_fetch(self, events: Events) -> None:
+    def _put_fetch(self, events: GuardedEvents) -> None:
         original = NEXT_BATCH.now()
 
         @functools.wraps(original)
@@ -230,7 +243,7 @@ class Patches:
         self._replace(NEXT_BATCH.owner(), NEXT_BATCH.attribute, fetch)
         self._replace(NEXT_INDEX.owner(), NEXT_INDEX.attribute, next_index)
 
-    def _put_scaler(self, events: Events) -> None:
+    def _put_scaler(self, events: GuardedEvents) -> None:
         step, scale = torch.amp.GradScaler.step, torch.amp.GradScaler.scale
 
         @functools.wraps(step)
@@ -249,20 +262,20 @@ class Patches:
         self._replace(torch.amp.GradScaler, "step", scaler_step)
         self._replace(torch.amp.GradScaler, "scale", scaler_scale)
 
-    def _put_clip(self, events: Events) -> None:
-        by_norm = ClipGradients(torch.nn.utils.clip_grad_norm_, events.clip)
-        by_value = ClipGradients(torch.nn.utils.clip_grad_value_, events.clip_by_value)
-        for name, stand_in in (("clip_grad_norm_", by_norm), ("clip_grad_value_", by_value)):
+    def _put_clip(self, events: GuardedEvents) -> None:
+        for name, event in (("clip_grad_norm_", "clip"), ("clip_grad_value_", "clip_by_value")):
+            original = getattr(torch.nn.utils, name)
+            stand_in = ClipGradients(original, events.around(event, original))
             self._replace(torch.nn.utils.clip_grad, name, stand_in)
             self._replace(torch.nn.utils, name, stand_in)
 
-    def _put_zero_grad(self, events: Events) -> None:
+    def _put_zero_grad(self, events: GuardedEvents) -> None:
         for owner in (torch.optim.Optimizer, nn.Module):
             original, wrapper = owner.zero_grad, zero_grad_wrapper(owner.zero_grad, events.gradients_zeroed)
             self._zero_grads.append((owner, original, wrapper))
             self._replace(owner, "zero_grad", wrapper)
 
-    def _put_compile(self, events: Events) -> None:
+    def _put_compile(self, events: GuardedEvents) -> None:
         original = torch.compile
 
         @functools.wraps(original)
@@ -282,9 +295,9 @@ class Patches:
 class ModuleHooks:
     """The hooks on one module's calls."""
 
-    def __init__(self, module: nn.Module, events: Events) -> None:
+    def __init__(self, module: nn.Module, events: Events, report: Report) -> None:
         self._events = events
-        self._before, self._after = ModuleHook(events.forward_begins), ModuleHook(events.forward_ends)
+        self._before, self._after = ModuleHook(events.forward_begins, report), ModuleHook(events.forward_ends, report)
         self._handles = (
             hook_before(module, self._before, with_kwargs=True),
             hook_after(module, self._after, with_kwargs=True, always_call=True),
@@ -328,7 +341,7 @@ def _unwatch_call(module: weakref.ref[nn.Module], watched: weakref.ref[Callable[
         COMPILED_CALL.put(owner, inspect.unwrap(call, stop=lambda one: one is not call))
 
 
-def _watched_call(module: nn.Module, compiled: Callable[..., Any], events: Events) -> Callable[..., Any]:
+def _watched_call(module: nn.Module, compiled: Callable[..., Any], events: GuardedEvents) -> Callable[..., Any]:
     @functools.wraps(compiled)
     def call(*args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():

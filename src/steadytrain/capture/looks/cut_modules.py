@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.hooks.model_discovery import named_places, plain_name
-from steadytrain.capture.hooks.module_hooks import ModuleHook, hook_after
+from steadytrain.capture.hooks.module_hooks import ModuleHook, Report, hook_after
 from steadytrain.capture.looks.held_parameters import is_sharded
 from steadytrain.capture.step.input_recorder import tensors_in
 from steadytrain.capture.step.optimizer_streams import Stream
@@ -30,13 +30,13 @@ DETACHED, NO_GRAD, CUT_INSIDE = 1.0, 2.0, 3.0
 class _Followed:
     """One module: the steps in which it was called in training mode, and the way in which its last call was cut."""
 
-    def __init__(self, name: str, module: nn.Module) -> None:
+    def __init__(self, name: str, module: nn.Module, report: Report) -> None:
         self.name = name
         self.steps = 0
         self._called = False
         self.cut = 0.0
         self.parameters = [weakref.ref(one) for one in module.parameters() if one.requires_grad]
-        self.handle = hook_after(module, ModuleHook(self._ended))
+        self.handle = hook_after(module, ModuleHook(self._ended, report))
 
     def _ended(self, module: nn.Module, args: Any, output: Any) -> None:
         if not module.training:
@@ -58,7 +58,7 @@ class _Followed:
 class CutModules:
     """Serves one stream. Create it at the gate of the first step: then backward has left its gradients."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, report: Report) -> None:
         self._followed: list[_Followed] = []
         self._since = stream.own_steps + 1
         unreached = {id(one) for one in stream.parameters if one.grad is None and one.requires_grad}
@@ -68,7 +68,7 @@ class CutModules:
             return
         names = {id(one): name for one, name in zip(stream.parameters, stream.tensor_names, strict=False)}
         for root in stream.roots():
-            self._followed += _cut_in(root, unreached, names)
+            self._followed += _cut_in(root, unreached, names, report)
         for one in self._followed[MODULES_MAX:]:
             one.handle.remove()
         del self._followed[MODULES_MAX:]
@@ -95,7 +95,7 @@ class CutModules:
         self._followed = []
 
 
-def _cut_in(root: nn.Module, unreached: set[int], names: dict[int, str]) -> list[_Followed]:
+def _cut_in(root: nn.Module, unreached: set[int], names: dict[int, str], report: Report) -> list[_Followed]:
     """The outermost modules under ``root`` in training mode whose trainable parameters are all unreached."""
     found: list[_Followed] = []
     inside: list[str] = []
@@ -105,7 +105,7 @@ def _cut_in(root: nn.Module, unreached: set[int], names: dict[int, str]) -> list
         held = [one for one in module.parameters() if one.requires_grad]
         if held and all(id(one) in unreached for one in held):
             inside.append(path)
-            found.append(_Followed(_name(path, module, names), module))
+            found.append(_Followed(_name(path, module, names), module, report))
     return found
 
 

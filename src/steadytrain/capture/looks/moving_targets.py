@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.hooks.model_discovery import living, optimizer_parameters
-from steadytrain.capture.hooks.module_hooks import ModuleHook, hook_before
+from steadytrain.capture.hooks.module_hooks import ModuleHook, Report, hook_before
 from steadytrain.capture.step.input_recorder import tensors_in
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.tensors.dense import dense_values
@@ -97,10 +97,12 @@ class Copies:
 
     Args:
         counts: whether a call comes from the script now.
+        report: gets our own errors.
     """
 
-    def __init__(self, counts: Callable[[], bool]) -> None:
+    def __init__(self, counts: Callable[[], bool], report: Report) -> None:
         self._counts = counts
+        self._report = report
         self._copies: list[_Copy] = []
         self._first: dict[_Kind, tuple[Tensor, ...]] = {}
 
@@ -183,7 +185,7 @@ class Copies:
             if copy.first and copy.steps < INPUTS_STEPS:
                 copy.keys = row_keys(args, {})
 
-        copy.remove = hook_before(module, ModuleHook(called)).remove
+        copy.remove = hook_before(module, ModuleHook(called, self._report)).remove
         self._copies.append(copy)
 
 
@@ -242,8 +244,8 @@ class Rollouts:
 class MovingTargets:
     """Follows one run until it is known that its targets move."""
 
-    def __init__(self, counts: Callable[[], bool], compiles: Callable[[], bool]) -> None:
-        self._copies, self._rollouts = Copies(counts), Rollouts()
+    def __init__(self, counts: Callable[[], bool], compiles: Callable[[], bool], report: Report) -> None:
+        self._copies, self._rollouts = Copies(counts, report), Rollouts()
         self._compiles = compiles
         self._known = False
         self._follows_itself = 0

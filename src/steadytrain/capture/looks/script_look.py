@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from steadytrain.capture.hooks.patches import MISSING
+from steadytrain.capture.hooks.guarded_events import MISSING
 from steadytrain.capture.looks.attention_masks import mask_rows
 from steadytrain.capture.looks.counted_steps import RATE_UPDATES, counted_rows, resumed_rows
 from steadytrain.capture.looks.cut_modules import CutModules
@@ -128,7 +128,7 @@ class ScriptLook(StepObserver):
         self._data = Fetched()
         self._passes = Passes()
         self._begun = self._passes.bounds
-        self._targets = MovingTargets(run.is_script, lambda: run.modules.compile_used)
+        self._targets = MovingTargets(run.is_script, lambda: run.modules.compile_used, run.guard.report)
         self._evaluations = Evaluations()
         self._stopped = StoppedUpdates()
         self._works = True
@@ -288,7 +288,7 @@ class ScriptLook(StepObserver):
         rows |= dict(self._evaluations.rows())
         rows |= dict(self._loads.lost.rows()) | dict(self._orders.rows(stream.name))
         if one.cut is None:
-            one.cut = CutModules(stream)
+            one.cut = CutModules(stream, self._run.guard.report)
             rows |= dict(trained_rows(stream, self._run.streams))
         else:
             rows |= dict(one.cut.rows(stream))

@@ -64,34 +64,35 @@ class StateEvents(Protocol):
     def saving(self, optimizer: torch.optim.Optimizer) -> None: ...
 
 
-def state_wrappers(events: StateEvents) -> Iterator[tuple[type, str, Callable[..., Any]]]:
-    """The replacements of ``load_state_dict`` and ``state_dict``: owner, name, wrapper."""
+def state_wrappers(events: StateEvents, guard: Guard) -> Iterator[tuple[type, str, Callable[..., Any]]]:
+    """The replacements of ``load_state_dict`` and ``state_dict``: owner, name, wrapper. Errors of ours stop at
+    ``guard``."""
     load_model, load_optimizer = nn.Module.load_state_dict, torch.optim.Optimizer.load_state_dict
     ask_optimizer = torch.optim.Optimizer.state_dict
 
     @functools.wraps(load_model)
     def model_loads(self: nn.Module, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
         watch = events.load_watch()
-        given = watch.model_given(state_dict) if watch is not None else None
+        given = guard.wrap(watch.model_given)(state_dict) if watch is not None else None
         result = load_model(self, state_dict, *args, **kwargs)
         if watch is not None and given is not None:
-            watch.model_loaded(self, given, result)
+            guard.wrap(watch.model_loaded)(self, given, result)
         return result
 
     @functools.wraps(load_optimizer)
     def optimizer_loads(self: torch.optim.Optimizer, state_dict: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         watch = events.load_watch()
-        given = watch.optimizer_given(self, state_dict) if watch is not None else None
+        given = guard.wrap(watch.optimizer_given)(self, state_dict) if watch is not None else None
         result = load_optimizer(self, state_dict, *args, **kwargs)
         if watch is not None and given is not None:
-            watch.optimizer_loaded(self, given)
+            guard.wrap(watch.optimizer_loaded)(self, given)
         return result
 
     @functools.wraps(ask_optimizer)
     def optimizer_state(self: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
         watch = events.load_watch()
         if watch is not None:
-            watch.state_asked(self)
+            guard.wrap(watch.state_asked)(self)
             events.saving(self)
         return ask_optimizer(self, *args, **kwargs)
 

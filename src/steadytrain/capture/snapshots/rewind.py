@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import nn
 
-from steadytrain.capture.hooks.patches import MISSING
+from steadytrain.capture.hooks.guarded_events import MISSING
 from steadytrain.capture.settings import Settings
 from steadytrain.capture.snapshots.snapshots import Snapshots
 from steadytrain.capture.snapshots.tape import Tape

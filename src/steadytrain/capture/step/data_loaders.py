@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from steadytrain.capture.hooks.patches import MISSING
+from steadytrain.capture.hooks.guarded_events import MISSING
 from steadytrain.capture.looks.pass_orders import PassOrders
 from steadytrain.capture.step.data_wait import DataWait
 from steadytrain.capture.step.dataset_numbers import DatasetNumbers

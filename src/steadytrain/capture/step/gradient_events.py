@@ -68,11 +68,11 @@ class GradientEvents:
             if note is not None:
                 run.note(note)
 
-    def clip(self, original: Callable[..., Any], parameters: Any, args: Any, kwargs: Any) -> Any:
+    def clip(self, original: Callable[..., Any], parameters: Any, *args: Any, **kwargs: Any) -> Any:
         """The script clips by norm. Calls ``original``, torch's own function, exactly once."""
         return self._clip(original, parameters, args, kwargs, ClipArguments.of)
 
-    def clip_by_value(self, original: Callable[..., Any], parameters: Any, args: Any, kwargs: Any) -> Any:
+    def clip_by_value(self, original: Callable[..., Any], parameters: Any, *args: Any, **kwargs: Any) -> Any:
         """The script clips by value."""
         return self._clip(original, parameters, args, kwargs, ClipArguments.of_value)
 

@@ -13,6 +13,7 @@ import torch
 
 from steadytrain.capture.hooks.fail_open import Guard, Tell
 from steadytrain.capture.hooks.hooked_modules import HookedModules
+from steadytrain.capture.hooks.patches import Events
 from steadytrain.capture.incident.context import LoopRerun
 from steadytrain.capture.settings import Settings
 from steadytrain.capture.step.input_recorder import BatchRing, BufferKeeper, MicroBatch
@@ -34,6 +35,7 @@ class LiveRun:
     """The training of one process. Only the training thread uses this object.
 
     Args:
+        events: the entry points that the hooks of modules call.
         observer: makes the observer of every step; its argument is the function that shows a note to the user once.
         rehearses: whether this process runs a recorded step again; then it records nothing.
     """
@@ -44,7 +46,7 @@ class LiveRun:
         tell: Tell,
         record: Record,
         *,
-        modules: HookedModules,
+        events: Events,
         observer: Callable[[Callable[[str], None]], StepObserver],
         rehearses: bool,
         clock: Callable[[], float],
@@ -62,9 +64,9 @@ class LiveRun:
         self.closed = False
         self.in_backward = False
         self.saw_loss = False
-        self.modules = modules
+        self.modules = HookedModules(events, self.guard)
         self.recorder = record(settings, self.guard, tell)
-        self.leading = StreamAssignment(self.recorder.begin_stream, modules, self.note)
+        self.leading = StreamAssignment(self.recorder.begin_stream, self.modules, self.note)
         self.seen = StepInProgress()
         self.scaling = Scaling()
         self.own_time = OwnTime()

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from steadytrain.capture.hooks.patches import MISSING
+from steadytrain.capture.hooks.guarded_events import MISSING
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, record_call, tensors_in
 from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.loss import LossTerm, loss_term, scalar_outputs

@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from steadytrain.capture.hooks.patches import MISSING
+from steadytrain.capture.hooks.guarded_events import MISSING
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream

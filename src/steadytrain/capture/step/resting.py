@@ -17,8 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from steadytrain.capture.hooks.guarded_events import MISSING
 from steadytrain.capture.hooks.module_hooks import nothing
-from steadytrain.capture.hooks.patches import MISSING, Patches
+from steadytrain.capture.hooks.patches import Patches
 from steadytrain.capture.step.data_loaders import DataLoaders
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, record_call
 from steadytrain.capture.step.live_run import LiveRun
@@ -362,5 +363,5 @@ def _script_fetches(iterator: Any) -> Any:
     return MISSING
 
 
-def _clip(original: Any, parameters: Any, args: Any, kwargs: Any) -> Any:
+def _clip(original: Any, parameters: Any, *args: Any, **kwargs: Any) -> Any:
     return original(parameters, *args, **kwargs)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-from steadytrain.capture.hooks.patches import MISSING
+from steadytrain.capture.hooks.guarded_events import MISSING
 from steadytrain.capture.step.script_frames import assigned_names
 from steadytrain.core.errors import UsageError
 

@@ -25,7 +25,6 @@ import torch
 from torch import nn
 
 from steadytrain.capture.hooks.fail_open import Guard, Tell
-from steadytrain.capture.hooks.hooked_modules import HookedModules
 from steadytrain.capture.hooks.model_discovery import find_model, name_parameters, optimizer_parameters
 from steadytrain.capture.hooks.patches import Patches
 from steadytrain.capture.incident.context import Investigator, Rehearsal
@@ -82,7 +81,7 @@ class Watcher:
             settings,
             tell,
             record,
-            modules=HookedModules(self),
+            events=self,
             observer=observed,
             rehearses=not recording,
             clock=clock,
@@ -114,7 +113,7 @@ class Watcher:
                 setattr(self, name, entry)
         if run.recorder.recording:
             self.follow(ScriptLook(run, self._loaders.datasets.rows_of, self._loads, self._loaders.orders))
-        self._patches = Patches(self)
+        self._patches = Patches(self, run.guard)
         if self.resting is not None:
             self.resting.patches = self._patches
 
@@ -210,15 +209,23 @@ class Watcher:
         run = self._run
         if run.is_over():
             return
-        if self.resting is not None:
-            self.resting.close()
-        self.abandon_rerun("the script ended before it reached the optimizer again")
-        self._guards.script_ends(None)
+        with run.guard.part("ending a rest"):
+            if self.resting is not None:
+                self.resting.close()
+        with run.guard.part("one more lap"):
+            self.abandon_rerun("the script ended before it reached the optimizer again")
+        with run.guard.part("looking at the last batch"):
+            self._guards.script_ends(None)
         run.closed = True
-        self._guards.close()
-        self._patches.remove()
-        run.modules.remove()
-        run.activations.remove()
+        with run.guard.part("looking at the last batch"):
+            self._guards.close()
+        for what, undo in (
+            ("removing the patches", self._patches.remove),
+            ("removing the hooks", run.modules.remove),
+            ("removing the hooks of outputs", run.activations.remove),
+        ):
+            with run.guard.part(what):
+                undo()
         if run.stopped is None:
             with run.guard.part("the last look of the detectors"):
                 for stream in run.streams:
@@ -227,8 +234,9 @@ class Watcher:
                     run.symptom_incidents.looked(stream, found)
         with run.guard.part("freezing symptoms at the end"):
             run.symptom_incidents.close(run.streams if run.stopped is None else ())
-        for stream in run.streams:
-            run.instruments(stream).finish()
+        with run.guard.part("the last measurements"):
+            for stream in run.streams:
+                run.instruments(stream).finish()
         with run.guard.part("closing the tape"):
             finished = ended == "finished" or run.stopped is not None
             run.observer.close(finished=finished, noted=not run.symptom_incidents.all_covered)
@@ -243,9 +251,9 @@ class Watcher:
     def forget(self) -> None:
         """In a forked child, which is not watched: leave everything that the parent owns alone."""
         self._run.closed = True
-        self._run.recorder.forget()
-        self._run.observer.forget()
-        self._run.symptom_incidents.forget()
+        for forget in (self._run.recorder.forget, self._run.observer.forget, self._run.symptom_incidents.forget):
+            with self._run.guard.part("letting go in a forked process"):
+                forget()
 
     # -- what is known ---------------------------------------------------------------------------------------------
 

@@ -237,8 +237,8 @@ class Activations:
     def _hook(self, module: nn.Module) -> None:
         if id(module) in self._traced:
             return
-        before = hook_before(module, ModuleHook(self._call_begins))
-        after = hook_after(module, ModuleHook(self._call_ends), always_call=True)
+        before = hook_before(module, ModuleHook(self._call_begins, self._guard.report))
+        after = hook_after(module, ModuleHook(self._call_ends, self._guard.report), always_call=True)
 
         def remove() -> None:
             before.remove()

@@ -1,0 +1,144 @@
+"""Attack: many ways to train, each run bare and watched; the script must not notice.
+
+Each program prints a digest of its weights, states and losses, bit for bit. A way survives if exit status, standard
+output and the files that the program leaves are the same under ``steadytrain run``, and steadytrain reports no failure
+of its own. A program that differs between two bare runs proves nothing; it is named.
+
+    python benchmarks/attack_ways.py [FOLDER] [--only WORD] [--jobs N] [--quick] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+PROGRAMS = Path(__file__).parent / "attack_programs" / "ways"
+QUICK = ("torchscript", "deepcopy", "whole_model", "closes_descriptors", "child_environment")
+RUNS = "steadytrain-runs"
+PROGRAM_S_MAX = 120.0
+OWN_FAILURE = "training goes on without it"
+DIFFERENCE_LINES_MAX = 6
+
+
+@dataclass(frozen=True)
+class End:
+    """How a program ended: status (None: it was killed for time), what it printed, and a hash of each file it left."""
+
+    status: int | None
+    out: str
+    err: str
+    files: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Way:
+    name: str
+    survived: bool
+    note: str = ""
+
+
+def run(program: Path, launcher: Sequence[str]) -> End:
+    """Run a copy of ``program`` in a fresh folder."""
+    with tempfile.TemporaryDirectory(prefix="way-") as folder:
+        script = Path(folder) / program.name
+        if program.is_dir():
+            shutil.copytree(program, script)
+        else:
+            shutil.copyfile(program, script)
+        line = [sys.executable, *launcher, script.name]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": folder}
+        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+            started = subprocess.Popen(
+                line, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err, text=True
+            )
+            try:
+                status: int | None = started.wait(PROGRAM_S_MAX)
+            except subprocess.TimeoutExpired:
+                started.kill()
+                started.wait()
+                status = None
+            out.seek(0)
+            err.seek(0)
+            return End(status, out.read().replace(folder, "."), err.read(), files_in(Path(folder)))
+
+
+def files_in(folder: Path) -> dict[str, str]:
+    """Path and SHA-256 of each file; a link is named by what it says."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder)
+        if name.parts[0] == RUNS or "__pycache__" in name.parts:
+            continue
+        if path.is_symlink():
+            found[str(name)] = f"-> {os.readlink(path)}"
+        elif path.is_file():
+            found[str(name)] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+def attack(program: Path) -> Way:
+    bare = run(program, ())
+    watched = run(program, ("-m", "steadytrain", "run"))
+    note = difference(bare, watched)
+    if not note:
+        failures = [line for line in watched.err.splitlines() if OWN_FAILURE in line]
+        return Way(program.stem, not failures, failures[0] if failures else "")
+    again = run(program, ())
+    if difference(bare, again):
+        return Way(program.stem, survived=False, note="differs between two bare runs: " + difference(bare, again))
+    return Way(program.stem, survived=False, note=note)
+
+
+def difference(one: End, other: End) -> str:
+    """In words; empty if there is none."""
+    if one.status != other.status:
+        last = other.err.strip().splitlines()[-1:] or [""]
+        return f"status {other.status} instead of {one.status}: {last[0][:200]}"
+    if one.out != other.out:
+        lines = difflib.unified_diff(one.out.splitlines(), other.out.splitlines(), lineterm="", n=0)
+        kept = [line[:160] for line in lines if line[:3] not in ("---", "+++") and line[:2] != "@@"]
+        return "output differs: " + " | ".join(kept[:DIFFERENCE_LINES_MAX])
+    if one.files != other.files:
+        names = {name for name in {*one.files, *other.files} if one.files.get(name) != other.files.get(name)}
+        return f"files differ: {', '.join(sorted(names)[:DIFFERENCE_LINES_MAX])}"
+    return ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, default=PROGRAMS)
+    parser.add_argument("--only", default="", metavar="WORD", help="only programs with this word in their name")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--quick", action="store_true", help="a handful of programs")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result here too")
+    options = parser.parse_args()
+    programs = [path for path in sorted(options.folder.glob("*.py")) if options.only in path.stem]
+    if options.quick:
+        programs = [path for path in programs if any(word in path.stem for word in QUICK)]
+    if not programs:
+        parser.error(f"no program in {options.folder}")
+    with ThreadPoolExecutor(options.jobs) as pool:
+        ways = []
+        for way in pool.map(attack, programs):
+            ways.append(way)
+            print(f"{'survived' if way.survived else 'FAILED  '} {way.name}  {way.note}", flush=True)
+    survived = sum(way.survived for way in ways)
+    print(f"\n| attack | tried | survived |\n|---|---|---|\n| ways to train | {len(ways)} | {survived} |")
+    if options.json:
+        options.json.write_text(json.dumps([asdict(way) for way in ways], indent=1), encoding="utf-8")
+    return 0 if survived == len(ways) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
