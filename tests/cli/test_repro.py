@@ -16,7 +16,8 @@ import pytest
 
 import builders
 from scripts import Ended, call, run_script
-from steadytrain.storage.bundle import open_bundle, update_incident
+from steadytrain.storage.bundle import open_bundle
+from steadytrain.storage.staged_bundle import update_incident
 
 ZOO = Path(__file__).parents[2] / "zoo" / "nonfinite"
 CASES = {case["script"]: case for case in json.loads((ZOO / "cases.json").read_text())["cases"] if case["exit"] == 70}

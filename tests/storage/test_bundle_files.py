@@ -11,7 +11,8 @@ import pytest
 import builders
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Finding
-from steadytrain.storage.bundle import is_bundle, open_bundle, open_for_report, seal, update_incident, write_json
+from steadytrain.storage.bundle import is_bundle, open_bundle, open_for_report, seal, write_json
+from steadytrain.storage.staged_bundle import update_incident
 
 # The bundle.
 

@@ -36,7 +36,7 @@ from steadytrain.grouping.harmless import is_planned
 from steadytrain.grouping.stories import tell
 from steadytrain.statistics.benign_changes import planned_change
 from steadytrain.statistics.medians import median
-from steadytrain.storage.bundle import update_incident
+from steadytrain.storage.staged_bundle import staged, update_incident
 
 SETTLED_STEPS = 64
 """As many as a story waits for what belongs to it (``stories.telling.MARGIN_STEPS``)."""
@@ -253,16 +253,17 @@ class SymptomIncidents:
 
         def write() -> None:
             try:
-                freeze.write_bundle(
-                    path,
-                    incident=incident,
-                    window=window,
-                    scalars=scalars,
-                    environment={**process_facts(settings), **facts},
-                    inputs=freeze.RecordedInputs(),
-                    diff=settings.diff,
-                )
-                link(path)
+                with staged(path) as stage:
+                    freeze.write_bundle(
+                        stage,
+                        incident=incident,
+                        window=window,
+                        scalars=scalars,
+                        environment={**process_facts(settings), **facts},
+                        inputs=freeze.RecordedInputs(),
+                        diff=settings.diff,
+                    )
+                    link(stage)
             except Exception as error:
                 job.errors.append(error)
 

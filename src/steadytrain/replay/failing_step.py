@@ -238,7 +238,7 @@ def _attach(bundle: Bundle, result_path: Path) -> None:
 
 def keep_better(bundle: Bundle, finding: Finding) -> bool:
     """Stores ``finding`` in the bundle if it names an operation and the bundle has none. Returns whether it did."""
-    from steadytrain.storage.bundle import update_incident
+    from steadytrain.storage.staged_bundle import update_incident
 
     if finding.located is None or bundle.incident.finding.located is not None:
         return False

@@ -25,6 +25,9 @@ from steadytrain.storage.segments import read_segment
 
 BUNDLE_VERSION = 1
 MANIFEST = "manifest.json"
+NEXT = "next"
+"""In the manifest, inside the facts of a document that is being replaced: those of its successor."""
+
 SCALARS_NAME = "scalars"
 """A longer window than ``window``, without gradient norms: the input of detectors that look far back."""
 
@@ -76,9 +79,9 @@ def seal(path: Path, *changed: str) -> None:
 
     With ``changed``, only the files of these names are hashed again; the others keep their manifest entries.
     """
-    known: dict[str, Any] = _read_json(path / MANIFEST, missing="nothing to update")["files"] if changed else {}
+    known: dict[str, Any] = read_manifest(path)["files"] if changed else {}
     files = {
-        name: known[name] if name in known and name not in changed else _facts(path / name, name)
+        name: known[name] if name in known and name not in changed else file_facts(path / name, name)
         for name in _names_in(path)
         if name != MANIFEST
     }
@@ -92,7 +95,7 @@ def _names_in(path: Path) -> list[str]:
     return own + [file.relative_to(path).as_posix() for file in recording]
 
 
-def _facts(file: Path, name: str) -> dict[str, Any]:
+def file_facts(file: Path, name: str) -> dict[str, Any]:
     """Size and SHA-256. Recorded tensors, which can take gigabytes, get only their size: their digests are in the
     documents beside them.
     """
@@ -126,13 +129,7 @@ def open_for_report(path: Path) -> Bundle:
 
 
 def _open(path: Path, *, hashed_bytes_max: int | None) -> Bundle:
-    manifest = _read_json(path / MANIFEST, missing="writing was interrupted, or this is not a bundle")
-    if manifest.get("format") != "steadytrain.bundle":
-        raise UsageError(f"{path}: {MANIFEST} is not that of a steadytrain bundle")
-    refuse_newer(path, manifest.get("version"), BUNDLE_VERSION, what="bundle")
-    files = manifest.get("files")
-    if not isinstance(files, dict):
-        raise UsageError(f"{path}: {MANIFEST} lists no files; the bundle is damaged")
+    files = read_manifest(path)["files"]
     for name, facts in files.items():
         _verify(path, name, facts, hashed_bytes_max=hashed_bytes_max)
     for needed in ("incident.json", "environment.json", "window.json", "window.steps"):
@@ -147,10 +144,19 @@ def _open(path: Path, *, hashed_bytes_max: int | None) -> Bundle:
     return Bundle(path=path, incident=incident, environment=environment, window=read_segment(path / "window.steps"))
 
 
-def update_incident(path: Path, incident: Incident) -> None:
-    """Replace ``incident.json`` (after a later search found more) and update the manifest."""
-    write_json(path / "incident.json", incident.to_json())
-    seal(path, "incident.json")
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of the bundle ``path``, whose ``files`` are a dictionary.
+
+    Raises:
+        UsageError: there is none, it is damaged, or of a newer format.
+    """
+    manifest = _read_json(path / MANIFEST, missing="writing was interrupted, or this is not a bundle")
+    if manifest.get("format") != "steadytrain.bundle":
+        raise UsageError(f"{path}: {MANIFEST} is not that of a steadytrain bundle")
+    refuse_newer(path, manifest.get("version"), BUNDLE_VERSION, what="bundle")
+    if not isinstance(manifest.get("files"), dict):
+        raise UsageError(f"{path}: {MANIFEST} lists no files; the bundle is damaged")
+    return manifest
 
 
 def _verify(path: Path, name: Any, facts: Any, *, hashed_bytes_max: int | None) -> None:
@@ -165,6 +171,9 @@ def _verify(path: Path, name: Any, facts: Any, *, hashed_bytes_max: int | None) 
     if links or not file.is_file():
         raise UsageError(f"{path}: {name} is missing from the bundle")
     size = file.stat().st_size
+    after = facts.get(NEXT)
+    if isinstance(after, dict) and size == after.get("bytes") and sha256_of(file) == after.get("sha256"):
+        return  # its replacement was cut off after the document, before the manifest
     if size != facts.get("bytes"):
         raise UsageError(
             f"{path}: {name} has {size} bytes, the manifest says {facts.get('bytes')}: truncated or changed"

@@ -8,6 +8,7 @@ same layout under ``ranks/``.
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -21,7 +22,7 @@ from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import SEVERITIES, Series, Symptom, Table, Window
 from steadytrain.core.notebook import as_html
 from steadytrain.storage import data_frames
-from steadytrain.storage.bundle import open_for_report, write_json
+from steadytrain.storage.bundle import MANIFEST, open_for_report, write_json
 from steadytrain.storage.run_index import RunIndex
 from steadytrain.storage.segments import count_records, read_scalars, read_stream, with_gradient_norms
 from steadytrain.storage.tables import read_readable, read_series, read_table
@@ -35,6 +36,7 @@ RUN_VERSION = 2
 
 RUN_FILE = "run.json"
 INDEX_FILE = "index.sqlite"
+INCIDENTS_FOLDER = "incidents"
 BUSY_WAIT_S = 2.0
 NOTABLE_STEPS_MAX = 256
 
@@ -224,7 +226,7 @@ def open_run(path: Path) -> Run:
             Symptom.from_json(json.loads(document))
             for (document,) in index.execute("SELECT document FROM symptoms ORDER BY first_step, name")
         )
-        incidents = tuple(path / name for (name,) in index.execute("SELECT path FROM incidents ORDER BY step, path"))
+        listed = [path / name for (name,) in index.execute("SELECT path FROM incidents ORDER BY step, path")]
         actions = tuple(
             Action.from_json(json.loads(document))
             for (document,) in index.execute("SELECT document FROM actions ORDER BY id")
@@ -236,10 +238,24 @@ def open_run(path: Path) -> Run:
         description=description,
         facts=facts,
         symptoms=symptoms,
-        incidents=tuple(bundle for bundle in incidents if bundle.is_dir() and _lies_inside(bundle, path)),
+        incidents=tuple(
+            bundle for bundle in _with_unlisted(path, listed) if bundle.is_dir() and _lies_inside(bundle, path)
+        ),
         actions=actions,
         ranks=ranks,
     )
+
+
+def _with_unlisted(path: Path, listed: list[Path]) -> list[Path]:
+    """With the whole bundles that a killed process could not list any more, in the order of their steps."""
+    unlisted = [entry.parent for entry in sorted((path / INCIDENTS_FOLDER).glob(f"[!.]*/{MANIFEST}"))]
+    new = [bundle for bundle in unlisted if bundle not in listed]
+    return sorted([*listed, *new], key=lambda bundle: _step_of(bundle.name)) if new else listed
+
+
+def _step_of(name: str) -> int:
+    found = re.search(r"step-(\d+)", name)
+    return int(found.group(1)) if found else 0
 
 
 def notable_steps(path: Path, stream: str) -> list[int]:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.json_values import JsonValue
-from steadytrain.storage.bundle import seal, write_json
+from steadytrain.storage.staged_bundle import change_document
 
 LOOK_FILE = "locate.json"
 LOOK_BYTES_MAX = 8 << 20
@@ -149,8 +149,7 @@ class StepLook(JsonValue, keys="step ladder float64:opinion compiled:backends no
 def keep_look(bundle: Path, look: StepLook) -> None:
     """Store the measurements in the bundle. Replaces older ones."""
     document = {"format": "steadytrain.step-look", "version": 1, **look.to_json()}
-    write_json(bundle / LOOK_FILE, document)
-    seal(bundle, LOOK_FILE)
+    change_document(bundle, LOOK_FILE, document)
 
 
 def read_look(bundle: Path) -> StepLook | None:

@@ -17,11 +17,12 @@ from steadytrain.capture.settings import Settings, utc_now
 from steadytrain.capture.step import ranks
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import BatchRing, MicroBatch
+from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.recording import Recorder
 from steadytrain.core.incident import Action, Finding, Incident, Samples
 from steadytrain.core.model import Symptom
-from steadytrain.storage.bundle import update_incident
+from steadytrain.storage.staged_bundle import DISK_FULL, staged, update_incident
 
 NAMES_MAX = 3
 
@@ -46,8 +47,13 @@ def freeze_incident(
     ring: BatchRing,
     measured: Measurement,
     account: Account,
+    observer: StepObserver,
 ) -> tuple[Path, Incident]:
-    """Write the bundle of this step. A state that cannot be written is reported and noted; other errors raise."""
+    """Write the bundle of this step, with the recording of ``observer``. It appears whole or not at all.
+
+    A part that cannot be written is reported and noted; other errors raise. On a full disk the recording is deleted
+    first, so that there is room for the rest.
+    """
     run = recorder.open(stream)
     step = measured.record.step
     name = f"step-{step:06d}" if stream.name == "main" else f"{stream.name}-step-{step:06d}"
@@ -55,9 +61,56 @@ def freeze_incident(
     model = stream.model
     roots = list(stream.roots())
     state_note, keep_state = state_plan(run.path, roots, stream, seen, recorder.settings.state_bytes_max)
-    incident = Incident(
+    incident = _incident(recorder, stream, seen, measured, account, state_note)
+    before = seen.micro_batches[0].random_before if seen.micro_batches else None
+    random_states = {"before_step": before} if before is not None else {}
+    batches = [*ring.steps(), (step, seen.micro_batches)]
+
+    def write(incident: Incident) -> Incident:
+        with staged(path) as stage:
+            freeze.write_bundle(
+                stage,
+                incident=incident,
+                window=stream.history.recent(),
+                environment={**process_facts(recorder.settings), **script_facts(stream, roots)},
+                inputs=freeze.RecordedInputs(batches, seen.fetched, random_states),
+                diff=recorder.settings.diff,
+            )
+            kept = not keep_state
+            with guard.part("writing model and optimizer state"):
+                if keep_state:
+                    freeze.write_state(stage, roots, stream.optimizers, model.names if model else {})
+                    kept = True
+            if not kept:
+                incident = replace(incident, state_note="not kept: it could not be written")
+                with guard.part("noting what the bundle lacks"):
+                    update_incident(stage, incident)
+            with guard.part("putting the recording into the bundle"):
+                observer.incident(stream, run.path, stage)
+        return incident
+
+    try:
+        incident = write(incident)
+    except OSError as error:
+        if error.errno not in DISK_FULL or not observer.free_disk():
+            raise
+        incident = write(incident)
+    with guard.part("recording the incident"):
+        run.add_incident(path, step)
+    return path, incident
+
+
+def _incident(
+    recorder: Recorder,
+    stream: Stream,
+    seen: StepInProgress,
+    measured: Measurement,
+    account: Account,
+    state_note: str,
+) -> Incident:
+    return Incident(
         run=recorder.settings.run_name,
-        step=step,
+        step=measured.record.step,
         stream=stream.name,
         created=utc_now(),
         symptoms=tuple(account.symptoms),
@@ -71,29 +124,6 @@ def freeze_incident(
         state_note=state_note,
         samples=account.samples,
     )
-    before = seen.micro_batches[0].random_before if seen.micro_batches else None
-    random_states = {"before_step": before} if before is not None else {}
-    batches = [*ring.steps(), (step, seen.micro_batches)]
-    freeze.write_bundle(
-        path,
-        incident=incident,
-        window=stream.history.recent(),
-        environment={**process_facts(recorder.settings), **script_facts(stream, roots)},
-        inputs=freeze.RecordedInputs(batches, seen.fetched, random_states),
-        diff=recorder.settings.diff,
-    )
-    with guard.part("recording the incident"):
-        run.add_incident(path, step)
-    if keep_state:
-        kept = False
-        with guard.part("writing model and optimizer state"):
-            freeze.write_state(path, roots, stream.optimizers, model.names if model else {})
-            kept = True
-        if not kept:
-            incident = replace(incident, state_note="not kept: it could not be written")
-            with guard.part("noting what the bundle lacks"):
-                update_incident(path, incident)
-    return path, incident
 
 
 def state_plan(

@@ -121,6 +121,7 @@ class Rewind(StepObserver):
         self.tape.step_ended(folder)
         if self.tape.failure is not None:
             self._stop(f"no tape of the steps is kept any more: {self.tape.failure}")
+            remove_recording(folder)  # what is left of it is of no use, and the disk may be full
         elif self._steps_since_call > 1:
             self._snapshot(stream)  # no module call marks the beginning of a step
 
@@ -167,6 +168,14 @@ class Rewind(StepObserver):
         wrong = link_recording(find_recording(folder), bundle)
         note = UNRECORDED if self._unrecorded else None if whole else NOT_WHOLE
         seal_recording(bundle, note=wrong or self._off or note)
+
+    def free_disk(self) -> bool:
+        folder, self._folder = self._folder, None
+        if folder is None:
+            return False
+        self._stop("the disk is full: the recorded steps were deleted to make room, so they cannot be replayed")
+        remove_recording(folder)
+        return True
 
     def why_not(self, stream: Stream) -> str | None:
         if self._off is None and self._stream is not None and stream is not self._stream:

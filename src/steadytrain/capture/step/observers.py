@@ -101,6 +101,10 @@ class StepObserver:
     def incident(self, stream: Stream, folder: Path, bundle: Path) -> None:
         """The step at the gate was frozen as ``bundle``, in the run folder ``folder``."""
 
+    def free_disk(self) -> bool:
+        """The disk is full: delete what was recorded of the steps. Returns whether that made room."""
+        return False
+
     def why_not(self, stream: Stream) -> str | None:
         """Why the steps of ``stream`` cannot be replayed; None if they can."""
         return "no tape is kept (--rewind-mb 0)"
@@ -210,6 +214,9 @@ class CompositeObserver(StepObserver):
     def incident(self, stream: Stream, folder: Path, bundle: Path) -> None:
         self._first.incident(stream, folder, bundle)
         self._guest.incident(stream, folder, bundle)
+
+    def free_disk(self) -> bool:
+        return self._first.free_disk()
 
     def why_not(self, stream: Stream) -> str | None:
         return self._first.why_not(stream)

@@ -278,9 +278,11 @@ class ScriptGuards:
             done = Action(step, run.settings.policy, "observed", "the script itself made no update with this batch")
             seen, measured = self._as_at_gate(case, stream)
             account = Account([symptom], done, finding, samples, name="-no-update")
-            path, incident = freeze_incident(run.recorder, run.guard, stream, seen, run.ring, measured, account)
+            run.recorder.open(stream)
             run.observer.let_go(stream, seen, measured)
-            run.observer.incident(stream, run.recorder.begin().path, path)
+            path, incident = freeze_incident(
+                run.recorder, run.guard, stream, seen, run.ring, measured, account, run.observer
+            )
         run.incidents.append(path)
         run.recorder.report(stream, symptom)
         run.symptom_incidents.frozen([symptom])

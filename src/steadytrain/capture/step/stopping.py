@@ -38,7 +38,7 @@ from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.capture.step.run_stopped import RunStopped
 from steadytrain.core.incident import Action, Finding, Incident, Samples
 from steadytrain.core.model import Symptom
-from steadytrain.storage.bundle import update_incident
+from steadytrain.storage.staged_bundle import update_incident
 
 OBSERVED_INCIDENTS_MAX = 3
 SKIPS_TOLD_MAX = 20
@@ -127,11 +127,11 @@ class Stopping:
         with self._guard.part("naming the samples of the batch"):
             samples = run.draws.samples_of(run.seen.micro_batches)
         account = Account(symptoms, action, finding, samples)
-        path, incident = freeze_incident(run.recorder, self._guard, stream, run.seen, run.ring, measured, account)
+        path, incident = freeze_incident(
+            run.recorder, self._guard, stream, run.seen, run.ring, measured, account, run.observer
+        )
         run.incidents.append(path)
         run.symptom_incidents.frozen(symptoms)
-        with self._guard.part("putting the recording into the bundle"):
-            run.observer.incident(stream, run.recorder.begin().path, path)
         return path, incident
 
     def stop(self, stream: Stream, optimizer: torch.optim.Optimizer, measured: Measurement, *, can_rerun: bool) -> None:
