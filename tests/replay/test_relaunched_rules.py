@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 import os
 import socket
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -104,6 +107,14 @@ def rules(writable: Path, *, kernel: bool = True, network: bool = False) -> Audi
     return AuditRules((f"{writable}{os.sep}",), resolve, has_kernel_rule=kernel, has_network=network)
 
 
+@contextmanager
+def other_session() -> Iterator[int]:
+    """The number of a process in a session of its own (process 1 can be in ours: in a container, for one)."""
+    words = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True) as started:
+        yield started.pid
+
+
 def test_writing_elsewhere_is_refused_whatever_calls_it(tmp_path: Path) -> None:
     inside, outside = tmp_path / "scratch", tmp_path / "theirs"
     check = rules(inside).check
@@ -132,12 +143,12 @@ def test_hosts_signals_and_c_functions(tmp_path: Path) -> None:
     check = rules(tmp_path).check
     check("socket.connect", (None, ("127.0.0.1", 29500)))
     check("os.kill", (os.getpid(), 15))
-    check("os.kill", (1, 0))
+    check("os.kill", (os.getppid(), 0))
     check("ctypes.dlsym", (None, "rename"))
     with pytest.raises(OSError, match="--allow-network"):
         check("socket.connect", (None, ("192.0.2.1", 443)))
-    with pytest.raises(ProcessLookupError):
-        check("os.kill", (1, 15))
+    with other_session() as stranger, pytest.raises(ProcessLookupError):
+        check("os.kill", (stranger, 15))
     with pytest.raises(ProcessLookupError):
         check("os.kill", (-1, 15))
     rules(tmp_path, network=True).check("socket.connect", (None, ("192.0.2.1", 443)))
