@@ -66,11 +66,16 @@ def go_offline(scratch: Path, environment: dict[str, str] | os._Environ[str] = o
     environment["MLFLOW_TRACKING_URI"] = environment["MLFLOW_REGISTRY_URI"] = (scratch / "mlflow").as_uri()
     if not has_network:
         environment.update(OFFLINE)
+    disable_trackers()
+    return has_network
+
+
+def disable_trackers() -> None:
+    """What the script's own arguments would override, as soon as a tracker is imported in this process."""
     for name, argument in DISABLED.items():
         after_import(name, partial(_disable, name, argument))
     for name, functions in SERVERS.items():
         after_import(name, partial(_keep_server, name, functions))
-    return has_network
 
 
 def _keep_server(name: str, functions: tuple[str, ...]) -> None:

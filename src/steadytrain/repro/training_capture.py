@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadytrain.replay.command_runner import as_program, leave, run_followed
-from steadytrain.replay.step_bound import gates_bound
 from steadytrain.replay.from_script import open_source
 from steadytrain.replay.moved_files import NOT_MOVED, Moved
+from steadytrain.replay.step_bound import gates_bound
 from steadytrain.storage.bundle import write_json
 
 if TYPE_CHECKING:
