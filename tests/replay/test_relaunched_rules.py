@@ -36,6 +36,8 @@ PACKAGE = Path(steadytrain.__file__).parent
         ["git", "-C", "x", "commit", "-m", "y"],
         ["curl", "-T", "ckpt.pt", "https://host"],
         ["ray", "job", "submit"],
+        ["chmod", "600", "ckpt.pt"],
+        ["sh", "-c", "touch ckpt.pt"],
         "scancel",
     ],
 )
@@ -100,6 +102,15 @@ def test_trackers_are_off_also_with_a_network(tmp_path: Path) -> None:
     assert "HF_HUB_OFFLINE" not in online
 
 
+def test_mlflow_does_not_go_to_a_server_that_the_script_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[str] = []
+    module = SimpleNamespace(set_tracking_uri=called.append, set_registry_uri=called.append)
+    monkeypatch.setitem(sys.modules, "mlflow", module)
+    go_offline(tmp_path, {})
+    module.set_tracking_uri("http://localhost:5000")
+    assert not called
+
+
 def rules(writable: Path, *, kernel: bool = True, network: bool = False) -> AuditRules:
     def resolve(path: object, folder: int | None = None, *, follow: bool = True) -> str:
         return os.path.realpath(os.fsdecode(path))  # type: ignore[arg-type]
@@ -129,6 +140,7 @@ def test_writing_elsewhere_is_refused_whatever_calls_it(tmp_path: Path) -> None:
         ("os.symlink", (str(inside / "x"),), (-1,)),
         ("os.mkdir", (), (0o777, -1)),
         ("os.chmod", (), (0o777, -1)),
+        ("os.chown", (), (0, 0, -1)),
         ("sqlite3.connect", (), ()),
     ):
         check(event, (*before, str(inside / "file"), *after))
@@ -154,6 +166,8 @@ def test_hosts_signals_and_c_functions(tmp_path: Path) -> None:
     rules(tmp_path, network=True).check("socket.connect", (None, ("192.0.2.1", 443)))
     with pytest.raises(PermissionError, match=r"rename\(\)"):
         rules(tmp_path, kernel=False).check("ctypes.dlsym", (None, "rename"))
+    with pytest.raises(PermissionError, match=r"chmod\(\)"):
+        check("ctypes.dlsym", (None, "chmod"))  # Landlock does not forbid it
 
 
 def test_one_line_says_what_was_written_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

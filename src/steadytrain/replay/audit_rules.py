@@ -5,7 +5,8 @@ passes it. Python still reports each such call to the audit hook, before the cal
 connections to other hosts, signals to processes that the script did not start, and programs that submit jobs or upload.
 
 On a kernel without Landlock, programs and C functions could write anywhere: there the hook also refuses programs that
-are not known to only read, and the C library's writing functions through ``ctypes``.
+are not known to only read, and the C library's writing functions through ``ctypes``. Landlock leaves modes, owners
+and times of files open, so functions and programs that change these are refused everywhere.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ WRITING_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 REFUSED = "a relaunched script writes only to its scratch folder (steadytrain)"
 NO_NETWORK = "a relaunched script has no network (steadytrain: --allow-network)"
 NO_SIGNAL = "a relaunched script signals only processes that it started (steadytrain)"
-NO_FUNCTION = "without Landlock a relaunched script may not call {}() through ctypes (steadytrain)"
+NO_FUNCTION = "a relaunched script may not call {}() through ctypes (steadytrain)"
 
 WRITING_FUNCTIONS = names_in(
     """
@@ -36,6 +37,14 @@ WRITING_FUNCTIONS = names_in(
 )
 """Of the C library."""
 
+UNSEEN_FUNCTIONS = names_in(
+    """
+    chmod fchmodat chown lchown fchownat utime utimes utimensat setxattr lsetxattr removexattr kill killpg
+    connect sendto sendmsg
+    """
+)
+"""Of the C library: what Landlock does not forbid."""
+
 PATHS: Mapping[str, tuple[tuple[int, int | None, bool], ...]] = {
     "os.truncate": ((0, None, True),),
     "os.remove": ((0, 1, False),),
@@ -46,6 +55,7 @@ PATHS: Mapping[str, tuple[tuple[int, int | None, bool], ...]] = {
     "os.symlink": ((1, 2, False),),
     "os.utime": ((0, 3, True),),
     "os.chmod": ((0, 2, True),),
+    "os.chown": ((0, 3, True),),
     "os.setxattr": ((0, None, True),),
     "os.removexattr": ((0, None, True),),
     "sqlite3.connect": ((0, None, True),),
@@ -83,8 +93,8 @@ class AuditRules:
         }
         if not has_network:
             self._rules |= dict.fromkeys(("socket.connect", "socket.sendto", "socket.sendmsg"), _connection)
-        if not has_kernel_rule:
-            self._rules["ctypes.dlsym"] = _function
+        self._refused = UNSEEN_FUNCTIONS if has_kernel_rule else UNSEEN_FUNCTIONS | WRITING_FUNCTIONS
+        self._rules["ctypes.dlsym"] = self._function
 
     def install(self) -> None:
         """Installs the hook for the rest of this process; Python has no way to remove one."""
@@ -124,6 +134,11 @@ class AuditRules:
         if why is not None:
             raise PermissionError(errno.EPERM, why)
 
+    def _function(self, args: tuple[Any, ...]) -> None:
+        name = args[1].decode() if isinstance(args[1], bytes) else args[1]
+        if name in self._refused:
+            raise PermissionError(errno.EPERM, NO_FUNCTION.format(name))
+
     def _signal(self, args: tuple[Any, ...]) -> None:
         process, number = int(args[0]), args[1]
         if number == 0 or process == 0:
@@ -139,9 +154,3 @@ def _connection(args: tuple[Any, ...]) -> None:
     address = args[1] if len(args) > 1 else None
     if not is_local(address):
         raise OSError(errno.ENETUNREACH, NO_NETWORK)
-
-
-def _function(args: tuple[Any, ...]) -> None:
-    name = args[1].decode() if isinstance(args[1], bytes) else args[1]
-    if name in WRITING_FUNCTIONS:
-        raise PermissionError(errno.EPERM, NO_FUNCTION.format(name))

@@ -36,7 +36,7 @@ from steadytrain.core.torch_private import FILE_READER, FILE_WRITER
 from steadytrain.replay.audit_rules import AuditRules
 from steadytrain.replay.file_mirror import FileMirror, own_words
 from steadytrain.replay.landlock import forbid_writing
-from steadytrain.replay.offline import go_offline
+from steadytrain.replay.offline import disable_trackers, go_offline
 from steadytrain.replay.original_functions import Entries
 from steadytrain.replay.programs import SANDBOX_VARIABLE
 from steadytrain.replay.written_files import WRITTEN
@@ -90,6 +90,7 @@ def protect_child() -> None:
     """Puts this process, which a launched script started, into the script's sandbox. The start hook calls it."""
     told = json.loads(os.environ[SANDBOX_VARIABLE])
     writable = tuple(map(Path, told["writable"]))
+    disable_trackers()
     _redirect(Path(told["mirror"]), writable).mirror.join()
     _watch_calls(writable, has_kernel_rule=told["kernel"], has_network=told["network"])
 

@@ -53,6 +53,9 @@ FOLDERS = {"COMET_OFFLINE_DIRECTORY": "comet", "WANDB_DIR": "wandb", "CLEARML_CA
 DISABLED = {"wandb": "mode", "swanlab": "mode"}
 """Trackers whose ``init`` takes how it works; the script's own argument would override the variable."""
 
+SERVERS = {"mlflow": ("set_tracking_uri", "set_registry_uri")}
+"""Functions that name a server, which may be one on this machine. A launched script calls them without effect."""
+
 
 def go_offline(scratch: Path, environment: dict[str, str] | os._Environ[str] = os.environ) -> bool:
     """Switches off trackers, and the network unless ``NETWORK_VARIABLE`` is set. Returns whether there is a network."""
@@ -63,9 +66,23 @@ def go_offline(scratch: Path, environment: dict[str, str] | os._Environ[str] = o
     environment["MLFLOW_TRACKING_URI"] = environment["MLFLOW_REGISTRY_URI"] = (scratch / "mlflow").as_uri()
     if not has_network:
         environment.update(OFFLINE)
+    disable_trackers()
+    return has_network
+
+
+def disable_trackers() -> None:
+    """What the script's own arguments would override, as soon as a tracker is imported in this process."""
     for name, argument in DISABLED.items():
         after_import(name, partial(_disable, name, argument))
-    return has_network
+    for name, functions in SERVERS.items():
+        after_import(name, partial(_keep_server, name, functions))
+
+
+def _keep_server(name: str, functions: tuple[str, ...]) -> None:
+    module: Any = sys.modules[name]
+    for function in functions:
+        if callable(getattr(module, function, None)):
+            setattr(module, function, lambda *args, **kwargs: None)
 
 
 def _disable(name: str, argument: str) -> None:

@@ -25,6 +25,13 @@ JOBS = names_in(
 )
 """Programs that submit jobs, upload, or act on what other processes and machines hold."""
 
+MODES = names_in(
+    """
+    chmod chown chgrp touch setfacl setfattr chattr
+    """
+)
+"""Programs that change modes, owners and times of files, which Landlock does not forbid."""
+
 TRANSFERS = names_in(
     """
     curl wget http https nc ncat telnet
@@ -88,7 +95,7 @@ def refusal(words: Any, environment: Any, *, can_write: bool) -> str | None:
 
 
 def _acts_outside(name: str, command: list[str]) -> bool:
-    if name in JOBS:
+    if name in JOBS or name in MODES:
         return True
     if name == "git":
         return _subcommand(command[1:]) not in GIT_READS

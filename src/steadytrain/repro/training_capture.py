@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from steadytrain.replay.command_runner import as_program, leave, run_followed
 from steadytrain.replay.from_script import open_source
 from steadytrain.replay.moved_files import NOT_MOVED, Moved
+from steadytrain.replay.step_bound import gates_bound
 from steadytrain.storage.bundle import write_json
 
 if TYPE_CHECKING:
@@ -59,7 +60,9 @@ def main(source: str, folder_name: str) -> int:
             opened.recording, snapshot=snapshot, until=last, own_steps=own, final=None, done=done, trace_step=None
         )
         capture = StepCapture(own_steps=own, replayed_from=snapshot.step + 1, window=range(request.first, last + 1))
-        return LooksAfter(replayer, capture)
+        made = LooksAfter(replayer, capture)
+        made.gates_max = gates_bound(last)
+        return made
 
     return run_followed(opened, looking, name="repro", scratch=folder)
 

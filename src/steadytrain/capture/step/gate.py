@@ -18,7 +18,7 @@ from torch import Tensor
 
 from steadytrain.capture.step.loss import loss_of_step, unscaled
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
-from steadytrain.capture.step.ranks import JointSteps, largest
+from steadytrain.capture.step.ranks import any_rank
 from steadytrain.capture.tensors.gradient_scaling import Scaling, overflow_share, underflow
 from steadytrain.capture.tensors.statistics import (
     OVERFLOWED,
@@ -193,9 +193,7 @@ class _Look:
         self.own, self.small = asked.ask(own), asked.ask(self.underflow.tensors)
         self._applied, self._before = asked.ask(unread_norms), asked.ask(list(self._clipped.values()))
         self.weights = asked.ask(l2_norms(_dense(stream.parameters)) if weigh else [])
-        joint = self._joint = stream.joint if stream.joint is not None and stream.joint.are_now() else None
-        norms = [*unread_norms, *self._clipped.values()]
-        self._suspect = asked.ask(_suspicion(stream, seen, norms, joint) if joint else [])
+        self._joint = stream.joint if stream.joint is not None and stream.joint.are_now() else None
         asked.run()
         self.scale = self._grad_scale()[0] if grad_scale else 1.0
         """The factor that the gradients still carry (a fused optimizer divides by it itself)."""
@@ -224,13 +222,8 @@ class _Look:
         return losses, loss_of_step(losses, terms, factors, iter(self._counts()))
 
     def is_elsewhere(self, is_bad: bool) -> bool:
-        """Whether another rank, and not this one, has a non-finite value.
-
-        All ranks hold the same flag of the first collective. So either all of them run the second one, or none.
-        """
-        if self._joint is None or not any(value > 0 for value in self._suspect()):
-            return False
-        return float(largest(torch.tensor(float(is_bad), device=self._stream.device), self._joint)) > 0 and not is_bad
+        """Whether another rank, and not this one, has a non-finite value."""
+        return self._joint is not None and any_rank(is_bad, self._joint) and not is_bad
 
 
 def _learning(stream: Stream, row: NDArray[np.float32]) -> tuple[tuple[str, ...], NDArray[np.float32]]:
@@ -245,14 +238,6 @@ def _learning(stream: Stream, row: NDArray[np.float32]) -> tuple[tuple[str, ...]
         return stream.tensor_names, row
     kept = [at for at in range(len(row)) if at not in still]
     return tuple(stream.tensor_names[at] for at in kept), row[kept]
-
-
-def _suspicion(stream: Stream, seen: StepInProgress, norms: Sequence[Tensor], joint: JointSteps) -> list[Tensor]:
-    """A flag, 0-d: whether any of the ranks that step together has a non-finite loss or norm."""
-    numbers = [number.detach().reshape(()).to(stream.device, torch.float32) for number in norms]
-    numbers += [term.root.detach().reshape(()).to(stream.device, torch.float32) for term in seen.losses]
-    all_of_them = torch.stack(numbers) if numbers else torch.zeros(1, device=stream.device)
-    return [largest((~torch.isfinite(all_of_them)).any(), joint)]
 
 
 def _tensor_of(optimizer: torch.optim.Optimizer, name: str) -> list[Tensor]:

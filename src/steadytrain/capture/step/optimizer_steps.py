@@ -20,6 +20,7 @@ from steadytrain.capture.step.gate import Measurement, measure
 from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.model_calls import ModelCalls
 from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.capture.step.ranks import take_lost
 from steadytrain.capture.step.run_stopped import RunStopped
 from steadytrain.capture.step.skipping import Skipping
 from steadytrain.capture.step.stopping import Stopping
@@ -192,6 +193,8 @@ class OptimizerSteps:
             time_s=run.clock(),
             own_s=run.own_time.so_far(),
         )
+        if lost := take_lost():
+            run.note(lost)
         if not skipped:
             instruments.before_update(stream, step, measured.scale)
         return measured

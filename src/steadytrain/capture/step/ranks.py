@@ -16,7 +16,14 @@ from steadytrain.core.torch_private import JOIN
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-WAIT_S_MAX = 60.0
+AGREE_S_MAX = 10.0
+"""Ranks that step together meet within milliseconds, because the backward has just synchronised them."""
+
+ERROR_CHARS_MAX = 120
+LOST = (
+    "the ranks do not make the same steps: each now decides alone, and a bad value that only one of them has no longer "
+    "stops the others ({})"
+)
 _DATA_PARALLEL = ("DistributedDataParallel", "FullyShardedDataParallel", "DeepSpeedEngine")
 
 
@@ -86,22 +93,53 @@ def _smaller_group(wrappers: Iterable[nn.Module], world: int) -> ProcessGroup | 
     return None
 
 
-def largest(flag: Tensor, joint: JointSteps) -> Tensor:
-    """The largest ``flag`` over the ranks that step together, 0-d: one collective of at most ``WAIT_S_MAX`` seconds.
+def any_rank(is_bad: bool, joint: JointSteps) -> bool:
+    """Whether ``is_bad`` on any of the ranks that step together: one collective of at most ``AGREE_S_MAX`` seconds.
 
-    With NCCL the result stays on the device and the host does not wait until it is fetched. NCCL's own watchdog then
-    finds a rank that does not answer.
+    The collective runs in a process group of our own: where ranks do different things (one leaves an update out), it
+    cannot be taken for a collective of the script. A rank that waited in vain asks no more, and says so once.
     """
-    on_device = torch.distributed.get_backend(joint.group) == "nccl"
-    value = flag.detach().float().reshape(1).clone()
-    value = value if on_device else value.cpu()
-    work = torch.distributed.all_reduce(value, op=torch.distributed.ReduceOp.MAX, group=joint.group, async_op=True)
+    ranks = _ranks_of(joint.group)
+    if ranks in _lost:
+        return is_bad
+    try:
+        return _asked(is_bad, ranks)
+    except Exception as error:
+        _lost[ranks] = LOST.format(str(error).partition("\n")[0][:ERROR_CHARS_MAX])
+        return is_bad
+
+
+def take_lost() -> str | None:
+    """Why ranks no longer decide together, once; None if nothing is new."""
+    for ranks, why in _lost.items():
+        if why:
+            _lost[ranks] = ""
+            return why
+    return None
+
+
+_groups: dict[tuple[int, ...], ProcessGroup] = {}
+_lost: dict[tuple[int, ...], str] = {}
+"""Ranks that no longer ask each other, with what is still to be said about it."""
+
+
+def _asked(is_bad: bool, ranks: tuple[int, ...]) -> bool:
+    limit = timedelta(seconds=AGREE_S_MAX)
+    if ranks not in _groups:
+        _groups[ranks] = torch.distributed.new_group(
+            list(ranks), timeout=limit, backend="gloo", use_local_synchronization=True
+        )
+    value = torch.tensor([float(is_bad)], device="cpu")
+    work = torch.distributed.all_reduce(value, torch.distributed.ReduceOp.MAX, group=_groups[ranks], async_op=True)
     if work is not None:
-        if on_device:
-            work.wait()  # a time limit would make NCCL block the host
-        else:
-            work.wait(timedelta(seconds=WAIT_S_MAX))
-    return value[0]
+        work.wait(limit)
+    return bool(value.item() > 0)
+
+
+def _ranks_of(group: ProcessGroup | None) -> tuple[int, ...]:
+    if group is None:
+        return tuple(range(torch.distributed.get_world_size()))
+    return tuple(sorted(torch.distributed.get_process_group_ranks(group)))
 
 
 def _outer_modules(root: nn.Module) -> list[nn.Module]:
