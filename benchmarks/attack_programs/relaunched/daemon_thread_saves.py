@@ -1,0 +1,50 @@
+"""A daemon thread writes while the loop trains and waits for it. Bare: status 0."""
+
+import threading
+
+import torch
+
+torch.set_num_threads(1)
+BAD = 20
+
+
+def batch(step):
+    """Make one batch; the one of step BAD holds a NaN."""
+    gen = torch.Generator().manual_seed(step)
+    x, y = torch.randn(8, 4, generator=gen), torch.randn(8, 1, generator=gen)
+    if step == BAD:
+        x[3, 2] = float("nan")
+    return x, y
+
+
+def train_step(step):
+    """Take one step and give its loss."""
+    x, y = batch(step)
+    opt.zero_grad()
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    opt.step()
+    return loss.item()
+
+
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.01)
+
+
+turn, done = threading.Semaphore(0), threading.Semaphore(0)
+state = {}
+
+
+def saver():
+    while turn.acquire():
+        with open("daemon.txt", "w") as out:
+            out.write(repr(state))
+        done.release()
+
+
+threading.Thread(target=saver, daemon=True).start()
+for step in range(BAD + 12):
+    state[step] = train_step(step)
+    turn.release()
+    done.acquire()

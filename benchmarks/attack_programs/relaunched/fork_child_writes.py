@@ -1,0 +1,44 @@
+"""A forked child saves the checkpoint every step. Bare: status 0."""
+
+import os
+
+import torch
+
+torch.set_num_threads(1)
+BAD = 27
+
+
+def batch(step):
+    """Make one batch; the one of step BAD holds a NaN."""
+    gen = torch.Generator().manual_seed(step)
+    x, y = torch.randn(8, 4, generator=gen), torch.randn(8, 1, generator=gen)
+    if step == BAD:
+        x[3, 2] = float("nan")
+    return x, y
+
+
+def train_step(step):
+    """Take one step and give its loss."""
+    x, y = batch(step)
+    opt.zero_grad()
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    opt.step()
+    return loss.item()
+
+
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.01)
+
+
+for step in range(BAD + 10):
+    loss = train_step(step)
+    pid = os.fork()
+    if pid == 0:
+        with open("child.txt", "a") as out:
+            out.write(f"{step} {loss!r}\n")
+        os.replace("child.txt", "child.log")
+        os.link("child.log", "child.txt")
+        os._exit(0)
+    os.waitpid(pid, 0)

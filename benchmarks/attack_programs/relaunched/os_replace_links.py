@@ -1,0 +1,46 @@
+"""Replaces, renames, links and symlinks its checkpoints every step. Bare: status 0."""
+
+import contextlib
+import os
+
+import torch
+
+torch.set_num_threads(1)
+BAD = 20
+
+
+def batch(step):
+    """Make one batch; the one of step BAD holds a NaN."""
+    gen = torch.Generator().manual_seed(step)
+    x, y = torch.randn(8, 4, generator=gen), torch.randn(8, 1, generator=gen)
+    if step == BAD:
+        x[3, 2] = float("nan")
+    return x, y
+
+
+def train_step(step):
+    """Take one step and give its loss."""
+    x, y = batch(step)
+    opt.zero_grad()
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    opt.step()
+    return loss.item()
+
+
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.01)
+
+
+for step in range(BAD + 12):
+    loss = train_step(step)
+    torch.save(model.state_dict(), "new.pt")
+    if os.path.exists("last.pt"):
+        os.rename("last.pt", "before.pt")
+    os.replace("new.pt", "last.pt")
+    for name in ("latest", "hard.pt"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+    os.symlink("last.pt", "latest")
+    os.link("last.pt", "hard.pt")

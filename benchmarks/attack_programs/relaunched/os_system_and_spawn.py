@@ -1,0 +1,40 @@
+"""Writes by os.system, os.popen and posix_spawn every step. Bare: status 0."""
+
+import os
+
+import torch
+
+torch.set_num_threads(1)
+BAD = 20
+
+
+def batch(step):
+    """Make one batch; the one of step BAD holds a NaN."""
+    gen = torch.Generator().manual_seed(step)
+    x, y = torch.randn(8, 4, generator=gen), torch.randn(8, 1, generator=gen)
+    if step == BAD:
+        x[3, 2] = float("nan")
+    return x, y
+
+
+def train_step(step):
+    """Take one step and give its loss."""
+    x, y = batch(step)
+    opt.zero_grad()
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    opt.step()
+    return loss.item()
+
+
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.01)
+
+
+for step in range(BAD + 8):
+    loss = train_step(step)
+    os.system(f"printf '%s\\n' {loss!r} > system.txt")
+    os.popen(f"echo {step} >> popen.txt").close()
+    pid = os.posix_spawn("/bin/sh", ["sh", "-c", f"echo {step} > spawned.txt; rm -f popen2.txt"], os.environ)
+    os.waitpid(pid, 0)

@@ -1,0 +1,44 @@
+"""SIGUSR1, SIGTERM and an interval timer save the checkpoint in their handlers. Bare: status 0."""
+
+import os
+import signal
+
+import torch
+
+torch.set_num_threads(1)
+BAD = 20
+
+
+def batch(step):
+    """Make one batch; the one of step BAD holds a NaN."""
+    gen = torch.Generator().manual_seed(step)
+    x, y = torch.randn(8, 4, generator=gen), torch.randn(8, 1, generator=gen)
+    if step == BAD:
+        x[3, 2] = float("nan")
+    return x, y
+
+
+def train_step(step):
+    """Take one step and give its loss."""
+    x, y = batch(step)
+    opt.zero_grad()
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    opt.step()
+    return loss.item()
+
+
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.01)
+
+
+def save(signum, frame):
+    torch.save(model.state_dict(), f"signal{int(signum)}.pt")
+
+
+signal.signal(signal.SIGUSR1, save)
+signal.signal(signal.SIGTERM, save)
+for step in range(BAD + 12):
+    train_step(step)
+    os.kill(os.getpid(), signal.SIGUSR1 if step % 2 else signal.SIGTERM)

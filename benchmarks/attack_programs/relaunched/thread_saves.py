@@ -1,0 +1,53 @@
+"""A background thread saves what a queue hands to it. Bare: status 0."""
+
+import copy
+import queue
+import threading
+
+import torch
+
+torch.set_num_threads(1)
+BAD = 34
+
+
+def batch(step):
+    """Make one batch; the one of step BAD holds a NaN."""
+    gen = torch.Generator().manual_seed(step)
+    x, y = torch.randn(8, 4, generator=gen), torch.randn(8, 1, generator=gen)
+    if step == BAD:
+        x[3, 2] = float("nan")
+    return x, y
+
+
+def train_step(step):
+    """Take one step and give its loss."""
+    x, y = batch(step)
+    opt.zero_grad()
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    opt.step()
+    return loss.item()
+
+
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.01)
+
+
+jobs = queue.Queue()
+
+
+def saver():
+    while (job := jobs.get()) is not None:
+        torch.save(job, "async.pt")
+        with open("async.log", "a") as out:
+            out.write(f"{job['step']}\n")
+
+
+worker = threading.Thread(target=saver)
+worker.start()
+for step in range(BAD + 12):
+    train_step(step)
+    jobs.put({"step": step, "model": copy.deepcopy(model.state_dict())})
+jobs.put(None)
+worker.join()

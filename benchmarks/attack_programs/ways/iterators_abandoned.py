@@ -1,0 +1,87 @@
+"""Abandons loader iterators midway, makes loaders anew and uses custom samplers. Bare: a digest, status 0."""
+
+import hashlib
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset, Sampler, TensorDataset
+
+torch.set_num_threads(1)
+
+
+def digest(*things):
+    """Print one hash of every weight, state and loss, bit for bit."""
+    sha = hashlib.sha256()
+
+    def eat(thing):
+        if isinstance(thing, torch.Tensor):
+            thing = thing.detach().cpu()
+            thing = thing.to_dense() if thing.is_sparse else thing
+            sha.update(f"{thing.dtype}{tuple(thing.shape)}".encode())
+            thing = torch.view_as_real(thing) if thing.is_complex() else thing
+            sha.update(bytes(thing.contiguous().reshape(-1).view(torch.uint8).tolist()))
+        elif isinstance(thing, (torch.nn.Module, torch.optim.Optimizer)):
+            eat(thing.state_dict())
+        elif isinstance(thing, dict):
+            for key, value in thing.items():
+                sha.update(repr(key).encode() if isinstance(key, (str, int, float)) else b"key")
+                eat(value)
+        elif isinstance(thing, (list, tuple)):
+            for item in thing:
+                eat(item)
+        else:
+            sha.update((thing.hex() if isinstance(thing, float) else repr(thing)).encode())
+
+    for thing in things:
+        eat(thing)
+    print("digest", sha.hexdigest())
+
+
+def net(seed=0):
+    """Make the same small network each time."""
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+
+
+def data(seed=1, rows=32):
+    """Make the same samples and targets each time."""
+    gen = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, 4, generator=gen), torch.randn(rows, 1, generator=gen)
+
+
+def train_step(model, opt, x, y):
+    """Take one ordinary step and give its loss."""
+    opt.zero_grad()
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    opt.step()
+    return loss.item()
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        for i in range(40):
+            yield torch.full((4,), i / 40), torch.ones(1)
+
+
+class Backwards(Sampler):
+    def __init__(self, n):
+        self.n = n
+
+    def __iter__(self):
+        return iter(range(self.n - 1, -1, -1))
+
+    def __len__(self):
+        return self.n
+
+
+model = net()
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+losses = []
+for _ in range(3):
+    for i, (x, y) in enumerate(DataLoader(Stream(), batch_size=4)):
+        losses.append(train_step(model, opt, x, y))
+        if i == 2:
+            break
+    it = iter(DataLoader(TensorDataset(*data()), batch_size=8, sampler=Backwards(32)))
+    losses.append(train_step(model, opt, *next(it)))
+digest(model, losses, torch.get_rng_state())

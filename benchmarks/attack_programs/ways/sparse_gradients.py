@@ -1,0 +1,49 @@
+"""Trains an embedding with sparse gradients by SparseAdam and an embedding bag. Bare: a digest, status 0."""
+
+import hashlib
+
+import torch
+
+torch.set_num_threads(1)
+
+
+def digest(*things):
+    """Print one hash of every weight, state and loss, bit for bit."""
+    sha = hashlib.sha256()
+
+    def eat(thing):
+        if isinstance(thing, torch.Tensor):
+            thing = thing.detach().cpu()
+            thing = thing.to_dense() if thing.is_sparse else thing
+            sha.update(f"{thing.dtype}{tuple(thing.shape)}".encode())
+            thing = torch.view_as_real(thing) if thing.is_complex() else thing
+            sha.update(bytes(thing.contiguous().reshape(-1).view(torch.uint8).tolist()))
+        elif isinstance(thing, (torch.nn.Module, torch.optim.Optimizer)):
+            eat(thing.state_dict())
+        elif isinstance(thing, dict):
+            for key, value in thing.items():
+                sha.update(repr(key).encode() if isinstance(key, (str, int, float)) else b"key")
+                eat(value)
+        elif isinstance(thing, (list, tuple)):
+            for item in thing:
+                eat(item)
+        else:
+            sha.update((thing.hex() if isinstance(thing, float) else repr(thing)).encode())
+
+    for thing in things:
+        eat(thing)
+    print("digest", sha.hexdigest())
+
+
+torch.manual_seed(0)
+emb, bag = torch.nn.Embedding(50, 4, sparse=True), torch.nn.EmbeddingBag(50, 4, sparse=True)
+opt = torch.optim.SparseAdam([*emb.parameters(), *bag.parameters()], lr=0.01)
+losses = []
+for step in range(8):
+    ids = torch.arange(step, step + 12).view(4, 3)
+    opt.zero_grad()
+    loss = (emb(ids).sum(1) + bag(ids)).pow(2).mean()
+    loss.backward()
+    opt.step()
+    losses.append(loss.item())
+digest(emb, bag, opt, losses)
