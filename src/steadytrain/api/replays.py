@@ -162,7 +162,7 @@ def replay_with(target: Target, options: ReplayOptions, *, tell: Tell = lambda l
         loop=options.loop,
     )
     if options.loop is None and any(REDACTED in str(argument) for argument in plan.environment.get("argv") or ()):
-        tell(f"note: a secret among the arguments was not stored; the script gets {REDACTED}")
+        tell(f"note: a secret among the arguments was not stored; the script gets {REDACTED}...]")
     with ending_in_order():
         replays, judgement = launcher.replay(plan, times=options.times, explain=not options.once)
     result = ReplayResult(source, tuple(replays), judgement, plan.looked_for)
