@@ -14,8 +14,8 @@ from steadytrain.experiments.command_results import keep_result
 from steadytrain.replay import launcher, verdict
 from steadytrain.replay.child_processes import ending_in_order
 from steadytrain.replay.moved_files import NOT_MOVED, Moved
-from steadytrain.storage.redaction import REDACTED
 from steadytrain.storage.run_search import RUNS_DIR_DEFAULT
+from steadytrain.storage.secret_words import REDACTED
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

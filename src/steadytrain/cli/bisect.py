@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._output import say, say_document
 from steadytrain.core.errors import UsageError
 
 NOT_FOUND_STATUS = 125
@@ -46,7 +46,7 @@ def command(incident: str | None, good: str, bad: str | None, runs_dir: Path, wa
         raise UsageError(f"{path}: the bundle does not record the run's commit; name one with the symptom by --bad")
     ends = [bisection.commit_of(repository, revision) for revision in (good, bad)]
     if recorded.get("dirty"):
-        click.echo("steadytrain: note: the run had uncommitted changes; commits are tested without them", err=True)
+        say("steadytrain: note: the run had uncommitted changes; commits are tested without them", err=True)
     run = [sys.executable, "-m", "steadytrain.replay.bisection", str(repository), str(wait_s), str(path.absolute())]
     found = bisection.bisect(repository, good=ends[0], bad=ends[1], command=run)
     if as_json:
@@ -61,12 +61,12 @@ def command(incident: str | None, good: str, bad: str | None, runs_dir: Path, wa
             "candidates": list(found.candidates),
             "tested": found.tested,
         }
-        click.echo(json.dumps(document, indent=1, ensure_ascii=False))
+        say_document(document)
     elif found.first_bad is not None:
-        click.echo(f"first bad commit  {found.first_bad} {found.subject}")
-        click.echo(f"  in              {repository}")
+        say(f"first bad commit  {found.first_bad} {found.subject}")
+        say(f"  in              {repository}")
     else:
-        click.echo("not found: no replay could decide at these commits; the first bad one is among")
+        say("not found: no replay could decide at these commits; the first bad one is among")
         for candidate in found.candidates:
-            click.echo(f"  {candidate}")
+            say(f"  {candidate}")
     return 0 if found.first_bad is not None else NOT_FOUND_STATUS

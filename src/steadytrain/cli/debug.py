@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import shutil
 import sys
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._output import say, say_document
 from steadytrain.cli._progress import progress
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def command(
     if output is not None:
         report(walk.incident, output, walk=walk)
     if as_json:
-        click.echo(json.dumps(walk.to_json(), indent=1, ensure_ascii=False, allow_nan=False))
+        say_document(walk.to_json())
     else:
         _print(walk, output)
     return INTERRUPTED_STATUS if walk.interrupted else 0
@@ -91,4 +91,4 @@ def _print(walk: Walk, output: Path | None) -> None:
         sys.stdout.reconfigure(errors="replace")
     width = min(WIDTH_MAX, shutil.get_terminal_size((WIDTH_MAX, 24)).columns)
     lines = method_shown.as_lines(method_shown.part(walk.to_json()), width)
-    click.echo("\n".join([*lines, f"page: {output or f'steadytrain debug {shlex.quote(walk.target)} -o debug.html'}"]))
+    say("\n".join([*lines, f"page: {output or f'steadytrain debug {shlex.quote(walk.target)} -o debug.html'}"]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._output import say, say_document
 
 if TYPE_CHECKING:
     from steadytrain.api.failure_location import Location
@@ -37,9 +37,9 @@ def command(incident: str | None, runs_dir: Path, step: int | None, wait_s: floa
 
     found = locate(incident, step=step, wait_s=wait_s, runs_dir=runs_dir)
     if as_json:
-        click.echo(json.dumps(found.to_json(), indent=1, ensure_ascii=False))
+        say_document(found.to_json())
     else:
-        click.echo("\n".join(_lines(found)))
+        say("\n".join(_lines(found)))
     return 0 if found.named else NOT_LOCATED_STATUS
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._output import say, say_document
 from steadytrain.cli._progress import progress
 
 if TYPE_CHECKING:
@@ -73,7 +73,10 @@ def command(
     result = result_table.document(str(path), case, verdicts, outcomes)
     late = _late(case, names, verdicts, outcomes)
     shown = [*result_table.lines(result), *([f"  {late}"] if late else [])]
-    click.echo(json.dumps(result, indent=1, ensure_ascii=False) if as_json else "\n".join(shown))
+    if as_json:
+        say_document(result)
+    else:
+        say("\n".join(shown))
     return 0 if any(one.ran for one in outcomes.get(UNCHANGED, [])) else CANNOT_TELL_STATUS
 
 
@@ -99,4 +102,4 @@ def _list(case: object) -> None:
     for one in trials():
         plan = plan_of(one, case) if isinstance(case, Case) else None
         why = f"  (does not apply: {plan.why})" if isinstance(plan, NotApplicable) else ""
-        click.echo(f"{one.name:<{width}}  {summary(one)}{why}")
+        say(f"{one.name:<{width}}  {summary(one)}{why}")

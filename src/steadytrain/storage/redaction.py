@@ -25,7 +25,7 @@ from steadytrain.storage.secret_words import (
 )
 
 __all__ = [
-    *("ENVIRONMENT_KEPT", "REDACTED", "is_secret_name", "redact_arguments", "redact_document", "redact_environment"),
+    *("ENVIRONMENT_KEPT", "REDACTED", "is_secret_name", "redact_arguments", "redact_environment"),
     *("redact_text", "redact_tree", "redacted"),
 ]
 
@@ -95,11 +95,6 @@ def redact_environment(environment: Mapping[str, str]) -> dict[str, str]:
 def redact_tree(value: Any, *, name: str = "") -> Any:
     """A JSON-like value with secret-named entries and secrets in strings and keys replaced, at any depth."""
     return _redact_node(value, name, sure=bool(name) and is_sure_name(name), depth=0)
-
-
-def redact_document(value: Any) -> Any:
-    """Like :func:`redact_tree`, for a document of ours that is about to be written."""
-    return redact_tree(value)
 
 
 def _redact_node(value: Any, name: str, *, sure: bool, depth: int) -> Any:

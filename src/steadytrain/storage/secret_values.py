@@ -171,10 +171,11 @@ def is_plain(name: str, value: str, *, quoted: bool) -> bool:
         return not sure
     if kind in _WEAK_KINDS:
         # `key = self.key(x)` occurs in every attention layer; `wandb.login(key="...")` is the secret.
-        size = len(value) if not re.search(r"\s", value) and re.search(r"\d", value) else 0
-        mixed = quoted and re.search("[A-Z]", value) is not None
-        bare = re.fullmatch(r"[A-Za-z0-9_-]*", value) is not None
-        return size < (WEAK_MIN if mixed or kind == "pass" else WEAK_LONG_MIN) or not (quoted or bare)
+        word = re.fullmatch(r"(?=[^\d]*\d)[A-Za-z0-9+/=_-]{8,}" if kind != "pass" else r"(?=\S*\d)\S{6,}", value)
+        if word is None or kind == "pass":
+            return word is None
+        mixed = quoted and kind == "key" and re.search("[A-Z]", value) and re.search("[a-z]", value)
+        return not mixed and (len(value) < WEAK_MIN or len(re.findall(r"\d", value)) < 3 or not _ONE_WORD(value))
     return re.fullmatch(_PIECE_OF_TEXT if quoted else r"[a-z][a-z.'_]*|[A-Za-z_][\w.]*", value) is not None and not (
         re.search(r"\d", value)
     )
@@ -185,5 +186,5 @@ _SMALL_NUMBER = re.compile(r"-?\d{1,3}(\.\d{0,3})?")
 _PIECE_OF_TEXT = re.compile(r"</?\w{1,40}>|\[\w{1,40}\]|[a-z]{1,8}|[a-z][a-z_.-]*[_-][a-z_.-]*")
 _WEAK_KINDS = ("key", "keys", "pass", "sig", "sigs", "signature", "signatures")
 """Names that mostly stand for a column, a walk over the model or the parameters of a function."""
-WEAK_MIN = 8
-WEAK_LONG_MIN = 20
+WEAK_MIN = 20
+_ONE_WORD = re.compile(r"[A-Za-z0-9]*(?:[+/=_-][A-Za-z0-9+/=]*){0,2}").fullmatch
