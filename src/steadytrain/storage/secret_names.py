@@ -10,8 +10,8 @@ NAME_CHARACTERS_MAX = 200
 _SURE = (
     "passwords? passwds? passphrases? passcodes? passwort pwds? pws? pins? otps? totp secrets? api_?keys? "
     "access_?keys? secret_?keys? private_?keys?(_id)? account_?keys? encryption_?keys? signing_?keys? license_?keys? "
-    "service_?keys? master_?keys? client_?secrets? credentials? creds? mnemonic seed_phrase recovery_codes? "
-    "auth_?tokens? access_?tokens? refresh_?tokens? bearer_?tokens? bot_?tokens? session_?tokens? api_?tokens? "
+    "service_?keys? storage_?keys? master_?keys? client_?secrets? credentials? creds? mnemonic seed_phrase recovery_codes? "
+    "auth_?tokens? access_?tokens? refresh_?tokens? bearer_?tokens? session_?tokens? api_?tokens? "
     "connection_?strings? conn_?str dsn"
 )
 """What stands under these is a secret, also if it is a number."""
@@ -34,7 +34,7 @@ _INNOCENT_NAME = re.compile(
     r"training|eval|input|output|prompt|completion|prediction|target|label|register|valid|warmup|global|local|first|"
     r"last|next|prev|previous|current|batch|context|system|visual|text|speech|sink|think|tool|generated|draft|class|"
     r"task|time|position|dist|distill|distillation|patch|bad|good|forced|suppress|decoder|encoder|thinking|cached|"
-    r"reasoning|word|sub|keep|drop|id_to|unused|empty|blank|action|state|query|memory|latent|summary|bot|eot|eom|eoi|boi"
+    r"reasoning|word|sub|keep|drop|id_to|unused|empty|blank|action|state|query|memory|latent|summary|eot|eom|eoi|boi"
     r")_?tokens?|"
     r"(\w*_)?tokens|"
     r"(sort|primary|foreign|group|metric|label|text|input|output|image|audio|video|data|dataset|column|prompt|"
@@ -87,5 +87,5 @@ def _sure(plain: str) -> str | None:
 
 def _plain(name: str) -> str:
     name = name[-NAME_CHARACTERS_MAX:].strip("-_ ")
-    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
     return re.sub(r"[^A-Za-z0-9]+", "_", name).lower()

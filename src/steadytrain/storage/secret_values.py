@@ -183,7 +183,7 @@ def is_plain(name: str, value: str, *, quoted: bool) -> bool:
 
 _ALNUM = re.compile(r"[^\W_]")
 _SMALL_NUMBER = re.compile(r"-?\d{1,3}(\.\d{0,3})?")
-_PIECE_OF_TEXT = re.compile(r"</?\w{1,40}>|\[\w{1,40}\]|[a-z]{1,8}|[a-z][a-z_.-]*[_-][a-z_.-]*")
+_PIECE_OF_TEXT = re.compile(r"</?\|?\w{1,40}\|?>|\[\w{1,40}\]|[a-z]{1,8}|[a-z][a-z_.-]*[_-][a-z_.-]*")
 _WEAK_KINDS = ("key", "keys", "pass", "sig", "sigs", "signature", "signatures")
 """Names that mostly stand for a column, a walk over the model or the parameters of a function."""
 WEAK_MIN = 20
