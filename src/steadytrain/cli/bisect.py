@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from steadytrain.cli import _options
+from steadytrain.cli import _consent, _options
 from steadytrain.cli._output import say, say_document
 from steadytrain.core.errors import UsageError
 
@@ -22,6 +22,7 @@ NOT_FOUND_STATUS = 125
 @_options.allow_network
 @click.option("--wait-s", default=900.0, show_default=True, help="Time limit of the script at each commit.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.bisect/1).")
+@_consent.before_launch
 @_options.launches
 def command(incident: str | None, good: str, bad: str | None, runs_dir: Path, wait_s: float, as_json: bool) -> int:
     """Find the first commit with the symptom of INCIDENT by git bisect and replay.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steadytrain.cli import _options
+from steadytrain.cli import _consent, _options
 from steadytrain.cli._output import say, say_document
 from steadytrain.cli._progress import progress
 
@@ -44,6 +44,7 @@ class DebugOptions:
 @_options.runs_dir
 @_options.allow_network
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.debug/1).")
+@_consent.before_launch
 @_options.gathered(lambda: DebugOptions, into="options")
 def command(
     target: str | None, arguments: tuple[str, ...], output: Path | None, as_json: bool, options: DebugOptions

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steadytrain.cli import _options
+from steadytrain.cli import _consent, _options
 from steadytrain.cli._output import say, say_document
 from steadytrain.cli._progress import progress
 from steadytrain.storage.documents import redact_value
@@ -33,6 +33,7 @@ INTERRUPTED_STATUS = 130
 @_options.runs_dir
 @_options.allow_network
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.diagnosis/1).")
+@_consent.before_launch
 @_options.gathered(lambda: _options.TrialOptions, into="options")
 def command(incident: str | None, budget: str, runs_dir: Path, as_json: bool, options: _options.TrialOptions) -> int:
     """Find out by trials on a replay why a run went wrong.

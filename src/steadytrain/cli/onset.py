@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from steadytrain.cli import _options
+from steadytrain.cli import _consent, _options
 from steadytrain.cli._output import say, say_document
 from steadytrain.core.errors import UsageError
 
@@ -29,6 +29,7 @@ from steadytrain.core.errors import UsageError
 @_options.allow_network
 @click.option("--wait-s", default=900.0, show_default=True, help="Time limit of each launched script.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.onset/1).")
+@_consent.before_launch
 @_options.launches
 def command(
     incident: str | None, until: int | None, moved: str, lead_s: float, runs_dir: Path, wait_s: float, as_json: bool

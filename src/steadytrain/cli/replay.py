@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steadytrain.cli import _options
+from steadytrain.cli import _consent, _options
 from steadytrain.cli._output import say, say_document
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def _options_of_a_replay() -> type[ReplayOptions]:
 @_options.allow_network
 @click.option("--wait-s", default=900.0, show_default=True, help="Time limit of each launched script.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.replay/1).")
+@_consent.before_launch
 @_options.gathered(_options_of_a_replay, into="options")
 def command(incident: str | None, as_json: bool, options: ReplayOptions) -> int:
     """Replay the recorded steps and report whether they are bit-identical.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from steadytrain.cli import _options
+from steadytrain.cli import _consent, _options
 from steadytrain.cli._output import say, say_document
 from steadytrain.core.errors import UsageError
 
@@ -37,6 +37,7 @@ BEFORE_MAX = 64
 )
 @click.option("--before", default=0, show_default=True, help="Number of operations before the first bad one to keep.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.repro/1).")
+@_consent.before_launch
 @_options.launches
 def command(
     incident: str | None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steadytrain.cli import _options
+from steadytrain.cli import _consent, _options
 from steadytrain.cli._output import say, say_document
 from steadytrain.cli._progress import progress
 
@@ -31,6 +31,7 @@ CANNOT_TELL_STATUS = 125
 @_options.runs_dir
 @_options.allow_network
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.trials/1).")
+@_consent.before_launch
 @_options.launches
 @_options.gathered(lambda: _options.TrialOptions, into="options")
 def command(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steadytrain.cli import _options
+from steadytrain.cli import _consent, _options
 from steadytrain.cli._output import say, say_document
 from steadytrain.cli._progress import progress
 from steadytrain.core.errors import UsageError
@@ -36,6 +36,7 @@ REMOVED_STATUS, NOT_REMOVED_STATUS, CANNOT_TELL_STATUS = 0, 1, 125
 @_options.runs_dir
 @_options.allow_network
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.verify/1).")
+@_consent.before_launch
 @_options.launches
 @_options.gathered(lambda: _options.TrialOptions, into="options")
 def command(

@@ -23,6 +23,7 @@ from steadytrain.core.notebook import as_html
 from steadytrain.storage import data_frames
 from steadytrain.storage.bundle import open_for_report, write_json
 from steadytrain.storage.documents import as_json
+from steadytrain.storage.origin import with_origin
 from steadytrain.storage.redaction import redact_text
 from steadytrain.storage.run_index import RunIndex
 from steadytrain.storage.segments import count_records, read_scalars, read_stream, with_gradient_norms
@@ -56,7 +57,8 @@ class RunWriter:
     def __init__(self, path: Path, description: dict[str, Any]) -> None:
         path.mkdir(parents=True, exist_ok=True)
         self.path = path
-        write_json(path / RUN_FILE, {"format": "steadytrain.run", "version": RUN_VERSION, **description})
+        document = {"format": "steadytrain.run", "version": RUN_VERSION, **with_origin(description)}
+        write_json(path / RUN_FILE, document)
         self._index = RunIndex(path / INDEX_FILE, _SCHEMA, busy_s=BUSY_WAIT_S)
 
     def raise_symptom(self, symptom: Symptom) -> None:

@@ -21,6 +21,7 @@ from steadytrain.core.model import Window
 from steadytrain.core.torch_private import IS_WRAPPER
 from steadytrain.storage.bundle import SCALARS_NAME, seal, write_json
 from steadytrain.storage.documents import write_text
+from steadytrain.storage.origin import with_origin
 from steadytrain.storage.redaction import redact_text
 from steadytrain.storage.segments import write_window
 from steadytrain.storage.tree import encode, opaque_types
@@ -55,7 +56,7 @@ def write_bundle(
     """
     folder.mkdir(parents=True, exist_ok=False)
     write_json(folder / "incident.json", incident.to_json())
-    write_json(folder / "environment.json", dict(environment))
+    write_json(folder / "environment.json", with_origin(environment))
     write_window(folder / "window", window)
     if scalars is not None:
         write_window(folder / SCALARS_NAME, scalars)
