@@ -27,17 +27,18 @@ class Form:
 
 
 _PREFIXED = """
-github:ghp_:36 github-oauth:gho_:36 github-app:ghs_:36 github-refresh:ghr_:76 github-fine:github_pat_:82 gitlab:glpat-:20
-gitlab-deploy:gldt-:20 gitlab-runner:glrt-:20 huggingface:hf_:34 openai:sk-:48 openai-project:sk-proj-:64
-anthropic:sk-ant-api03-:93 openrouter:sk-or-v1-:64 groq:gsk_:52 replicate:r8_:37 perplexity:pplx-:48 xai:xai-:80
-nvidia:nvapi-:64 langsmith:lsv2_pt_:44 langfuse:sk-lf-:36 pinecone:pcsk_:64 wandb:wandb_v1_:77 slack-bot:xoxb-:50
-slack-user:xoxp-:60 slack-app:xapp-1-:60 stripe-live:sk_live_:24 stripe-test:sk_test_:24 stripe-restricted:rk_live_:24
-stripe-hook:whsec_:32 npm:npm_:36 pypi:pypi-AgEIcHlwaS5vcmc:80 rubygems:rubygems_:48 docker:dckr_pat_:27
-digitalocean:dop_v1_:64 heroku:HRKU-:36 netlify:nfp_:36 planetscale:pscale_tkn_:43 supabase:sbp_:40 vault:hvs.:90
-doppler:dp.pt.:43 pulumi:pul-:40 grafana:glsa_:41 sentry:sntrys_:80 newrelic:NRAK-:27 postman:PMAK-:59 linear:lin_api_:40
-notion:ntn_:46 figma:figd_:40 contentful:CFPAT-:43 typeform:tfp_:59 readme:rdme_:70 shopify:shpat_:32 square:sq0atp-:22
-sendinblue:xkeysib-:80 dropbox:sl.:130 facebook:EAACEdEose0cBA:60 google-oauth:ya29.:120 google-client:GOCSPX-:28
-alibaba:LTAI:20 tailscale:tskey-auth-:40 artifactory:AKCp:69 prefect:pnu_:36 kaggle:KGAT_:32 fly:fm2_:120 resend:re_:33
+github:ghp_:36 github-oauth:gho_:36 github-app:ghs_:36 github-refresh:ghr_:76 github-fine:github_pat_:82
+gitlab:glpat-:20 gitlab-deploy:gldt-:20 gitlab-runner:glrt-:20 huggingface:hf_:34 openai:sk-:48
+openai-project:sk-proj-:64 anthropic:sk-ant-api03-:93 openrouter:sk-or-v1-:64 groq:gsk_:52 replicate:r8_:37
+perplexity:pplx-:48 xai:xai-:80 nvidia:nvapi-:64 langsmith:lsv2_pt_:44 langfuse:sk-lf-:36 pinecone:pcsk_:64
+wandb:wandb_v1_:77 slack-bot:xoxb-:50 slack-user:xoxp-:60 slack-app:xapp-1-:60 stripe-live:sk_live_:24
+stripe-test:sk_test_:24 stripe-restricted:rk_live_:24 stripe-hook:whsec_:32 npm:npm_:36 pypi:pypi-AgEIcHlwaS5vcmc:80
+rubygems:rubygems_:48 docker:dckr_pat_:27 digitalocean:dop_v1_:64 heroku:HRKU-:36 netlify:nfp_:36
+planetscale:pscale_tkn_:43 supabase:sbp_:40 vault:hvs.:90 doppler:dp.pt.:43 pulumi:pul-:40 grafana:glsa_:41
+sentry:sntrys_:80 newrelic:NRAK-:27 postman:PMAK-:59 linear:lin_api_:40 notion:ntn_:46 figma:figd_:40
+contentful:CFPAT-:43 typeform:tfp_:59 readme:rdme_:70 shopify:shpat_:32 square:sq0atp-:22 sendinblue:xkeysib-:80
+dropbox:sl.:130 facebook:EAACEdEose0cBA:60 google-oauth:ya29.:120 google-client:GOCSPX-:28 alibaba:LTAI:20
+tailscale:tskey-auth-:40 artifactory:AKCp:69 prefect:pnu_:36 kaggle:KGAT_:32 fly:fm2_:120 resend:re_:33
 atlassian:ATATT3xFfGF0:170 databricks:dapi:32 easypost:EZAK:54
 """
 _NAMES = """

@@ -62,7 +62,7 @@ def launch_notice(source: Path, moved: Moved) -> LaunchNotice | None:
     script, module, folder = (_text(environment, name) for name in ("script", "module", "cwd"))
     if script is None and module is None:
         return None
-    owned = all(is_own(document) for document in documents)
+    owned = all(is_own(one) for one in documents if one.get("script") or one.get("module"))
     for document in documents:
         _refuse_inside(moved_environment(document, moved))
     argv = [clean(argument) for argument in environment["argv"]]

@@ -9,10 +9,10 @@ NAME_CHARACTERS_MAX = 200
 
 _SURE = (
     "passwords? passwds? passphrases? passcodes? passwort pwds? pws? pins? otps? totp secrets? api_?keys? "
-    "access_?keys? secret_?keys? private_?keys?(_id)? account_?keys? encryption_?keys? signing_?keys? license_?keys? "
-    "service_?keys? storage_?keys? master_?keys? client_?secrets? credentials? creds? mnemonic seed_phrase recovery_codes? "
-    "auth_?tokens? access_?tokens? refresh_?tokens? bearer_?tokens? session_?tokens? api_?tokens? "
-    "connection_?strings? conn_?str dsn"
+    "access_?keys? secret_?keys? private_?keys?(_id)? account_?keys? encryption_?keys? signing_?keys? "
+    "license_?keys? service_?keys? storage_?keys? master_?keys? client_?secrets? credentials? creds? mnemonic "
+    "seed_phrase recovery_codes? auth_?tokens? access_?tokens? refresh_?tokens? bearer_?tokens? session_?tokens? "
+    "api_?tokens? connection_?strings? conn_?str dsn"
 )
 """What stands under these is a secret, also if it is a number."""
 _LIKELY = (
