@@ -153,7 +153,11 @@ class Attack:
             self.failed.append("the run has no incident")
             return
         yield from (("show", run), ("show", run, "--json"), ("show", str(bundle)), ("show", str(bundle), "--json"))
-        yield from (("runs", "--runs-dir", "runs"), ("report", run, "-o", "run.html"), ("bundle", "inspect", str(bundle)))
+        yield from (
+            ("runs", "--runs-dir", "runs"),
+            ("report", run, "-o", "run.html"),
+            ("bundle", "inspect", str(bundle)),
+        )
         yield from (("report", str(bundle), "-o", "bundle.html"), ("locate", str(bundle)), ("checklist", run, "--json"))
         yield "query", run, "SELECT * FROM facts"
         if self.quick:
@@ -170,7 +174,12 @@ class Attack:
         done = subprocess.run(
             [sys.executable, "-m", "steadytrain", *line],
             cwd=self.folder,
-            env={**os.environ, **(variables or {}), "PYTHONPATH": os.pathsep.join(self._path()), "GIT_CEILING_DIRECTORIES": str(self.folder.parent)},
+            env={
+                **os.environ,
+                **(variables or {}),
+                "PYTHONPATH": os.pathsep.join(self._path()),
+                "GIT_CEILING_DIRECTORIES": str(self.folder.parent),
+            },
             capture_output=True,
             timeout=WAIT_S,
             check=False,
@@ -194,7 +203,7 @@ class Attack:
     def _write_script(self) -> None:
         self._write_exporter()
         named = {place: {f"v{at}": text for at, text in enumerate(self.texts(place))} for place in PLACES}
-        modules = [form.secret for form in self.planted["module-names"] if "." not in form.secret]
+        modules = [text for text in self.texts("module-names") if "." not in text]  # torch takes no other names
         text = textwrap.dedent(SCRIPT).format(
             globals_="\n".join(f"g{at} = {one!r}" for at, one in enumerate(self.texts("globals"))),
             argparse_=named["argparse"],
@@ -209,7 +218,10 @@ class Attack:
             error="\n".join(self.texts("exception")),
         )
         (self.folder / "train.py").write_text(text, encoding="utf-8")
-        files = {"notes.txt": "\n".join(self.texts("diff")), "note.ipynb": json.dumps({"cells": self.texts("notebook")})}
+        files = {
+            "notes.txt": "\n".join(self.texts("diff")),
+            "note.ipynb": json.dumps({"cells": self.texts("notebook")}),
+        }
         for name in files:
             (self.folder / name).write_text("empty\n", encoding="utf-8")
         who = ("-c", "user.name=me", "-c", "user.email=me@example.org")
@@ -229,7 +241,7 @@ class Attack:
                 412, finding=Finding(builders.located(code=text), text), symptoms=(symptoms[at],), action=action
             )
             facts = {**builders.FACTS, "note": self.texts("fact")[at], "warnings": [self.texts("fact")[at]]}
-            name = without_secrets(self.planted["run-name"][at].secret)[:100].replace("/", "-")
+            name = without_secrets(self.texts("run-name")[at]).replace("/", "-")[:100]
             builders.bad_run(
                 self.folder / "runs" / f"desk-{at}-{name}", incidents=[frozen], symptoms=[symptoms[at]], facts=facts,
                 notes=self.texts("tensor-names")[at],
@@ -241,7 +253,9 @@ class Attack:
         (self.folder / "data.jsonl").write_text("\n".join(rows * 2) + "\n", encoding="utf-8")
         self.printed += [self._call("check-data", "data.jsonl"), self._call("check-data", "data.jsonl", "--json")]
         columns = ",".join(["step", "loss", *(re.sub(r"[,\"\n]", " ", text) for text in self.texts("log-column"))])
-        lines = [",".join([str(step), f"{4 / (step + 1)}", *["1"] * len(self.texts("log-column"))]) for step in range(40)]
+        lines = [
+            ",".join([str(step), f"{4 / (step + 1)}", *["1"] * len(self.texts("log-column"))]) for step in range(40)
+        ]
         (self.folder / "log.csv").write_text("\n".join([columns, *lines]) + "\n", encoding="utf-8")
         self.printed += [self._call("analyze", "log.csv"), self._call("analyze", "log.csv", "--json")]
 

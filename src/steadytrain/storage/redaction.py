@@ -102,7 +102,9 @@ def _redact_node(value: Any, name: str, *, sure: bool, depth: int) -> Any:
         return _redact_string(value, name)
     if isinstance(value, bool) or value is None:
         return value
-    if isinstance(value, (int, float)):
+    if isinstance(value, float):
+        return value  # a measured number; PINs and salts are whole
+    if isinstance(value, int):
         return redacted(kind_of_name(name) or "secret", str(value)) if sure else value
     if depth > DEPTH_MAX:
         return f"{REDACTED}nested, {DEPTH_MAX} characters]"

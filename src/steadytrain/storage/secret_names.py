@@ -22,7 +22,9 @@ _LIKELY = (
 _ANYWHERE = re.compile(r"(?:^|_)(passwords?|passwd|passphrase|secret|api_?key|apikey|credentials?|private_key)(?:_|$)")
 _ABOUT = re.compile(
     r"_(file|files|path|dir|folder|name|names|length|len|policy|manager|field|required|min|max|id|url|uri|type|count|"
-    r"env|var|variable|size|hash_algorithm|prompt|label|hint|ttl|version|arn|store|provider|ring|mode|shape)$"
+    r"weights?|bias|scale|norm|grad|gamma|beta|running_mean|running_var|num_batches_tracked|layers?|encoder|decoder|"
+    r"embeddings?|proj|head|env|var|variable|size|hash_algorithm|prompt|label|hint|ttl|version|arn|store|"
+    r"provider|ring|mode|shape)$"
 )
 _STAGE = re.compile(r"_(prod|production|dev|staging|live|write|rw|ro|backup)$|(?<=[a-z])_?\d{1,3}$")
 _SURE_NAME = re.compile(rf"(?:^|_)(?P<kind>{'|'.join(_SURE.split())})$")

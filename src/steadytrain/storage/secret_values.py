@@ -102,11 +102,21 @@ def _secrets_after(text: str, head: re.Match[str], kind: str) -> Iterator[tuple[
     elif strings:
         for found in strings:
             yield from _one(found, name, kind, "inside", quoted=True)
-    elif _CODE.match(text, at) and (" " in head["sign"] or " " in text[head.end("name") : at] or _closes(text, at)):
+    elif _is_code(text, head, at):
         if is_sure_name(name):
             yield from _strings_of_code(text, at, kind)
     elif (found := _rest_of_line(text, head, at)) or (found := _BARE_VALUE.match(text, at)):
         yield from _one(found, name, kind, 0)
+
+
+def _is_code(text: str, head: re.Match[str], at: int) -> bool:
+    if not _CODE.match(text, at) or (_DRAWN.match(text, at) and is_sure_name(head["name"])):
+        return False
+    return " " in head["sign"] or " " in text[head.end("name") : at] or _closes(text, at)
+
+
+_DRAWN = re.compile(r"(?=[A-Za-z]*\d+[A-Za-z]+\d+[A-Za-z])[A-Za-z0-9]{8,40}\(")
+"""No function is called so: ``x7Kd93bQ(``. A module that has a secret for its name prints like that."""
 
 
 def _closes(text: str, at: int) -> bool:
