@@ -22,9 +22,9 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 sys.path[:0] = [str(TESTS), str(Path(__file__).parent)]
 
-import builders  # noqa: E402
 from secret_forms import Form, forms  # noqa: E402
 
+import builders  # noqa: E402
 from steadytrain.core.incident import Finding  # noqa: E402
 
 IN_SCRIPT = ("globals", "argparse", "model-config", "optimizer-group", "batch-kwargs", "batch-keys", "class-names")

@@ -129,11 +129,10 @@ def strip_bundle(path: Path, output: Path, *, data: bool, weights: bool) -> Cont
             if _kind(name) not in dropped and not (name.startswith(f"{RECORDING}/") and dropped == {"data", "weights"}):
                 (made / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path / name, made / name, follow_symlinks=False)
-        notes = {"batch_note": LEFT_OUT} if data else {}
-        notes |= {"state_note": LEFT_OUT} if weights else {}
+        incident = replace(bundle.incident, batch_note=LEFT_OUT) if data else bundle.incident
         (made / MANIFEST).unlink(missing_ok=True)
         seal(made)
-        update_incident(made, replace(bundle.incident, **notes))
+        update_incident(made, replace(incident, state_note=LEFT_OUT) if weights else incident)
         made.chmod(0o755)
         os.rename(made, output)
     except BaseException:
@@ -156,7 +155,8 @@ def _kind(name: str) -> str:
 
 def _strings(path: Path, name: str) -> Iterator[str]:
     """The strings among the recorded values: leaves ``{"value": "..."}`` of the value trees."""
-    waiting, seen = [_document(path / name)], 0
+    waiting: list[Any] = [_document(path / name)]
+    seen = 0
     while waiting and seen < NODES_MAX:
         node, seen = waiting.pop(), seen + 1
         if isinstance(node, dict):

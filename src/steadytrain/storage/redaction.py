@@ -126,14 +126,15 @@ def _redact_mapping(value: Mapping[Any, Any], name: str, *, sure: bool, depth: i
             inner = name
         inner_sure = sure or (inner != "" and is_sure_name(inner) and not isinstance(entry, (list, tuple, Mapping)))
         inner_sure = inner_sure or (isinstance(entry, (list, tuple, Mapping)) and is_sure_name(inner))
-        written = redact_shapes(key) if isinstance(key, str) and len(key) >= _SHAPE_MIN else key
+        written = redact_text(key) if isinstance(key, str) else key
+        if written is not key and written in kept:
+            written = f"{written} ({len(kept)})"
         kept[written] = _redact_node(entry, inner, sure=inner_sure, depth=depth + 1)
     return kept
 
 
 _CARRIERS = ("value", "list", "tuple", "dict", "float")
 """The keys of a value tree (``storage.tree``): what stands under them has the name of the tree."""
-_SHAPE_MIN = 16
 
 
 def _redact_list(value: Sequence[Any], name: str, *, sure: bool, depth: int) -> list[Any]:
