@@ -110,7 +110,7 @@ def _secrets_after(text: str, head: re.Match[str], kind: str) -> Iterator[tuple[
 
 
 def _is_code(text: str, head: re.Match[str], at: int) -> bool:
-    if not _CODE.match(text, at) or (_DRAWN.match(text, at) and is_sure_name(head["name"])):
+    if not _CODE.match(text, at) or _DRAWN.match(text, at):
         return False
     return " " in head["sign"] or " " in text[head.end("name") : at] or _closes(text, at)
 
