@@ -158,7 +158,12 @@ class Attack:
             ("report", run, "-o", "run.html"),
             ("bundle", "inspect", str(bundle)),
         )
-        yield from (("report", str(bundle), "-o", "bundle.html"), ("locate", str(bundle)), ("checklist", run, "--json"))
+        yield from (
+            ("report", str(bundle), "-o", "bundle.html"),
+            ("locate", str(bundle)),
+            ("checklist", run, "--json"),
+            ("ledger", run),
+        )
         yield "query", run, "SELECT * FROM facts"
         if self.quick:
             return
@@ -309,7 +314,9 @@ def attack(folder: Path, *, quick: bool) -> tuple[Attack, dict[str, list[tuple[F
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="every eighth form, fewer commands")
-    quick = parser.parse_args().quick
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the table as JSON")
+    options = parser.parse_args()
+    quick = options.quick
     with tempfile.TemporaryDirectory(prefix="attack-secrets-") as folder:
         made, through = attack(Path(folder), quick=quick)
     tried = sum(map(len, made.planted.values()))
@@ -318,6 +325,10 @@ def main() -> int:
     for place, planted in made.planted.items():
         print(f"| {place} | {len(planted)} | {len(planted) - len(through[place])} |")
     print(f"| all | {tried} | {tried - lost} |")
+    if options.json is not None:
+        survived = {place: {"tried": len(planted), "survived": len(planted) - len(through[place])}
+                    for place, planted in made.planted.items()}  # fmt: skip
+        options.json.write_text(json.dumps({"places": survived, "failed": made.failed}, indent=1), encoding="utf-8")
     for place, leaks in through.items():
         for form, where in leaks[:20]:
             print(f"came through: {form.name} at {place}, seen in {where}")

@@ -25,6 +25,8 @@ ALLOWED = {
     "core/errors.py": "an example in a docstring",
     "diagnosis/interventions.py": "a line of advice",
     "attach/messages.py": "redacts in the same line",
+    "preflight_runs/process_copy.py": "the answer to the parent, in a scratch folder; redacted when it is shown",
+    "replay/file_sandbox.py": "settings of our own child, in its environment",
     "preflight_runs/session.py": "redacts in the same line",
     "exporters/exporter_process.py": "redacts in the same line",
     "trial_runs/process_copy.py": "one number to the parent; why is our own sentence",
