@@ -164,6 +164,7 @@ class Attack:
             ("checklist", run, "--json"),
             ("ledger", run),
         )
+        yield "ledger", run
         yield "query", run, "SELECT * FROM facts"
         if self.quick:
             return

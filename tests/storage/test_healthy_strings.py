@@ -48,6 +48,10 @@ key, query, value = self.qkv(x).chunk(3, dim=-1)
 keys = sorted(state_dict.keys())
 tokens = tokenizer(text, return_tensors="pt")
 token = next(tokens)
+token = AddedToken(
+for one in discussions(repo_id=model_id, token=token):
+Passing `token=True` is required when you want to use a private model.
+added_tokens_map[str_token] = added_tokens_decoder[index]
 for key, value in batch.items():
 loss = torch.nn.functional.cross_entropy(logits.view(-1, vocab), targets.view(-1))
 loader = DataLoader(dataset, batch_size=32, pin_memory=True)
@@ -74,6 +78,9 @@ Please enter your password to continue.
 a secret ingredient of the recipe
 forward pass 12, backward pass 12
 pass: 14, fail: 0
+token	0.693147
+train.py:88:12: E501 Line too long
+master.example.org:29500
 "<|endoftext|>"
 eos_token = "</s>", pad_token = "<pad>"
 {"bos_token": "<s>", "unk_token": "<unk>", "sep_token": "[SEP]"}

@@ -96,6 +96,18 @@ SECRET_TEXTS = [
     f"the password is {SECRET}",
     f"wandb login {SECRET}{SECRET}",
     f"PASSWORD=a,{SECRET})b",
+    f"PGPASSWORD={SECRET} psql -h db",
+    f"java -Dpassword={SECRET}",
+    f"password\t{SECRET}",
+    f"passwd -> {SECRET}",
+    f'password = \\\n    "{SECRET}"',
+    f"db.example.org:5432:base:me:{SECRET}",
+    f'<add key="Password" value="{SECRET}"/>',
+    f'smtp.login("me", "{SECRET}")',
+    f"setenv WANDB_API_KEY {SECRET}",
+    f"mot_de_passe={SECRET}",
+    f"contrase\u00f1a: {SECRET}",
+    f"\u5bc6\u7801\uff1a{SECRET}",
     f"https://example.org/x?token={SECRET}&page=2",
 ]
 

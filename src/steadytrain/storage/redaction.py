@@ -35,7 +35,7 @@ DEPTH_MAX = 64
 # Text without any of these holds no secret that the rules know: most strings of a batch end here.
 _SUSPECT = re.compile(
     r"[=:@<]|[A-Za-z0-9_+/.~-]{16}|(?:\s|\A)--?[A-Za-z]|[\"'],|[Bb]earer|BEARER|[Bb]asic|[Pp]ass|PASS|[Ss]ecret|SECRET|"
-    r"[Tt]oken|TOKEN|[Kk]ey|KEY|[Ii]dentified|IDENTIFIED|[Ll]ogin|LOGIN"
+    r"[Tt]oken|TOKEN|[Kk]ey|KEY|[Ii]dentified|IDENTIFIED|[Ll]ogin|LOGIN|\uff1a"
 )
 
 ENVIRONMENT_KEPT = re.compile(

@@ -8,11 +8,12 @@ import re
 NAME_CHARACTERS_MAX = 200
 
 _SURE = (
-    "passwords? passwds? passphrases? passcodes? passwort pwds? pws? pins? otps? totp secrets? api_?keys? "
-    "access_?keys? secret_?keys? private_?keys?(_id)? account_?keys? encryption_?keys? signing_?keys? "
-    "license_?keys? service_?keys? storage_?keys? master_?keys? client_?secrets? credentials? creds? mnemonic "
-    "seed_phrase recovery_codes? auth_?tokens? access_?tokens? refresh_?tokens? bearer_?tokens? session_?tokens? "
-    "api_?tokens? connection_?strings? conn_?str dsn"
+    "passwords? passwds? passphrases? passcodes? passwort kennwort mot_de_passe mdp contrasena contrasenya senha "
+    "parola haslo heslo wachtwoord pwds? pws? pins? otps? totp secrets? api_?keys? access_?keys? secret_?keys? "
+    "private_?keys?(_id)? account_?keys? encryption_?keys? signing_?keys? license_?keys? service_?keys? "
+    "storage_?keys? master_?keys? client_?secrets? credentials? creds? mnemonic seed_phrase recovery_codes? "
+    "auth_?tokens? access_?tokens? refresh_?tokens? bearer_?tokens? session_?tokens? api_?tokens? "
+    "connection_?strings? conn_?str dsn"
 )
 """What stands under these is a secret, also if it is a number."""
 _LIKELY = (
@@ -26,6 +27,8 @@ _ABOUT = re.compile(
     r"embeddings?|proj|head|env|var|variable|size|hash_algorithm|prompt|label|hint|ttl|version|arn|store|"
     r"provider|ring|mode|shape)$"
 )
+_JOINED = re.compile(r"(?:^|_)[a-z]{1,12}(?P<kind>password|passwd|passphrase|secretkey|apikey|accesskey)$")
+"""``PGPASSWORD``, ``-Dpassword``, ``mypassword``."""
 _STAGE = re.compile(r"_(prod|production|dev|staging|live|write|rw|ro|backup)$|(?<=[a-z])_?\d{1,3}$")
 _SURE_NAME = re.compile(rf"(?:^|_)(?P<kind>{'|'.join(_SURE.split())})$")
 _LIKELY_NAME = re.compile(rf"(?:^|_)(?P<kind>{'|'.join(_LIKELY.split())})$")
@@ -81,6 +84,8 @@ def kind_of_name(name: str) -> str | None:
 def _sure(plain: str) -> str | None:
     """``db_password_prod`` holds a password, ``password_file`` the name of a file."""
     if found := _SURE_NAME.search(_STAGE.sub("", plain)):
+        return found["kind"]
+    if found := _JOINED.search(_STAGE.sub("", plain)):
         return found["kind"]
     if (found := _ANYWHERE.search(plain)) and not _ABOUT.search(plain):
         return found[1]

@@ -18,6 +18,11 @@ _ADDRESS_LOGIN = re.compile(r"(\b[a-z][a-z0-9+.-]{0,30}://)([^/\s'\"]{1,1000})@"
 _NO_MORE = r"(?!\[redacted)"
 _NAMED = r"(?:password|passwd|passphrase|secret|token|api[ _-]?key|access[ _-]?key)"
 _WITH_DIGIT = r"(?=[^\s'\"`]{0,99}\d)[^\s'\"`\[]{6,400}"
+_PASSWORD = r"(?:password|passwd|passphrase|api[ _-]?key|access[ _-]?key)"
+_FOREIGN = (
+    r"(?:contrase\u00f1a|\u5bc6(?:\u7801|\u78bc)|\u30d1\u30b9\u30ef\u30fc\u30c9|\u043f\u0430\u0440\u043e\u043b\u044c)"
+)
+"""``password`` in Spanish, Chinese, Japanese and Russian; ``secret_names`` has the names in ASCII."""
 _SPOKEN = tuple(
     re.compile(f"({before})({_NO_MORE}{secret})")
     for before, secret in (
@@ -32,6 +37,15 @@ _SPOKEN = tuple(
         (rf"(?i:\b{_NAMED}\b[a-z ]{{1,24}}[:=]\s{{0,3}}['\"`]?)", _WITH_DIGIT),
         (r"\bcurl\b[^\n]{0,200}?\s(?:-u|--user)[ =]?['\"]?[^\s:'\"]{1,99}:", r"[^\s'\"]{1,400}"),
         (r"\b(?:mysql|mysqldump|mariadb|sshpass|docker login)\b[^\n]{0,200}?\s-p\s?['\"]?", r"[^\s'\"]{4,400}"),
+        (rf"(?i:(?<![\w-]){_PASSWORD}(?:\t{{1,9}}| {{0,3}}-> {{0,3}}|%3D)['\"`]?)", _WITH_DIGIT),
+        (rf"(?i:{_FOREIGN}\s{{0,3}}[:=\uff1a]\s{{0,3}}['\"`]?)", r"[^\s'\"`\[]{4,400}"),
+        (rf"(?i:\b{_NAMED}[\"']?\s{{1,9}}value\s{{0,3}}=\s{{0,3}}[\"'])", r"[^\"'\n\[]{1,400}"),
+        (r"\bsetenv\s{1,9}\w{0,60}(?:PASS|PASSWORD|PW|SECRET|TOKEN|KEY)\s{1,9}['\"]?", r"[^\s'\"\[]{4,400}"),
+        (
+            r"\.login\(\s{0,9}(?:user(?:name)?=)?[\"'][^\"'\n]{1,200}[\"'],\s{0,9}(?:password=)?[\"']",
+            r"[^\"'\n\[]{1,400}",
+        ),
+        (r"(?<![\w.:/-])[\w.-]{1,99}\.[\w-]{1,60}:\d{2,5}:[\w*.-]{1,60}:[\w.-]{1,60}:", _WITH_DIGIT),
         (r"\bwandb\s{1,9}login\s{1,9}(?:--?[a-z]{1,20}\s{1,9}){0,4}", r"[^\s'\"-][^\s'\"]{15,400}"),
     )
 )

@@ -15,7 +15,8 @@ _ANNOTATION = r"[A-Za-z_][\w.]{0,60}(?:\[[\w.\[\], |]{0,99}\])?(?: ?\| ?[\w.\[\]
 _GIVEN = (
     # name = value, name: value, "name": value, name: str | None = value, os.environ["NAME"] = value
     re.compile(
-        rf"{_NAME}\]?[ \t]{{0,99}}(?P<sign>:\s{{0,9}}{_ANNOTATION} {{0,9}}=(?!=)|:?=(?!=)|=>|:(?!:))[ \t]{{0,99}}"
+        rf"{_NAME}\]?[ \t]{{0,99}}(?P<sign>:\s{{0,9}}{_ANNOTATION} {{0,9}}=(?!=)|:?=(?!=)|=>|:(?!:))"
+        r"[ \t]{0,99}(?:\\\n[ \t]{0,99})?"
     ),
     re.compile(
         r"""(?P<quote>\\{0,3}['"])-{0,2}(?P<name>[A-Za-z_][\w.-]{0,99})(?P=quote)(?P<sign>\s{0,99},)\s{0,99}"""
@@ -186,11 +187,15 @@ def is_plain(name: str, value: str, *, quoted: bool) -> bool:
             return word is None
         mixed = quoted and kind == "key" and re.search("[A-Z]", value) and re.search("[a-z]", value)
         return not mixed and (len(value) < WEAK_MIN or len(re.findall(r"\d", value)) < 3 or not _ONE_WORD(value))
+    if not quoted and _EXPRESSION.match(value):
+        return True
     return re.fullmatch(_PIECE_OF_TEXT if quoted else r"[a-z][a-z.'_]*|[A-Za-z_][\w.]*", value) is not None and not (
         re.search(r"\d", value)
     )
 
 
+_EXPRESSION = re.compile(r"[A-Za-z_][A-Za-z_.]{0,60}(?:[(\[]|[`)\]]+(?:[:.,\[]|\Z))")
+"""``AddedToken(``, ``token)[0]``, ``token):``, `` True` ``: code, cut where the value ends."""
 _ALNUM = re.compile(r"[^\W_]")
 _SMALL_NUMBER = re.compile(r"-?\d{1,3}(\.\d{0,3})?")
 _PIECE_OF_TEXT = re.compile(r"</?\|?\w{1,40}\|?>|\[\w{1,40}\]|[a-z]{1,8}|[a-z][a-z_.-]*[_-][a-z_.-]*")
