@@ -156,7 +156,9 @@ def test_one_that_cannot_be_opened_is_told_without_secrets() -> None:
     until(lambda: not started.outlet.alive)
     started.rows(1, 10)
     started.close()
-    assert started.told == ["warning: nothing goes to there: ValueError: bad login: api_key=[redacted]"]
+    assert started.told == [
+        "warning: nothing goes to there: ValueError: bad login: api_key=[redacted: huggingface-token, 27 characters]"
+    ]
 
 
 def test_one_that_is_gone_is_left_at_once() -> None:

@@ -16,6 +16,7 @@ from steadytrain.storage.redaction import (
     redact_environment,
     redact_text,
     redact_tree,
+    redacted,
 )
 
 # Redaction.
@@ -36,6 +37,23 @@ INNOCENT_TEXTS = [
     "git clone git@github.com:someone/project.git",
     "https://example.org/a?page=2",
     "disk-0123456789abcdef0123",
+    'token = os.environ["HF_TOKEN"]',
+    'token=os.getenv("HF_TOKEN")',
+    "login(token=args.token)",
+    'password = getpass("Password: ")',
+    "def f(token: str, key: Tensor, pin: bool = True)",
+    "pin_memory=True, forward_pass: 3, n_pass=2, salt = 17",
+    "self.pw = nn.Conv2d(64, 64, 1)",
+    'statuses = ("pass", "warn", "fail", "not-run")',
+    "the next token: shifted by one",
+    "earliest[departure.key] = departure",
+    "commit 3b5d5c3712955042212316173ccf37be800f4a2c",
+    "12ab34cd-12ab-34cd-56ef-1234567890ab",
+    "Qwen2VLForConditionalGeneration MobileNetV3SmallWeights_IMAGENET1K_V1 Wav2Vec2BertForSequenceClassification",
+    "Llama3/checkpoints/step_000100/model-00001-of-00004.safetensors runs/20261122-103323-qwen2-5-7b-lora-r16-lr1e4",
+    "(token): Embedding(3, 4) (key): Linear(in_features=4, out_features=4, bias=True)",
+    "sk-learn-based-classifier-with-many-words",
+    "if token:\n    step += 1",
 ]
 SECRET = "Zq8vT2mK7w"
 SECRET_TEXTS = [
@@ -63,6 +81,34 @@ SECRET_TEXTS = [
     f"hf_{SECRET}{SECRET}",
     f"sk-{SECRET}{SECRET}",
     f"ghp_{SECRET}{SECRET}",
+    f"DB_PASS={SECRET}",
+    f"password: correct horse {SECRET}\nlr: 3",
+    f'password = """{SECRET}"""',
+    f'passwords = ["a1", "{SECRET}"]',
+    f'token = ("Ab1" "{SECRET}")',
+    f'password = decrypt("{SECRET}")',
+    f'token = os.getenv("HF_TOKEN", "{SECRET}")',
+    f'{{\\"password\\": \\"{SECRET}\\"}}',
+    f"<password>{SECRET}</password>",
+    f"Cookie: a=1; b={SECRET}",
+    f"machine example.org login me password {SECRET}",
+    f"curl -u me:{SECRET} https://example.org",
+    f"the password is {SECRET}",
+    f"wandb login {SECRET}{SECRET}",
+    f"PASSWORD=a,{SECRET})b",
+    f"PGPASSWORD={SECRET} psql -h db",
+    f"java -Dpassword={SECRET}",
+    f"password\t{SECRET}",
+    f"passwd -> {SECRET}",
+    f'password = \\\n    "{SECRET}"',
+    f"db.example.org:5432:base:me:{SECRET}",
+    f'<add key="Password" value="{SECRET}"/>',
+    f'smtp.login("me", "{SECRET}")',
+    f"setenv WANDB_API_KEY {SECRET}",
+    f"mot_de_passe={SECRET}",
+    f"contrase\u00f1a: {SECRET}",
+    f"\u5bc6\u7801\uff1a{SECRET}",
+    f"https://example.org/x?token={SECRET}&page=2",
 ]
 
 
@@ -96,7 +142,8 @@ def test_secret_names(name: str) -> None:
 def test_arguments_lose_the_values_of_secret_options() -> None:
     arguments = ["t.py", "--api-key", "X", "--token=Y", "wandb_key=Z", "--use-auth-token", "--max_tokens", "5"]
     assert redact_arguments(arguments) == [
-        *("t.py", "--api-key", REDACTED, f"--token={REDACTED}", f"wandb_key={REDACTED}"),
+        *("t.py", "--api-key", redacted("api-key", "X"), f"--token={redacted('token', 'Y')}"),
+        f"wandb_key={redacted('key', 'Z')}",
         *("--use-auth-token", "--max_tokens", "5"),
     ]
 
@@ -109,9 +156,32 @@ def test_a_tree_is_redacted_at_any_depth() -> None:
     assert redacted["a"][0]["lr"] == 1e-3
 
 
+def test_numbers_and_pairs_under_the_name_of_a_secret_are_taken_out() -> None:
+    assert redact_tree({"pin": 482199, "salt": 3, "seed": 482199}) == {
+        "pin": redacted("pin", "482199"),
+        "salt": 3,
+        "seed": 482199,
+    }
+    tree = {"dict": [["password", {"value": SECRET}], ["mode", {"value": "train"}]]}
+    assert redact_tree(tree)["dict"][1] == ["mode", {"value": "train"}]
+    pairs = [
+        tree,
+        {"name": "DB_PASS", "value": SECRET},
+        ["run.py", "--api-key", SECRET],
+        {"credentials": {"a": [SECRET]}},
+    ]
+    assert SECRET not in json.dumps(redact_tree(pairs))
+
+
+def test_what_was_taken_out_keeps_its_kind_and_length() -> None:
+    assert redact_text(f"x = ghp_{SECRET}{SECRET}") == "x = [redacted: github-token, 24 characters]"
+    assert redact_text(f'token = "ghp_{SECRET}{SECRET}"') == 'token = "[redacted: github-token, 24 characters]"'
+    assert redact_text(f"DB_PASS={SECRET}") == "DB_PASS=[redacted: pass, 10 characters]"
+
+
 def test_the_environment_keeps_only_what_changes_the_numbers() -> None:
     kept = redact_environment({"OMP_NUM_THREADS": "2", "AWS_SECRET": SECRET, "TORCH_TOKEN": SECRET, "HOME": "/root"})
-    assert kept == {"OMP_NUM_THREADS": "2", "TORCH_TOKEN": REDACTED}
+    assert kept == {"OMP_NUM_THREADS": "2", "TORCH_TOKEN": redacted("token", SECRET)}
     paths = redact_environment({"PYTHONPATH": f"/src:/token={SECRET}"})["PYTHONPATH"]
     assert paths.startswith("/src:")
     assert SECRET not in paths
@@ -125,7 +195,8 @@ def test_redaction_is_done_once_and_for_all(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["a", "a.", "a:", "a-", "token=", 'token="', "eyJ", "eyJ-", "://", "--token ", " ", "PRIVATE "]
+    "piece",
+    ["a", "a.", "a:", "a-", "token=", 'token="', "eyJ", "eyJ-", "://", "--token ", " ", "PRIVATE ", "sig=", "cookie: "],
 )
 def test_redaction_of_a_hostile_megabyte_is_quick(piece: str) -> None:
     started = time.thread_time()  # seconds of this thread on a processor, whatever else runs

@@ -15,6 +15,7 @@ from steadytrain.report.measured import with_measured, with_window
 from steadytrain.report.page_file import write_page
 from steadytrain.report.zoom import zoom
 from steadytrain.storage.bundle import is_bundle, open_bundle
+from steadytrain.storage.documents import redact_value
 from steadytrain.storage.run_folder import open_run
 from steadytrain.storage.run_search import RUNS_DIR_DEFAULT
 
@@ -63,6 +64,7 @@ def report(
         assert made is not None
         shown = with_measured(build.from_run(made), made)
     steps = method_shown.part(walk.to_json()) if walk is not None else None
+    shown = redact_value(shown)
     write_page(file, page(shown, zoom(shown), version=__version__, steps=steps))
     return file
 

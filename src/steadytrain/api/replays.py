@@ -14,8 +14,8 @@ from steadytrain.experiments.command_results import keep_result
 from steadytrain.replay import launcher, verdict
 from steadytrain.replay.child_processes import ending_in_order
 from steadytrain.replay.moved_files import NOT_MOVED, Moved
-from steadytrain.storage.redaction import REDACTED
 from steadytrain.storage.run_search import RUNS_DIR_DEFAULT
+from steadytrain.storage.secret_words import REDACTED
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -162,7 +162,7 @@ def replay_with(target: Target, options: ReplayOptions, *, tell: Tell = lambda l
         loop=options.loop,
     )
     if options.loop is None and any(REDACTED in str(argument) for argument in plan.environment.get("argv") or ()):
-        tell(f"note: a secret among the arguments was not stored; the script gets {REDACTED}")
+        tell(f"note: a secret among the arguments was not stored; the script gets {REDACTED}...]")
     with ending_in_order():
         replays, judgement = launcher.replay(plan, times=options.times, explain=not options.once)
     result = ReplayResult(source, tuple(replays), judgement, plan.looked_for)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import time
 from pathlib import Path
 
 from steadytrain.core.errors import UsageError
+from steadytrain.storage.redaction import redact_text
 
 _made: dict[Path, tuple[Path, ...]] = {}
 """Folders that this process created for run names, each run's own first."""
@@ -16,6 +18,7 @@ _made: dict[Path, tuple[Path, ...]] = {}
 
 def free_folder(runs_dir: Path, name: str, *, named: bool) -> Path:
     """Create a folder with that name that no other run uses. A torchrun worker shares its launcher's folder."""
+    name = without_secrets(name)
     is_there, is_folder = os.path.lexists(runs_dir), os.path.isdir(runs_dir)  # unlike Path's, these do not raise
     if os.path.exists(runs_dir) and not is_folder:
         raise UsageError(f"{runs_dir}: not a folder; name another with --runs-dir")
@@ -35,6 +38,12 @@ def free_folder(runs_dir: Path, name: str, *, named: bool) -> Path:
             _made[path] = (path, runs_dir) if is_new else (path,)
             break
     return path
+
+
+def without_secrets(name: str) -> str:
+    """A name of a run with the secrets in it replaced by words that a file system takes."""
+    kept = redact_text(name)
+    return name if kept == name else re.sub(r"[^\w.=-]+", "-", kept).strip("-")
 
 
 def give_back(run_dir: Path) -> None:

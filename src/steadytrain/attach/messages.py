@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import sys
 
+from steadytrain.storage.redaction import redact_text
+
 
 def tell(text: str) -> None:
     """Print one message on stderr, because stdout belongs to the script. An open tqdm bar keeps its line.
@@ -13,7 +15,7 @@ def tell(text: str) -> None:
     """
     with contextlib.suppress(Exception):
         start = "\n" if _is_bar_open() else ""
-        print(f"{start}steadytrain: {text}", file=sys.stderr, flush=True)
+        print(f"{start}steadytrain: {redact_text(text)}", file=sys.stderr, flush=True)
 
 
 def _is_bar_open() -> bool:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from steadytrain.storage.redaction import redact_text
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
@@ -24,6 +26,7 @@ class Teller:
         self._before, self._done, self._to_come = 0, 0, 0
 
     def __call__(self, line: str) -> None:
+        line = redact_text(line)
         self._shown.console.print(f"steadytrain: {line}", markup=False, highlight=False)
         room = max(LINE_MIN, self._shown.console.width - BESIDE)
         self._shown.update(self._task, description=line if len(line) <= room else f"{line[: room - 3]}...")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections import Counter
@@ -14,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._output import say, say_document
 from steadytrain.core.errors import UsageError
+from steadytrain.storage.documents import redact_value
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -96,13 +97,13 @@ def command(
             analysis = analyze(*logs, compare=compare, tell=tell, **columns)
     except NothingReadError as nothing:
         for line in nothing.lines[:-1]:
-            click.echo(f"steadytrain: {_one_line(line)}", err=True)
+            say(f"steadytrain: {_one_line(line)}", err=True)
         raise UsageError(_one_line(nothing.lines[-1])) from None
     for line in analysis.unreadable:
-        click.echo(f"steadytrain: not read: {_one_line(line)}", err=True)
+        say(f"steadytrain: not read: {_one_line(line)}", err=True)
     pages = _write_pages(analysis.runs, html) if html is not None else []
     if as_json:
-        click.echo(json.dumps(analysis.to_json(), indent=1, allow_nan=False))
+        say_document(analysis.to_json(), ensure_ascii=True)
     else:
         _print(analysis.runs, pages)
     return UNHEALTHY_STATUS if fail_on is not None and analysis.reaches(fail_on) else 0
@@ -140,10 +141,10 @@ def _print(judged: Sequence[AnalyzedRun], pages: Sequence[tuple[Path, int]]) -> 
         sys.stdout.reconfigure(errors="replace")
     console = Console(highlight=False, emoji=False, markup=False)
     with console.capture() as printed:
-        console.print(Group(*_parts(judged)), crop=False)
-    click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
+        console.print(Group(*_parts(redact_value(judged))), crop=False)
+    say("\n".join(line.rstrip() for line in printed.get().splitlines()))
     for path, size in pages:
-        click.echo(f"{path}  {size / 1024:,.0f} KiB")
+        say(f"{path}  {size / 1024:,.0f} KiB")
 
 
 def _parts(judged: Sequence[AnalyzedRun]) -> Iterator[RenderableType]:
@@ -317,9 +318,9 @@ def _write_pages(judged: Sequence[AnalyzedRun], html: Path) -> list[tuple[Path, 
         report = from_log(entry.log, entry.judgement)
         safe = re.sub(r"[^A-Za-z0-9._-]+", "-", entry.log.name).strip("-")[:80]
         path = html if len(judged) == 1 else html.with_name(f"{html.stem}-{number}-{safe}{html.suffix or '.html'}")
-        written.append((path, write_page(path, page(report, zoom(report), version=__version__))))
+        written.append((path, write_page(path, page(report, zoom(redact_value(report)), version=__version__))))
     if len(judged) > PAGES_MAX:
-        click.echo(f"steadytrain: {len(judged)} runs; pages were written for the first {PAGES_MAX}", err=True)
+        say(f"steadytrain: {len(judged)} runs; pages were written for the first {PAGES_MAX}", err=True)
     return written
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._output import say, say_document
 from steadytrain.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ def command(checkpoint: Path, run_name: str | None, against: Path | None, runs_d
         raise UsageError("audit needs PyTorch to read checkpoints; install it, or run this where the training ran")
     result = _audited(checkpoint, run_name, against, runs_dir)
     if as_json:
-        click.echo(json.dumps(result.to_json(), indent=1, ensure_ascii=False, allow_nan=False))
+        say_document(result.to_json())
     else:
-        click.echo("\n".join(_lines(result)))
+        say("\n".join(_lines(result)))
     return 0 if result.clean else DIFFERS_STATUS
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 import click
 
-from steadytrain.cli import _options
+from steadytrain.cli import _consent, _options
+from steadytrain.cli._output import say, say_document
 from steadytrain.core.errors import UsageError
 
 NOT_FOUND_STATUS = 125
@@ -22,6 +22,7 @@ NOT_FOUND_STATUS = 125
 @_options.allow_network
 @click.option("--wait-s", default=900.0, show_default=True, help="Time limit of the script at each commit.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.bisect/1).")
+@_consent.before_launch
 @_options.launches
 def command(incident: str | None, good: str, bad: str | None, runs_dir: Path, wait_s: float, as_json: bool) -> int:
     """Find the first commit with the symptom of INCIDENT by git bisect and replay.
@@ -46,7 +47,7 @@ def command(incident: str | None, good: str, bad: str | None, runs_dir: Path, wa
         raise UsageError(f"{path}: the bundle does not record the run's commit; name one with the symptom by --bad")
     ends = [bisection.commit_of(repository, revision) for revision in (good, bad)]
     if recorded.get("dirty"):
-        click.echo("steadytrain: note: the run had uncommitted changes; commits are tested without them", err=True)
+        say("steadytrain: note: the run had uncommitted changes; commits are tested without them", err=True)
     run = [sys.executable, "-m", "steadytrain.replay.bisection", str(repository), str(wait_s), str(path.absolute())]
     found = bisection.bisect(repository, good=ends[0], bad=ends[1], command=run)
     if as_json:
@@ -61,12 +62,12 @@ def command(incident: str | None, good: str, bad: str | None, runs_dir: Path, wa
             "candidates": list(found.candidates),
             "tested": found.tested,
         }
-        click.echo(json.dumps(document, indent=1, ensure_ascii=False))
+        say_document(document)
     elif found.first_bad is not None:
-        click.echo(f"first bad commit  {found.first_bad} {found.subject}")
-        click.echo(f"  in              {repository}")
+        say(f"first bad commit  {found.first_bad} {found.subject}")
+        say(f"  in              {repository}")
     else:
-        click.echo("not found: no replay could decide at these commits; the first bad one is among")
+        say("not found: no replay could decide at these commits; the first bad one is among")
         for candidate in found.candidates:
-            click.echo(f"  {candidate}")
+            say(f"  {candidate}")
     return 0 if found.first_bad is not None else NOT_FOUND_STATUS

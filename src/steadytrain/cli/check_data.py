@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._output import say, say_document
 from steadytrain.core.errors import UsageError
+from steadytrain.storage.documents import redact_value
 
 if TYPE_CHECKING:
     from steadytrain.checks.data.data_check import Finding, Tell
@@ -103,7 +104,7 @@ def command(what: str, keep_with: str | None, as_json: bool, options: DataOption
     if place is not None:
         _keep(place, report)
     if as_json:
-        click.echo(json.dumps(document(report), indent=1, allow_nan=False))
+        say_document(document(report), ensure_ascii=True)
     else:
         _print(report)
     return FAILED_STATUS if report.status == "fail" else 0
@@ -175,6 +176,7 @@ def _print(report: Report) -> None:
 
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
+    report = redact_value(report)
     console = Console(highlight=False, emoji=False, markup=False)
     with console.capture() as printed:
         for line in _head(report):
@@ -191,7 +193,7 @@ def _print(report: Report) -> None:
             console.print()
         for finding in skipped:
             console.print(Text(f"not run  {finding.check}: {finding.judgement.message}", style="dim"))
-    click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
+    say("\n".join(line.rstrip() for line in printed.get().splitlines()))
 
 
 def _head(report: Report) -> Iterator[str]:

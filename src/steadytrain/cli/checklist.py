@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._output import say, say_document
 
 if TYPE_CHECKING:
     from steadytrain.method.ticks import Checklist
@@ -30,9 +30,9 @@ def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
 
     found = checklist(target, runs_dir=runs_dir)
     if as_json:
-        click.echo(json.dumps(found.to_json(), indent=1, ensure_ascii=False))
+        say_document(found.to_json())
     else:
-        click.echo("\n".join(_lines(found)))
+        say("\n".join(_lines(found)))
 
 
 def _lines(found: Checklist) -> list[str]:

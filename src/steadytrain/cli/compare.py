@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._output import say, say_document
 from steadytrain.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ def command(runs: tuple[str, ...], groups: tuple[str, ...], runs_dir: Path, html
     if html is not None:
         _write(html, comparison)
     if as_json:
-        click.echo(json.dumps(comparison.to_json(), indent=1, ensure_ascii=False, allow_nan=False))
+        say_document(comparison.to_json())
     else:
-        click.echo("\n".join(_lines(comparison, html)))
+        say("\n".join(_lines(comparison, html)))
     return _STATUS[comparison.verdict]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import shutil
 import sys
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steadytrain.cli import _options
+from steadytrain.cli import _consent, _options
+from steadytrain.cli._output import say, say_document
 from steadytrain.cli._progress import progress
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class DebugOptions:
 @_options.runs_dir
 @_options.allow_network
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.debug/1).")
+@_consent.before_launch
 @_options.gathered(lambda: DebugOptions, into="options")
 def command(
     target: str | None, arguments: tuple[str, ...], output: Path | None, as_json: bool, options: DebugOptions
@@ -78,7 +79,7 @@ def command(
     if output is not None:
         report(walk.incident, output, walk=walk)
     if as_json:
-        click.echo(json.dumps(walk.to_json(), indent=1, ensure_ascii=False, allow_nan=False))
+        say_document(walk.to_json())
     else:
         _print(walk, output)
     return INTERRUPTED_STATUS if walk.interrupted else 0
@@ -91,4 +92,4 @@ def _print(walk: Walk, output: Path | None) -> None:
         sys.stdout.reconfigure(errors="replace")
     width = min(WIDTH_MAX, shutil.get_terminal_size((WIDTH_MAX, 24)).columns)
     lines = method_shown.as_lines(method_shown.part(walk.to_json()), width)
-    click.echo("\n".join([*lines, f"page: {output or f'steadytrain debug {shlex.quote(walk.target)} -o debug.html'}"]))
+    say("\n".join([*lines, f"page: {output or f'steadytrain debug {shlex.quote(walk.target)} -o debug.html'}"]))

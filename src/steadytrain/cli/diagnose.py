@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -10,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steadytrain.cli import _options
+from steadytrain.cli import _consent, _options
+from steadytrain.cli._output import say, say_document
 from steadytrain.cli._progress import progress
+from steadytrain.storage.documents import redact_value
 
 if TYPE_CHECKING:
     from steadytrain.diagnosis.answer import Diagnosis
@@ -32,6 +33,7 @@ INTERRUPTED_STATUS = 130
 @_options.runs_dir
 @_options.allow_network
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.diagnosis/1).")
+@_consent.before_launch
 @_options.gathered(lambda: _options.TrialOptions, into="options")
 def command(incident: str | None, budget: str, runs_dir: Path, as_json: bool, options: _options.TrialOptions) -> int:
     """Find out by trials on a replay why a run went wrong.
@@ -59,10 +61,10 @@ def command(incident: str | None, budget: str, runs_dir: Path, as_json: bool, op
                 tell=tell,
             )
     except KeyboardInterrupt as interrupt:
-        click.echo(f"steadytrain: {interrupt or 'interrupted: nothing was tried yet'}", err=True)
+        say(f"steadytrain: {interrupt or 'interrupted: nothing was tried yet'}", err=True)
         return INTERRUPTED_STATUS
     if as_json:
-        click.echo(json.dumps(answer.to_json(), indent=1, ensure_ascii=False, allow_nan=False))
+        say_document(answer.to_json())
     else:
         _print(answer)
     return 0
@@ -79,7 +81,7 @@ def _print(answer: Diagnosis) -> None:
         sys.stdout.reconfigure(errors="replace")
     console = Console(highlight=False, emoji=False, markup=False)
     with console.capture() as printed:
-        console.print(text.diagnosis(diagnosis_shown.part(answer)), crop=False)
-    click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
+        console.print(text.diagnosis(redact_value(diagnosis_shown.part(answer))), crop=False)
+    say("\n".join(line.rstrip() for line in printed.get().splitlines()))
     if answer.status is not None and answer.patch is None and has_recipe(answer.verdict):
-        click.echo(f"\nnext              steadytrain fix {shlex.quote(answer.incident)}  # makes a patch and runs it")
+        say(f"\nnext              steadytrain fix {shlex.quote(answer.incident)}  # makes a patch and runs it")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import platform
 import sys
 from importlib import metadata
@@ -11,6 +10,7 @@ from typing import Any
 
 import click
 
+from steadytrain.cli._output import say, say_document
 from steadytrain.core.version import __version__
 
 SCHEMA = "steadytrain.doctor/1"
@@ -44,7 +44,10 @@ def command(as_json: bool) -> int:
     Exits with 1 if steadytrain cannot watch a training run here, else with 0 (also without torch).
     """
     found = examine()
-    click.echo(json.dumps(found, indent=1, allow_nan=False) if as_json else "\n".join(_lines(found)))
+    if as_json:
+        say_document(found)
+    else:
+        say("\n".join(_lines(found)))
     return 0 if found["works"] else 1
 
 

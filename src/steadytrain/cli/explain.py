@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from steadytrain.cli._output import say, say_document
+
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
@@ -19,12 +21,11 @@ def command(as_json: bool, name: str | None) -> None:
     a check of `steadytrain preflight`: its meaning, thresholds and cost. For one of `steadytrain check-data`: its
     meaning and what to do.
     """
-    import json
 
     from steadytrain.cli._catalogues import catalogues
 
     if name is not None:
-        click.echo(_one(name, as_json=as_json).rstrip("\n"))
+        say(_one(name, as_json=as_json).rstrip("\n"))
         return
     pages = {kind: kind.all() for kind in catalogues()}
     failed = [plugin for kind in pages for plugin in kind.broken()]
@@ -33,16 +34,16 @@ def command(as_json: bool, name: str | None) -> None:
         for kind, listed in pages.items():
             document[kind.key] = [{"name": page.name, "summary": page.summary} for page in listed]
         document["broken"] = [{"entry_point": plugin.entry_point, "why": plugin.why} for plugin in failed]
-        click.echo(json.dumps(document, indent=2))
+        say_document(document, indent=2, ensure_ascii=True)
         return
     width = max(len(page.name) for listed in pages.values() for page in listed)
     for place, (kind, listed) in enumerate(pages.items()):
-        click.echo(f"{chr(10) if place else ''}{kind.heading}:\n")
+        say(f"{chr(10) if place else ''}{kind.heading}:\n")
         for page in listed:
-            click.echo(f"{page.name:<{width}}  {page.summary}")
+            say(f"{page.name:<{width}}  {page.summary}")
     for plugin in failed:
-        click.echo(f"not usable: {plugin.entry_point}: {plugin.why}", err=True)
-    click.echo("\nsteadytrain explain NAME shows what one means, what may cause it and what to do next.")
+        say(f"not usable: {plugin.entry_point}: {plugin.why}", err=True)
+    say("\nsteadytrain explain NAME shows what one means, what may cause it and what to do next.")
 
 
 def _one(name: str, *, as_json: bool) -> str:

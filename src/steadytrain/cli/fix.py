@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from steadytrain.cli import _options
+from steadytrain.cli import _consent, _options
+from steadytrain.cli._output import say, say_document
 from steadytrain.cli._progress import progress
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ REMOVED_STATUS, NOT_REMOVED_STATUS, CANNOT_TELL_STATUS = 0, 1, 125
 @_options.runs_dir
 @_options.allow_network
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.fix/1).")
+@_consent.before_launch
 def command(incident: str | None, budget: str, writes: bool, moved: str, runs_dir: Path, as_json: bool) -> int:
     """Make a patch of the script for the cause, and run the patched copy.
 
@@ -46,16 +47,16 @@ def command(incident: str | None, budget: str, writes: bool, moved: str, runs_di
         fixed = fixes.fix(incident, budget_s=budget_s, moved=moved, runs_dir=runs_dir, tell=tell)
     written = fixes.write(fixed, moved=moved) if writes and fixed.effect == "removed" else None
     if as_json:
-        click.echo(json.dumps(fixed.to_json(), indent=1, ensure_ascii=False, allow_nan=False))
+        say_document(fixed.to_json())
     else:
         _print(fixed)
         if writes and fixed.effect == "removed":
             changed = fixed.patch.script if fixed.patch is not None else fixed.script
-            click.echo(f"written: {changed}{f'; the old one is {written}' if written is not None else ''}")
+            say(f"written: {changed}{f'; the old one is {written}' if written is not None else ''}")
         elif fixed.effect == "removed":
-            click.echo("nothing was written; --write changes the script")
+            say("nothing was written; --write changes the script")
         elif writes:
-            click.echo("nothing was written: no patch was seen to remove the symptom")
+            say("nothing was written: no patch was seen to remove the symptom")
     if fixed.effect == "removed":
         return REMOVED_STATUS
     return CANNOT_TELL_STATUS if fixed.effect in ("inconclusive", "not-run") else NOT_REMOVED_STATUS
@@ -65,19 +66,19 @@ def _print(fixed: Fixed) -> None:
     from steadytrain.experiments.fix_verification import MEANINGS
     from steadytrain.report.wording import clean
 
-    click.echo(f"{fixed.status or 'cause'}: {fixed.verdict}")
+    say(f"{fixed.status or 'cause'}: {fixed.verdict}")
     for one in fixed.tried:
-        click.echo(f"\n{clean(one.what)} ({clean(one.cause)}): {MEANINGS.get(one.effect, one.effect)}")
-        click.echo(f"  {clean(one.why)}")
+        say(f"\n{clean(one.what)} ({clean(one.cause)}): {MEANINGS.get(one.effect, one.effect)}")
+        say(f"  {clean(one.why)}")
         if one.loss_before is not None and one.loss_after is not None:
-            click.echo(f"  loss before {_number(one.loss_before)}, after {_number(one.loss_after)}")
+            say(f"  loss before {_number(one.loss_before)}, after {_number(one.loss_after)}")
     if fixed.patch is not None:
-        click.echo(f"\n{fixed.patch.diff}")
+        say(f"\n{fixed.patch.diff}")
         return
     for why in fixed.why_none:
-        click.echo(f"no patch: {clean(why)}")
+        say(f"no patch: {clean(why)}")
     if fixed.nearest:
-        click.echo(f"the nearest fix, on the replay:\n  {clean(fixed.nearest)}")
+        say(f"the nearest fix, on the replay:\n  {clean(fixed.nearest)}")
 
 
 def _number(value: float | str) -> str:

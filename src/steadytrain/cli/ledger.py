@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._output import say, say_document
 from steadytrain.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
     entries = [("", action) for action in run.actions]
     entries += [(name, action) for name, rank in ranks for action in rank.actions]
     if as_json:
-        click.echo(json.dumps(_document(run, entries), indent=1, allow_nan=False))
+        say_document(_document(run, entries), ensure_ascii=True)
     else:
-        click.echo("\n".join(_lines(run, entries)))
+        say("\n".join(_lines(run, entries)))
 
 
 def _document(run: Run, entries: list[tuple[str, Action]]) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from steadytrain.cli import _options
+from steadytrain.cli import _consent, _options
+from steadytrain.cli._output import say, say_document
 
 if TYPE_CHECKING:
     from steadytrain.api.failure_location import Location
@@ -24,6 +24,7 @@ NOT_LOCATED_STATUS = 1
 @click.option("--step", type=int, metavar="STEP", help="Recorded step to replay; by default that of the incident.")
 @click.option("--wait-s", default=900.0, show_default=True, help="Time limit of the launched script.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.locate/1).")
+@_consent.before_launch
 def command(incident: str | None, runs_dir: Path, step: int | None, wait_s: float, as_json: bool) -> int:
     """Replay the failing step and name the first bad operation.
 
@@ -37,9 +38,9 @@ def command(incident: str | None, runs_dir: Path, step: int | None, wait_s: floa
 
     found = locate(incident, step=step, wait_s=wait_s, runs_dir=runs_dir)
     if as_json:
-        click.echo(json.dumps(found.to_json(), indent=1, ensure_ascii=False))
+        say_document(found.to_json())
     else:
-        click.echo("\n".join(_lines(found)))
+        say("\n".join(_lines(found)))
     return 0 if found.named else NOT_LOCATED_STATUS
 
 

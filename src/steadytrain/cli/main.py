@@ -17,6 +17,7 @@ import steadytrain.cli
 from steadytrain.core.errors import UsageError
 from steadytrain.core.plugins import module_names
 from steadytrain.core.version import __version__
+from steadytrain.storage.redaction import redact_text
 
 USAGE_STATUS = 2
 ENTERED = "entered"
@@ -57,10 +58,10 @@ def entry() -> None:
         finally:
             _tell_written()
     except UsageError as error:
-        print(f"steadytrain: {error}", file=sys.stderr)
+        print(f"steadytrain: {redact_text(str(error))}", file=sys.stderr)
         sys.exit(USAGE_STATUS)
     except click.ClickException as error:
-        print(f"steadytrain: {error.format_message()}", file=sys.stderr)
+        print(f"steadytrain: {redact_text(error.format_message())}", file=sys.stderr)
         sys.exit(USAGE_STATUS)
     except click.Abort:
         sys.exit(130)

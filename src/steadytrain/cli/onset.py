@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import sys
 from pathlib import Path
 
 import click
 
-from steadytrain.cli import _options
+from steadytrain.cli import _consent, _options
+from steadytrain.cli._output import say, say_document
 from steadytrain.core.errors import UsageError
 
 
@@ -29,6 +29,7 @@ from steadytrain.core.errors import UsageError
 @_options.allow_network
 @click.option("--wait-s", default=900.0, show_default=True, help="Time limit of each launched script.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.onset/1).")
+@_consent.before_launch
 @_options.launches
 def command(
     incident: str | None, until: int | None, moved: str, lead_s: float, runs_dir: Path, wait_s: float, as_json: bool
@@ -58,17 +59,17 @@ def command(
 
     def tell(text: str) -> None:
         if sys.stderr.isatty():
-            click.echo(f"steadytrain: {text}", err=True)
+            say(f"steadytrain: {text}", err=True)
 
     try:
         onset = finding.find_onset(source, until=until, moved=place, wait_s=wait_s, lead_s=lead_s, tell=tell)
     except finding.CannotReplayError as refusal:
-        click.echo(f"steadytrain: cannot tell: {refusal}", err=True)
+        say(f"steadytrain: cannot tell: {refusal}", err=True)
         return finding.CANNOT_TELL_STATUS
     document = finding.document_of(onset)
     keep_result(source, CommandResult("onset", True, document["why"]))
     if as_json:
-        click.echo(json.dumps(document, indent=1, ensure_ascii=False))
+        say_document(document)
     else:
-        click.echo("\n".join(finding.lines(document)))
+        say("\n".join(finding.lines(document)))
     return onset.status

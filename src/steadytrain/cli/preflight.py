@@ -14,6 +14,8 @@ import click
 
 from steadytrain.cli import _options
 from steadytrain.core.errors import UsageError
+from steadytrain.storage.documents import as_json
+from steadytrain.storage.redaction import redact_tree
 
 if TYPE_CHECKING:
     from steadytrain.capture.hooks.launch import Target
@@ -72,7 +74,7 @@ class Outlets:
         from steadytrain.report.preflight import as_junit, as_sarif, with_baseline
 
         if self.baseline is not None and self.known is None:
-            _write(self.baseline, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+            _write(self.baseline, as_json(document, indent=1, ensure_ascii=False) + "\n")
         if self.known is not None:
             document = with_baseline(document, self.known)
         for path, rendered in ((self.junit, as_junit), (self.sarif, as_sarif)):
@@ -130,8 +132,8 @@ def command(as_module: bool, script: str, arguments: tuple[str, ...], options: P
     def emit(document: dict[str, Any]) -> int:
         from steadytrain.report.preflight import as_text, fails
 
-        document = outlets.settle(document)
-        text = json.dumps(document, indent=1, ensure_ascii=False) + "\n" if options.as_json else as_text(document)
+        document = redact_tree(outlets.settle(document))
+        text = as_json(document, indent=1, ensure_ascii=False) + "\n" if options.as_json else as_text(document)
         sys.stdout.flush()
         _write_all(stdout, text.encode())
         if document["checks"] and document["counts"]["not-run"] == len(document["checks"]):
@@ -150,7 +152,7 @@ def _then_run(target: Target, wanted: Wanted, outlets: Outlets, *, runs_dir: Pat
     seen: list[dict[str, Any]] = []
 
     def take(document: dict[str, Any]) -> None:
-        document = outlets.settle(document)
+        document = redact_tree(outlets.settle(document))
         seen.append(document)
         print(as_text(document), file=sys.stderr, end="", flush=True)
         if fails(document):

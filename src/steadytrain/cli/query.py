@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._output import say
+from steadytrain.storage.documents import as_json
+from steadytrain.storage.redaction import redact_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -83,7 +86,7 @@ def _all(runs_dir: Path) -> list[Run]:
 
     runs = [open_run(run.path) for run in list_runs(runs_dir)]
     for reason in unreadable_runs(runs_dir):
-        click.echo(f"steadytrain: not queried: {reason}", err=True)
+        say(f"steadytrain: not queried: {reason}", err=True)
     if not runs:
         raise UsageError(f"{runs_dir}: no runs here yet; record one with `steadytrain run SCRIPT`")
     return runs
@@ -92,16 +95,16 @@ def _all(runs_dir: Path) -> list[Run]:
 def _print_json(answer: Answer) -> None:
     """Print the ``steadytrain.query/1`` document, one line per row as rows arrive."""
     columns = [{"name": column.name, "type": column.type} for column in answer.columns]
-    click.echo(f'{{"schema": "steadytrain.query/1",\n "columns": {json.dumps(columns)},\n "rows": [', nl=False)
+    say(f'{{"schema": "steadytrain.query/1",\n "columns": {json.dumps(columns)},\n "rows": [', nl=False)
     for position, row in enumerate(answer.rows):
-        values = json.dumps([_plain(value) for value in row], allow_nan=False)
+        values = as_json([_plain(value) for value in row], allow_nan=False)
         click.echo(f"{',' if position else ''}\n  {values}", nl=False)
-    click.echo("\n ]}")
+    say("\n ]}")
 
 
 def _print_csv(answer: Answer) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow([column.name for column in answer.columns])
+    writer.writerow([redact_text(column.name) for column in answer.columns])
     for row in answer.rows:
         writer.writerow([_cell(value) if value is not None else "" for value in row])
 
@@ -112,7 +115,7 @@ def _print_table(answer: Answer) -> None:
 
     from steadytrain.report.wording import clean
 
-    names = [clean(column.name) for column in answer.columns]
+    names = [clean(redact_text(column.name)) for column in answer.columns]
     digits = [_DIGITS.get(column.type, 10) for column in answer.columns]
     rows = list(islice(answer.rows, ROWS_SHOWN_MAX + 1))
     shown = [[clean(_shown(value, of)) for value, of in zip(row, digits, strict=True)] for row in rows[:ROWS_SHOWN_MAX]]
@@ -127,11 +130,11 @@ def _print_table(answer: Answer) -> None:
         with console.capture() as printed:
             console.print(table, crop=False)
         for line in printed.get().splitlines():
-            click.echo(line.rstrip())
+            say(line.rstrip())
         if narrow:
-            click.echo()
+            say()
     if len(rows) > ROWS_SHOWN_MAX:
-        click.echo(f"The first {ROWS_SHOWN_MAX} rows. All of them: --csv or --json")
+        say(f"The first {ROWS_SHOWN_MAX} rows. All of them: --csv or --json")
 
 
 def _table(names: list[str], shown: list[list[str]], rows: list[tuple[Any, ...]]) -> Table:
@@ -168,8 +171,8 @@ def _shown(value: Any, digits: int) -> str:
 
 def _cell(value: Any) -> str:
     if isinstance(value, dict | list):
-        return json.dumps(_plain(value), allow_nan=False)
-    return str(value)
+        return as_json(_plain(value), allow_nan=False)
+    return redact_text(str(value))
 
 
 def _plain(value: Any) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 
-from steadytrain.cli import _options
+from steadytrain.cli import _consent, _options
+from steadytrain.cli._output import say, say_document
 
 if TYPE_CHECKING:
     from steadytrain.api.replays import ReplayOptions
@@ -49,6 +49,7 @@ def _options_of_a_replay() -> type[ReplayOptions]:
 @_options.allow_network
 @click.option("--wait-s", default=900.0, show_default=True, help="Time limit of each launched script.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.replay/1).")
+@_consent.before_launch
 @_options.gathered(_options_of_a_replay, into="options")
 def command(incident: str | None, as_json: bool, options: ReplayOptions) -> int:
     """Replay the recorded steps and report whether they are bit-identical.
@@ -62,13 +63,13 @@ def command(incident: str | None, as_json: bool, options: ReplayOptions) -> int:
     from steadytrain.replay import launcher, verdict
 
     try:
-        result = replay_with(incident, options, tell=lambda line: click.echo(f"steadytrain: {line}", err=True))
+        result = replay_with(incident, options, tell=lambda line: say(f"steadytrain: {line}", err=True))
     except launcher.CannotReplayError as refusal:
-        click.echo(f"steadytrain: cannot tell: {refusal}", err=True)
+        say(f"steadytrain: cannot tell: {refusal}", err=True)
         return verdict.CANNOT_TELL_STATUS
     document = result.to_json()
     if as_json:
-        click.echo(json.dumps(document, indent=1, ensure_ascii=False))
+        say_document(document)
     else:
-        click.echo("\n".join(verdict.lines(document)))
+        say("\n".join(verdict.lines(document)))
     return result.status

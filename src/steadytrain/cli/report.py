@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._output import say
 
 
 @click.command()
@@ -26,4 +27,4 @@ def command(target: str | None, output: Path | None, runs_dir: Path) -> None:
     from steadytrain.api.pages import report
 
     page = report(target, output, runs_dir=runs_dir)
-    click.echo(f"{page}  {page.stat().st_size / 1024:,.0f} KiB")
+    say(f"{page}  {page.stat().st_size / 1024:,.0f} KiB")

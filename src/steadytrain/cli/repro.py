@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from pathlib import Path
 
 import click
 
-from steadytrain.cli import _options
+from steadytrain.cli import _consent, _options
+from steadytrain.cli._output import say, say_document
 from steadytrain.core.errors import UsageError
 
 NOT_MADE_STATUS = 1
@@ -37,6 +37,7 @@ BEFORE_MAX = 64
 )
 @click.option("--before", default=0, show_default=True, help="Number of operations before the first bad one to keep.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.repro/1).")
+@_consent.before_launch
 @_options.launches
 def command(
     incident: str | None,
@@ -85,12 +86,12 @@ def command(
     place = f" ({folder / 'repro.py'}, {repro.lines} lines)" if repro.made else ""
     keep_result(source, CommandResult("repro", bool(repro.files), f"{repro.why}{place}"))
     if as_json:
-        click.echo(json.dumps(repro_document(source, folder, repro), indent=1, ensure_ascii=False))
+        say_document(repro_document(source, folder, repro))
         return 0 if repro.made else NOT_MADE_STATUS
-    click.echo(f"step {step} of {run}: {repro.why}")
+    say(f"step {step} of {run}: {repro.why}")
     for name, size in repro.files.items():
         lines = f", {repro.lines} lines" if name == "repro.py" else ""
-        click.echo(f"  {folder / name}   {size:,} bytes{lines}")
+        say(f"  {folder / name}   {size:,} bytes{lines}")
     for name, result in repro.variants.items():
-        click.echo(f"  {name:<20} {result}")
+        say(f"  {name:<20} {result}")
     return 0 if repro.made else NOT_MADE_STATUS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._output import say, say_document
+from steadytrain.storage.documents import redact_value
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -32,7 +33,7 @@ def command(runs_dir: Path, as_json: bool) -> None:
             "runs": [_entry(run) for run in runs],
             "unreadable": unreadable,
         }
-        click.echo(json.dumps(document, indent=1, allow_nan=False))
+        say_document(document, ensure_ascii=True)
         return
 
     from rich.console import Console
@@ -42,12 +43,12 @@ def command(runs_dir: Path, as_json: bool) -> None:
     if runs:
         console = Console(highlight=False, emoji=False, markup=False)
         with console.capture() as printed:
-            console.print(_table(runs))
-        click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
+            console.print(_table(redact_value(runs)))
+        say("\n".join(line.rstrip() for line in printed.get().splitlines()))
     else:
-        click.echo(f"No runs in {runs_dir} yet; record one with `steadytrain run SCRIPT`.")
+        say(f"No runs in {runs_dir} yet; record one with `steadytrain run SCRIPT`.")
     for reason in unreadable:
-        click.echo(f"steadytrain: not listed: {reason}", err=True)
+        say(f"steadytrain: not listed: {reason}", err=True)
 
 
 def _entry(run: RunSummary) -> dict[str, Any]:

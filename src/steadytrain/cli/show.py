@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._output import say, say_document
 
 if TYPE_CHECKING:
     from steadytrain.storage.run_folder import Run
@@ -33,12 +33,13 @@ def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
     run = open_run(path) if bundle is None else None
     if as_json:
         document = bundle.incident.to_json() if bundle is not None else _run_document(run)
-        click.echo(json.dumps(document, indent=1, allow_nan=False))
+        say_document(document, ensure_ascii=True)
         return
 
     from rich.console import Console
 
     from steadytrain.report import build, text
+    from steadytrain.storage.documents import redact_value
 
     if bundle is not None:
         report = build.from_bundle(bundle)
@@ -50,8 +51,8 @@ def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
         sys.stdout.reconfigure(errors="replace")
     console = Console(highlight=False, emoji=False, markup=False)
     with console.capture() as printed:
-        console.print(text.renderable(report), crop=False)
-    click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
+        console.print(text.renderable(redact_value(report)), crop=False)
+    say("\n".join(line.rstrip() for line in printed.get().splitlines()))
 
 
 def _run_document(run: Run | None) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from steadytrain.cli import _options
+from steadytrain.cli import _consent, _options
+from steadytrain.cli._output import say, say_document
 from steadytrain.cli._progress import progress
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ CANNOT_TELL_STATUS = 125
 @_options.runs_dir
 @_options.allow_network
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.trials/1).")
+@_consent.before_launch
 @_options.launches
 @_options.gathered(lambda: _options.TrialOptions, into="options")
 def command(
@@ -73,7 +74,10 @@ def command(
     result = result_table.document(str(path), case, verdicts, outcomes)
     late = _late(case, names, verdicts, outcomes)
     shown = [*result_table.lines(result), *([f"  {late}"] if late else [])]
-    click.echo(json.dumps(result, indent=1, ensure_ascii=False) if as_json else "\n".join(shown))
+    if as_json:
+        say_document(result)
+    else:
+        say("\n".join(shown))
     return 0 if any(one.ran for one in outcomes.get(UNCHANGED, [])) else CANNOT_TELL_STATUS
 
 
@@ -99,4 +103,4 @@ def _list(case: object) -> None:
     for one in trials():
         plan = plan_of(one, case) if isinstance(case, Case) else None
         why = f"  (does not apply: {plan.why})" if isinstance(plan, NotApplicable) else ""
-        click.echo(f"{one.name:<{width}}  {summary(one)}{why}")
+        say(f"{one.name:<{width}}  {summary(one)}{why}")

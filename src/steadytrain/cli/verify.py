@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from steadytrain.cli import _options
+from steadytrain.cli import _consent, _options
+from steadytrain.cli._output import say, say_document
 from steadytrain.cli._progress import progress
 from steadytrain.core.errors import UsageError
 
@@ -36,6 +36,7 @@ REMOVED_STATUS, NOT_REMOVED_STATUS, CANNOT_TELL_STATUS = 0, 1, 125
 @_options.runs_dir
 @_options.allow_network
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.verify/1).")
+@_consent.before_launch
 @_options.launches
 @_options.gathered(lambda: _options.TrialOptions, into="options")
 def command(
@@ -66,7 +67,7 @@ def command(
         found = verify(path, case, intervention, options.how(path, tell), steps=steps)
     keep_verdicts(path, "verify", {found.verdict.trial: found.verdict})
     if as_json:
-        click.echo(json.dumps(found.to_json(str(path)), indent=1, ensure_ascii=False))
+        say_document(found.to_json(str(path)))
     else:
         _print(found, case.onset)
     if found.verdict.effect == "removed":
@@ -75,16 +76,14 @@ def command(
 
 
 def _print(found: Verified, onset: int) -> None:
-    click.echo(f"{found.intervention}: {found.meaning}")
-    click.echo(f"  {found.verdict.why}")
+    say(f"{found.intervention}: {found.meaning}")
+    say(f"  {found.verdict.why}")
     for change in found.changed:
-        click.echo(f"  changed: {change}")
+        say(f"  changed: {change}")
     if found.verdict.effect != "not-run":
         why = f"; {found.ended}" if found.ended else ""
-        click.echo(f"  followed for {found.followed} steps after the onset at step {onset}{why}")
+        say(f"  followed for {found.followed} steps after the onset at step {onset}{why}")
     if found.price_before is not None:
-        click.echo(
-            f"  its price before the onset: {found.price_before:+.3g} of probe loss against the unchanged replay"
-        )
+        say(f"  its price before the onset: {found.price_before:+.3g} of probe loss against the unchanged replay")
     if found.price_end is not None:
-        click.echo(f"  at the end: {found.price_end:+.3g} of probe loss against the unchanged replay, symptom included")
+        say(f"  at the end: {found.price_end:+.3g} of probe loss against the unchanged replay, symptom included")

@@ -27,7 +27,9 @@ from steadytrain.core.incident import Incident
 from steadytrain.core.model import Symptom
 from steadytrain.exporters.exporter import Exporter, ExporterError, ExporterGoneError, Histogram, Row, Run, load_tool
 from steadytrain.exporters.exporter_queue import in_a_line
+from steadytrain.storage.documents import COMPACT, as_json
 from steadytrain.storage.own_file import FileId, abandon, file_id
+from steadytrain.storage.redaction import redact_text
 
 FINISH_S_MAX = 60.0
 """Time limit for a child to finish its run after the script's end. Nothing waits that long for it."""
@@ -156,7 +158,7 @@ class ChildExporter(Exporter):
     def _say(self, what: str, **arguments: Any) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
-        text = json.dumps({"do": what, **arguments}, separators=(",", ":")) + "\n"
+        text = as_json({"do": what, **arguments}, separators=COMPACT) + "\n"
         data = memoryview(text.encode("utf-8", "backslashreplace"))
         if not self._process.stdin.closed and not self._is_ours(self._process.stdin):
             raise ExporterGoneError("the script closed the pipe to its process")
@@ -209,9 +211,9 @@ def main(tool: str, finish_s_max: float) -> int:
         try:
             do()
         except Exception as error:
-            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            print(redact_text(f"{type(error).__name__}: {error}"), file=sys.stderr, flush=True)
             with contextlib.suppress(OSError):  # the parent may be gone
-                os.write(answers, json.dumps({"error": in_a_line(error), "gone": gone}).encode() + b"\n")
+                os.write(answers, as_json({"error": in_a_line(error), "gone": gone}).encode() + b"\n")
             return False
         return True
 

@@ -7,7 +7,6 @@ script's exit code. With ``--then-run`` the same observer joins a watched run, w
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import sys
@@ -20,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from steadytrain.core.errors import UsageError
 from steadytrain.preflight_runs.process_copy import in_a_copy
+from steadytrain.storage.documents import as_json
+from steadytrain.storage.redaction import redact_text
 
 if TYPE_CHECKING:
     from steadytrain.capture.hooks.launch import Target
@@ -120,7 +121,7 @@ def guest(script: str, wanted: Wanted, take: Callable[[dict[str, Any]], None]) -
         def put_down(document: dict[str, Any]) -> None:
             folder = watcher.settings.run_dir
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / DOCUMENT_FILE).write_text(json.dumps(document, indent=1, ensure_ascii=False), encoding="utf-8")
+            (folder / DOCUMENT_FILE).write_text(as_json(document, indent=1, ensure_ascii=False), encoding="utf-8")
             take(document)
 
         watcher.follow(_observer(lambda: watcher, script, wanted, put_down, replays=False))
@@ -226,7 +227,7 @@ def _progress(name: str, number: int, count: int) -> None:
 
 
 def _say(text: str) -> None:
-    print(f"steadytrain: {text}", file=sys.stderr, flush=True)
+    print(f"steadytrain: {redact_text(text)}", file=sys.stderr, flush=True)
 
 
 def _exit(status: int) -> None:

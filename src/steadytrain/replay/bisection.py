@@ -209,7 +209,10 @@ def main(repository: str, wait_s: str, incident: str, tree: str) -> int:
     """Replays the incident with the script of ``tree``. Returns the exit status that ``git bisect run`` expects."""
     with lent(Path(repository), Path(tree)):
         command = [sys.executable, "-m", "steadytrain", "replay", incident, "--tree", f"{repository}={tree}"]
-        done = subprocess.run([*command, "--wait-s", wait_s, "--once"], stdin=subprocess.DEVNULL, check=False)
+        # Whoever started the bisection has agreed to run the script (cli/_consent.py).
+        done = subprocess.run(
+            [*command, "--wait-s", wait_s, "--once", "--trust"], stdin=subprocess.DEVNULL, check=False
+        )
     if done.returncode in (CLEAN_STATUS, SYMPTOM_STATUS):
         return done.returncode
     # A commit that cannot be replayed is skipped for any reason; an interruption aborts the bisection.

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -27,6 +27,28 @@ SIGNAL_STATUS = 128
 """Shell convention: a process that a signal ended has the status 128 plus the signal's number."""
 
 LOOK_S = 0.05
+
+_lock = threading.Lock()
+_first: list[Callable[[], None]] = []
+"""What is called before the first process starts; emptied by it."""
+
+
+@contextmanager
+def calling_before_the_first(call: Callable[[], None]) -> Iterator[None]:
+    """``call`` runs once in this block, before the first process starts. If it raises, none starts."""
+    _first[:] = [call]
+    try:
+        yield
+    finally:
+        _first.clear()
+
+
+def about_to_launch() -> None:
+    """To be called before a process starts. Raises what the call raises."""
+    with _lock:
+        if _first:
+            _first[0]()
+            _first.clear()
 
 
 @contextmanager
@@ -43,6 +65,7 @@ def process_group(
 
     With ``grace_s`` the group first gets SIGTERM and up to ``grace_s`` seconds to clean up. Then it is killed.
     """
+    about_to_launch()
     child = subprocess.Popen(
         command,
         cwd=folder,

@@ -20,6 +20,7 @@ from steadytrain.core.levels import LEVEL_DEFAULT, LEVELS, Level
 from steadytrain.replay.child_processes import die_with_parent
 from steadytrain.replay.file_sandbox import protect_files
 from steadytrain.replay.step_bound import bounded
+from steadytrain.storage.redaction import redact_text
 
 if TYPE_CHECKING:
     from steadytrain.capture.hooks.launch import Finish
@@ -146,7 +147,7 @@ def hear_of_exit(ended: Finish) -> None:
 
 def tell(text: str) -> None:
     """Prints a steadytrain message to stderr, among the script's output."""
-    print(f"steadytrain: {text}", file=sys.stderr, flush=True)
+    print(f"steadytrain: {redact_text(text)}", file=sys.stderr, flush=True)
 
 
 def as_program(main: Callable[..., int]) -> NoReturn:

@@ -77,8 +77,19 @@ def launch_again(bundle: Bundle, module: str, arguments: Sequence[str], result: 
     if not (bundle.path / "model.safetensors").is_file():
         note = bundle.incident.state_note
         raise UsageError(f"{bundle.path}: weights were {note}; the step cannot run again without them")
+    check_batches(bundle.path, bundle.incident.batch_note)
     command = ["-m", module, str(bundle.path.absolute()), *arguments]
     return launch(command, result, bundle.environment, folder=folder, wait_s=wait_s)
+
+
+def check_batches(path: Path, batch_note: str) -> None:
+    """Checks that a bundle has its batches.
+
+    Raises:
+        UsageError: they were left out.
+    """
+    if not (path / "batches.json").is_file():
+        raise UsageError(f"{path}: its batches were {batch_note}; the step cannot run again without them")
 
 
 def launch(

@@ -16,7 +16,7 @@ from typing import Any
 from steadytrain.capture.hooks.seeding import hash_variables
 from steadytrain.core.errors import UsageError
 from steadytrain.replay.environment_changes import changes
-from steadytrain.replay.failing_step import MOVED_HINT, NOT_RECORDED, check_launch, run_logged
+from steadytrain.replay.failing_step import MOVED_HINT, NOT_RECORDED, check_batches, check_launch, run_logged
 from steadytrain.replay.moved_files import Moved, moved_environment
 from steadytrain.replay.trace_comparison import Part, TracedOperation, first_part
 from steadytrain.replay.verdict import Judgement, Replayed, differ, earliest, judge
@@ -107,6 +107,7 @@ def plan(
             raise UsageError(f"{source}: it has no snapshot with the steps after it ({note}); nothing to replay from")
         if loop is None and not recording.starts() and first in (None, step) and until in (None, step):
             _check_one_step(source, bundle.incident.state_note, recording)
+            check_batches(source, bundle.incident.batch_note)
             check(moved_environment(environment, moved))
             return Plan(source, environment, step, None, step, moved, wait_s, lead_s)
     else:

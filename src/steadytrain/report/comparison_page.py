@@ -18,6 +18,7 @@ from steadytrain.core.model import Series
 from steadytrain.report.svg import Frame, scale_to, step_labels
 from steadytrain.report.thinned_curves import curve
 from steadytrain.report.wording import clean, number
+from steadytrain.storage.documents import redact_value
 
 COLOURS = ("#1f6feb", "#c2410c", "#15803d", "#9333ea", "#b45309", "#0e7490", "#be185d", "#57534e")
 RUNS_DRAWN_MAX = 24
@@ -52,6 +53,7 @@ svg path { fill: none; stroke-width: 1.4; stroke-linejoin: round; } .small { col
 
 def page(comparison: Comparison, *, version: str) -> str:
     """The page of ``comparison``. ``version`` is the version of steadytrain that writes it."""
+    comparison = redact_value(comparison)
     colours = _colours(comparison.members)
     body = [
         f"<h1>{escape(HEADLINES[comparison.verdict])}</h1>",

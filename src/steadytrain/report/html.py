@@ -25,6 +25,8 @@ from steadytrain.report.report_values import Report
 from steadytrain.report.thinned_curves import Curve
 from steadytrain.report.wording import number
 from steadytrain.report.zoom import DARK, Zoom
+from steadytrain.storage.documents import redact_value
+from steadytrain.storage.redaction import redact_text
 
 INSTALL_HINT = "For curves and maps that zoom: pip install 'steadytrain[report]' and write the page again."
 
@@ -47,7 +49,10 @@ def page(report: Report, zoom: Zoom | None, *, version: str, steps: MethodPart |
     ``version`` is the version of steadytrain that writes the page. ``steps`` are the ten steps of ``debug``, shown
     first.
     """
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    report, steps = redact_value(report), redact_value(steps)
+    environment = Environment(
+        autoescape=True, finalize=redacted_cell, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     template = environment.from_string(files("steadytrain.report").joinpath("page.html.j2").read_text("utf-8"))
     figures = _figures(report)
     if zoom is not None:
@@ -74,13 +79,19 @@ def page(report: Report, zoom: Zoom | None, *, version: str, steps: MethodPart |
     return text
 
 
-def packed(document: Any) -> str:
+def redacted_cell(value: Any) -> Any:
+    """What the template shows of ``value``; drawings (``Markup``) are made of redacted text."""
+    return redact_text(value) if type(value) is str else value
+
+
+def packed(document: Any) -> Markup:
     """``document`` as compressed JSON, in characters that cannot end an HTML element."""
     # Bokeh reads its document in order: a reference must follow the object that it names.
-    return base64.b64encode(zlib.compress(json.dumps(document, allow_nan=False).encode(), 9)).decode()
+    text = json.dumps(document, allow_nan=False)  # of a redacted report
+    return Markup(base64.b64encode(zlib.compress(text.encode(), 9)).decode())
 
 
-def readout(heat: Heat) -> str:
+def readout(heat: Heat) -> Markup:
     """The pointer's readout of ``heat`` without bokeh: see ``readout.js``."""
     return packed({"rows": [row.name for row in heat.rows], "starts": heat.starts, "texts": heat.texts()})
 

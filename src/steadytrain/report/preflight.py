@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import textwrap
@@ -10,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
+
+from steadytrain.storage.documents import as_json
 
 STATUS_WORDS = {"pass": "pass", "warn": "warn", "fail": "FAIL", "not-run": "not run"}
 LOUD = ("fail", "warn")
@@ -48,7 +49,7 @@ def as_junit(document: Mapping[str, Any]) -> str:
         )
         if _fails(entry):
             failure = ElementTree.SubElement(case, "failure", message=_clean(entry["message"]))
-            failure.text = _clean(f"{entry['meaning']}\n{entry['next']}\n{json.dumps(entry['numbers'])}")
+            failure.text = _clean(f"{entry['meaning']}\n{entry['next']}\n{as_json(entry['numbers'])}")
         elif entry["status"] == "not-run":
             ElementTree.SubElement(case, "skipped", message=_clean(entry["message"]))
         else:
@@ -89,7 +90,7 @@ def as_sarif(document: Mapping[str, Any]) -> str:
         )
     driver = {"name": "steadytrain", "version": document["steadytrain"], "rules": rules}
     log = {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
-    return json.dumps(log, indent=1, ensure_ascii=False) + "\n"
+    return as_json(log, indent=1, ensure_ascii=False) + "\n"
 
 
 def with_baseline(document: Mapping[str, Any], baseline: Mapping[str, Any]) -> dict[str, Any]:

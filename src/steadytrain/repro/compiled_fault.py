@@ -27,6 +27,7 @@ from steadytrain.repro.program_shrinking import EXACT_SCRIPT, MADE
 from steadytrain.repro.shrink_program import rounded
 from steadytrain.repro.variants import compile_quickly
 from steadytrain.storage.bundle import write_json
+from steadytrain.storage.documents import write_text
 from steadytrain.tracing.tensor_summary import WORDS, Kinds, kinds_of, summarize
 from steadytrain.tracing.value_origins import each_kind
 
@@ -64,8 +65,8 @@ def main(folder_name: str, seconds: str) -> int:
     order = short_names(small)
     named = renamed(small, order)
     script = write_script(named, exact=False, compiled=backend)
-    (folder / SCRIPT).write_text(script.text, encoding="utf-8")
-    (folder / EXACT_SCRIPT).write_text(write_script(named, exact=True, compiled=backend).text, encoding="utf-8")
+    write_text(folder / SCRIPT, script.text)
+    write_text(folder / EXACT_SCRIPT, write_script(named, exact=True, compiled=backend).text)
     if script.tensors:
         save_tensors(script.tensors, folder / SCRIPT_TENSORS)
     facts = {

@@ -13,6 +13,7 @@ from torch import Tensor
 from steadytrain.core.incident import Samples
 from steadytrain.replay.bundle_state import read_batches
 from steadytrain.storage.bundle import Bundle
+from steadytrain.storage.documents import write_text
 from steadytrain.tracing.tensor_summary import summarize
 
 ROWS, ROWS_TEXT = "rows.pt", "ROWS.md"
@@ -59,7 +60,7 @@ def write_rows(found: list[BadRows], folder: Path, samples: Sequence[Samples]) -
     named = [f"- row {row} is `{one.named(row)}`" for one in samples for row in one.nonfinite_rows[:PLACES_TOLD_MAX]]
     lines += ["", *named] if named else []
     lines += ["", f"`{ROWS}` holds these rows: `torch.load({ROWS!r}, weights_only=True)`.", ""]
-    (folder / ROWS_TEXT).write_text("\n".join(lines), encoding="utf-8")
+    write_text(folder / ROWS_TEXT, "\n".join(lines))
 
 
 def _bad_rows(name: str, tensor: Tensor) -> BadRows | None:

@@ -22,6 +22,7 @@ from steadytrain.repro.program_script import SCRIPT, save_tensors, title, write_
 from steadytrain.repro.program_script import TENSORS as SCRIPT_TENSORS
 from steadytrain.repro.shrink_program import shrink
 from steadytrain.storage.bundle import write_json
+from steadytrain.storage.documents import write_text
 from steadytrain.tracing.tensor_summary import WORDS, Kinds, kinds_of, summarize
 
 MADE = "made.json"
@@ -45,8 +46,8 @@ def main(folder_name: str, seconds: str) -> int:
     order = short_names(small)
     small = renamed(small, order)
     script = write_script(small, exact=False)
-    (folder / SCRIPT).write_text(script.text, encoding="utf-8")
-    (folder / EXACT_SCRIPT).write_text(write_script(small, exact=True).text, encoding="utf-8")
+    write_text(folder / SCRIPT, script.text)
+    write_text(folder / EXACT_SCRIPT, write_script(small, exact=True).text)
     if script.tensors:
         save_tensors(script.tensors, folder / SCRIPT_TENSORS)
     write_json(folder / MADE, {"why": None, **facts(renamed_inputs(chosen, order), small), "finished": finished})

@@ -17,6 +17,7 @@ from typing import Any
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Finding
 from steadytrain.repro.bounded_process import run_python
+from steadytrain.storage.documents import write_text
 
 ISSUE, NOTE = "ISSUE.md", "NOTE.md"
 """A draft of a bug report, or a note for the own project if the value is documented behaviour."""
@@ -80,7 +81,7 @@ def put_down(
     folder.mkdir(parents=True, exist_ok=True)
     if size is not None:
         shutil.copyfile(tensors, folder / tensors.name)
-    (folder / name).write_text(issue(text, size), encoding="utf-8")
+    write_text(folder / name, issue(text, size))
     shutil.copyfile(script, folder / script.name)
     return sizes_of(folder), len(text.splitlines())
 

@@ -34,6 +34,7 @@ from steadytrain.repro.training_script import (
     write_training_script,
 )
 from steadytrain.storage.bundle import write_json
+from steadytrain.storage.documents import write_text
 from steadytrain.tracing.tensor_summary import summarize
 
 LESS_RATE = 0.1
@@ -53,8 +54,8 @@ def main(folder_name: str, usual: str, spread: str, peak: str, seconds: str) -> 
         return 0
     rise, left_out = smaller(found, lambda: time.monotonic() > deadline, lines_of)
     script = write_training_script(rise, exact=False)
-    (folder / SCRIPT).write_text(script.text, encoding="utf-8")
-    (folder / EXACT_SCRIPT).write_text(write_training_script(rise, exact=True).text, encoding="utf-8")
+    write_text(folder / SCRIPT, script.text)
+    write_text(folder / EXACT_SCRIPT, write_training_script(rise, exact=True).text)
     torch.save(dict(script.kept), folder / SCRIPT_TENSORS)
     names = {f"w{at}": name for at, name in enumerate(document["parameters"])}
     write_json(folder / MADE, {"why": None, **_facts(rise, found, names), "left_out": [*left_out, *captured.notes]})

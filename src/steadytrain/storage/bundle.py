@@ -21,6 +21,7 @@ from typing import Any
 from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.core.incident import Finding, Incident
 from steadytrain.core.model import Window
+from steadytrain.storage.documents import as_json
 from steadytrain.storage.segments import read_segment
 
 BUNDLE_VERSION = 1
@@ -61,7 +62,7 @@ class Bundle:
 
 def write_json(path: Path, data: Any) -> None:
     """Write ``data`` as JSON atomically: a reader sees the old file or the new one."""
-    text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
+    text = as_json(data, indent=1, ensure_ascii=False, allow_nan=False)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         # A lone surrogate (from a file name that is not UTF-8) becomes its JSON escape, and reads back unchanged.

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.core.model import FloatArray, IntArray
+from steadytrain.storage.documents import as_json
 
 if TYPE_CHECKING:
     import pyarrow.parquet
@@ -125,7 +126,7 @@ def write_columnar(path: Path, cells: Cells, *, stream: str, table: str, may_go_
         store_schema=False,
     )
     with writer:
-        writer.add_key_value_metadata({_FACTS: json.dumps(document), _NAMES: json.dumps(names)})
+        writer.add_key_value_metadata({_FACTS: as_json(document), _NAMES: as_json(names)})
         for start in range(0, len(rows), rows_per_group):
             if not may_go_on():
                 return False

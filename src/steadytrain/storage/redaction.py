@@ -1,7 +1,9 @@
-"""Remove secrets from what is written: arguments, environment variables, configuration, diffs, addresses.
+"""Remove secrets from whatever is written, shown or exported. What is removed keeps its kind and its length.
 
-Redaction happens before anything reaches the disk, so a bundle can be shared. It recognizes names that suggest a secret
-and the shapes of common tokens. It cannot recognize a secret under an innocent name in free text.
+Three rules find a secret: the name that it stands under (``secret_names``), the shape that its vendor gave it
+(``secret_shapes``), and the randomness of a long word. Every writer of files, pages, terminal lines and payloads passes
+its text through here (``storage.documents``, ``cli._output``, ``exporters``), so bundles are born clean. A short secret
+under an innocent name in free text is not recognized.
 """
 
 from __future__ import annotations
@@ -10,54 +12,31 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-REDACTED = "[redacted]"
+from steadytrain.storage.secret_names import is_secret_name, is_sure_name, kind_of_name
+from steadytrain.storage.secret_phrases import redact_phrases
+from steadytrain.storage.secret_values import is_plain, redact_values
+from steadytrain.storage.secret_words import (
+    REDACTED,
+    REPLACEMENT,
+    kind_of_value,
+    redact_private_keys,
+    redact_shapes,
+    redacted,
+)
 
-_SECRET_NAME = re.compile(
-    r"(?<![a-z])(api[-_]?key|access[-_]?key|secret([-_]?key)?|token|passw(or)?d|passwd|passphrase|pwd|credential|"
-    r"o?auth(ori[sz]ation)?|bearer|private[-_]?key|wandb[-_]?key|cookie|session[-_]?id|amz[-_]signature|key)s?$",
-    re.IGNORECASE,
-)
-_INNOCENT_NAME = re.compile(
-    r"(?<![a-z])((max|num|n|nr|min|pad|padding|eos|bos|unk|unknown|sep|separator|cls|mask|new|per|total|special|block|"
-    r"added|image|video|audio|start|end|stop|prefix|suffix|middle|response|instruction|user|assistant|seen|train|"
-    r"training|eval|input|output|prompt|completion|prediction|target|label|register|valid|warmup|global|local)"
-    r"[-_]?tokens?|"
-    r"tokens|"
-    r"(sort|primary|group|metric|label|text|input|output|image|audio|video|data|dataset|column|prompt|completion|"
-    r"response|target|source|feature|features|batch|loss|query|head|heads|num|n|id|main|monitor|score|name|state|"
-    r"config)[-_]?keys?)$",
-    re.IGNORECASE,
-)
-"""Names in which ``token`` means a piece of text and ``key`` means a column."""
-_SECRET_SHAPES = re.compile(
-    r"\b(hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|"
-    r"glpat-[A-Za-z0-9_-]{16,}|A[KS]IA[0-9A-Z]{16}|xox[baprs]-[A-Za-z0-9-]{10,}|AIza[A-Za-z0-9_-]{30,}|"
-    r"npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{30,}|nvapi-[A-Za-z0-9_-]{20,}|"
-    r"eyJ[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,})|"
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)",
-    re.DOTALL,
-)
-_AUTHORIZATION = re.compile(
-    r"(\bauthorization['\"]?\s{0,9}[:=,]\s{0,9}['\"]?|\bbearer\s{1,9})([A-Za-z]{1,20}\s{1,9})?[^\s'\",]{8,}",
-    re.IGNORECASE,
-)
-_ADDRESS_LOGIN = re.compile(r"(\b[a-z][a-z0-9+.-]{0,30}://)[^/\s'\"]{0,1000}@", re.IGNORECASE)
+__all__ = [
+    *("ENVIRONMENT_KEPT", "REDACTED", "is_secret_name", "redact_arguments", "redact_environment"),
+    *("redact_text", "redact_tree", "redacted"),
+]
 
-# The text may be a diff of a megabyte, so every repetition below is bounded, or starts and ends at a word.
-_NAME = r"(?P<quote>['\"]?)(?<![A-Za-z0-9_-])-{0,2}(?P<name>[A-Za-z_][A-Za-z0-9_-]{0,99})(?P=quote)"
-_GIVEN = (
-    # name = value, name: value, "name": value, name: str | None = value, os.environ["NAME"] = value
-    re.compile(rf"{_NAME}\]?\s{{0,99}}(?::\s{{0,9}}[A-Za-z_][\w.\[\]| ]{{0,99}}=|:?=(?!=)|:)\s{{0,99}}"),
-    re.compile(
-        r"""(?P<quote>['"])-{0,2}(?P<name>[A-Za-z_][\w-]{0,99})(?P=quote)\s{0,99},\s{0,99}(?=[rbfuRBFU]{0,2}['"])"""
-    ),
-    re.compile(r"(?<![\w-])--?(?P<name>[A-Za-z][\w-]{0,99})\s{1,9}(?!-)"),
+DEPTH_MAX = 64
+"""Deeper JSON than this is replaced whole."""
+
+# Text without any of these holds no secret that the rules know: most strings of a batch end here.
+_SUSPECT = re.compile(
+    r"[=:@<]|[A-Za-z0-9_+/.~-]{16}|(?:\s|\A)--?[A-Za-z]|[\"'],|[Bb]earer|BEARER|[Bb]asic|[Pp]ass|PASS|[Ss]ecret|SECRET|"
+    r"[Tt]oken|TOKEN|[Kk]ey|KEY|[Ii]dentified|IDENTIFIED|[Ll]ogin|LOGIN|\uff1a"
 )
-_VALUE = re.compile(
-    r"""[rbfuRBFU]{0,2}(?P<mark>["'])(?:\\.|(?!(?P=mark))[^\\\n])*(?P=mark)|[^\s,;)}\]]+""",
-)
-_PLAIN_VALUES = ("None", "''", '""', "True", "False", "null", "true", "false")
-_CODE_KEY_CHARACTERS_MIN = 20
 
 ENVIRONMENT_KEPT = re.compile(
     r"^(CUDA_|CUBLAS_|CUDNN_|NCCL_|TORCH|PYTORCH_|OMP_|MKL_|KMP_|GLOO_|TRITON_|XLA_|ROCM|HIP_|HSA_|ACCELERATE_|"
@@ -69,82 +48,111 @@ or which modules a second launch finds."""
 
 
 def redact_text(text: str) -> str:
-    """Replace token-shaped words, logins in addresses, and values of secret names in ``text``."""
-    text = _SECRET_SHAPES.sub(REDACTED, text)
-    text = _AUTHORIZATION.sub(rf"\1{REDACTED}", text)
-    text = _ADDRESS_LOGIN.sub(rf"\1{REDACTED}@", text)
-    for given in _GIVEN:
-        text = _redact_values(text, given)
-    return text
+    """Replace what has the shape of a secret, stands under the name of one, or is a long random word."""
+    if len(text) < 4 or not _SUSPECT.search(text):
+        return text
+    return redact_shapes(redact_phrases(redact_values(redact_private_keys(text))))
 
 
 def redact_arguments(arguments: Sequence[str]) -> list[str]:
     """Replace the values of secret-looking options (``--api-key X``, ``--token=X``, ``wandb_key=X``)."""
     kept: list[str] = []
-    hide_next = False
+    hide_next: str | None = None
     for argument in arguments:
-        if hide_next and not argument.startswith("-"):
-            kept.append(REDACTED)
-            hide_next = False
+        kind, hide_next = hide_next, None
+        if kind and argument and (not argument.startswith("-") or not is_option(argument)):
+            kept.append(
+                argument if argument.startswith(REDACTED) else redacted(kind_of_value(argument) or kind, argument)
+            )
             continue
-        name, separator, _ = argument.partition("=")
-        if is_secret_name(name.lstrip("-")):
-            hide_next = not separator and argument.startswith("-")
-            kept.append(f"{name}={REDACTED}" if separator else argument)
-        else:
-            hide_next = False
+        name, separator, value = argument.partition("=")
+        found = kind_of_name(name) if not re.search(r"\s", name) else None
+        if found is None:
             kept.append(redact_text(argument))
+        elif not separator:
+            hide_next = found if argument.startswith("-") else None
+            kept.append(redact_text(argument))
+        elif not value or value.startswith(REDACTED):
+            kept.append(argument)
+        else:
+            kept.append(f"{name}={redacted(kind_of_value(value) or found, value)}")
     return kept
+
+
+def is_option(argument: str) -> bool:
+    return re.fullmatch(r"--?[A-Za-z][\w.-]{0,60}(=.*)?", argument, re.DOTALL) is not None
 
 
 def redact_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables matched by ``ENVIRONMENT_KEPT``, with secrets replaced."""
     return {
-        name: REDACTED if is_secret_name(name) else redact_text(value)
+        name: redact_tree(value, name=name)
         for name, value in sorted(environment.items())
         if ENVIRONMENT_KEPT.match(name) and (value or name != "PYTHONPATH")
     }
 
 
 def redact_tree(value: Any, *, name: str = "") -> Any:
-    """A JSON-like value with secret-named entries and token-shaped strings replaced, at any depth."""
-    if isinstance(value, Mapping):
-        return {key: redact_tree(entry, name=str(key)) for key, entry in value.items()}
-    if name and is_secret_name(name) and isinstance(value, str) and value:
-        return REDACTED
+    """A JSON-like value with secret-named entries and secrets in strings and keys replaced, at any depth."""
+    return _redact_node(value, name, sure=bool(name) and is_sure_name(name), depth=0)
+
+
+def _redact_node(value: Any, name: str, *, sure: bool, depth: int) -> Any:
     if isinstance(value, str):
-        return redact_text(value)
+        return _redact_string(value, name)
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, float):
+        return value  # a measured number; PINs and salts are whole
+    if isinstance(value, int):
+        return redacted(kind_of_name(name) or "secret", str(value)) if sure else value
+    if depth > DEPTH_MAX:
+        return f"{REDACTED}nested, {DEPTH_MAX} characters]"
+    if isinstance(value, Mapping):
+        return _redact_mapping(value, name, sure=sure, depth=depth)
     if isinstance(value, (list, tuple)):
-        return [redact_tree(entry, name=name) for entry in value]
+        return _redact_list(value, name, sure=sure, depth=depth)
     return value
 
 
-def is_secret_name(name: str) -> bool:
-    """Whether a value under ``name`` is likely a secret; ``hfToken`` reads as ``hf_Token``."""
-    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
-    return bool(_SECRET_NAME.search(name)) and not _INNOCENT_NAME.search(name)
+def _redact_mapping(value: Mapping[Any, Any], name: str, *, sure: bool, depth: int) -> dict[Any, Any]:
+    kept: dict[Any, Any] = {}
+    named = value.get("name", value.get("key"))
+    for key, entry in value.items():
+        inner = name if sure else str(key)
+        if key == "value" and isinstance(named, str) and is_secret_name(named):
+            inner = named
+        elif key in _CARRIERS and name:
+            inner = name
+        inner_sure = sure or (inner != "" and is_sure_name(inner) and not isinstance(entry, (list, tuple, Mapping)))
+        inner_sure = inner_sure or (isinstance(entry, (list, tuple, Mapping)) and is_sure_name(inner))
+        written = redact_text(key) if isinstance(key, str) else key
+        if written is not key and written in kept:
+            written = f"{written} ({len(kept)})"
+        kept[written] = _redact_node(entry, inner, sure=inner_sure, depth=depth + 1)
+    return kept
 
 
-def _redact_values(text: str, given: re.Pattern[str]) -> str:
-    """Replace the values of secret names. An innocent name is skipped without its value: ``cfg: token=x`` has two
-    names.
-    """
-    kept, position, start = [], 0, 0
-    while head := given.search(text, start):
-        value = _VALUE.match(text, head.end()) if is_secret_name(head["name"]) else None
-        if value is None or not _is_secret_value(head["name"], value):
-            start = head.end("name")
-            continue
-        mark = value["mark"] or ""
-        kept += [text[position : head.end()], mark, REDACTED, mark]
-        position = start = value.end()
-    return "".join([*kept, text[position:]])
+_CARRIERS = ("value", "list", "tuple", "dict", "float")
+"""The keys of a value tree (``storage.tree``): what stands under them has the name of the tree."""
 
 
-def _is_secret_value(name: str, value: re.Match[str]) -> bool:
-    text = value[0]
-    if text in _PLAIN_VALUES or text.startswith(REDACTED[:-1]):
-        return False
-    # `key = self.key(x)` occurs in every attention layer; `wandb.login(key="...")` is the secret.
-    plain_key = name.lower() in ("key", "keys") and not value["mark"]
-    return not plain_key or re.fullmatch(rf"[A-Za-z0-9_-]{{{_CODE_KEY_CHARACTERS_MIN},}}", text) is not None
+def _redact_list(value: Sequence[Any], name: str, *, sure: bool, depth: int) -> list[Any]:
+    kept: list[Any] = []
+    before = ""
+    for position, entry in enumerate(value):
+        inner = name
+        pair = position == 1 and len(value) == 2
+        if before and (pair or before.startswith("-")) and is_secret_name(before) and " " not in before:
+            inner = before
+        before = entry if isinstance(entry, str) else ""
+        own = sure or (inner is not name and is_sure_name(inner))
+        kept.append(_redact_node(entry, inner, sure=own, depth=depth + 1))
+    return kept
+
+
+def _redact_string(value: str, name: str) -> str:
+    kind = kind_of_name(name) if name and value else None
+    if kind is None or REPLACEMENT.fullmatch(value) or is_plain(name, value, quoted=True):
+        return redact_text(value)
+    return redacted(kind_of_value(value) or kind, value)

@@ -23,6 +23,9 @@ from steadytrain.core.model import SEVERITIES, Series, Symptom, Table, Window
 from steadytrain.core.notebook import as_html
 from steadytrain.storage import data_frames
 from steadytrain.storage.bundle import MANIFEST, open_for_report, write_json
+from steadytrain.storage.documents import as_json
+from steadytrain.storage.origin import with_origin
+from steadytrain.storage.redaction import redact_text
 from steadytrain.storage.run_index import RunIndex
 from steadytrain.storage.segments import count_records, read_scalars, read_stream, with_gradient_norms
 from steadytrain.storage.tables import read_readable, read_series, read_table
@@ -56,14 +59,16 @@ class RunWriter:
     def __init__(self, path: Path, description: dict[str, Any]) -> None:
         path.mkdir(parents=True, exist_ok=True)
         self.path = path
-        write_json(path / RUN_FILE, {"format": "steadytrain.run", "version": RUN_VERSION, **description})
+        document = {"format": "steadytrain.run", "version": RUN_VERSION, **with_origin(description)}
+        write_json(path / RUN_FILE, document)
         self._index = RunIndex(path / INDEX_FILE, _SCHEMA, busy_s=BUSY_WAIT_S)
 
     def raise_symptom(self, symptom: Symptom) -> None:
         """Record a symptom. Replaces an earlier one with the same name, stream and first step."""
-        row = (symptom.name, symptom.stream, symptom.first_step, symptom.last_step, symptom.severity)
+        row = (redact_text(symptom.name), redact_text(symptom.stream), symptom.first_step, symptom.last_step)
         self._index.execute(
-            "INSERT OR REPLACE INTO symptoms VALUES (?, ?, ?, ?, ?, ?)", (*row, json.dumps(symptom.to_json()))
+            "INSERT OR REPLACE INTO symptoms VALUES (?, ?, ?, ?, ?, ?)",
+            (*row, symptom.severity, as_json(symptom.to_json())),
         )
 
     def add_incident(self, bundle: Path, step: int) -> None:
@@ -71,11 +76,12 @@ class RunWriter:
         self._index.execute("INSERT OR REPLACE INTO incidents VALUES (?, ?, ?)", (name, step, "{}"))
 
     def add_action(self, action: Action) -> None:
-        values = (action.step, json.dumps(action.to_json()))
+        values = (action.step, as_json(action.to_json()))
         self._index.execute("INSERT INTO actions (step, document) VALUES (?, ?)", values)
 
     def set_fact(self, name: str, value: Any) -> None:
-        self._index.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
+        values = (redact_text(name), as_json(value, name=name))
+        self._index.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", values)
 
     def close(self) -> None:
         self._index.close()

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.core.model import GRADIENT_ABSENT, SIGNALS, Table, Window
+from steadytrain.storage.documents import as_json
 from steadytrain.storage.numbered_files import Part, next_number, read_parts
 from steadytrain.storage.own_file import OwnFile
 
@@ -98,7 +99,7 @@ class SegmentWriter:
             "scalars": list(SCALARS),
             "tensors": list(tensor_names),
         }
-        (self._folder / f"{number:06d}.json").write_text(json.dumps(schema), encoding="utf-8")
+        (self._folder / f"{number:06d}.json").write_text(as_json(schema), encoding="utf-8")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
         self._file = OwnFile(self._folder / f"{number:06d}.steps", flags)
         self._tensor_names = tensor_names
@@ -148,7 +149,7 @@ def write_window(path: Path, window: Window) -> None:
         )
         fill_record(buffer, record)
         rows.append(buffer.tobytes())
-    path.with_suffix(".json").write_text(json.dumps(schema), encoding="utf-8")
+    path.with_suffix(".json").write_text(as_json(schema), encoding="utf-8")
     path.with_suffix(".steps").write_bytes(b"".join(rows))
 
 

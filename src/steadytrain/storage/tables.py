@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.core.model import GRADIENT_ABSENT, FloatArray, IntArray, Reading, Series, Table
 from steadytrain.storage.columnar import Cells, ColumnarPart, Positions, checked_names, is_available, open_columnar
+from steadytrain.storage.documents import as_json
 from steadytrain.storage.numbered_files import PARQUET, Part, map_records, next_number, read_parts
 from steadytrain.storage.own_file import OwnFile
 
@@ -307,7 +308,7 @@ def read_schema(path: Path) -> Schema:
 
 def schema_text(schema: Schema) -> str:
     """The JSON schema document of a segment."""
-    return json.dumps(
+    return as_json(
         {
             "format": "steadytrain.table",
             "version": TABLE_VERSION,

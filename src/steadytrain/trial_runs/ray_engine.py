@@ -16,6 +16,7 @@ from typing import Any
 from steadytrain.core.errors import UsageError
 from steadytrain.core.work_time import work_time
 from steadytrain.experiments.specs import NO_TIME_LEFT, Outcome, Spec
+from steadytrain.replay.child_processes import about_to_launch
 
 RESTARTS_MAX = 1
 LOOK_S = 0.5
@@ -35,6 +36,7 @@ class RayEngine:
     def __init__(self, worker: type, source: Path, moved: str, workers: int) -> None:
         if importlib.util.find_spec("ray") is None:
             raise UsageError("--engine ray needs Ray: pip install 'steadytrain[ray]'")
+        about_to_launch()
         ray: Any = importlib.import_module("ray")
         self._ray = ray
         self._started = not ray.is_initialized()

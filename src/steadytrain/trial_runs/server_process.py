@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from steadytrain.core.errors import UsageError
+from steadytrain.replay.child_processes import about_to_launch
 from steadytrain.trial_runs.socket_messages import Line
 
 START_S_MAX, CLOSE_S_MAX = 120.0, 5.0
@@ -78,6 +79,7 @@ class ServerProcess:
     def _start(self) -> frozenset[str]:
         """Starts the process. Its first line lists the early kinds."""
         self._socket.unlink(missing_ok=True)
+        about_to_launch()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "steadytrain.trial_runs.server", str(self._socket)],

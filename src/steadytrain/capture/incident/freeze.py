@@ -20,6 +20,9 @@ from steadytrain.core.incident import Incident
 from steadytrain.core.model import Window
 from steadytrain.core.torch_private import IS_WRAPPER
 from steadytrain.storage.bundle import SCALARS_NAME, seal, write_json
+from steadytrain.storage.documents import write_text
+from steadytrain.storage.origin import with_origin
+from steadytrain.storage.redaction import redact_text
 from steadytrain.storage.segments import write_window
 from steadytrain.storage.tree import encode, opaque_types
 
@@ -53,14 +56,14 @@ def write_bundle(
     """
     folder.mkdir(parents=True, exist_ok=False)
     write_json(folder / "incident.json", incident.to_json())
-    write_json(folder / "environment.json", dict(environment))
+    write_json(folder / "environment.json", with_origin(environment))
     write_window(folder / "window", window)
     if scalars is not None:
         write_window(folder / SCALARS_NAME, scalars)
     _write_batches(folder, inputs.batches, inputs.fetched)
     _write_tree(folder / "rng", {name: random_tree(state) for name, state in inputs.random_states.items()})
     if diff:
-        (folder / "source.diff").write_text(diff, encoding="utf-8")
+        write_text(folder / "source.diff", diff)
     seal(folder)
 
 
@@ -69,7 +72,9 @@ def write_state(
 ) -> None:
     """Write the current weights, buffers and optimizer state; reseal the bundle. A failure leaves no partial file."""
     try:
-        save_file(model_tensors(roots), folder / "model.safetensors")
+        save_file(
+            {redact_text(name): tensor for name, tensor in model_tensors(roots).items()}, folder / "model.safetensors"
+        )
         tree, tensors = optimizer_tree(optimizers, names)
         write_json(folder / "optimizer.json", tree)
         save_file(tensors, folder / "optimizer.safetensors")
@@ -223,7 +228,7 @@ def _write_batches(
 def _write_tree(path: Path, value: Any) -> None:
     tree, tensors = encode(value, is_tensor, prefix=path.name)
     write_json(path.with_suffix(".json"), tree)
-    save_file({key: savable(tensor) for key, tensor in tensors.items()}, path.with_suffix(".safetensors"))
+    save_file({redact_text(key): savable(tensor) for key, tensor in tensors.items()}, path.with_suffix(".safetensors"))
 
 
 def savable(tensor: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from steadytrain.capture.snapshots.digests import Words, bytes_of, labelled, plain_bytes, plain_values
+from steadytrain.storage.redaction import redact_text
 
 PIECE_BYTES = 4 << 20
 """Bytes written and digested at a time. ``go_on`` is called in between, so this bounds the delay of giving up."""
@@ -66,7 +67,11 @@ def write_tensors(
     at = 0
     for name, tensor in tensors.items():
         size = tensor.numel() * tensor.element_size()
-        header[name] = {"dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, at + size]}
+        header[redact_text(name)] = {
+            "dtype": _DTYPES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [at, at + size],
+        }
         at += size
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % ALIGNMENT)

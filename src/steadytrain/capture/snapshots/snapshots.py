@@ -13,7 +13,6 @@ contents of a state (``snapshot_state``), and which snapshots stay (``snapshot_t
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import shutil
@@ -34,6 +33,7 @@ from steadytrain.capture.snapshots.snapshot_state import HORIZON_MIN, SnapshotJo
 from steadytrain.capture.snapshots.snapshot_thinning import SPARE, part_of, put_by, retire, thinned
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.torch_private import VERSION
+from steadytrain.storage.documents import COMPACT, as_json
 from steadytrain.storage.tape_files import (
     SNAPSHOTS_FOLDER,
     STATE_FILE,
@@ -368,7 +368,7 @@ class Snapshots:
         self._worked_s = time.thread_time()
         digests = write_tensors(folder / STATE_TENSORS, job.tensors, go_on=lambda: self._goes_on(job))
         document = {**job.document, "tensor_bytes": (folder / STATE_TENSORS).stat().st_size, "digests": digests}
-        text = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        text = as_json(document, separators=COMPACT, ensure_ascii=False, allow_nan=False)
         (folder / STATE_FILE).write_text(text, encoding="utf-8", errors="backslashreplace")
         with self._condition:
             # From here on the gate may let the update run, because it is now known whether the tensors changed.

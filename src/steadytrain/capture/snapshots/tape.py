@@ -10,7 +10,6 @@ Not here: the contents of one step (``tape_steps``), state (``snapshots``), and 
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -35,6 +34,7 @@ from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.incident import Samples
+from steadytrain.storage.documents import COMPACT, as_json
 from steadytrain.storage.tape_files import (
     PART,
     TAPE_FOLDER,
@@ -302,7 +302,7 @@ class Tape:
         document["first_fetched"] = {str(dataset): count for dataset, count in (self._first_fetched or {}).items()}
         document["tensor_bytes"] = part.stat().st_size
         os.replace(part, path)
-        text = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        text = as_json(document, separators=COMPACT, ensure_ascii=False, allow_nan=False)
         part = self._folder / f"{name}.json{PART}"
         part.write_text(text, encoding="utf-8", errors="backslashreplace")
         os.replace(part, self._folder / f"{name}.json")
