@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from steadytrain.cli import _options
+from steadytrain.cli import _options, _terminal
 from steadytrain.cli._progress import progress
 
 if TYPE_CHECKING:
@@ -69,17 +68,9 @@ def command(incident: str | None, budget: str, runs_dir: Path, as_json: bool, op
 
 
 def _print(answer: Diagnosis) -> None:
-    from rich.console import Console
-
     from steadytrain.diagnosis.patches.table import has_recipe
     from steadytrain.report import diagnosis_shown, text
 
-    if hasattr(sys.stdout, "reconfigure"):
-        # A terminal without block characters shows question marks instead of a traceback.
-        sys.stdout.reconfigure(errors="replace")
-    console = Console(highlight=False, emoji=False, markup=False)
-    with console.capture() as printed:
-        console.print(text.diagnosis(diagnosis_shown.part(answer)), crop=False)
-    click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
+    _terminal.show(text.diagnosis(diagnosis_shown.part(answer)), crop=False)
     if answer.status is not None and answer.patch is None and has_recipe(answer.verdict):
         click.echo(f"\nnext              steadytrain fix {shlex.quote(answer.incident)}  # makes a patch and runs it")

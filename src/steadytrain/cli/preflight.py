@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steadytrain.cli import _options
+from steadytrain.core.bounded_files import DOCUMENT_BYTES_MAX, read_json
 from steadytrain.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def _read_baseline(path: Path | None) -> dict[str, Any] | None:
     if path is None or not path.exists():
         return None
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path, bytes_max=DOCUMENT_BYTES_MAX)
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: not a baseline ({error}); name a document of `preflight --json`") from None
     if not isinstance(document, dict) or document.get("schema") != "steadytrain.preflight/1":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steadytrain.cli import _options
+from steadytrain.cli import _options, _terminal
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -108,8 +108,6 @@ def _print_csv(answer: Answer) -> None:
 
 def _print_table(answer: Answer) -> None:
     """Print rows as a table, or each row as a list if the terminal is too narrow."""
-    from rich.console import Console
-
     from steadytrain.report.wording import clean
 
     names = [clean(column.name) for column in answer.columns]
@@ -118,16 +116,13 @@ def _print_table(answer: Answer) -> None:
     shown = [[clean(_shown(value, of)) for value, of in zip(row, digits, strict=True)] for row in rows[:ROWS_SHOWN_MAX]]
     widths = [max(map(len, column)) for column in zip(names, *shown, strict=True)]
     width = sum(widths) + _GAP * len(widths)
-    console = Console(highlight=False, emoji=False, markup=False)
+    console = _terminal.console()
     narrow = sys.stdout.isatty() and width > console.width
     if not narrow:
         console.width = max(width, console.width)
     tables = [_record(names, row) for row in shown] if narrow else [_table(names, shown, rows)]
     for table in tables:
-        with console.capture() as printed:
-            console.print(table, crop=False)
-        for line in printed.get().splitlines():
-            click.echo(line.rstrip())
+        _terminal.show(table, on=console, crop=False)
         if narrow:
             click.echo()
     if len(rows) > ROWS_SHOWN_MAX:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from steadytrain.cli import _options
+from steadytrain.cli import _options, _terminal
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -35,15 +34,8 @@ def command(runs_dir: Path, as_json: bool) -> None:
         click.echo(json.dumps(document, indent=1, allow_nan=False))
         return
 
-    from rich.console import Console
-
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")
     if runs:
-        console = Console(highlight=False, emoji=False, markup=False)
-        with console.capture() as printed:
-            console.print(_table(runs))
-        click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
+        _terminal.show(_table(runs))
     else:
         click.echo(f"No runs in {runs_dir} yet; record one with `steadytrain run SCRIPT`.")
     for reason in unreadable:

@@ -12,10 +12,12 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from steadytrain.core.bounded_files import DOCUMENT_BYTES_MAX, check_size, read_json
 from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import SEVERITIES, Series, Symptom, Table, Window
@@ -37,6 +39,11 @@ RUN_FILE = "run.json"
 INDEX_FILE = "index.sqlite"
 BUSY_WAIT_S = 2.0
 NOTABLE_STEPS_MAX = 256
+
+ENTRIES_MAX = 200_000
+"""Entries of each kind that are read from an index. A run has a few of each, and a ledger one per acted-on step."""
+
+ENTRY_BYTES_MAX = 64 << 20
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -219,15 +226,15 @@ def open_run(path: Path) -> Run:
     """
     description = read_description(path)
     with _reading(path) as index:
-        facts = {name: json.loads(value) for name, value in index.execute("SELECT name, value FROM facts")}
+        facts = {name: json.loads(value) for name, value in _entries(index, "SELECT name, value FROM facts")}
         symptoms = tuple(
             Symptom.from_json(json.loads(document))
-            for (document,) in index.execute("SELECT document FROM symptoms ORDER BY first_step, name")
+            for (document,) in _entries(index, "SELECT document FROM symptoms ORDER BY first_step, name")
         )
-        incidents = tuple(path / name for (name,) in index.execute("SELECT path FROM incidents ORDER BY step, path"))
+        incidents = tuple(path / name for (name,) in _entries(index, "SELECT path FROM incidents ORDER BY step, path"))
         actions = tuple(
             Action.from_json(json.loads(document))
-            for (document,) in index.execute("SELECT document FROM actions ORDER BY id")
+            for (document,) in _entries(index, "SELECT document FROM actions ORDER BY id")
         )
     ranks = tuple(sorted(entry for entry in (path / "ranks").glob("*") if (entry / RUN_FILE).is_file()))
     return Run(
@@ -259,7 +266,7 @@ def notable_steps(path: Path, stream: str) -> list[int]:
 
 def read_description(path: Path) -> dict[str, Any]:
     try:
-        description = json.loads((path / RUN_FILE).read_text(encoding="utf-8"))
+        description = read_json(path / RUN_FILE, bytes_max=DOCUMENT_BYTES_MAX)
     except FileNotFoundError:
         raise UsageError(f"{path}: not a run folder (no {RUN_FILE})") from None
     except (OSError, ValueError, RecursionError) as error:
@@ -275,12 +282,29 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
     """The index opened for reading, also on a read-only disk. A missing or empty file reads as an empty index."""
     file = path / INDEX_FILE
     try:
+        if file.is_file():
+            check_size(file)
         with closing(_connect(file)) as index:
+            _bound(index)
             yield index
     except sqlite3.Error as error:
         raise UsageError(f"{file}: the index cannot be read ({error}); the run folder is damaged") from None
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"{file}: the index holds an unreadable entry ({error!r}); the folder is damaged") from None
+
+
+def _entries(index: sqlite3.Connection, sql: str) -> Iterator[tuple[Any, ...]]:
+    """The first ``ENTRIES_MAX`` rows of a query."""
+    return islice(index.execute(sql), ENTRIES_MAX)
+
+
+def _bound(index: sqlite3.Connection) -> None:
+    """Refuse what no index of ours holds: a view, which computes its rows when they are read, and a huge entry."""
+    index.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, ENTRY_BYTES_MAX)
+    made = index.execute("SELECT name, type, sql FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
+    for name, kind, sql in made:
+        if kind != "table" or "VIRTUAL" in str(sql).upper().split("(")[0] or " AS (" in str(sql).upper():
+            raise ValueError(f"{str(name)[:80]} is computed")
 
 
 def _connect(file: Path) -> sqlite3.Connection:

@@ -6,13 +6,13 @@ another.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, final
 
 from steadytrain.checks.data.arrow_rows import ROWS_AT_ONCE, pyarrow_for, rows_of, rows_of_file
 from steadytrain.checks.data.data_check import DataFormat, Options, Row, Tell
+from steadytrain.core.bounded_files import DOCUMENT_BYTES_MAX, read_json
 from steadytrain.core.errors import UsageError
 
 _STATE, _SPLITS = "state.json", "dataset_dict.json"
@@ -84,7 +84,7 @@ def _is_state(path: Path) -> bool:
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        read = json.loads(path.read_text(encoding="utf-8"))
+        read = read_json(path, bytes_max=DOCUMENT_BYTES_MAX)
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be read ({error})") from None
     return read if isinstance(read, dict) else {}
