@@ -26,10 +26,10 @@ from steadytrain.core.errors import UsageError
 
 METADATA = ".metadata"
 METADATA_BYTES_MAX = 1 << 30
-TENSOR_BYTES_MAX = 64 << 30
 METADATA_MEMORY_TIMES = 4.0
 """Memory that unpickled metadata take, as a multiple of their file (measured: 2 to 3)."""
 
+TENSOR_BYTES_MAX = 64 << 30
 """Bound on the claimed size of one tensor, so that a forged header cannot exhaust memory."""
 
 _KNOWN = {

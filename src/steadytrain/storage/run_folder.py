@@ -225,7 +225,7 @@ def open_run(path: Path) -> Run:
         UsageError: not a run folder, damaged, or of a newer format.
     """
     description = read_description(path)
-    with _reading(path) as index:
+    with open_index(path) as index:
         facts = {name: json.loads(value) for name, value in _entries(index, "SELECT name, value FROM facts")}
         symptoms = tuple(
             Symptom.from_json(json.loads(document))
@@ -254,7 +254,7 @@ def notable_steps(path: Path, stream: str) -> list[int]:
 
     Incidents come first, then onsets of symptoms by severity, then their ends.
     """
-    with _reading(path) as index:
+    with open_index(path) as index:
         incidents = [step for (step,) in index.execute("SELECT step FROM incidents ORDER BY step")]
         symptoms = index.execute(
             "SELECT severity, first_step, last_step FROM symptoms WHERE stream = ? ORDER BY first_step", (stream,)
@@ -278,7 +278,7 @@ def read_description(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+def open_index(path: Path) -> Iterator[sqlite3.Connection]:
     """The index opened for reading, also on a read-only disk. A missing or empty file reads as an empty index."""
     file = path / INDEX_FILE
     try:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, final
 
-from steadytrain.checks.data.arrow_rows import ROWS_AT_ONCE, pyarrow_for, rows_of, rows_of_file
+from steadytrain.checks.data.arrow_rows import ROWS_AT_ONCE, pyarrow_for, reading, rows_of, rows_of_file
 from steadytrain.checks.data.data_check import DataFormat, Options, Row, Tell
 from steadytrain.core.bounded_files import DOCUMENT_BYTES_MAX, read_json
 from steadytrain.core.errors import UsageError
@@ -60,16 +60,15 @@ def _by_indices(files: Sequence[Path], indices: Sequence[Path], tell: Tell) -> I
     """Yield rows in the order of an index, from memory-mapped files: a shuffled or filtered dataset."""
     import pyarrow
 
-    try:
+    with reading(files[0].parent, "as Arrow"):
         table = pyarrow.concat_tables([_mapped(file) for file in files])
+        table.validate(full=True)
         order = pyarrow.concat_tables([_mapped(file) for file in indices]).column(0)
         for begin in range(0, len(order), ROWS_AT_ONCE):
             chosen = order.slice(begin, ROWS_AT_ONCE)
             for batch in table.take(chosen).combine_chunks().to_batches():
                 yield rows_of(batch, begin, files[0].parent.name)
             tell(files[0].parent.name, begin + len(chosen), len(order))
-    except (pyarrow.ArrowException, OSError) as error:
-        raise UsageError(f"{files[0].parent}: cannot be read ({str(error).splitlines()[0][:160]})") from None
 
 
 def _mapped(file: Path) -> Any:
