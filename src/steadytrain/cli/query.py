@@ -35,14 +35,16 @@ _DIGITS = {"FLOAT": 7}
 @click.option("--json", "form", flag_value="json", help="Print the JSON document (docs/schemas.md) and nothing else.")
 @click.option("--csv", "form", flag_value="csv", help="Print comma-separated values.")
 @click.option(
-    "--seconds", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True, help="Time for the answer."
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="Time for the answer.",
 )
 @click.option(
     "--memory", type=click.FloatRange(min=0, min_open=True), metavar="GIB", help="Memory for it, if not by the machine."
 )
-def command(
-    words: tuple[str, ...], runs_dir: Path, form: str | None, seconds: float, memory: float | None
-) -> None:
+def command(words: tuple[str, ...], runs_dir: Path, form: str | None, seconds: float, memory: float | None) -> None:
     """Query runs in SQL: one SELECT over their steps, tables, symptoms and incidents.
 
     RUN is a run folder, the name of a run under --runs-dir, or a pattern of either; by default all runs under
@@ -53,7 +55,8 @@ def command(
     steadytrain query RUN "SELECT name, max(norm) FROM gradients GROUP BY name"
     steadytrain query "SELECT run, min(loss) FROM steps GROUP BY run"
     """
-    from steadytrain.storage.query import Bounds, ask
+    from steadytrain.storage.query import ask
+    from steadytrain.storage.query_bounds import Bounds
 
     *targets, sql = words
     runs = [run for target in targets for run in _find(target, runs_dir)] if targets else _all(runs_dir)

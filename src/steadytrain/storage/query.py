@@ -13,19 +13,16 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from steadytrain.core.bounded_files import free_memory_bytes
 from steadytrain.core.errors import UsageError
 from steadytrain.core.model import TABLES
 from steadytrain.storage.bundle import open_for_report
@@ -33,20 +30,13 @@ from steadytrain.storage.columnar import INSTALL, KEYS, ColumnarPart, column_nam
 from steadytrain.storage.compaction import Selection
 from steadytrain.storage.data_frames import import_pyarrow, steps_to_arrow
 from steadytrain.storage.numbered_files import LISTINGS_MAX, Part, list_parts
+from steadytrain.storage.query_bounds import Bounds, Deadline, interruptible, settings
 from steadytrain.storage.run_folder import Run, open_run
 from steadytrain.storage.segments import window_of
 from steadytrain.storage.tables import SUFFIXES, absent, open_part, open_whole
 
 RUNS_MAX = 1_000
 ROWS_AT_ONCE = 10_000
-ANSWER_S_MAX = 60.0
-MEMORY_BYTES_MAX = 4 << 30
-MEMORY_SHARE_MAX = 0.5
-"""Share of the free memory that a query may take, if that is less."""
-
-SPILLED_BYTES_MAX = 8 << 30
-"""What a query that needs more memory may write to the temporary folder."""
-
 MESSAGE_LENGTH_MAX = 400
 
 _SETTINGS: dict[str, Any] = {
@@ -55,9 +45,6 @@ _SETTINGS: dict[str, Any] = {
     "python_enable_replacements": "false",
 }
 _BOOKS = ("runs", "facts", "symptoms", "incidents", "actions")
-
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -85,21 +72,6 @@ class Source:
     record: Run
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """What a query may take: seconds from its begin to its last row, and bytes of memory (None: by the machine)."""
-
-    seconds: float = ANSWER_S_MAX
-    memory_bytes: int | None = None
-
-    @property
-    def memory(self) -> int:
-        if self.memory_bytes is not None:
-            return self.memory_bytes
-        free = free_memory_bytes()
-        return MEMORY_BYTES_MAX if free is None else max(1, min(MEMORY_BYTES_MAX, int(free * MEMORY_SHARE_MAX)))
-
-
 @contextmanager
 def ask(runs: Sequence[Run], sql: str, bounds: Bounds | None = None) -> Iterator[Answer]:
     """Answer one SELECT over ``runs``, within ``bounds``.
@@ -118,31 +90,33 @@ def ask(runs: Sequence[Run], sql: str, bounds: Bounds | None = None) -> Iterator
         raise UsageError(f"{len(runs)} runs at once; at most {RUNS_MAX}")
     try:
         with tempfile.TemporaryDirectory(prefix="steadytrain-query-") as folder:
-            deadline = _Deadline(bounds.seconds)
+            deadline = Deadline(bounds.seconds)
             connection, result = _execute(_sources(runs), sql, Path(folder), bounds=bounds, deadline=deadline)
             with connection:
                 columns = tuple(Column(name, str(kind)) for name, kind, *_ in result.description or ())
                 yield Answer(columns, _rows(connection, result, deadline))
     except (duckdb.OutOfMemoryException, MemoryError):
         size = f"{bounds.memory / 2**30:.3g} GiB"
-        raise UsageError(f"the query needs more than {size} of memory; ask for less, or give it more: --memory") from None
+        raise UsageError(
+            f"the query needs more than {size} of memory; ask for less, or give it more: --memory"
+        ) from None
     except duckdb.Error as error:
         raise UsageError(_line(error)) from None
 
 
 def _execute(
-    sources: Sequence[Source], sql: str, folder: Path, *, bounds: Bounds, deadline: _Deadline
+    sources: Sequence[Source], sql: str, folder: Path, *, bounds: Bounds, deadline: Deadline
 ) -> tuple[Any, Any]:
     """A connection with its views, and the result. Tries again if files were replaced before they were read."""
     import duckdb
 
     for _ in range(LISTINGS_MAX):
-        connection = duckdb.connect(":memory:", config=_settings(bounds, folder))
+        connection = duckdb.connect(":memory:", config={**_SETTINGS, **settings(bounds, folder)})
         try:
             _check(connection, sql)
             files = _make_views(connection, sources, sql, folder)
             _lock(connection, files)
-            return connection, _interruptible(connection, partial(connection.execute, sql), deadline)
+            return connection, interruptible(connection, partial(connection.execute, sql), deadline)
         except (FileNotFoundError, duckdb.IOException) as error:
             connection.close()
             last = error
@@ -168,49 +142,9 @@ def _lock(connection: Any, files: Sequence[Path]) -> None:
         connection.execute(f"SET {setting}")
 
 
-def _rows(connection: Any, result: Any, deadline: _Deadline) -> Iterator[tuple[Any, ...]]:
-    while rows := _interruptible(connection, lambda: result.fetchmany(ROWS_AT_ONCE), deadline):
+def _rows(connection: Any, result: Any, deadline: Deadline) -> Iterator[tuple[Any, ...]]:
+    while rows := interruptible(connection, lambda: result.fetchmany(ROWS_AT_ONCE), deadline):
         yield from rows
-
-
-class _Deadline:
-    """The moment at which a query has taken its time."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self._end = time.monotonic() + seconds
-
-    @property
-    def left_s(self) -> float:
-        return max(0.0, self._end - time.monotonic())
-
-
-def _settings(bounds: Bounds, folder: Path) -> dict[str, Any]:
-    spilled = folder / "spilled"
-    return {
-        **_SETTINGS,
-        "memory_limit": f"{max(1, bounds.memory >> 10)}KiB",
-        "temp_directory": str(spilled),
-        "max_temp_directory_size": f"{SPILLED_BYTES_MAX >> 10}KiB",
-    }
-
-
-def _interruptible(connection: Any, call: Callable[[], Result], deadline: _Deadline) -> Result:
-    """Run ``call`` in its own thread, because DuckDB does not check for Ctrl-C while its workers run.
-
-    Raises:
-        UsageError: the time is over.
-    """
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(call)
-        try:
-            return future.result(deadline.left_s)
-        except TimeoutError:
-            connection.interrupt()
-            raise UsageError(f"no answer within {deadline.seconds:g} s; ask for less, or allow more: --seconds") from None
-        except KeyboardInterrupt:
-            connection.interrupt()
-            raise
 
 
 # Views.

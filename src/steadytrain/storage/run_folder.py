@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -130,8 +130,7 @@ class Run:
     @property
     def steps(self) -> int:
         """Number of steps in the first stream, computed from file sizes without reading a step."""
-        names = self.streams()
-        return count_records(self.path / "steps" / names[0]) if names else 0
+        return steps_of(self.path)
 
     @property
     def command(self) -> str:
@@ -231,7 +230,7 @@ def open_run(path: Path) -> Run:
             Symptom.from_json(json.loads(document))
             for (document,) in _entries(index, "SELECT document FROM symptoms ORDER BY first_step, name")
         )
-        incidents = tuple(path / name for (name,) in _entries(index, "SELECT path FROM incidents ORDER BY step, path"))
+        bundles = [name for (name,) in _entries(index, "SELECT path FROM incidents ORDER BY step, path")]
         actions = tuple(
             Action.from_json(json.loads(document))
             for (document,) in _entries(index, "SELECT document FROM actions ORDER BY id")
@@ -243,7 +242,7 @@ def open_run(path: Path) -> Run:
         description=description,
         facts=facts,
         symptoms=symptoms,
-        incidents=tuple(bundle for bundle in incidents if bundle.is_dir() and _lies_inside(bundle, path)),
+        incidents=bundles_inside(path, bundles),
         actions=actions,
         ranks=ranks,
     )
@@ -262,6 +261,26 @@ def notable_steps(path: Path, stream: str) -> list[int]:
     symptoms.sort(key=lambda symptom: -SEVERITIES.index(symptom[0]))
     steps = [*incidents, *(first for _, first, _ in symptoms), *(last for *_, last in symptoms)]
     return list(dict.fromkeys(steps))[:NOTABLE_STEPS_MAX]
+
+
+def steps_of(path: Path) -> int:
+    """Number of steps in the first stream of a run folder, from file sizes."""
+    names = _stream_names(path / "steps")
+    return count_records(path / "steps" / names[0]) if names else 0
+
+
+def bundles_inside(path: Path, names: Sequence[str]) -> tuple[Path, ...]:
+    """The bundles of a run folder that exist and lie in it after resolving links: an index may come from a stranger."""
+    if not names:
+        return ()
+    folder = path.resolve()
+    found = (path / name for name in names)
+    return tuple(bundle for bundle in found if bundle.is_dir() and bundle.resolve().is_relative_to(folder))
+
+
+def description_started(description: dict[str, Any]) -> str:
+    """When a run started, empty if that is not known."""
+    return str(description.get("started") or "")
 
 
 def read_description(path: Path) -> dict[str, Any]:
@@ -329,8 +348,3 @@ def _connect(file: Path) -> sqlite3.Connection:
 def _stream_names(folder: Path) -> list[str]:
     names = [entry.name for entry in folder.iterdir() if entry.is_dir()] if folder.is_dir() else []
     return sorted(names, key=lambda name: (name != "main", name))
-
-
-def _lies_inside(path: Path, folder: Path) -> bool:
-    """Whether ``path`` lies in ``folder`` after resolving links and ``..``: an index may come from a stranger."""
-    return path.resolve().is_relative_to(folder.resolve())

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from steadytrain.checks.data.data_check import DataFormat, Options, Row, Tell
-from steadytrain.checks.data.token_index import has_index
 from steadytrain.checks.data.number_files import NumberFile, of_npy
+from steadytrain.checks.data.token_index import has_index
 from steadytrain.core.bounded_files import open_regular
 from steadytrain.core.errors import UsageError
 
