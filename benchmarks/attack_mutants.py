@@ -266,7 +266,7 @@ def retyped(data: bytearray, chance: random.Random) -> bytes:
     """One value of a JSON document becomes one of another type."""
     try:
         document = json.loads(bytes(data))
-    except ValueError:
+    except (ValueError, RecursionError):
         return bytes(data[::-1])
     at = document
     while isinstance(at, dict | list) and at:

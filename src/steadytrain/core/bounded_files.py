@@ -106,9 +106,11 @@ def check_json(raw: bytes | str, path: Path) -> None:
     """
     if len(raw) * _NESTED_BYTES // 2 <= CHECKED_BYTES_MIN:
         return
-    nested, comma = ("[{", ",") if isinstance(raw, str) else (b"[{", b",")
-    count = sum(raw.count(nested[at : at + 1]) for at in range(2))  # type: ignore[arg-type]
-    need = 3 * len(raw) + _NESTED_BYTES * count + _ENTRY_BYTES * raw.count(comma)  # type: ignore[arg-type]
+    if isinstance(raw, str):
+        nested, entries = raw.count("[") + raw.count("{"), raw.count(",")
+    else:
+        nested, entries = raw.count(b"[") + raw.count(b"{"), raw.count(b",")
+    need = 3 * len(raw) + _NESTED_BYTES * nested + _ENTRY_BYTES * entries
     check_memory(path, need)
 
 
