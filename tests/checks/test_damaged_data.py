@@ -55,3 +55,10 @@ def test_a_huge_whole_number_in_a_table_is_a_float() -> None:
     assert _value("12") == 12
     assert _value("9223372036854775808") == pytest.approx(2.0**63)
     assert _value("1" * 5_000) == float("inf")
+
+
+def test_a_header_that_is_no_python_is_one_line(tmp_path: Path) -> None:
+    header = b"{'descr': ('<i8', (".ljust(118)
+    (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    with pytest.raises(UsageError, match="header"):
+        of_npy(tmp_path / "x.npy")

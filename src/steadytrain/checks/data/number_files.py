@@ -72,7 +72,10 @@ def of_npy(path: Path) -> NumberFile | np.ndarray[Any, Any]:
     with open_regular(path) as file:
         version = np.lib.format.read_magic(file)
         header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, by_column, dtype = header(file)
+        try:
+            shape, by_column, dtype = header(file)
+        except Exception as error:  # NumPy parses the header as Python: TokenError, SyntaxError, RecursionError, ...
+            raise UsageError(f"{path}: its header cannot be read ({type(error).__name__})") from None
         offset = file.tell()
     if not shape or dtype.kind not in "iuf":
         raise UsageError(f"{path}: an array of {dtype} with shape {shape}; numbers are looked at")
