@@ -293,3 +293,16 @@ def test_ctrl_c_ends_a_long_question_quietly(tmp_path: Path) -> None:
     assert process.returncode in (130, -signal.SIGINT)
     assert printed == b""
     assert b"RuntimeError" not in told
+
+
+def test_a_query_that_takes_too_long_is_one_line(tmp_path: Path) -> None:
+    run = builders.bad_run(tmp_path / "bad")
+    endless = "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"
+    with pytest.raises(UsageError, match=r"no answer within 0\.2 s; .*--seconds"):
+        query(run, endless, "--seconds", "0.2")
+
+
+def test_a_query_that_takes_too_much_memory_is_one_line(tmp_path: Path) -> None:
+    run = builders.bad_run(tmp_path / "bad")
+    with pytest.raises(UsageError, match=r"more than 0\.05 GiB of memory; .*--memory"):
+        query(run, "SELECT list(range) FROM range(100000000)", "--memory", "0.05")

@@ -9,8 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 import builders
+from steadytrain.cli import runs
 from steadytrain.cli.runs import command
 from steadytrain.core.errors import UsageError
+from steadytrain.storage import run_summaries
 
 
 def test_runs_are_listed_newest_first(tmp_path: Path) -> None:
@@ -60,3 +62,22 @@ def test_an_empty_folder_says_what_to_do(tmp_path: Path) -> None:
 def test_a_missing_folder_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such folder"):
         CliRunner().invoke(command, ["--runs-dir", str(tmp_path / "missing")], catch_exceptions=False)
+
+
+def test_many_runs_are_listed_with_the_same_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builders.quiet_run(tmp_path / "quiet", started="2026-01-01T10:30:00+00:00")
+    builders.bad_run(tmp_path / "bad")
+    styled = CliRunner().invoke(command, ["--runs-dir", str(tmp_path)]).stdout
+    monkeypatch.setattr(runs, "STYLED_MAX", 1)
+    plain = CliRunner().invoke(command, ["--runs-dir", str(tmp_path)]).stdout
+    assert [line.split() for line in plain.splitlines()] == [line.split() for line in styled.splitlines()]
+
+
+def test_a_listing_opens_each_run_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b", "c"):
+        builders.quiet_run(tmp_path / name)
+    opened: list[Path] = []
+    read = run_summaries.read_description
+    monkeypatch.setattr(run_summaries, "read_description", lambda path: opened.append(path) or read(path))
+    CliRunner().invoke(command, ["--runs-dir", str(tmp_path)], catch_exceptions=False)
+    assert sorted(path.name for path in opened) == ["a", "b", "c"]

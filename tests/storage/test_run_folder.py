@@ -11,7 +11,7 @@ import builders
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Incident
 from steadytrain.grouping.gravest import gravest_incident
-from steadytrain.storage.run_folder import RunWriter, open_run
+from steadytrain.storage.run_folder import RunWriter, bundles_inside, open_run
 from steadytrain.storage.run_search import find, list_runs, newest, unreadable_runs
 
 # The run folder.
@@ -133,3 +133,11 @@ def test_a_list_of_long_runs_reads_no_step(tmp_path: Path) -> None:
     path = builders.quiet_run(tmp_path / "run")
     (path / "steps" / "main" / "000001.steps").write_bytes(b"\0" * 1_000_000)
     assert list_runs(tmp_path)[0].steps > 0
+
+
+def test_a_bundle_outside_the_folder_is_not_one_of_the_run(tmp_path: Path) -> None:
+    run, other = builders.bad_run(tmp_path / "bad"), builders.bad_run(tmp_path / "other")
+    outside = other / "incidents" / "step-412"
+    (run / "incidents" / "linked").symlink_to(outside)
+    names = ["incidents/step-412", "incidents/linked", "../other/incidents/step-412", str(outside), "incidents/none"]
+    assert bundles_inside(run, names) == (run / "incidents" / "step-412",)

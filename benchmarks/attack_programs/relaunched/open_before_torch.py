@@ -30,6 +30,6 @@ model = torch.nn.Linear(4, 1)
 opt = torch.optim.SGD(model.parameters(), lr=0.01)
 
 
-log = open("kept_open.log", "w", buffering=1)
+log = open("kept_open.log", "w", buffering=1)  # noqa: SIM115
 for step in range(BAD + 12):
     print(step, train_step(step), file=log)

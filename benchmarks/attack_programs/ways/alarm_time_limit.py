@@ -28,7 +28,7 @@ def train_step(model, opt, x, y):
     return loss.item()
 
 
-class Limit(Exception):
+class Limit(Exception):  # noqa: N818
     pass
 
 

@@ -62,7 +62,7 @@ os.closerange(3, 256)
 model = net()
 x, y = data()
 opt = torch.optim.SGD(model.parameters(), lr=0.1)
-files = [tempfile.TemporaryFile("w+") for _ in range(30)]
+files = [tempfile.TemporaryFile("w+") for _ in range(30)]  # noqa: SIM115
 losses = []
 for i, file in enumerate(files):
     losses.append(train_step(model, opt, x, y))

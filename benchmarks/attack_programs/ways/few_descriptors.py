@@ -67,7 +67,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
 held = []
 try:
     while True:
-        held.append(tempfile.TemporaryFile())
+        held.append(tempfile.TemporaryFile())  # noqa: SIM115
 except OSError as error:
     print(error.errno)
 losses += [train_step(model, opt, x, y) for _ in range(8)]

@@ -1,4 +1,4 @@
-"""Raises KeyboardInterrupt itself after ten steps and lets it go. Bare: a digest, a traceback, status 130 (by SIGINT)."""
+"""Raises KeyboardInterrupt after ten steps and lets it go. Bare: a digest, a traceback, status 130 (by SIGINT)."""
 
 import hashlib
 

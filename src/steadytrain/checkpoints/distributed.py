@@ -21,10 +21,14 @@ from steadytrain.checkpoints.assembling import assemble
 from steadytrain.checkpoints.loading import load
 from steadytrain.checkpoints.single_files import sorted_out
 from steadytrain.compare.checkpoint_contents import CheckpointContents
+from steadytrain.core.bounded_files import check_memory, check_size, open_regular
 from steadytrain.core.errors import UsageError
 
 METADATA = ".metadata"
 METADATA_BYTES_MAX = 1 << 30
+METADATA_MEMORY_TIMES = 4.0
+"""Memory that unpickled metadata take, as a multiple of their file (measured: 2 to 3)."""
+
 TENSOR_BYTES_MAX = 64 << 30
 """Bound on the claimed size of one tensor, so that a forged header cannot exhaust memory."""
 
@@ -88,10 +92,9 @@ def _member(owner: Any, name: str) -> Any:
 def _metadata(file: Path) -> Any:
     from torch.distributed.checkpoint.metadata import Metadata
 
-    if file.stat().st_size > METADATA_BYTES_MAX:
-        raise UsageError(f"{file}: larger than {METADATA_BYTES_MAX >> 30} GiB, which no such file is; refused")
+    check_size(file, bytes_max=METADATA_BYTES_MAX, memory_times=METADATA_MEMORY_TIMES)
     try:
-        with file.open("rb") as opened:
+        with open_regular(file) as opened:
             metadata = _KnownClasses(opened).load()
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from None
@@ -117,6 +120,7 @@ def _tensor(path: Path, name: str, entry: Any, storage: Mapping[Any, Any]) -> Te
         claimed *= max(length, 0)
     if claimed > TENSOR_BYTES_MAX:
         raise UsageError(f"{path}: {name} claims {claimed >> 30} GiB; refused")
+    check_memory(path, claimed)
     whole = torch.zeros(size, dtype=entry.properties.dtype)
     for piece in entry.chunks:
         found = storage.get(MetadataIndex(name, piece.offsets))
@@ -145,9 +149,11 @@ def _piece(path: Path, name: str, info: Any) -> Any:
         raise UsageError(f"{path}: {METADATA} names {info.relative_path!r}, a path outside the folder; refused")
     if not file.is_file():
         raise UsageError(f"{path}: {file.name}, which holds {name}, is missing")
-    with file.open("rb") as opened:
+    with open_regular(file) as opened:
         opened.seek(info.offset)
-        data = opened.read(min(info.length, file.stat().st_size))
+        length = min(info.length, file.stat().st_size)
+        check_memory(file, 2 * length)
+        data = opened.read(length)
     return load(io.BytesIO(data), file)
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from steadytrain.checkpoints.assembling import Loose, assemble
 from steadytrain.checkpoints.loading import load
 from steadytrain.checkpoints.safetensors_files import tensors_of
 from steadytrain.compare.checkpoint_contents import CheckpointContents
+from steadytrain.core.bounded_files import read_json
 from steadytrain.core.errors import UsageError
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -117,9 +117,7 @@ def _adapter(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _json(file: Path) -> dict[str, Any]:
     try:
-        if file.stat().st_size > JSON_BYTES_MAX:
-            raise ValueError(f"larger than {JSON_BYTES_MAX >> 20} MiB")
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data = read_json(file, bytes_max=JSON_BYTES_MAX)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{file}: not readable as JSON ({str(error)[:160]})") from None
     if not isinstance(data, dict):

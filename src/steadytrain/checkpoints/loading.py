@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import torch
 
+from steadytrain.core.bounded_files import open_regular
 from steadytrain.core.errors import UsageError
 
 _ASKED = re.compile(r"GLOBAL (\S+)|Unsupported (?:global|class) (\S+)|class (\S+) that is not an allowed")
@@ -48,7 +49,7 @@ def load(source: Path | BinaryIO, told: Path) -> Any:
 
 
 def _is_zip(path: Path) -> bool:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(4) == b"PK\x03\x04"
 
 

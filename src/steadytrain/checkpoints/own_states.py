@@ -5,7 +5,6 @@ A bundle's state is that before the update of its step. Both contain all buffers
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from steadytrain.checkpoints.assembling import Loose, assemble
 from steadytrain.checkpoints.safetensors_files import tensors_of
 from steadytrain.compare.checkpoint_contents import CheckpointContents
 from steadytrain.compare.differences import OWN
+from steadytrain.core.bounded_files import read_json
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.bundle import open_for_report
 from steadytrain.storage.run_folder import Run
@@ -68,9 +68,7 @@ def _bundle(path: Path) -> CheckpointContents:
     incident = open_for_report(path).incident  # verifies the checksums
     file = path / "optimizer.json"
     try:
-        if file.stat().st_size > JSON_BYTES_MAX:
-            raise ValueError(f"larger than {JSON_BYTES_MAX >> 20} MiB")
-        trees = json.loads(file.read_text(encoding="utf-8"))["optimizers"]
+        trees = read_json(file, bytes_max=JSON_BYTES_MAX)["optimizers"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UsageError(f"{file}: not the state of an optimizer ({str(error)[:160]})") from None
     return _held(path, incident.step - 1, tensors_of(path / "model.safetensors"), trees, path / "optimizer.safetensors")

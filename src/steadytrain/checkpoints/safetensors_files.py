@@ -11,6 +11,7 @@ from torch import Tensor
 
 from steadytrain.checkpoints.assembling import Loose, assemble
 from steadytrain.compare.checkpoint_contents import CheckpointContents
+from steadytrain.core.bounded_files import check_size
 from steadytrain.core.errors import UsageError
 
 
@@ -32,9 +33,12 @@ def tensors_of(path: Path) -> dict[str, Tensor]:
     """The tensors of one file by name.
 
     Raises:
-        UsageError: it is damaged.
+        UsageError: it is damaged, or its tensors do not fit in memory.
     """
     try:
+        check_size(path, memory_times=1.0)
         return dict(load_file(path))
+    except UsageError:
+        raise
     except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise UsageError(f"{path}: not a safetensors file that can be read ({str(error)[:160]})") from None

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from steadytrain.cli._terminal import plain, visible
 from steadytrain.storage.redaction import redact_text
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Teller:
         self._before, self._done, self._to_come = 0, 0, 0
 
     def __call__(self, line: str) -> None:
-        line = redact_text(line)
+        line = visible(redact_text(line))
         self._shown.console.print(f"steadytrain: {line}", markup=False, highlight=False)
         room = max(LINE_MIN, self._shown.console.width - BESIDE)
         self._shown.update(self._task, description=line if len(line) <= room else f"{line[: room - 3]}...")
@@ -59,6 +60,8 @@ def progress(console: Console | None = None) -> Iterator[Teller | None]:
         TextColumn("{task.fields[trials]}", markup=False),
         TextColumn("{task.description}", markup=False),
     )
-    shown = Progress(*columns, console=console or consoles.Console(stderr=True), transient=True, redirect_stdout=False)
+    shown = Progress(
+        *columns, console=console or consoles.Console(file=plain(sys.stderr)), transient=True, redirect_stdout=False
+    )
     with shown:
         yield Teller(shown, shown.add_task("starting", total=None, trials=""))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steadytrain.cli import _options
+from steadytrain.cli import _options, _terminal
 from steadytrain.cli._output import say, say_document
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.documents import redact_value
@@ -116,15 +116,16 @@ def _progress() -> Iterator[Tell]:
         yield lambda path, done, size: None
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    with Progress(console=Console(file=_terminal.plain(sys.stderr)), transient=True) as bar:
         tasks: dict[Path, Any] = {}
 
         def tell(path: Path, done: int, size: int) -> None:
             if size >= PROGRESS_BYTES_MIN:
                 if path not in tasks:
-                    tasks[path] = bar.add_task(path.name, total=size)
+                    tasks[path] = bar.add_task(escape(_terminal.visible(path.name)), total=size)
                 bar.update(tasks[path], completed=done)
 
         yield tell
@@ -134,15 +135,9 @@ def _progress() -> Iterator[Tell]:
 
 
 def _print(judged: Sequence[AnalyzedRun], pages: Sequence[tuple[Path, int]]) -> None:
-    from rich.console import Console, Group
+    from rich.console import Group
 
-    if hasattr(sys.stdout, "reconfigure"):
-        # A terminal without block characters shows question marks instead of a traceback.
-        sys.stdout.reconfigure(errors="replace")
-    console = Console(highlight=False, emoji=False, markup=False)
-    with console.capture() as printed:
-        console.print(Group(*_parts(redact_value(judged))), crop=False)
-    say("\n".join(line.rstrip() for line in printed.get().splitlines()))
+    _terminal.show(Group(*_parts(redact_value(judged))), crop=False)
     for path, size in pages:
         say(f"{path}  {size / 1024:,.0f} KiB")
 

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steadytrain.cli import _options
-from steadytrain.cli._output import say, say_document
+from steadytrain.cli import _options, _terminal
+from steadytrain.cli._output import say_document
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.documents import redact_value
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from steadytrain.checks.data.data_check import Finding, Tell
     from steadytrain.checks.data.data_pass import Report
     from steadytrain.checks.data.sources import Wanted
@@ -156,44 +158,37 @@ def _progress(what: str) -> Iterator[Tell]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}%"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(Path(what).name, total=None)
-        yield lambda name, done, size: bar.update(task, description=name, completed=done, total=size or None)
+    with Progress(*columns, console=Console(file=_terminal.plain(sys.stderr)), transient=True) as bar:
+        task = bar.add_task(_terminal.visible(Path(what).name), total=None)
+        yield lambda name, done, size: bar.update(
+            task, description=_terminal.visible(name), completed=done, total=size or None
+        )
 
 
 # Text.
 
 
 def _print(report: Report) -> None:
-    from rich.console import Console
-    from rich.padding import Padding
     from rich.text import Text
 
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")
     report = redact_value(report)
-    console = Console(highlight=False, emoji=False, markup=False)
-    with console.capture() as printed:
-        for line in _head(report):
-            console.print(Text(line))
-        for status in ("fail", "warn", "pass"):
-            for finding in report.of_status(status):
-                told = f"  {finding.check}: {finding.judgement.message}"
-                console.print(Text.assemble((f"{status:>4}", _STYLES[status]), told))
-                if status != "pass":
-                    for line in _details(finding):
-                        console.print(Padding(Text(line, style="dim"), (0, 0, 0, 8)))
-        skipped = report.of_status("not-run")
-        if skipped:
-            console.print()
-        for finding in skipped:
-            console.print(Text(f"not run  {finding.check}: {finding.judgement.message}", style="dim"))
-    say("\n".join(line.rstrip() for line in printed.get().splitlines()))
+    parts: list[RenderableType] = [Text(line) for line in _head(report)]
+    for status in ("fail", "warn", "pass"):
+        for finding in report.of_status(status):
+            told = f"  {finding.check}: {finding.judgement.message}"
+            parts.append(Text.assemble((f"{status:>4}", _STYLES[status]), told))
+            parts += _details(finding) if status != "pass" else []
+    skipped = report.of_status("not-run")
+    if skipped:
+        parts.append(Text())
+    for finding in skipped:
+        parts.append(Text(f"not run  {finding.check}: {finding.judgement.message}", style="dim"))
+    _terminal.show(*parts)
 
 
 def _head(report: Report) -> Iterator[str]:
@@ -210,7 +205,15 @@ def _head(report: Report) -> Iterator[str]:
     yield ""
 
 
-def _details(finding: Finding) -> Iterator[str]:
+def _details(finding: Finding) -> Iterator[RenderableType]:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    for line in _detail_lines(finding):
+        yield Padding(Text(line, style="dim"), (0, 0, 0, 8))
+
+
+def _detail_lines(finding: Finding) -> Iterator[str]:
     for example in finding.judgement.examples[:EXAMPLES_SHOWN]:
         identity = f", id {example.identity}" if example.identity is not None else ""
         why = f" ({example.why})" if example.why else ""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from steadytrain.cli import _consent, _options
+from steadytrain.cli import _consent, _options, _terminal
 from steadytrain.cli._output import say, say_document
 from steadytrain.cli._progress import progress
 from steadytrain.storage.documents import redact_value
@@ -71,17 +70,9 @@ def command(incident: str | None, budget: str, runs_dir: Path, as_json: bool, op
 
 
 def _print(answer: Diagnosis) -> None:
-    from rich.console import Console
-
     from steadytrain.diagnosis.patches.table import has_recipe
     from steadytrain.report import diagnosis_shown, text
 
-    if hasattr(sys.stdout, "reconfigure"):
-        # A terminal without block characters shows question marks instead of a traceback.
-        sys.stdout.reconfigure(errors="replace")
-    console = Console(highlight=False, emoji=False, markup=False)
-    with console.capture() as printed:
-        console.print(text.diagnosis(redact_value(diagnosis_shown.part(answer))), crop=False)
-    say("\n".join(line.rstrip() for line in printed.get().splitlines()))
+    _terminal.show(text.diagnosis(redact_value(diagnosis_shown.part(answer))), crop=False)
     if answer.status is not None and answer.patch is None and has_recipe(answer.verdict):
         say(f"\nnext              steadytrain fix {shlex.quote(answer.incident)}  # makes a patch and runs it")

@@ -10,16 +10,21 @@ import errno
 import importlib
 import os
 import sys
+from typing import NoReturn
 
 import click
 
 import steadytrain.cli
+from steadytrain.cli._terminal import guarded, visible
 from steadytrain.core.errors import UsageError
 from steadytrain.core.plugins import module_names
 from steadytrain.core.version import __version__
 from steadytrain.storage.redaction import redact_text
 
 USAGE_STATUS = 2
+RUN_SCRIPTS = ("run", "preflight")
+"""Commands whose process runs the user's script, the first word after ``steadytrain``."""
+
 ENTERED = "entered"
 """Object of the outermost click context where the whole process is this command."""
 
@@ -49,30 +54,41 @@ def commands() -> None:
 
 
 def entry() -> None:
-    """Run the command line. A ``UsageError`` becomes one line on stderr and exit status 2."""
+    """Run the command line. An error of the user's, or of a file, becomes one line on stderr and exit status 2."""
     if sys.stdout is None:  # `>&-`: there is no output to write
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
+    if sys.argv[1:2] in [[name] for name in RUN_SCRIPTS]:
+        _run(of_script=True)
+    with guarded():
+        _run()
+
+
+def _run(*, of_script: bool = False) -> NoReturn:
+    """Run the command. With ``of_script`` the user's script runs in this process, and its errors are its own."""
     try:
         try:
             status = commands.main(prog_name="steadytrain", standalone_mode=False, obj=ENTERED)
         finally:
             _tell_written()
     except UsageError as error:
-        print(f"steadytrain: {redact_text(str(error))}", file=sys.stderr)
-        sys.exit(USAGE_STATUS)
+        _refuse(str(error))
     except click.ClickException as error:
-        print(f"steadytrain: {redact_text(error.format_message())}", file=sys.stderr)
-        sys.exit(USAGE_STATUS)
+        _refuse(error.format_message())
     except click.Abort:
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
+    except MemoryError:
+        if of_script:
             raise
-        print(f"steadytrain: the output cannot be written ({error.strerror})", file=sys.stderr)
-        sys.exit(USAGE_STATUS)
+        _refuse("not enough memory for this")
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            _refuse(f"the output cannot be written ({error.strerror})")
+        if error.filename is None or of_script:
+            raise
+        _refuse(f"{error.filename}: cannot be read or written ({error.strerror})")
     sys.exit(status if isinstance(status, int) else 0)
 
 
@@ -82,3 +98,9 @@ def _tell_written() -> None:
     line = launched.take_line() if launched is not None else None
     if line is not None:
         print(f"steadytrain: {line}", file=sys.stderr)
+
+
+def _refuse(why: str) -> NoReturn:
+    """Say why in one line, and end."""
+    print(f"steadytrain: {visible(redact_text(why))}", file=sys.stderr)
+    sys.exit(USAGE_STATUS)

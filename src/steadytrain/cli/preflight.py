@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import sys
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steadytrain.cli import _options
+from steadytrain.core.bounded_files import DOCUMENT_BYTES_MAX, read_json
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.documents import as_json
 from steadytrain.storage.redaction import redact_tree
@@ -169,7 +169,7 @@ def _read_baseline(path: Path | None) -> dict[str, Any] | None:
     if path is None or not path.exists():
         return None
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path, bytes_max=DOCUMENT_BYTES_MAX)
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: not a baseline ({error}); name a document of `preflight --json`") from None
     if not isinstance(document, dict) or document.get("schema") != "steadytrain.preflight/1":

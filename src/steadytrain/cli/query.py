@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steadytrain.cli import _options
+from steadytrain.cli import _options, _terminal
 from steadytrain.cli._output import say
 from steadytrain.storage.documents import as_json
 from steadytrain.storage.redaction import redact_text
@@ -37,7 +37,17 @@ _DIGITS = {"FLOAT": 7}
 @_options.runs_dir
 @click.option("--json", "form", flag_value="json", help="Print the JSON document (docs/schemas.md) and nothing else.")
 @click.option("--csv", "form", flag_value="csv", help="Print comma-separated values.")
-def command(words: tuple[str, ...], runs_dir: Path, form: str | None) -> None:
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="Time for the answer.",
+)
+@click.option(
+    "--memory", type=click.FloatRange(min=0, min_open=True), metavar="GIB", help="Memory for it, if not by the machine."
+)
+def command(words: tuple[str, ...], runs_dir: Path, form: str | None, seconds: float, memory: float | None) -> None:
     """Query runs in SQL: one SELECT over their steps, tables, symptoms and incidents.
 
     RUN is a run folder, the name of a run under --runs-dir, or a pattern of either; by default all runs under
@@ -49,13 +59,15 @@ def command(words: tuple[str, ...], runs_dir: Path, form: str | None) -> None:
     steadytrain query "SELECT run, min(loss) FROM steps GROUP BY run"
     """
     from steadytrain.storage.query import ask
+    from steadytrain.storage.query_bounds import Bounds
 
     *targets, sql = words
     runs = [run for target in targets for run in _find(target, runs_dir)] if targets else _all(runs_dir)
     if hasattr(sys.stdout, "reconfigure"):
         # A terminal that cannot show a character shows a question mark instead of a traceback.
         sys.stdout.reconfigure(errors="replace")
-    with ask(runs, sql) as answer:
+    bounds = Bounds(seconds, None if memory is None else int(memory * 2**30))
+    with ask(runs, sql, bounds) as answer:
         {"json": _print_json, "csv": _print_csv, None: _print_table}[form](answer)
 
 
@@ -111,8 +123,6 @@ def _print_csv(answer: Answer) -> None:
 
 def _print_table(answer: Answer) -> None:
     """Print rows as a table, or each row as a list if the terminal is too narrow."""
-    from rich.console import Console
-
     from steadytrain.report.wording import clean
 
     names = [clean(redact_text(column.name)) for column in answer.columns]
@@ -121,16 +131,13 @@ def _print_table(answer: Answer) -> None:
     shown = [[clean(_shown(value, of)) for value, of in zip(row, digits, strict=True)] for row in rows[:ROWS_SHOWN_MAX]]
     widths = [max(map(len, column)) for column in zip(names, *shown, strict=True)]
     width = sum(widths) + _GAP * len(widths)
-    console = Console(highlight=False, emoji=False, markup=False)
+    console = _terminal.console()
     narrow = sys.stdout.isatty() and width > console.width
     if not narrow:
         console.width = max(width, console.width)
     tables = [_record(names, row) for row in shown] if narrow else [_table(names, shown, rows)]
     for table in tables:
-        with console.capture() as printed:
-            console.print(table, crop=False)
-        for line in printed.get().splitlines():
-            say(line.rstrip())
+        _terminal.show(table, on=console, crop=False)
         if narrow:
             say()
     if len(rows) > ROWS_SHOWN_MAX:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from steadytrain.cli import _options
+from steadytrain.cli import _options, _terminal
 from steadytrain.cli._output import say, say_document
 from steadytrain.storage.documents import redact_value
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from steadytrain.storage.run_search import RunSummary
+    from steadytrain.storage.run_summaries import RunSummary
+
+COLUMNS = ("name", "started", "steps", "ended", "worst", "incidents")
+NUMBERS = ("steps", "incidents")
+STYLED_MAX = 500
+"""More runs than this are listed without styles."""
 
 
 @click.command()
@@ -23,10 +28,10 @@ if TYPE_CHECKING:
 @_options.as_json
 def command(runs_dir: Path, as_json: bool) -> None:
     """List the runs: start, number of steps, how each ended, and its symptoms."""
-    from steadytrain.storage.run_search import list_runs, unreadable_runs
+    from steadytrain.storage.run_search import survey
 
-    runs = list_runs(runs_dir)
-    unreadable = unreadable_runs(runs_dir)
+    listing = survey(runs_dir)
+    runs, unreadable = listing.runs, list(listing.unreadable)
     if as_json:
         document = {
             "schema": "steadytrain.runs/1",
@@ -36,15 +41,10 @@ def command(runs_dir: Path, as_json: bool) -> None:
         say_document(document, ensure_ascii=True)
         return
 
-    from rich.console import Console
-
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")
-    if runs:
-        console = Console(highlight=False, emoji=False, markup=False)
-        with console.capture() as printed:
-            console.print(_table(redact_value(runs)))
-        say("\n".join(line.rstrip() for line in printed.get().splitlines()))
+    if len(runs) > STYLED_MAX:
+        say(_lines(runs))
+    elif runs:
+        _terminal.show(_table(redact_value(runs)))
     else:
         say(f"No runs in {runs_dir} yet; record one with `steadytrain run SCRIPT`.")
     for reason in unreadable:
@@ -64,12 +64,11 @@ def _entry(run: RunSummary) -> dict[str, Any]:
     }
 
 
-def _table(runs: list[RunSummary]) -> Table:
+def _table(runs: Sequence[RunSummary]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     from steadytrain.report.text import STYLES
-    from steadytrain.report.wording import clean
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("name", overflow="fold")
@@ -79,12 +78,33 @@ def _table(runs: list[RunSummary]) -> Table:
     table.add_column("worst", no_wrap=True)
     table.add_column("incidents", justify="right", no_wrap=True)
     for run in runs:
-        table.add_row(
-            Text(clean(run.name)),
-            Text(clean(run.started)[:16].replace("T", " ")),
-            f"{run.steps:,}",
-            Text(clean(run.ended or "not recorded")),
-            Text(run.worst or "none seen", style=STYLES[run.worst] if run.worst else ""),
-            f"{run.incidents:,}",
-        )
+        name, started, steps, ended, gravest, incidents = _cells(run)
+        gravest_text = Text(gravest, style=STYLES[run.worst] if run.worst else "")
+        table.add_row(Text(name), Text(started), steps, Text(ended), gravest_text, incidents)
     return table
+
+
+def _lines(runs: Sequence[RunSummary]) -> str:
+    """The same table without styles and without folding: rich takes 0.3 ms a row."""
+    rows = [COLUMNS, *map(_cells, runs)]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(COLUMNS))]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if name in NUMBERS else cell.ljust(width)
+            for cell, width, name in zip(row, widths, COLUMNS, strict=True)
+        ).rstrip()
+        for row in rows
+    )
+
+
+def _cells(run: RunSummary) -> tuple[str, ...]:
+    from steadytrain.report.wording import clean
+
+    return (
+        clean(run.name),
+        clean(run.started)[:16].replace("T", " "),
+        f"{run.steps:,}",
+        clean(run.ended or "not recorded"),
+        run.worst or "none seen",
+        f"{run.incidents:,}",
+    )

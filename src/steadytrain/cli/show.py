@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from steadytrain.cli import _options
-from steadytrain.cli._output import say, say_document
+from steadytrain.cli import _options, _terminal
+from steadytrain.cli._output import say_document
 
 if TYPE_CHECKING:
     from steadytrain.storage.run_folder import Run
@@ -36,8 +35,6 @@ def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
         say_document(document, ensure_ascii=True)
         return
 
-    from rich.console import Console
-
     from steadytrain.report import build, text
     from steadytrain.storage.documents import redact_value
 
@@ -46,13 +43,7 @@ def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
     else:
         assert run is not None
         report = build.from_run(run)
-    if hasattr(sys.stdout, "reconfigure"):
-        # A terminal without block characters shows question marks instead of a traceback.
-        sys.stdout.reconfigure(errors="replace")
-    console = Console(highlight=False, emoji=False, markup=False)
-    with console.capture() as printed:
-        console.print(text.renderable(redact_value(report)), crop=False)
-    say("\n".join(line.rstrip() for line in printed.get().splitlines()))
+    _terminal.show(text.renderable(redact_value(report)), crop=False)
 
 
 def _run_document(run: Run | None) -> dict[str, Any]:

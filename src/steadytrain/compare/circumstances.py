@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from steadytrain.compare.differences import plainly
+from steadytrain.core.bounded_files import read_json
 from steadytrain.core.json_values import JsonValue
 from steadytrain.storage.run_folder import Run
 
@@ -109,8 +109,8 @@ def _environment(run: Run) -> list[Mapping[str, Any]]:
     for bundle in reversed(run.incidents):
         file = Path(bundle) / "environment.json"
         try:
-            if file.is_file() and not file.is_symlink() and file.stat().st_size <= JSON_BYTES_MAX:
-                data = json.loads(file.read_text(encoding="utf-8"))
+            if file.is_file() and not file.is_symlink():
+                data = read_json(file, bytes_max=JSON_BYTES_MAX)
                 return [data] if isinstance(data, dict) else []
         except (OSError, ValueError, RecursionError):
             continue

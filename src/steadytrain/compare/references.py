@@ -6,7 +6,6 @@ measured steps, the names in the optimizer's order, and its settings.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 
 from steadytrain.compare.checkpoint_contents import CheckpointContents, Held
 from steadytrain.compare.tensor_differences import UNKNOWN_DTYPE
+from steadytrain.core.bounded_files import read_json
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.run_folder import Run
 from steadytrain.storage.tape_files import find_recording, read_chunk
@@ -51,9 +51,7 @@ def cards_of(run: Run) -> list[CheckpointContents]:
     found = []
     for file in sorted((run.path / CARDS).glob("step-*.json")):
         try:
-            if file.stat().st_size > CARD_BYTES_MAX:
-                raise ValueError(f"larger than {CARD_BYTES_MAX >> 20} MiB")
-            found.append(CheckpointContents.from_json(json.loads(file.read_text(encoding="utf-8"))))
+            found.append(CheckpointContents.from_json(read_json(file, bytes_max=CARD_BYTES_MAX)))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UsageError(f"{file}: not a readable fingerprint of this run ({str(error)[:160]})") from None
     return sorted(found, key=lambda card: card.step or 0)

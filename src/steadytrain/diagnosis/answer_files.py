@@ -6,11 +6,11 @@ has its answer. No other module of this package knows files.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from steadytrain.core.bounded_files import read_json
 from steadytrain.diagnosis.answer import Diagnosis
 from steadytrain.diagnosis.opening import with_symptoms
 from steadytrain.experiments.case import Case
@@ -58,8 +58,6 @@ def read(source: Path) -> Diagnosis | None:
     """The stored answer, None if there is none or its file is damaged. Of a bundle that was copied, its own copy."""
     path = result_file(source, FILE)
     try:
-        if path.stat().st_size > DOCUMENT_BYTES_MAX:
-            return None
-        return Diagnosis.from_json(json.loads(path.read_text(encoding="utf-8")))
+        return Diagnosis.from_json(read_json(path, bytes_max=DOCUMENT_BYTES_MAX))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -6,12 +6,12 @@ nothing, and no command fails for that. Not here: outcomes of trials (``outcome_
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from steadytrain.core.bounded_files import read_json
 from steadytrain.core.json_values import JsonValue
 from steadytrain.experiments.outcome_files import result_file, write_result
 from steadytrain.experiments.specs import Verdict
@@ -68,9 +68,7 @@ def results_of(source: Path) -> dict[str, CommandResult]:
     """The kept results by command, the oldest first; empty if there are none or the file is damaged."""
     path = result_file(source, FILE)
     try:
-        if path.stat().st_size > BYTES_MAX:
-            return {}
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path, bytes_max=BYTES_MAX)
         if data["schema"] != SCHEMA:
             return {}
         found = [CommandResult.from_json(row) for row in data["commands"]]

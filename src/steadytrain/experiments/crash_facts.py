@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from steadytrain.core.bounded_files import read_json
 from steadytrain.storage.run_folder import Run
 
 INDEX_FILE, INDEX_SCHEMA = "evidence/index-out-of-range.json", "steadytrain.index-out-of-range/1"
@@ -27,9 +27,7 @@ def facts_of_crash(run: Run | None) -> dict[str, Any]:
     ):
         path = run.path / file
         try:
-            if path.stat().st_size > BYTES_MAX:
-                continue
-            document = json.loads(path.read_text(encoding="utf-8"))
+            document = read_json(path, bytes_max=BYTES_MAX)
             if document["schema"] == schema:
                 found[name] = read(document)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):

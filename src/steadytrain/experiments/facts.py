@@ -7,10 +7,11 @@ absent, which differs from ``0``, ``[]`` or ``False``. Nothing here judges.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from steadytrain.core.bounded_files import DOCUMENT_BYTES_MAX, read_json
 
 SCHEMA = "steadytrain.facts/1"
 FILE = "facts.json"
@@ -274,7 +275,7 @@ def facts_path(source: Path) -> Path:
 def read_facts(source: Path) -> dict[str, Any] | None:
     """The facts of a bundle or a run, None without a complete survey."""
     try:
-        document = json.loads(facts_path(source).read_text(encoding="utf-8"))
+        document = read_json(facts_path(source), bytes_max=DOCUMENT_BYTES_MAX)
     except (OSError, ValueError):
         return None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:

@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from steadytrain.core.bounded_files import read_json
 from steadytrain.experiments.specs import Outcome, Spec
 from steadytrain.storage.bundle import is_bundle, write_json
 
@@ -75,9 +76,7 @@ class Finished:
         """The outcome of ``spec``, None if it was not run, could not be started, or its file is damaged."""
         path = self.path(spec)
         try:
-            if path.stat().st_size > OUTCOME_BYTES_MAX:
-                return None
-            data = json.loads(path.read_text(encoding="utf-8"))
+            data = read_json(path, bytes_max=OUTCOME_BYTES_MAX)
             outcome = Outcome.from_json(data["outcome"]) if data["schema"] == SCHEMA else None
         except (OSError, ValueError, KeyError, TypeError, IndexError):
             return None

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from steadytrain.core.bounded_files import check_json, open_regular, read_bytes
 from steadytrain.core.errors import UsageError
 from steadytrain.logs.reader import Tell
 
@@ -31,7 +32,7 @@ def head_of(path: Path) -> bytes:
         UsageError: the file cannot be read.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(HEAD_BYTES)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from None
@@ -79,7 +80,7 @@ def blocks(path: Path, tell: Tell) -> Iterator[list[str]]:
     rest = ""
     try:
         size = path.stat().st_size
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             while raw := file.read(BLOCK_BYTES):
                 text = rest + decoder.decode(raw)
                 lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
@@ -105,7 +106,8 @@ def document_text(path: Path) -> str:
                 f"{path}: a JSON document of {size / 2**20:,.0f} MiB; at most {DOCUMENT_BYTES_MAX >> 20} MiB are read. "
                 "Write it as JSON Lines or CSV"
             )
-        raw = path.read_bytes()
+        raw = read_bytes(path, bytes_max=DOCUMENT_BYTES_MAX)
+        check_json(raw, path)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from None
     return raw.decode(encoding_of(raw), errors="replace")

@@ -5,13 +5,13 @@ Without torch. Nothing is judged here: outcomes that no command has judged yet a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from steadytrain.core.bounded_files import read_json
 from steadytrain.core.incident import Finding
 from steadytrain.diagnosis import answer_files
 from steadytrain.diagnosis.answer import Diagnosis
@@ -148,9 +148,7 @@ def _outcomes(folder: Path) -> Iterator[tuple[Outcome, str]]:
     """Each stored outcome that can be read, with its day."""
     for file in sorted(folder.glob("*-*.json"))[:OUTCOMES_MAX] if folder.is_dir() else []:
         try:
-            if file.stat().st_size > OUTCOME_BYTES_MAX:
-                continue
-            data = json.loads(file.read_text(encoding="utf-8"))
+            data = read_json(file, bytes_max=OUTCOME_BYTES_MAX)
             if data.get("schema") == outcome_files.SCHEMA:
                 yield Outcome.from_json(data["outcome"]), day_of(file)
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
@@ -165,7 +163,7 @@ def _changed(environment: Mapping[str, Any]) -> tuple[str, ...]:
         try:
             if sha256_of(Path(str(name))) != digest:
                 found.append(str(name))
-        except OSError:
+        except (OSError, ValueError):
             continue
     return tuple(found)
 
@@ -175,9 +173,7 @@ def _preflight(run: Run | None) -> dict[str, Any]:
         return {}
     path = run.path / PREFLIGHT_FILE
     try:
-        if path.stat().st_size > DOCUMENT_BYTES_MAX:
-            return {}
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path, bytes_max=DOCUMENT_BYTES_MAX)
     except (OSError, ValueError, RecursionError):
         return {}
     checks = data.get("checks") if isinstance(data, dict) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from steadytrain.capture.incident.context import IncidentContext, LoopRerun, Rehearsal
 from steadytrain.capture.incident.freeze import named_state, random_state
 from steadytrain.capture.step.input_recorder import AutocastState, MicroBatch, RandomState, map_tensors
+from steadytrain.checkpoints.safetensors_files import tensors_of
+from steadytrain.core.bounded_files import DOCUMENT_BYTES_MAX, read_json
 from steadytrain.core.incident import Finding
 from steadytrain.replay.own_steps import own_steps, steps_before
 from steadytrain.storage.bundle import Bundle
@@ -47,7 +47,7 @@ class BundleRehearsal(Rehearsal):
     def prepare(self, incident_context: IncidentContext) -> Finding | LoopRerun:
         if incident_context.no_lap is not None:
             return Finding(None, f"not searched: {incident_context.no_lap}")
-        mismatch = load_weights(incident_context.roots, load_file(self._bundle.path / "model.safetensors"))
+        mismatch = load_weights(incident_context.roots, tensors_of(self._bundle.path / "model.safetensors"))
         if mismatch is not None:
             return Finding(None, f"not searched: the launched script builds another model: {mismatch}")
         device = next((parameter.device for parameter in incident_context.parameters.values()), torch.device("cpu"))
@@ -99,8 +99,8 @@ def load_weights(roots: Sequence[nn.Module], tensors: Mapping[str, Tensor]) -> s
 def read_batches(path: Path, step: int, device: torch.device) -> tuple[list[dict[str, Any]], list[tuple[int, Any]]]:
     """The model calls of ``step`` with their tensors on ``device``, and the loader batches as (data set, batch)
     pairs."""
-    document = json.loads((path / "batches.json").read_text(encoding="utf-8"))
-    tensors = load_file(path / "batches.safetensors")
+    document = read_json(path / "batches.json", bytes_max=DOCUMENT_BYTES_MAX)
+    tensors = tensors_of(path / "batches.safetensors")
     calls = []
     for call in document["calls"]:
         if call["step"] == step:
@@ -116,8 +116,8 @@ def read_batches(path: Path, step: int, device: torch.device) -> tuple[list[dict
 
 def read_random(path: Path) -> RandomState | None:
     """The random state at the end of the last forward before the step; None if the bundle has none."""
-    tree = json.loads((path / "rng.json").read_text(encoding="utf-8"))
-    states = decode(tree, load_file(path / "rng.safetensors"))
+    tree = read_json(path / "rng.json", bytes_max=DOCUMENT_BYTES_MAX)
+    states = decode(tree, tensors_of(path / "rng.safetensors"))
     return random_state(states["before_step"]) if "before_step" in states else None
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from steadytrain.capture.snapshots.digests import digest
 from steadytrain.capture.snapshots.random_parts import random_from_parts
 from steadytrain.capture.step.input_recorder import RandomState
+from steadytrain.core.bounded_files import check_size
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.tape_files import MODEL_LEAD, Chunk, Recording, Snapshot, read_chunk, read_snapshot
 from steadytrain.storage.tree import decode
@@ -31,6 +32,7 @@ class Tensors(Mapping[str, Tensor]):
 
     def __init__(self, path: Path, places: Mapping[str, str]) -> None:
         try:
+            check_size(path)
             self._file = safe_open(path, framework="pt")
         except Exception as error:  # safetensors raises its own error type
             raise UsageError(f"{path}: not readable ({error})") from None

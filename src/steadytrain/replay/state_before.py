@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from safetensors.torch import load_file
-
 from steadytrain.capture.snapshots.safetensors_writer import write_tensors
+from steadytrain.checkpoints.safetensors_files import tensors_of
 from steadytrain.storage.bundle import write_json
 from steadytrain.storage.state_before import MOMENTS, NO_SCALERS, WEIGHTS, newest_before, optimizer_trees
 from steadytrain.storage.tape_files import (
@@ -38,8 +37,8 @@ def with_state_before(recording: Recording, bundle: Path, step: int, folder: Pat
     like = read_snapshot(newest)
     place = folder / snapshot_name(step)
     place.mkdir(parents=True, exist_ok=True)
-    tensors = {MODEL_LEAD + name: value for name, value in load_file(bundle / WEIGHTS).items()}
-    tensors |= load_file(bundle / MOMENTS)
+    tensors = {MODEL_LEAD + name: value for name, value in tensors_of(bundle / WEIGHTS).items()}
+    tensors |= tensors_of(bundle / MOMENTS)
     digests = write_tensors(place / STATE_TENSORS, tensors, go_on=lambda: True)
     document = {
         "format": SNAPSHOT_FORMAT,

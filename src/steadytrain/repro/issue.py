@@ -6,13 +6,13 @@ Made from the bundle, the finding and the script; redacted and without paths. A 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any
 
+from steadytrain.core.bounded_files import DOCUMENT_BYTES_MAX, read_json
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Finding, OperandRange
 from steadytrain.core.model import Window
@@ -233,7 +233,7 @@ def _command(arguments: Sequence[str]) -> str:
 def _autocast(bundle: Bundle) -> str:
     path: Path = bundle.path / "batches.json"
     try:
-        calls = json.loads(path.read_text(encoding="utf-8"))["calls"]
+        calls = read_json(path, bytes_max=DOCUMENT_BYTES_MAX)["calls"]
         tree = next(call["call"] for call in calls if call["step"] == bundle.incident.step)
         state = decode(dict(tree["dict"])["autocast"], {})
         return ", ".join(f"{device} {dtype}" for device, dtype in state["enabled"]) or "off"

@@ -11,13 +11,13 @@ The live half, which has torch, writes the tensor files; this half reads only th
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from steadytrain.core.bounded_files import open_regular, read_json
 from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.core.incident import Finding, Incident
 from steadytrain.core.model import Window
@@ -181,7 +181,11 @@ def _verify(path: Path, name: Any, facts: Any, *, hashed_bytes_max: int | None) 
         )
     if (hashed_bytes_max is not None and size > hashed_bytes_max) or _is_recorded_tensors(name):
         return
-    if sha256_of(file) != facts.get("sha256"):
+    try:
+        digest = sha256_of(file)
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
+    if digest != facts.get("sha256"):
         raise UsageError(f"{path}: {name} does not match its checksum: changed since it was written")
 
 
@@ -198,9 +202,7 @@ def _read_json(path: Path, *, missing: str) -> dict[str, Any]:
     if path.is_symlink() or not path.is_file():
         raise UsageError(f"{path.parent}: no {path.name} ({missing})")
     try:
-        if path.stat().st_size > JSON_BYTES_MAX:
-            raise UsageError(f"{path}: larger than {JSON_BYTES_MAX >> 20} MiB; refused")
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path, bytes_max=JSON_BYTES_MAX)
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, UsageError):
             raise
@@ -211,9 +213,13 @@ def _read_json(path: Path, *, missing: str) -> dict[str, Any]:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a file, as hexadecimal digits."""
+    """SHA-256 of a file, as hexadecimal digits.
+
+    Raises:
+        UsageError: not a regular file, or mostly holes.
+    """
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)
     return digest.hexdigest()

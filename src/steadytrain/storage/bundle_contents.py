@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from steadytrain.core.errors import UsageError
-from steadytrain.storage.bundle import MANIFEST, RECORDING, Bundle, open_bundle, seal, update_incident
+from steadytrain.storage.bundle import MANIFEST, RECORDING, Bundle, open_bundle, seal
+from steadytrain.storage.staged_bundle import update_incident
 from steadytrain.storage.tape_files import DOCUMENT_BYTES_MAX, REPLAY_FILE, SNAPSHOTS_FOLDER, TAPE_FOLDER
 
 LEFT_OUT = "left out by `steadytrain bundle strip`"

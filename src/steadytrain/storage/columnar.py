@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from steadytrain.core.bounded_files import check_size
 from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.core.model import FloatArray, IntArray
 from steadytrain.storage.documents import as_json
@@ -206,6 +207,7 @@ def open_columnar(path: Path) -> ColumnarPart:
 
     kinds = {"step": pa.int64(), "time": pa.float64()}
     try:
+        check_size(path)
         file = pq.ParquetFile(path, memory_map=True, page_checksum_verification=True)
         metadata = file.metadata.metadata or {}
         facts = _facts(metadata[_FACTS], metadata[_NAMES])

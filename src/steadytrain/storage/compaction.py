@@ -29,6 +29,7 @@ from steadytrain.storage.numbered_files import (
     sync,
     temporary,
 )
+from steadytrain.storage.record_checksums import whole_records
 from steadytrain.storage.tables import RawPart
 from steadytrain.storage.thinning import SCALARS_FULL_STEPS, Held, full_steps_of, plan
 
@@ -173,7 +174,7 @@ def _replace_steps(parts: Sequence[Part], keep: Sequence[NDArray[np.bool_]]) -> 
         with path.open("wb") as file:
             for part, mask in zip(parts, keep, strict=True):
                 records = map_records(part.path, segments.schema_dtype(schema))
-                records = records[: segments.whole_records(records)]
+                records = records[: whole_records(records)]
                 here = np.flatnonzero(mask[: len(records)])
                 for start in range(0, len(here), at_once):
                     file.write(records[here[start : start + at_once]].tobytes())

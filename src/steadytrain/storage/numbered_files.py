@@ -20,10 +20,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from steadytrain.core.bounded_files import open_regular
 from steadytrain.core.errors import UsageError
 
 PARQUET = ".parquet"
 LISTINGS_MAX = 20
+READ_BYTES_MAX = 8 << 20
 _PAUSE_S = 0.01
 _TEMPORARY = ".part"
 _NAME = re.compile(r"(\d{6,18})(?:-(\d{6,18}))?")
@@ -96,13 +98,20 @@ def read_parts(folder: Path, suffixes: Sequence[str], read: Callable[[list[Part]
 
 
 def map_records(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The complete records of a file, memory-mapped, not yet read.
+    """The complete records of a file: read, or memory-mapped if it is larger than ``READ_BYTES_MAX``.
 
-    The file is opened only once, because retention may replace it at any moment.
+    The file is opened only once, because retention may replace it at any moment. A file in progress is small enough to
+    be read: its writer may cut off a torn record, and the end of a mapped file must stay.
+
+    Raises:
+        UsageError: not a regular file, or mostly holes.
     """
-    with path.open("rb") as file:
-        count = os.fstat(file.fileno()).st_size // dtype.itemsize
-        return np.asarray(np.memmap(file, dtype, "r", shape=(count,))) if count else np.zeros(0, dtype)
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size <= READ_BYTES_MAX:
+            data = file.read(size)
+            return np.frombuffer(data, dtype, count=len(data) // dtype.itemsize)
+        return np.asarray(np.memmap(file, dtype, "r", shape=(size // dtype.itemsize,)))
 
 
 @contextmanager

@@ -13,14 +13,13 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +30,7 @@ from steadytrain.storage.columnar import INSTALL, KEYS, ColumnarPart, column_nam
 from steadytrain.storage.compaction import Selection
 from steadytrain.storage.data_frames import import_pyarrow, steps_to_arrow
 from steadytrain.storage.numbered_files import LISTINGS_MAX, Part, list_parts
+from steadytrain.storage.query_bounds import Bounds, Deadline, interruptible, settings
 from steadytrain.storage.run_folder import Run, open_run
 from steadytrain.storage.segments import window_of
 from steadytrain.storage.tables import SUFFIXES, absent, open_part, open_whole
@@ -45,9 +45,6 @@ _SETTINGS: dict[str, Any] = {
     "python_enable_replacements": "false",
 }
 _BOOKS = ("runs", "facts", "symptoms", "incidents", "actions")
-
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -76,12 +73,14 @@ class Source:
 
 
 @contextmanager
-def ask(runs: Sequence[Run], sql: str) -> Iterator[Answer]:
-    """Answer one SELECT over ``runs``.
+def ask(runs: Sequence[Run], sql: str, bounds: Bounds | None = None) -> Iterator[Answer]:
+    """Answer one SELECT over ``runs``, within ``bounds``.
 
     Raises:
-        UsageError: duckdb or pyarrow is missing, the statement is not a SELECT or fails, or a run cannot be read.
+        UsageError: duckdb or pyarrow is missing, the statement is not a SELECT or fails or takes too long or too much
+            memory, or a run cannot be read.
     """
+    bounds = bounds or Bounds()
     if find_spec("duckdb") is None:
         raise UsageError(f"queries need duckdb, which is not installed here; {INSTALL}")
     import_pyarrow()
@@ -91,25 +90,33 @@ def ask(runs: Sequence[Run], sql: str) -> Iterator[Answer]:
         raise UsageError(f"{len(runs)} runs at once; at most {RUNS_MAX}")
     try:
         with tempfile.TemporaryDirectory(prefix="steadytrain-query-") as folder:
-            connection, result = _execute(_sources(runs), sql, Path(folder))
+            deadline = Deadline(bounds.seconds)
+            connection, result = _execute(_sources(runs), sql, Path(folder), bounds=bounds, deadline=deadline)
             with connection:
                 columns = tuple(Column(name, str(kind)) for name, kind, *_ in result.description or ())
-                yield Answer(columns, _rows(connection, result))
+                yield Answer(columns, _rows(connection, result, deadline))
+    except (duckdb.OutOfMemoryException, MemoryError):
+        size = f"{bounds.memory / 2**30:.3g} GiB"
+        raise UsageError(
+            f"the query needs more than {size} of memory; ask for less, or give it more: --memory"
+        ) from None
     except duckdb.Error as error:
         raise UsageError(_line(error)) from None
 
 
-def _execute(sources: Sequence[Source], sql: str, folder: Path) -> tuple[Any, Any]:
+def _execute(
+    sources: Sequence[Source], sql: str, folder: Path, *, bounds: Bounds, deadline: Deadline
+) -> tuple[Any, Any]:
     """A connection with its views, and the result. Tries again if files were replaced before they were read."""
     import duckdb
 
     for _ in range(LISTINGS_MAX):
-        connection = duckdb.connect(":memory:", config=_SETTINGS)
+        connection = duckdb.connect(":memory:", config={**_SETTINGS, **settings(bounds, folder)})
         try:
             _check(connection, sql)
             files = _make_views(connection, sources, sql, folder)
             _lock(connection, files)
-            return connection, _interruptible(connection, partial(connection.execute, sql))
+            return connection, interruptible(connection, partial(connection.execute, sql), deadline)
         except (FileNotFoundError, duckdb.IOException) as error:
             connection.close()
             last = error
@@ -135,20 +142,9 @@ def _lock(connection: Any, files: Sequence[Path]) -> None:
         connection.execute(f"SET {setting}")
 
 
-def _rows(connection: Any, result: Any) -> Iterator[tuple[Any, ...]]:
-    while rows := _interruptible(connection, lambda: result.fetchmany(ROWS_AT_ONCE)):
+def _rows(connection: Any, result: Any, deadline: Deadline) -> Iterator[tuple[Any, ...]]:
+    while rows := interruptible(connection, lambda: result.fetchmany(ROWS_AT_ONCE), deadline):
         yield from rows
-
-
-def _interruptible(connection: Any, call: Callable[[], Result]) -> Result:
-    """Run ``call`` in its own thread, because DuckDB does not check for Ctrl-C while its workers run."""
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(call)
-        try:
-            return future.result()
-        except KeyboardInterrupt:
-            connection.interrupt()
-            raise
 
 
 # Views.

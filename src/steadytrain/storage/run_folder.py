@@ -8,15 +8,18 @@ same layout under ``ranks/``.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from steadytrain.core.bounded_files import DOCUMENT_BYTES_MAX, check_size, read_json
 from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import SEVERITIES, Series, Symptom, Table, Window
@@ -42,6 +45,11 @@ INDEX_FILE = "index.sqlite"
 INCIDENTS_FOLDER = "incidents"
 BUSY_WAIT_S = 2.0
 NOTABLE_STEPS_MAX = 256
+
+ENTRIES_MAX = 200_000
+"""Entries of each kind that are read from an index. A run has a few of each, and a ledger one per acted-on step."""
+
+ENTRY_BYTES_MAX = 64 << 20
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -131,8 +139,7 @@ class Run:
     @property
     def steps(self) -> int:
         """Number of steps in the first stream, computed from file sizes without reading a step."""
-        names = self.streams()
-        return count_records(self.path / "steps" / names[0]) if names else 0
+        return steps_of(self.path)
 
     @property
     def command(self) -> str:
@@ -226,16 +233,16 @@ def open_run(path: Path) -> Run:
         UsageError: not a run folder, damaged, or of a newer format.
     """
     description = read_description(path)
-    with _reading(path) as index:
-        facts = {name: json.loads(value) for name, value in index.execute("SELECT name, value FROM facts")}
+    with open_index(path) as index:
+        facts = {name: json.loads(value) for name, value in _entries(index, "SELECT name, value FROM facts")}
         symptoms = tuple(
             Symptom.from_json(json.loads(document))
-            for (document,) in index.execute("SELECT document FROM symptoms ORDER BY first_step, name")
+            for (document,) in _entries(index, "SELECT document FROM symptoms ORDER BY first_step, name")
         )
-        listed = [path / name for (name,) in index.execute("SELECT path FROM incidents ORDER BY step, path")]
+        bundles = [name for (name,) in _entries(index, "SELECT path FROM incidents ORDER BY step, path")]
         actions = tuple(
             Action.from_json(json.loads(document))
-            for (document,) in index.execute("SELECT document FROM actions ORDER BY id")
+            for (document,) in _entries(index, "SELECT document FROM actions ORDER BY id")
         )
     ranks = tuple(sorted(entry for entry in (path / "ranks").glob("*") if (entry / RUN_FILE).is_file()))
     return Run(
@@ -244,19 +251,10 @@ def open_run(path: Path) -> Run:
         description=description,
         facts=facts,
         symptoms=symptoms,
-        incidents=tuple(
-            bundle for bundle in _with_unlisted(path, listed) if bundle.is_dir() and _lies_inside(bundle, path)
-        ),
+        incidents=bundles_inside(path, bundles),
         actions=actions,
         ranks=ranks,
     )
-
-
-def _with_unlisted(path: Path, listed: list[Path]) -> list[Path]:
-    """With the whole bundles that a killed process could not list any more, in the order of their steps."""
-    unlisted = [entry.parent for entry in sorted((path / INCIDENTS_FOLDER).glob(f"[!.]*/{MANIFEST}"))]
-    new = [bundle for bundle in unlisted if bundle not in listed]
-    return sorted([*listed, *new], key=lambda bundle: _step_of(bundle.name)) if new else listed
 
 
 def _step_of(name: str) -> int:
@@ -269,7 +267,7 @@ def notable_steps(path: Path, stream: str) -> list[int]:
 
     Incidents come first, then onsets of symptoms by severity, then their ends.
     """
-    with _reading(path) as index:
+    with open_index(path) as index:
         incidents = [step for (step,) in index.execute("SELECT step FROM incidents ORDER BY step")]
         symptoms = index.execute(
             "SELECT severity, first_step, last_step FROM symptoms WHERE stream = ? ORDER BY first_step", (stream,)
@@ -279,9 +277,45 @@ def notable_steps(path: Path, stream: str) -> list[int]:
     return list(dict.fromkeys(steps))[:NOTABLE_STEPS_MAX]
 
 
+def steps_of(path: Path) -> int:
+    """Number of steps in the first stream of a run folder, from file sizes."""
+    names = _stream_names(path / "steps")
+    return count_records(path / "steps" / names[0]) if names else 0
+
+
+def bundles_inside(path: Path, names: Sequence[str]) -> tuple[Path, ...]:
+    """The bundles of a run folder that exist and lie in it after resolving links: an index may come from a stranger.
+
+    Those that a killed process could not list any more are among them, in the order of their steps.
+    """
+    listed = [path / name for name in names]
+    with suppress(OSError):
+        there = (path / INCIDENTS_FOLDER / name for name in os.listdir(path / INCIDENTS_FOLDER) if name[:1] != ".")
+        unlisted = [bundle for bundle in there if bundle not in listed and (bundle / MANIFEST).is_file()]
+        if unlisted:
+            listed = sorted([*listed, *unlisted], key=lambda bundle: (_step_of(bundle.name), bundle.name))
+    return tuple(bundle for bundle in listed if bundle.is_dir() and _lies_inside(bundle, path))
+
+
+def _lies_inside(bundle: Path, folder: Path) -> bool:
+    parts = bundle.parts[len(folder.parts) :]
+    if bundle.parts[: len(folder.parts)] == folder.parts and ".." not in parts:
+        between = [str(folder)]
+        for part in parts:
+            between.append(f"{between[-1]}/{part}")
+        if not any(map(os.path.islink, between[1:])):  # resolving both takes five times as long
+            return True
+    return bundle.resolve().is_relative_to(folder.resolve())
+
+
+def description_started(description: dict[str, Any]) -> str:
+    """When a run started, empty if that is not known."""
+    return str(description.get("started") or "")
+
+
 def read_description(path: Path) -> dict[str, Any]:
     try:
-        description = json.loads((path / RUN_FILE).read_text(encoding="utf-8"))
+        description = read_json(path / RUN_FILE, bytes_max=DOCUMENT_BYTES_MAX)
     except FileNotFoundError:
         raise UsageError(f"{path}: not a run folder (no {RUN_FILE})") from None
     except (OSError, ValueError, RecursionError) as error:
@@ -293,16 +327,33 @@ def read_description(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+def open_index(path: Path) -> Iterator[sqlite3.Connection]:
     """The index opened for reading, also on a read-only disk. A missing or empty file reads as an empty index."""
     file = path / INDEX_FILE
     try:
+        if file.is_file():
+            check_size(file)
         with closing(_connect(file)) as index:
+            _bound(index)
             yield index
     except sqlite3.Error as error:
         raise UsageError(f"{file}: the index cannot be read ({error}); the run folder is damaged") from None
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"{file}: the index holds an unreadable entry ({error!r}); the folder is damaged") from None
+
+
+def _entries(index: sqlite3.Connection, sql: str) -> Iterator[tuple[Any, ...]]:
+    """The first ``ENTRIES_MAX`` rows of a query."""
+    return islice(index.execute(sql), ENTRIES_MAX)
+
+
+def _bound(index: sqlite3.Connection) -> None:
+    """Refuse what no index of ours holds: a view, which computes its rows when they are read, and a huge entry."""
+    index.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, ENTRY_BYTES_MAX)
+    made = index.execute("SELECT name, type, sql FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
+    for name, kind, sql in made:
+        if kind != "table" or "VIRTUAL" in str(sql).upper().split("(")[0] or " AS (" in str(sql).upper():
+            raise ValueError(f"{str(name)[:80]} is computed")
 
 
 def _connect(file: Path) -> sqlite3.Connection:
@@ -327,8 +378,3 @@ def _connect(file: Path) -> sqlite3.Connection:
 def _stream_names(folder: Path) -> list[str]:
     names = [entry.name for entry in folder.iterdir() if entry.is_dir()] if folder.is_dir() else []
     return sorted(names, key=lambda name: (name != "main", name))
-
-
-def _lies_inside(path: Path, folder: Path) -> bool:
-    """Whether ``path`` lies in ``folder`` after resolving links and ``..``: an index may come from a stranger."""
-    return path.resolve().is_relative_to(folder.resolve())

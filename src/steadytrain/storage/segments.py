@@ -11,35 +11,36 @@ thins and merges closed segments (``numbered_files.py``). Not here: how long dat
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from steadytrain.core.bounded_files import DOCUMENT_BYTES_MAX, check_memory, open_regular, read_json
 from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.core.model import GRADIENT_ABSENT, SIGNALS, Table, Window
 from steadytrain.storage.documents import as_json
 from steadytrain.storage.numbered_files import Part, next_number, read_parts
 from steadytrain.storage.own_file import OwnFile
+from steadytrain.storage.record_checksums import whole_records
 
 SEGMENT_VERSION = 1
 SUFFIXES = (".steps",)
 RECORDS_PER_SEGMENT_MAX = 100_000
 WINDOW_BYTES_MAX = 8 << 30
+BLOCK_BYTES = 8 << 20
 SCALARS: tuple[str, ...] = tuple(SIGNALS)
 
 FLAG_SKIPPED = 1 << 30
 FLAG_REFUSED = 1 << 29
 
 _SCALARS_MAX = 29  # below the lowest flag
-_CRC_BYTES = 4
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _HEAD = [("crc", "<u4"), ("flags", "<u4"), ("step", "<i8"), ("time", "<f8")]
 
@@ -210,15 +211,27 @@ def _read_segment(path: Path) -> Window:
 
 
 def _records(path: Path, schema: dict[str, Any]) -> NDArray[Any]:
+    """The records up to the first that does not match its CRC. Nothing behind it is read."""
     dtype = schema_dtype(schema)
+    blocks: list[NDArray[Any]] = []
     try:
-        data = path.read_bytes()
+        with open_regular(path) as file:
+            while len(rows := _block(file, dtype)):
+                good = whole_records(rows)
+                blocks.append(rows[:good])
+                if good < len(rows):
+                    break
     except FileNotFoundError:
         raise
     except OSError as error:
         raise UsageError(f"{path}: the steps cannot be read ({error.strerror})") from None
-    rows = np.frombuffer(data, dtype, count=len(data) // dtype.itemsize)
-    return rows[: whole_records(rows)]
+    check_memory(path, 2 * sum(block.nbytes for block in blocks))
+    return np.concatenate(blocks) if len(blocks) > 1 else blocks[0] if blocks else np.zeros(0, dtype)
+
+
+def _block(file: BinaryIO, dtype: np.dtype[Any]) -> NDArray[Any]:
+    data = file.read(max(1, BLOCK_BYTES // dtype.itemsize) * dtype.itemsize)
+    return np.frombuffer(data, dtype, count=len(data) // dtype.itemsize)
 
 
 def join_windows(windows: Sequence[Window], *, stream: str = "main") -> Window:
@@ -315,17 +328,6 @@ def schema_dtype(schema: dict[str, Any]) -> np.dtype[Any]:
     return _record_dtype(tuple(schema["scalars"]), len(schema["tensors"]))
 
 
-def whole_records(rows: NDArray[Any]) -> int:
-    """Number of leading records that match their CRC, computed over the record with its CRC field set to zero."""
-    size = rows.dtype.itemsize
-    data = rows.view(np.uint8).data
-    zeroed = zlib.crc32(bytes(_CRC_BYTES))
-    for index, expected in enumerate(rows["crc"].tolist()):
-        if zlib.crc32(data[index * size + _CRC_BYTES : (index + 1) * size], zeroed) != expected:
-            return index
-    return len(rows)
-
-
 def read_schema(path: Path) -> dict[str, Any]:
     """Read a segment's schema and check its names.
 
@@ -334,7 +336,7 @@ def read_schema(path: Path) -> dict[str, Any]:
         FileNotFoundError: the file no longer exists.
     """
     try:
-        schema = json.loads(path.read_text(encoding="utf-8"))
+        schema = read_json(path, bytes_max=DOCUMENT_BYTES_MAX)
         version, names = schema["version"], [*schema["scalars"], *schema["tensors"]]
         schema.setdefault("stream", "main")
     except FileNotFoundError:

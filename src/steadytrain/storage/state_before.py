@@ -6,10 +6,10 @@ all steps up to it first. Not here: writing that state as a snapshot (``steadytr
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from steadytrain.core.bounded_files import DOCUMENT_BYTES_MAX, read_json
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Incident
 from steadytrain.storage.tape_files import Recording, Snapshot, read_snapshot
@@ -45,7 +45,7 @@ def newest_before(recording: Recording, step: int) -> Snapshot | None:
 
 def optimizer_trees(bundle: Path) -> list[Any]:
     """The optimizers of a bundle, as a snapshot's document has them."""
-    trees: list[Any] = json.loads((bundle / OPTIMIZERS).read_text(encoding="utf-8"))["optimizers"]
+    trees: list[Any] = read_json(bundle / OPTIMIZERS, bytes_max=DOCUMENT_BYTES_MAX)["optimizers"]
     return trees
 
 

@@ -8,13 +8,13 @@ on the same batch and state.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from steadytrain.core.bounded_files import read_json
 from steadytrain.core.errors import UsageError
 from steadytrain.core.json_values import JsonValue
 from steadytrain.storage.staged_bundle import change_document
@@ -162,9 +162,7 @@ def read_look(bundle: Path) -> StepLook | None:
     if not path.is_file():
         return None
     try:
-        if path.stat().st_size > LOOK_BYTES_MAX:
-            raise ValueError("too large")
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path, bytes_max=LOOK_BYTES_MAX)
         if data["format"] != "steadytrain.step-look" or data["version"] != 1:
             raise ValueError(f"format {data['format']}, version {data['version']}")
         look = StepLook.from_json(data)

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from steadytrain.core.bounded_files import read_bytes
 from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.core.model import GRADIENT_ABSENT, FloatArray, IntArray, Reading, Series, Table
 from steadytrain.storage.columnar import Cells, ColumnarPart, Positions, checked_names, is_available, open_columnar
@@ -292,9 +293,7 @@ def read_schema(path: Path) -> Schema:
         FileNotFoundError: the file no longer exists.
     """
     try:
-        if path.stat().st_size > SCHEMA_BYTES_MAX:
-            raise ValueError(f"larger than {SCHEMA_BYTES_MAX >> 20} MiB")
-        version, schema = _parse_schema(path.read_text(encoding="utf-8"))
+        version, schema = _parse_schema(read_bytes(path, bytes_max=SCHEMA_BYTES_MAX).decode("utf-8"))
     except FileNotFoundError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

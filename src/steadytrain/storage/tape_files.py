@@ -15,7 +15,6 @@ without torch.
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from steadytrain.core.bounded_files import read_json
 from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.storage.bundle import RECORDING
 
@@ -196,7 +196,7 @@ def find_recording(source: Path) -> Recording:
 def recording_note(source: Path) -> str | None:
     """The bundle's note on a missing or incomplete recording, None if there is none."""
     try:
-        note = json.loads((source / REPLAY_FOLDER / REPLAY_FILE).read_text(encoding="utf-8")).get("note")
+        note = read_json(source / REPLAY_FOLDER / REPLAY_FILE, bytes_max=DOCUMENT_BYTES_MAX).get("note")
     except (OSError, ValueError, RecursionError, AttributeError):
         return None
     return note if isinstance(note, str) else None
@@ -265,9 +265,7 @@ def remove_recording(folder: Path) -> None:
 
 def _read(document: Path, tensors: Path, name: str, version: int) -> dict[str, Any]:
     try:
-        if document.stat().st_size > DOCUMENT_BYTES_MAX:
-            raise UsageError(f"{document}: larger than {DOCUMENT_BYTES_MAX >> 20} MiB; refused")
-        data = json.loads(document.read_text(encoding="utf-8"))
+        data = read_json(document, bytes_max=DOCUMENT_BYTES_MAX)
         size = tensors.stat().st_size
     except UsageError:
         raise

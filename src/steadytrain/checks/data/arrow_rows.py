@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,16 +41,30 @@ def rows_of_file(path: Path, tell: Tell) -> Iterator[list[Row]]:
     import pyarrow
 
     number, size = 0, path.stat().st_size
+    with reading(path, "as Arrow"), pyarrow.OSFile(str(path)) as file:
+        for batch in _batches(file):
+            for begin in range(0, batch.num_rows, ROWS_AT_ONCE):
+                part = batch.slice(begin, ROWS_AT_ONCE)
+                part.validate(full=True)
+                yield rows_of(part, number, path.name)
+                number += part.num_rows
+            tell(path.name, min(file.tell(), size), size)
+
+
+@contextmanager
+def reading(path: Path, what: str) -> Iterator[None]:
+    """Around what pyarrow does with a file: on a damaged one it raises errors of many kinds, also SystemError.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
     try:
-        with pyarrow.memory_map(str(path)) as mapped:
-            for batch in _batches(mapped):
-                for begin in range(0, batch.num_rows, ROWS_AT_ONCE):
-                    part = batch.slice(begin, ROWS_AT_ONCE)
-                    yield rows_of(part, number, path.name)
-                    number += part.num_rows
-                tell(path.name, min(mapped.tell(), size), size)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise UsageError(f"{path}: cannot be read as Arrow ({str(error).splitlines()[0][:160]})") from None
+        yield
+    except UsageError:
+        raise
+    except Exception as error:  # pyarrow: ArrowException, OSError, SystemError, UnicodeDecodeError, MemoryError, ...
+        told = next(iter(str(error).splitlines()), "") or type(error).__name__
+        raise UsageError(f"{path}: cannot be read {what} ({told[:160]})") from None
 
 
 def rows_of(batch: pyarrow.RecordBatch, first: int, name: str) -> list[Row]:
@@ -77,14 +92,14 @@ def _values(column: pyarrow.Array) -> list[Any]:
     return values
 
 
-def _batches(mapped: pyarrow.MemoryMappedFile) -> Iterator[pyarrow.RecordBatch]:
+def _batches(file: pyarrow.OSFile) -> Iterator[pyarrow.RecordBatch]:
     import pyarrow
 
-    begins = mapped.read(len(FILE_MARK))
-    mapped.seek(0)
+    begins = file.read(len(FILE_MARK))
+    file.seek(0)
     if begins == FILE_MARK:
-        reader = pyarrow.ipc.open_file(mapped)
+        reader = pyarrow.ipc.open_file(file)
         for place in range(reader.num_record_batches):
             yield reader.get_batch(place)
         return
-    yield from pyarrow.ipc.open_stream(mapped)
+    yield from pyarrow.ipc.open_stream(file)

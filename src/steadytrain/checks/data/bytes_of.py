@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from steadytrain.checks.data.data_check import Tell
+from steadytrain.core.bounded_files import open_regular
 from steadytrain.core.errors import UsageError
 
 HEAD_BYTES = 1 << 16
@@ -30,7 +31,7 @@ def head_of(path: Path) -> bytes:
         UsageError: the file cannot be read.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             head = file.read(HEAD_BYTES)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from None
@@ -75,7 +76,7 @@ def blocks_of(path: Path, tell: Tell) -> Iterator[bytes]:
     """
     try:
         size = path.stat().st_size
-        with path.open("rb") as raw:
+        with open_regular(path) as raw:
             head = raw.read(len(XZ))
         with _unpacked(path, head) as (file, raw):
             while block := file.read(BLOCK_BYTES):
@@ -107,7 +108,7 @@ def _unpacked(path: Path, head: bytes) -> Iterator[tuple[Any, IO[bytes] | None]]
         with pyarrow.input_stream(str(path), compression="zstd") as stream:
             yield stream, None
         return
-    with path.open("rb") as raw:
+    with open_regular(path) as raw:
         if head.startswith(GZIP):
             with gzip.GzipFile(fileobj=raw) as file:
                 yield file, raw

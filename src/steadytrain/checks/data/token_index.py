@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from steadytrain.core.bounded_files import open_regular
+from steadytrain.core.errors import UsageError
+
 MARK = b"MMIDIDX\x00\x00"
 
 
 def has_index(path: Path) -> bool:
     """Whether the token file at ``path`` has such an index."""
     try:
-        with path.with_suffix(".idx").open("rb") as file:
+        with open_regular(path.with_suffix(".idx")) as file:
             return file.read(len(MARK)) == MARK
-    except OSError:
+    except (OSError, UsageError):
         return False

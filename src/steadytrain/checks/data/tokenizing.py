@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from steadytrain.core.bounded_files import read_json
 from steadytrain.core.errors import UsageError
 from steadytrain.core.model import IntArray
 
@@ -117,9 +118,7 @@ def _of_file(path: Path, *, name: str) -> Tokenizer:
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > CONFIG_BYTES_MAX:
-            return {}
-        read = json.loads(path.read_text(encoding="utf-8"))
+        read = read_json(path, bytes_max=CONFIG_BYTES_MAX)
     except (OSError, ValueError):
         return {}
     return read if isinstance(read, dict) else {}

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, final
 
+from steadytrain.core.bounded_files import open_regular
 from steadytrain.core.errors import UsageError
 from steadytrain.logs.column_names import role_of
 from steadytrain.logs.json_rows import RowList, flat
@@ -81,7 +82,7 @@ def _names_run(name: str, value: object) -> bool:
 
 def _is_document(path: Path) -> bool:
     """Whether the file is a single JSON value over many lines, or a list, instead of one object per line."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         head = file.read(1 << 16)
     text = head.decode(encoding_of(head), errors="replace").lstrip("\ufeff \r\n\t")
     if text.startswith("["):

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import ClassVar, final
 
+from steadytrain.core.bounded_files import read_bytes
 from steadytrain.core.errors import UsageError
 from steadytrain.logs.log_runs import logs_of
 from steadytrain.logs.metric_points import Points, rows_of
@@ -17,6 +18,7 @@ from steadytrain.logs.text_files import blocks
 METRICS = "metrics"
 META = "meta.yaml"
 METRIC_FILES_MAX = 2_000
+META_BYTES_MAX = 1 << 20
 _MILLISECOND = 1e-3
 
 
@@ -74,7 +76,7 @@ def _points(path: Path, tell: Tell) -> tuple[Points, int]:
 def _meta(path: Path) -> dict[str, str]:
     """The plain entries of ``meta.yaml``, which is a flat list."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
+        text = read_bytes(path, bytes_max=META_BYTES_MAX).decode("utf-8", errors="replace")
+    except (OSError, UsageError):
         return {}
     return {name: value.strip("'\" ") for name, value in re.findall(r"^(\w+):[ ]*(.*)$", text, re.MULTILINE)}

@@ -17,7 +17,7 @@ from steadytrain.core.errors import UsageError
 from steadytrain.logs.column_names import EVALUATION, PROGRESS_BAR, Role, is_metric, role_of
 from steadytrain.logs.log_rows import RowsBuilder
 from steadytrain.logs.log_runs import logs_of
-from steadytrain.logs.numerals import NUMBER, PLAIN_NUMBER, number_of
+from steadytrain.logs.numerals import NUMBER, PLAIN_NUMBER, NotANumberError, number_of
 from steadytrain.logs.printed_tables import PrintedTables
 from steadytrain.logs.reader import ANY_TEXT, Columns, Log, Reader, Tell
 from steadytrain.logs.text_files import LINE_LENGTH_MAX, blocks, is_text, without_colours
@@ -82,7 +82,7 @@ class _Gathering:
     shapes: _Shapes
     builder: RowsBuilder = field(default_factory=RowsBuilder)
     waiting: dict[str, float] | None = None
-    bar_total: int = 0
+    bar_total: float = 0.0
     epoch: float | None = None
     tables: PrintedTables = field(default_factory=PrintedTables)
 
@@ -132,7 +132,7 @@ class _Gathering:
 
     def _position(self, bar: re.Match[str]) -> float | None:
         """Position of the longest bar. Shorter bars belong to evaluations."""
-        total = int(bar[2])
+        total = float(bar[2])  # thousands of digits are no int
         self.bar_total = max(self.bar_total, total)
         return float(bar[1]) if total == self.bar_total else None
 
@@ -159,7 +159,10 @@ def _plan(line: str, spans: dict[tuple[int, int], int], wanted: frozenset[str]) 
 
     def cell(name: str, span: tuple[int, int], factor: float = 1.0) -> None:
         nonlocal holds
-        value = number_of(line[slice(*span)])
+        try:
+            value = number_of(line[slice(*span)])
+        except NotANumberError:  # `5/1,5`: digits and commas that are no number
+            value, holds = None, False
         holds = holds and (span in spans or not any(a < span[1] and span[0] < b for a, b in spans))
         if value is not None:
             cells.setdefault(name, _Cell(name, spans.get(span), value * factor, factor))

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar, final
 
+from steadytrain.core.bounded_files import open_regular
 from steadytrain.core.errors import UsageError
 from steadytrain.logs.json_rows import flat
 from steadytrain.logs.log_rows import RowsBuilder
@@ -94,7 +95,7 @@ def _history(message: bytes) -> dict[str, float]:
 def _records(path: Path, tell: Tell) -> Iterator[tuple[bytes, int]]:
     """Yield the records of the log, each with the position of its end in the file. Stops at a truncated record."""
     size = path.stat().st_size
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         file.seek(HEADER_BYTES)
         position, parts = HEADER_BYTES, b""
         while position + HEADER_BYTES <= size:

@@ -6,13 +6,13 @@ another.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, final
 
-from steadytrain.checks.data.arrow_rows import ROWS_AT_ONCE, pyarrow_for, rows_of, rows_of_file
+from steadytrain.checks.data.arrow_rows import ROWS_AT_ONCE, pyarrow_for, reading, rows_of, rows_of_file
 from steadytrain.checks.data.data_check import DataFormat, Options, Row, Tell
+from steadytrain.core.bounded_files import DOCUMENT_BYTES_MAX, read_json
 from steadytrain.core.errors import UsageError
 
 _STATE, _SPLITS = "state.json", "dataset_dict.json"
@@ -60,16 +60,15 @@ def _by_indices(files: Sequence[Path], indices: Sequence[Path], tell: Tell) -> I
     """Yield rows in the order of an index, from memory-mapped files: a shuffled or filtered dataset."""
     import pyarrow
 
-    try:
+    with reading(files[0].parent, "as Arrow"):
         table = pyarrow.concat_tables([_mapped(file) for file in files])
+        table.validate(full=True)
         order = pyarrow.concat_tables([_mapped(file) for file in indices]).column(0)
         for begin in range(0, len(order), ROWS_AT_ONCE):
             chosen = order.slice(begin, ROWS_AT_ONCE)
             for batch in table.take(chosen).combine_chunks().to_batches():
                 yield rows_of(batch, begin, files[0].parent.name)
             tell(files[0].parent.name, begin + len(chosen), len(order))
-    except (pyarrow.ArrowException, OSError) as error:
-        raise UsageError(f"{files[0].parent}: cannot be read ({str(error).splitlines()[0][:160]})") from None
 
 
 def _mapped(file: Path) -> Any:
@@ -84,7 +83,7 @@ def _is_state(path: Path) -> bool:
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        read = json.loads(path.read_text(encoding="utf-8"))
+        read = read_json(path, bytes_max=DOCUMENT_BYTES_MAX)
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be read ({error})") from None
     return read if isinstance(read, dict) else {}

@@ -15,6 +15,11 @@ SUFFIXES = tuple(f"{name}{packed}" for name in (".csv", ".tsv") for packed in ("
 QUOTED_LINES_MAX = 10_000
 """Most lines of a quoted cell. A cell that is never closed costs no more than this."""
 
+INTEGER_MAX = (1 << 63) - 1
+"""A larger whole number is a float: no column of tokens, labels or features holds it otherwise."""
+
+DIGITS_MAX = 40
+
 
 @final
 class DelimitedRows(DataFormat):
@@ -81,11 +86,16 @@ def _value(cell: str) -> str | int | float | None:
     if not cell:
         return None
     if cell[0] in "+-.0123456789nNiI":
-        for kind in (int, float):
-            try:
-                return kind(cell)
-            except ValueError:
-                continue
+        try:
+            whole = int(cell) if len(cell) <= DIGITS_MAX else None
+            if whole is not None and -INTEGER_MAX <= whole <= INTEGER_MAX:
+                return whole
+        except ValueError:
+            pass
+        try:
+            return float(cell)
+        except ValueError:
+            pass
     return cell
 
 

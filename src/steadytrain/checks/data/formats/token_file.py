@@ -5,6 +5,7 @@ A row is ``--length`` tokens, as a loader would cut them. A two-dimensional ``.n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, final
@@ -12,7 +13,9 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from steadytrain.checks.data.data_check import DataFormat, Options, Row, Tell
+from steadytrain.checks.data.number_files import NumberFile, of_npy
 from steadytrain.checks.data.token_index import has_index
+from steadytrain.core.bounded_files import open_regular
 from steadytrain.core.errors import UsageError
 
 LENGTH = 1024
@@ -25,6 +28,8 @@ _HEADERS = {20240520: "uint16", 20240801: "uint32"}
 """Magic numbers of llm.c's token files (256 32-bit numbers, then tokens), and the width of the tokens."""
 
 _HEADER_BYTES = 1024
+
+Numbers = NumberFile | np.ndarray[Any, Any]
 
 
 @final
@@ -43,7 +48,7 @@ class TokenFile(DataFormat):
         return (f"{path.name} says nothing of its numbers; --dtype does (uint16 is assumed).",)
 
     def rows(self, path: Path, options: Options, tell: Tell) -> Iterator[list[Row]]:
-        numbers = _mapped(path, options)
+        numbers = _numbers(path, options)
         length = options.length or LENGTH
         if numbers.ndim > 1:
             yield from _of_rows(numbers, path, tell)
@@ -53,36 +58,39 @@ class TokenFile(DataFormat):
         count = -(-len(numbers) // length)
         for begin in range(0, count, ROWS_AT_ONCE):
             places = range(begin, min(begin + ROWS_AT_ONCE, count))
+            block = _rows(numbers, begin * length, places[-1] * length + length).astype(np.int64)
             yield [
                 Row(
                     place,
                     f"{path.name}:{place * length}",
-                    {"input_ids": np.array(numbers[place * length : (place + 1) * length], np.int64)},
+                    {"input_ids": block[at * length : (at + 1) * length]},
                 )
-                for place in places
+                for at, place in enumerate(places)
             ]
             tell(path.name, places[-1] + 1, count)
 
 
-def _of_rows(numbers: np.ndarray[Any, Any], path: Path, tell: Tell) -> Iterator[list[Row]]:
+def _rows(numbers: Numbers, begin: int, end: int) -> np.ndarray[Any, Any]:
+    return numbers[begin:end] if isinstance(numbers, np.ndarray) else numbers.rows(begin, end)
+
+
+def _of_rows(numbers: Numbers, path: Path, tell: Tell) -> Iterator[list[Row]]:
     field = "input_ids" if numbers.ndim == 2 and numbers.dtype.kind in "iu" else "values"
-    at_once = max(1, min(ROWS_AT_ONCE, NUMBERS_AT_ONCE // max(1, int(np.prod(numbers.shape[1:])))))
+    at_once = max(1, min(ROWS_AT_ONCE, NUMBERS_AT_ONCE // max(1, math.prod(numbers.shape[1:]))))
     for begin in range(0, len(numbers), at_once):
-        block = np.array(numbers[begin : begin + at_once]).reshape(len(numbers[begin : begin + at_once]), -1)
+        block = _rows(numbers, begin, begin + at_once)
+        block = block.reshape(len(block), math.prod(block.shape[1:]))
         yield [
             Row(begin + place, f"{path.name}:{begin + place}", {field: values}) for place, values in enumerate(block)
         ]
         tell(path.name, begin + len(block), len(numbers))
 
 
-def _mapped(path: Path, options: Options) -> np.ndarray[Any, Any]:
+def _numbers(path: Path, options: Options) -> Numbers:
     try:
         if path.suffix == ".npy":
-            mapped: np.ndarray[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-            if mapped.ndim == 0 or mapped.dtype.kind not in "iuf":
-                raise UsageError(f"{path}: an array of {mapped.dtype} with shape {mapped.shape}; numbers are looked at")
-            return mapped
-        with path.open("rb") as file:
+            return of_npy(path)
+        with open_regular(path) as file:
             header = _HEADERS.get(int.from_bytes(file.read(4), "little"))
         dtype = np.dtype(options.dtype or header or "uint16")
         offset = _HEADER_BYTES if header is not None else 0
@@ -93,7 +101,7 @@ def _mapped(path: Path, options: Options) -> np.ndarray[Any, Any]:
             raise UsageError(
                 f"{path}: {size} bytes are no whole number of {dtype} ({dtype.itemsize} bytes); name another --dtype"
             )
-        return np.memmap(path, dtype, mode="r", offset=offset)
+        return NumberFile(path, dtype, (size // dtype.itemsize,), offset=offset)
     except (OSError, ValueError) as error:
         if isinstance(error, UsageError):
             raise
