@@ -71,6 +71,11 @@ class StreamAssignment:
         self._stream_of = {key: (held, stream) for key, (held, stream) in self._stream_of.items() if held() is not None}
         return done
 
+    def close(self) -> None:
+        """The watch is over: no optimizer is followed."""
+        self._remains.clear()
+        self._done.clear()
+
     def _follow(self, optimizer: torch.optim.Optimizer) -> None:
         """Keep what is needed of ``optimizer`` when the script has dropped it."""
         key = id(optimizer)

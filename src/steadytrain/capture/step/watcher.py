@@ -231,6 +231,7 @@ class Watcher:
         with run.guard.part("looking at the last batch"):
             self._guards.script_ends(None)
         run.closed = True
+        run.leading.close()
         with run.guard.part("looking at the last batch"):
             self._guards.close()
         for what, undo in (
@@ -265,6 +266,7 @@ class Watcher:
     def forget(self) -> None:
         """In a forked child, which is not watched: leave everything that the parent owns alone."""
         self._run.closed = True
+        run.leading.close()
         for forget in (self._run.recorder.forget, self._run.observer.forget, self._run.symptom_incidents.forget):
             with self._run.guard.part("letting go in a forked process"):
                 forget()
