@@ -266,7 +266,7 @@ class Watcher:
     def forget(self) -> None:
         """In a forked child, which is not watched: leave everything that the parent owns alone."""
         self._run.closed = True
-        run.leading.close()
+        self._run.leading.close()
         for forget in (self._run.recorder.forget, self._run.observer.forget, self._run.symptom_incidents.forget):
             with self._run.guard.part("letting go in a forked process"):
                 forget()
