@@ -66,6 +66,35 @@ def test_a_run_of_long_steps_does_not_rest() -> None:
     assert simulated(pace, clock, step_s=0.011, recording_s=5e-3, until_s=60.0)[1] == 0
 
 
+def test_long_steps_that_are_costly_to_record_rest_for_longer() -> None:
+    """As measured with 5,000 tensors: a step of 37 ms, recorded in 110 ms."""
+    clock = Clock()
+    pace = Pace(allowance_s=1.0, first_steps=128, clock=clock)
+    share, rests = simulated(pace, clock, step_s=0.037, recording_s=0.11, until_s=3000.0)
+    assert share < 0.1
+    assert rests > 5
+    clock = Clock()
+    pace = Pace(allowance_s=0.0, first_steps=128, clock=clock)
+    assert simulated(pace, clock, step_s=0.6, recording_s=2.0, until_s=3000.0)[1] == 0
+
+
+def test_the_account_has_the_seconds_of_the_run_and_our_own() -> None:
+    clock = Clock()
+    pacing = Pacing(Pace(clock=clock))
+    assert pacing.cost is None
+
+    def entry() -> None:
+        clock.seconds += 0.25
+
+    recorded = pacing.timed(entry, entry)
+    pacing.recorded(1)
+    for step in range(2, 6):
+        clock.seconds += 0.75
+        recorded()
+        pacing.recorded(step)
+    assert pacing.cost == {"own_s": 1.0, "run_s": 4.0, "recorded_steps": 4}
+
+
 def test_a_cheap_recording_does_not_rest() -> None:
     clock = Clock()
     pace = Pace(allowance_s=0.0, clock=clock)

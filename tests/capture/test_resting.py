@@ -84,7 +84,7 @@ def test_a_run_that_may_not_or_need_not_rest_records_every_step(how: str, tmp_pa
         "no pace": None,
         "full": pace(),
         "allowance": pace(allowance_s=20.0),
-        "long steps": pace(step_s_max=1e-4),
+        "long steps": pace(step_s_max=1e-4, costly_step_s_max=1e-4),
     }
     level = LEVELS["full" if how == "full" else "standard"]
     settings = Settings(run_dir=tmp_path / "run", run_name="run", level=level, pace=paces[how])

@@ -60,6 +60,16 @@ def test_a_run_as_json(tmp_path: Path) -> None:
     assert document["detectors"] == ["nonfinite-loss", "nonfinite-gradient"]
 
 
+def test_what_recording_cost_is_shown(tmp_path: Path) -> None:
+    assert json.loads(show(builders.quiet_run(tmp_path / "old"), "--json"))["cost"] is None
+    cost = {"own_s": 2.5, "run_s": 50.0, "recorded_steps": 1000}
+    path = builders.quiet_run(tmp_path / "run", facts={**builders.FACTS, "ended": "finished", "cost": cost})
+    assert json.loads(show(path, "--json"))["cost"] == cost
+    assert re.search(
+        r"^ *cost +2.5 s of 50.0 s were steadytrain's work on the training thread", show(path), re.MULTILINE
+    )
+
+
 def test_a_run_with_tables_tells_its_largest_updates(tmp_path: Path) -> None:
     signals = {"loss_scale": [float("inf")] * 4, "scaler_skips": [3.0] * 4, "data_wait_s": [0.025] * 4}
     path = builders.quiet_run(tmp_path / "run", steps=tabled.with_signals(4, **signals))

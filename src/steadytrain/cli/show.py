@@ -69,6 +69,7 @@ def _run_document(run: Run | None) -> dict[str, Any]:
         "detectors": run.facts.get("detectors"),
         "notes": run.facts.get("notes", []),
         "ranks": [str(rank) for rank in run.ranks],
+        "cost": run.facts.get("cost"),
         **(health(run, streams[0]["name"], run.scalars(streams[0]["name"])).to_json() if streams else {}),
     }
 

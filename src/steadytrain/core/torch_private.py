@@ -183,9 +183,8 @@ IS_WRAPPER = TorchName(
     "a tensor that wraps others looks like a plain one",
     needed=True,
 )
-NO_MODES = TorchName(
-    "torch.utils._python_dispatch:_disable_current_modes", "our operations would run in the script's modes", needed=True
-)
+_IN_MODES = "our operations would run in the script's modes"
+NO_MODES = TorchName("torch.utils._python_dispatch:_disable_current_modes", _IN_MODES, needed=True)
 NO_TORCH_FUNCTION = TorchName(
     "torch._C:DisableTorchFunction", "our operations would run in the script's subclasses", needed=True
 )
@@ -326,9 +325,10 @@ JOIN = TorchAttribute(
 # -- where operations and backward passes are seen -------------------------------------------------------------------
 
 GRAPH_TASK = TorchName("torch._C:_current_graph_task_id", "outputs of modules are not measured, `locate` does not run")
-DISPATCH_DEPTH = TorchName(
-    "torch._C:_len_torch_dispatch_stack", "our operations would run in the script's modes", needed=True
-)
+DISPATCH_DEPTH = TorchName("torch._C:_len_torch_dispatch_stack", _IN_MODES, needed=True)
+FUNCTION_DEPTH = TorchName("torch._C:_len_torch_function_stack", _IN_MODES, needed=True)
+PROFILED = TorchName("torch._C:_autograd._enable_record_function", "the script's profiler shows our operations")
+PROFILES = TorchName("torch.autograd.profiler:_is_profiler_enabled", "the script's profiler shows our operations")
 TRACE_STATE = TorchName("torch._C:_get_tracing_state", "outputs of modules are not measured")
 IS_FUNCTORCH = TorchName("torch._C:_functorch.is_functorch_wrapped_tensor", "outputs of modules are not measured")
 BACKWARD_NODE = TorchName("torch._C:_current_autograd_node", "`locate` does not name operations of the backward")

@@ -15,7 +15,7 @@ STRUCTURE_LENGTH_MAX = 60_000
 SHOWN_AS_FACTS = (
     *("format", "version", "name", "notes", "warnings", "argv", "started", "ended", "ended_at"),
     # These have their own sections on a page.
-    *("precision", "machine", "machine_notes", "clipped_before_unscaling"),
+    *("precision", "machine", "machine_notes", "clipped_before_unscaling", "cost"),
 )
 _ENDINGS = {
     "finished": "finished",
@@ -41,6 +41,7 @@ def run_facts(run: Run, window: Window | None) -> tuple[Fact, ...]:
         ("started", description.get("started")),
         ("ended", f"{ended}, status {status}" if status not in (None, 0) else ended),
         ("steps", steps or "none"),
+        ("cost", _cost(facts.get("cost"))),
         ("model", class_of(facts.get("model"))),
         ("optimizer", class_of(facts.get("optimizer"))),
         ("policy", description.get("policy")),
@@ -50,6 +51,16 @@ def run_facts(run: Run, window: Window | None) -> tuple[Fact, ...]:
         ("python", description.get("python")),
         ("git", git(description.get("git"))),
     )
+
+
+def _cost(cost: Any) -> str | None:
+    """What steadytrain's own work took of the run's time, on the training thread."""
+    if not isinstance(cost, dict) or not all(isinstance(cost.get(name), (int, float)) for name in ("own_s", "run_s")):
+        return None
+    own_s, run_s = float(cost["own_s"]), float(cost["run_s"])
+    if not run_s > 0.0:
+        return None
+    return f"{own_s:.1f} s of {run_s:.1f} s were steadytrain's work on the training thread ({own_s / run_s:.0%})"
 
 
 def detectors(run: Run) -> tuple[str, ...]:
@@ -69,6 +80,7 @@ def brief(facts: Sequence[Fact]) -> tuple[Fact, ...]:
         ("model", "; ".join(values[name] for name in ("model", "optimizer") if name in values)),
         ("with", ", ".join([*versions, *([values["device"]] if "device" in values else [])])),
         ("watched by", values.get("detectors")),
+        ("cost", values.get("cost")),
     )
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from steadytrain.capture.step.numpy_states import NumpyStates
 from steadytrain.capture.step.script_frames import FrameLine, user_frames
@@ -287,6 +288,8 @@ def _copied(value: Any) -> Any:
 
 
 def _can_be_kept(buffer: Tensor) -> bool:
+    if is_lazy(buffer):  # it has no shape before its module's first call
+        return False
     return buffer.layout == torch.strided and buffer.device.type != "meta" and not buffer.is_quantized
 
 

@@ -15,6 +15,7 @@ from steadytrain.capture.hooks.fail_open import Guard, Tell
 from steadytrain.capture.hooks.hooked_modules import HookedModules
 from steadytrain.capture.hooks.patches import Events
 from steadytrain.capture.incident.context import LoopRerun
+from steadytrain.capture.incident.incident import script_facts
 from steadytrain.capture.settings import Settings
 from steadytrain.capture.step.input_recorder import BatchRing, BufferKeeper, MicroBatch
 from steadytrain.capture.step.lap import Lap
@@ -163,6 +164,7 @@ class LiveRun:
     def release_done(self) -> None:
         """Release everything that belongs to models that the script has dropped."""
         for stream in self.leading.take_done():
+            stream.last_facts = stream.last_facts or script_facts(stream, list(stream.roots()))
             self.ring.release(list(stream.roots()))
             self.buffers.release()
             self.observer.stream_done(stream)

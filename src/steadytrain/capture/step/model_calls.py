@@ -49,8 +49,9 @@ class ModelCalls:
         run = self._run
         if not run.is_script() or run.in_backward:
             return None
-        if not self._calls and any(tensor.is_meta for tensor in tensors_in((args, kwargs))):
-            return None
+        with run.own_time.unseen:
+            if not self._calls and any(tensor.is_meta for tensor in tensors_in((args, kwargs))):
+                return None
         outermost, training = not self._calls, torch.is_grad_enabled()
         if outermost and training:
             self._since_backward += 1
@@ -128,7 +129,7 @@ class ModelCalls:
                 run.activations.saw(module, output)
         if self._calls:
             return
-        with run.guard.part("recording the batch"):
+        with run.own_time.unseen, run.guard.part("recording the batch"):
             if call is not None:
                 if output is None and sys.exc_info()[0] is not None:
                     self._guards.call_raised(call)
@@ -151,8 +152,11 @@ class ModelCalls:
     def backward_begins(self, roots: Any, *, accumulates: bool) -> bool:
         """Returns whether this is an outermost backward of the script; then ``backward_ends`` follows."""
         run = self._run
-        if not run.is_script() or run.in_backward or _is_meta(roots):
+        if not run.is_script() or run.in_backward:
             return False
+        with run.own_time.unseen:
+            if _is_meta(roots):
+                return False
         run.in_backward = True
         self.backward_calls += 1
         self._count_calls()
@@ -162,10 +166,10 @@ class ModelCalls:
             with run.own_time, run.guard.part("measuring the outputs of modules"):
                 run.activations.backward_begins()
         run.seen.backward_begins()
-        with run.guard.part("following backward"):
+        with run.own_time.unseen, run.guard.part("following backward"):
             run.observer.backward_begins()
         term: LossTerm | None = None
-        with run.guard.part("reading the loss"):
+        with run.own_time.unseen, run.guard.part("reading the loss"):
             scalars = [root for root in _as_tensors(roots) if root.numel() == 1 and root.is_floating_point()]
             if run.rerun is not None and scalars:
                 run.rerun.backward_begins(scalars[0])
@@ -174,7 +178,9 @@ class ModelCalls:
                 run.seen.losses.append(term)
                 run.saw_loss = True
                 run.observer.loss_seen(scalars[0])
-                self._look_at_loss(scalars[0])
+        with run.guard.part("reading the loss"):
+            if term is not None:
+                self._look_at_loss(term.root)
             if not run.streams and self.backward_calls >= HAND_WRITTEN_AFTER_BACKWARDS:
                 self._tell_hand_written()
                 run.forget_step()
@@ -193,7 +199,7 @@ class ModelCalls:
         """The script passes its loss to us before an update that it makes without an optimizer."""
         run = self._run
         if run.is_script() and run.rerun is None:
-            with run.guard.part("reading the loss"):
+            with run.own_time.unseen, run.guard.part("reading the loss"):
                 run.seen.losses[:] = [loss_term(loss)]
                 run.saw_loss = True
 

@@ -116,7 +116,7 @@ class OptimizerSteps:
                 continue  # a closure runs again in a step that is already recorded as an incident
             skips = self._skips(stream, optimizer, measured, can_rerun=can_rerun)
             stream.pending = measured
-            with run.guard.part("the tape at the gate"):
+            with run.own_time.unseen, run.guard.part("the tape at the gate"):
                 run.observer.gate(stream, run.seen, measured)
             if skips or (run.observer.replays and measured.is_incident and run.observer.skips):
                 self._skip(stream, measured)
@@ -183,20 +183,21 @@ class OptimizerSteps:
             run.leading.refresh(stream)
         instruments, step = run.instruments(stream), stream.step + 1
         run.seen.waited_s += self._loaders.take_wait_s()
-        measured = measure(
-            stream,
-            optimizer,
-            run.seen,
-            run.scaling,
-            skipped=skipped,
-            weigh=instruments.weighs(step),
-            time_s=run.clock(),
-            own_s=run.own_time.so_far(),
-        )
-        if lost := take_lost():
-            run.note(lost)
-        if not skipped:
-            instruments.before_update(stream, step, measured.scale)
+        with run.own_time.unseen:
+            measured = measure(
+                stream,
+                optimizer,
+                run.seen,
+                run.scaling,
+                skipped=skipped,
+                weigh=instruments.weighs(step),
+                time_s=run.clock(),
+                own_s=run.own_time.so_far(),
+            )
+            if lost := take_lost():
+                run.note(lost)
+            if not skipped:
+                instruments.before_update(stream, step, measured.scale)
         return measured
 
     # -- the step has ended ----------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from steadytrain.capture.hooks.clipping import Clipping
 from steadytrain.capture.hooks.model_discovery import Model
+from steadytrain.capture.step.dropped_optimizers import Remains
 from steadytrain.capture.step.history import History
 from steadytrain.capture.step.input_recorder import MicroBatch
 from steadytrain.capture.step.loss import Lines, LossTerm, lines_of
@@ -101,12 +102,14 @@ class Stream:
     """The steps of one optimizer, or of several that step together after the same backward.
 
     ``began`` is the last step of the earlier run that this run continues, 0 if there is none. Optimizers are held by
-    weak references. ``last_facts`` are the facts of model and optimizers from when another optimizer was created.
+    weak references; ``remains`` are those that the script has dropped. ``last_facts`` are the facts of model and
+    optimizers from when it dropped them.
     """
 
     name: str
     history: History
-    joined: list[weakref.ref[torch.optim.Optimizer]] = field(default_factory=list)
+    joined: list[Callable[[], torch.optim.Optimizer | None]] = field(default_factory=list)
+    remains: list[Remains] = field(default_factory=list)
     parameters: list[Tensor] = field(default_factory=list)
     signature: tuple[int, ...] = ()
     model: Model | None = None
@@ -134,7 +137,7 @@ class Stream:
         """Drop all references to model and optimizers: the script has dropped its optimizers, so no step follows."""
         if self.instruments is not None:
             self.instruments.release()
-        self.joined, self.parameters, self.signature = [], [], ()
+        self.joined, self.remains, self.parameters, self.signature = [], [], [], ()
         self.model, self.joint, self.pending, self.updating = None, None, None, False
 
     @property

@@ -10,23 +10,31 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from steadytrain.capture.hooks.unseen import Unseen
+
 
 class OwnTime:
-    """Use ``with own_time:`` around steadytrain's own work. Nested blocks count once."""
+    """Use ``with own_time:`` around steadytrain's own work. Nested blocks count once.
+
+    The script's modes and profilers do not see the operations inside (``unseen``).
+    """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._depth = 0
         self._began = 0.0
         self._spent_s = 0.0
+        self.unseen = Unseen()
 
     def __enter__(self) -> None:
         if not self._depth:
             self._began = self._clock()
         self._depth += 1
+        self.unseen.__enter__()
 
     def __exit__(self, *exception: Any) -> None:
         self._depth -= 1
+        self.unseen.__exit__()
         if not self._depth:
             self._spent_s += self._clock() - self._began
 

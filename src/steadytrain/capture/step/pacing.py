@@ -24,6 +24,9 @@ again."""
 TINY_S = 0.6e-3
 """In a resting step shorter than this, model calls are not held and no gradient is read."""
 
+COSTLY_SHARE = 0.5
+"""Steps of 5,000 tensors take 40 ms, and recording one 100 ms: the names and norms of each are read in Python."""
+
 RESTS_COMPARED = 4
 """Rests whose shortest mean step is taken for the script's own: an evaluation in a rest makes it longer."""
 
@@ -41,7 +44,9 @@ class Pace:
         first_steps: steps that are always recorded.
         burst_steps: steps that are recorded between two rests: 64, and those in which the detectors look at them.
         rest_s_max: the longest rest, in seconds.
-        step_s_max: a run whose own step takes longer never rests, because its share is small.
+        step_s_max: a run whose own step takes longer rests only if recording a step costs half of that or more.
+        costly_step_s_max: a run whose own step takes longer than this never rests.
+        costly_rest_s_max: the longest rest of a run of such costly steps, in seconds.
         clock: returns seconds.
     """
 
@@ -51,6 +56,8 @@ class Pace:
     burst_steps: int = 64 + ALIGNED - 1
     rest_s_max: float = 20.0
     step_s_max: float = 0.010
+    costly_step_s_max: float = 0.5
+    costly_rest_s_max: float = 180.0
     clock: Callable[[], float] = time.perf_counter
 
 
@@ -123,15 +130,36 @@ class Pacing:
         self.recording_s = (of_block + slower_s) / steps
         self._block = (self._recorded, now, self._own_s)
         allowed_s = pace.allowance_s + pace.share * (now - self._began)
-        if self._own_s <= allowed_s or self.step_s >= pace.step_s_max or self._recorded < pace.first_steps:
+        if self._own_s <= allowed_s or not self._may_rest or self._recorded < pace.first_steps:
             return 0
         return self._rest_steps(self._own_s - allowed_s)
 
+    @property
+    def _is_costly(self) -> bool:
+        """Whether a longer step, usually of thousands of tensors, is recorded at half of its own time or more."""
+        return self.step_s >= self.pace.step_s_max and self.recording_s >= COSTLY_SHARE * self.step_s
+
+    @property
+    def _may_rest(self) -> bool:
+        return self.step_s < self.pace.step_s_max or (self.step_s < self.pace.costly_step_s_max and self._is_costly)
+
+    @property
+    def _rest_s_max(self) -> float:
+        return self.pace.costly_rest_s_max if self._is_costly else self.pace.rest_s_max
+
+    @property
+    def cost(self) -> dict[str, float] | None:
+        """The seconds of steadytrain's work on the training thread, those of the run, and the recorded steps."""
+        if self._began is None or not self._recorded:
+            return None
+        passed_s = self.clock() - self._began
+        return {"own_s": round(self._own_s, 3), "run_s": round(passed_s, 3), "recorded_steps": self._recorded}
+
     def _rest_steps(self, debt_s: float) -> int:
-        """The steps after which the debt and the cost of the next burst are paid off, at most ``rest_s_max``."""
+        """The steps after which the debt and the cost of the next burst are paid off, at most the longest rest."""
         pace, calls_s = self.pace, self._rest_calls_s
         burst_s = pace.burst_steps * (self.recording_s - pace.share * (self.recording_s + self.step_s))
-        at_most = pace.rest_s_max / self.step_s
+        at_most = self._rest_s_max / self.step_s
         gained_s = pace.share * (self.step_s + calls_s) - calls_s
         wanted = (debt_s + burst_s) / gained_s if gained_s > 0.0 else at_most
         return max(1, int(min(wanted, at_most)))
@@ -144,7 +172,7 @@ class Pacing:
     @property
     def rests_long(self) -> bool:
         """Whether the rest has lasted as long as a rest may."""
-        return self.clock() - self._rest[0] > self.pace.rest_s_max
+        return self.clock() - self._rest[0] > self._rest_s_max
 
     def wake(self, passed: int) -> None:
         """The rest is over after ``passed`` steps: at least a burst is recorded now."""

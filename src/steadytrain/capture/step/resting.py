@@ -44,6 +44,7 @@ LEAD_FETCHES = 8
 """Last steps of a rest whose batches go on the tape: loaders and trainers fetch ahead of the steps."""
 
 FACT = "rests"
+COST = "cost"
 
 
 _Held = tuple[nn.Module, Any, Any, int]
@@ -111,7 +112,9 @@ class Resting:
     def _begin_recorded(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any:
         self._has_closure = self._has_closure or callable(kwargs.get("closure", args[1] if len(args) > 1 else None))
         stream = self._only_stream()
-        if stream is None or stream.device.type == "cpu":
+        with self._run.own_time.unseen:
+            waits = stream is not None and stream.device.type != "cpu"
+        if not waits:
             return self._steps.step_begins(optimizer, args, kwargs)
         began = self._pacing.clock()
         try:
@@ -284,6 +287,10 @@ class Resting:
         if self._stream is not None:
             with self._run.guard.part("counting the steps on record"):
                 self._run.recorder.set_fact(FACT, self.fact(self._stream))
+        cost = self._pacing.cost
+        if cost is not None:
+            with self._run.guard.part("counting what recording cost"):
+                self._run.recorder.set_fact(COST, cost)
 
     @property
     def recorded_steps(self) -> int | None:

@@ -61,8 +61,9 @@ class Stopping:
         Only on the CPU, where reading the loss costs nothing.
         """
         run = self._run
-        if root.device.type != "cpu" or math.isfinite(root.item()) or run.seen.early is not None:
-            return
+        with run.own_time.unseen:
+            if root.device.type != "cpu" or math.isfinite(root.item()) or run.seen.early is not None:
+                return
         if run.settings.policy != "stop" or run.scaling.scalers or self._investigator is None:
             return
         if not run.seen.micro_batches:

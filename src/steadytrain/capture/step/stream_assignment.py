@@ -1,13 +1,14 @@
 """Assigns each optimizer to a stream of steps, and names its parameters.
 
 Each optimizer forms a stream. Optimizers that step after the same backward share one, and the first of them leads it.
-A script that creates another optimizer may be done with the earlier ones. So from then on only weak references to them
-remain, and a stream without living optimizers is released: a sweep frees every model. Not here: the contents of a
-stream (``optimizer_streams``), and which optimizers may join (``joint_optimizers``).
+A stream is released as soon as the script has dropped its optimizers: a sweep frees every model. Not here: the contents
+of a stream (``optimizer_streams``), which optimizers may join (``joint_optimizers``), and what is known of an optimizer
+that is gone (``dropped_optimizers``).
 """
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ import torch
 from steadytrain.capture.hooks.hooked_modules import HookedModules
 from steadytrain.capture.hooks.model_discovery import find_model, name_parameters, optimizer_parameters
 from steadytrain.capture.step import ranks
+from steadytrain.capture.step.dropped_optimizers import Remains
 from steadytrain.capture.step.history import History
 from steadytrain.capture.step.joint_optimizers import may_join, rest_of
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
@@ -36,8 +38,11 @@ class StreamAssignment:
         self._modules = modules
         self._note = note
         self._stream_of: dict[int, tuple[weakref.ref[torch.optim.Optimizer], Stream]] = {}
-        self._held: list[torch.optim.Optimizer] = []
-        self._loose: list[Stream] = []
+        self._remains: dict[int, Remains] = {}
+        self._done: list[Stream] = []
+        self.dropped: Callable[[], None] = lambda: None
+        """Called when the script has dropped the last optimizer of a stream, perhaps by the garbage collector."""
+
         self._stepped: tuple[Stream, StepInProgress] | None = None
 
     def stream_of(self, optimizer: torch.optim.Optimizer) -> Stream | None:
@@ -45,27 +50,56 @@ class StreamAssignment:
         return stream if held is not None and held() is optimizer else None
 
     def loosen(self, facts_of: Callable[[Stream], dict[str, Any]]) -> None:
-        """The script created another optimizer: drop our strong references to those that have stepped.
+        """The script created another optimizer: drop our last strong references to those that have stepped.
 
-        Until then they are held, because a script at its end has often dropped its model when the run closes. For the
-        same reason this keeps the current ``facts_of`` each stream.
+        Only an optimizer without a stand-in has one: a script at its end has often dropped its model when the run
+        closes. For the same reason this keeps the current ``facts_of`` its stream.
         """
-        loose = {id(stream): stream for one in self._held if (stream := self.stream_of(one)) is not None}
-        for stream in loose.values():
-            stream.last_facts = facts_of(stream)
-        self._loose = [*(stream for stream in self._loose if id(stream) not in loose), *loose.values()]
-        self._held.clear()
+        for remains in self._remains.values():
+            optimizer = remains.loosen()
+            stream = self.stream_of(optimizer) if optimizer is not None else None
+            if stream is not None:
+                stream.last_facts = facts_of(stream)
 
     def take_done(self) -> list[Stream]:
         """The streams whose optimizers the script has dropped since the last call."""
-        if not self._loose:
+        if not self._done:
             return []
-        done = [stream for stream in self._loose if not stream.optimizers]
-        self._loose = [stream for stream in self._loose if stream.optimizers]
+        done, self._done = self._done, []
         if self._stepped is not None and any(stream is self._stepped[0] for stream in done):
             self._stepped = None
         self._stream_of = {key: (held, stream) for key, (held, stream) in self._stream_of.items() if held() is not None}
         return done
+
+    def close(self) -> None:
+        """The watch is over: no optimizer is followed."""
+        self._remains.clear()
+        self._done.clear()
+
+    def _follow(self, optimizer: torch.optim.Optimizer) -> None:
+        """Keep what is needed of ``optimizer`` when the script has dropped it."""
+        key = id(optimizer)
+        remains = self._remains.get(key)
+        if remains is None or not remains.are_of(optimizer):
+            self._remains[key] = Remains(optimizer, functools.partial(self._gone, key))
+        else:
+            remains.renew(optimizer)
+
+    def _gone(self, key: int, reference: weakref.ref[torch.optim.Optimizer]) -> None:
+        """An optimizer is gone. With the last one of its stream, stand-ins take their places until its release."""
+        held, stream = self._stream_of.get(key, (None, None))
+        remains = self._remains.get(key)
+        if remains is None or remains.reference is not reference:
+            return
+        del self._remains[key]
+        if stream is None or held is None or held() is not None:
+            return
+        stream.remains.append(remains)
+        if not stream.optimizers:
+            stream.joined = [one for gone in stream.remains if (one := gone.stand_in()) is not None]
+            stream.remains = []
+            self._done.append(stream)
+            self.dropped()
 
     def _put(self, optimizer: torch.optim.Optimizer, stream: Stream) -> None:
         stream.join(optimizer)
@@ -79,8 +113,7 @@ class StreamAssignment:
         self, optimizer: torch.optim.Optimizer, seen: StepInProgress, *, saw_loss: bool, skipped: bool
     ) -> tuple[Stream | None, StepInProgress]:
         """The stream that ``optimizer`` leads, None if another one already led this step, and the step in progress."""
-        if not any(one is optimizer for one in self._held):
-            self._held.append(optimizer)
+        self._follow(optimizer)
         stream = self.stream_of(optimizer)
         fresh = bool(seen.losses)
         if stream is None:

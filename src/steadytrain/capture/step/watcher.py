@@ -35,6 +35,7 @@ from steadytrain.capture.settings import Settings
 from steadytrain.capture.snapshots.loaded_states import LoadedStates
 from steadytrain.capture.snapshots.rewind import recorder_of
 from steadytrain.capture.step.data_loaders import DataLoaders
+from steadytrain.capture.step.dropped_optimizers import called_by_us
 from steadytrain.capture.step.gradient_events import GradientEvents
 from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.model_calls import ModelCalls
@@ -113,6 +114,7 @@ class Watcher:
                 setattr(self, name, entry)
         if run.recorder.recording:
             self.follow(ScriptLook(run, self._loaders.datasets.rows_of, self._loads, self._loaders.orders))
+        run.leading.dropped = self._optimizers_dropped
         self._patches = Patches(self, run.guard)
         if self.resting is not None:
             self.resting.patches = self._patches
@@ -133,6 +135,18 @@ class Watcher:
                 run.release_done()
             with run.guard.part("finding the model"):
                 run.modules.watch_model(find_model(optimizer_parameters([optimizer])))
+
+    def _optimizers_dropped(self) -> None:
+        """The script has dropped a model's optimizers: release it now, or at the next call if a batch is unfinished."""
+        run = self._run
+        if (
+            run.is_script()
+            and not (run.seen.micro_batches or run.seen.losses or run.in_backward)
+            and not called_by_us()
+        ):
+            self._end_rest()
+            with run.guard.part("letting go of earlier models"), run.aside():
+                run.release_done()
 
     def watch_model(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
         """Watch a model, and an optimizer if there is one, that already exist."""
@@ -217,6 +231,7 @@ class Watcher:
         with run.guard.part("looking at the last batch"):
             self._guards.script_ends(None)
         run.closed = True
+        run.leading.close()
         with run.guard.part("looking at the last batch"):
             self._guards.close()
         for what, undo in (
@@ -251,6 +266,7 @@ class Watcher:
     def forget(self) -> None:
         """In a forked child, which is not watched: leave everything that the parent owns alone."""
         self._run.closed = True
+        self._run.leading.close()
         for forget in (self._run.recorder.forget, self._run.observer.forget, self._run.symptom_incidents.forget):
             with self._run.guard.part("letting go in a forked process"):
                 forget()
