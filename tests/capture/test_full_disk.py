@@ -127,6 +127,21 @@ def test_a_bad_step_is_refused_on_a_full_disk(fill_at: int, disk: Path, tmp_path
 
 
 @pytest.mark.slow
+def test_the_recorded_steps_make_room_for_the_incident(disk: Path, tmp_path: Path) -> None:
+    arguments = ("60", "60", FILL)
+    outcome = run_script(
+        tmp_path, TRAINS, arguments=arguments, environment={"DISK": str(disk)}, runs_dir=disk / "runs", fails=True
+    )
+    assert outcome.status == 70, outcome.err
+    assert ends(outcome.out) == (60, True)
+    (path,) = outcome.run.incidents
+    bundle = open_bundle(path)
+    assert bundle.incident.step == 60
+    assert "the disk is full: the recorded steps were deleted to make room" in outcome.err
+    assert not list(outcome.run.path.rglob(".stage-*"))
+
+
+@pytest.mark.slow
 def test_a_state_that_does_not_fit_is_said_not_to_be_kept(tmp_path: Path) -> None:
     """A limit on file size, as a quota: everything but the model's weights can be written."""
     limit = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))\n"

@@ -36,7 +36,7 @@ from steadytrain.grouping.harmless import is_planned
 from steadytrain.grouping.stories import tell
 from steadytrain.statistics.benign_changes import planned_change
 from steadytrain.statistics.medians import median
-from steadytrain.storage.staged_bundle import staged, update_incident
+from steadytrain.storage.staged_bundle import free_place, staged, update_incident
 
 SETTLED_STEPS = 64
 """As many as a story waits for what belongs to it (``stories.telling.MARGIN_STEPS``)."""
@@ -226,7 +226,7 @@ class SymptomIncidents:
         self._covered |= set(map(_key, story))
         self._made.append(symptom.severity)
         lead = "" if stream.name == "main" else f"{stream.name}-"
-        path = run.path / "incidents" / f"{symptom.name}-{lead}step-{stream.step:06d}"
+        path = free_place(run.path / "incidents" / f"{symptom.name}-{lead}step-{stream.step:06d}")
         window, scalars = _copied(stream.history.recent()), _copied(stream.history.window())
         losses = window.series("loss").between(stream.step, stream.step).values.tolist()
         why_not = self._observer.why_not(stream)

@@ -62,17 +62,30 @@ class Bundle:
 
 def write_json(path: Path, data: Any) -> None:
     """Write ``data`` as JSON atomically: a reader sees the old file or the new one."""
+    written = write_beside(path, data)
+    try:
+        os.replace(written, path)
+    except BaseException:
+        written.unlink(missing_ok=True)
+        raise
+
+
+def write_beside(path: Path, data: Any, *, durable: bool = False) -> Path:
+    """Write ``data`` as JSON into a hidden file beside ``path`` and return it; ``durable``: flushed to disk."""
     text = as_json(data, indent=1, ensure_ascii=False, allow_nan=False)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         # A lone surrogate (from a file name that is not UTF-8) becomes its JSON escape, and reads back unchanged.
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text + "\n")
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+    return Path(temporary)
 
 
 def seal(path: Path, *changed: str) -> None:

@@ -31,6 +31,7 @@ from steadytrain.storage.origin import with_origin
 from steadytrain.storage.redaction import redact_text
 from steadytrain.storage.run_index import RunIndex
 from steadytrain.storage.segments import count_records, read_scalars, read_stream, with_gradient_norms
+from steadytrain.storage.staged_bundle import INCIDENTS_FOLDER, clear_siblings
 from steadytrain.storage.tables import read_readable, read_series, read_table
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ RUN_VERSION = 2
 
 RUN_FILE = "run.json"
 INDEX_FILE = "index.sqlite"
-INCIDENTS_FOLDER = "incidents"
 BUSY_WAIT_S = 2.0
 NOTABLE_STEPS_MAX = 256
 
@@ -67,6 +67,7 @@ class RunWriter:
     def __init__(self, path: Path, description: dict[str, Any]) -> None:
         path.mkdir(parents=True, exist_ok=True)
         self.path = path
+        clear_siblings(path.parent)
         document = {"format": "steadytrain.run", "version": RUN_VERSION, **with_origin(description)}
         write_json(path / RUN_FILE, document)
         self._index = RunIndex(path / INDEX_FILE, _SCHEMA, busy_s=BUSY_WAIT_S)

@@ -2,7 +2,8 @@
 
 A new bundle is written into a hidden folder beside its place, with its manifest, flushed to disk, and renamed. A change
 of one document takes three renames: the manifest with the old and the new facts of the document, the document, the
-manifest with the new facts alone. A process may be killed between any two of them.
+manifest with the new facts alone. A process may be killed between any two of them. Processes that change one bundle at
+the same time wait for each other.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import contextlib
 import errno
 import os
 import platform
+import re
 import shutil
-import tempfile
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,11 +22,15 @@ from pathlib import Path
 from typing import Any
 
 from steadytrain.core.incident import Incident
-from steadytrain.storage.bundle import MANIFEST, NEXT, file_facts, read_manifest, write_json
+from steadytrain.storage.bundle import MANIFEST, NEXT, file_facts, read_manifest, write_beside
 from steadytrain.storage.numbered_files import sync
 
 STAGE = ".stage-"
-DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+INCIDENTS_FOLDER = "incidents"
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_CODE = re.compile(r"code: (\d+)")
+LOCK_WAIT_S = 10.0
+SIBLINGS_MAX = 1000
 
 
 @contextmanager
@@ -53,33 +59,72 @@ def change_document(bundle: Path, name: str, document: Any) -> None:
     """Replace or add the JSON document ``name`` of a bundle. A reader sees the bundle before or after the change.
 
     Raises:
-        OSError: it cannot be written; the bundle is as before.
+        OSError: it cannot be written; a reader sees the document as before.
         UsageError: the bundle has no readable manifest.
     """
-    for left in bundle.glob(f".{name.rpartition('/')[2]}.*"):
-        left.unlink(missing_ok=True)
+    with _locked(bundle):
+        _change(bundle, name, document)
+        with contextlib.suppress(OSError):
+            sync(bundle)
+
+
+def _change(bundle: Path, name: str, document: Any) -> None:
+    target = bundle / name
+    for place in (target, bundle / MANIFEST):
+        for left in place.parent.glob(f".{place.name}.*"):
+            left.unlink(missing_ok=True)
     manifest = read_manifest(bundle)
     files = manifest["files"]
-    target = bundle / name
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    os.close(handle)
-    written = Path(temporary)
+    written = write_beside(target, document, durable=True)
     try:
-        write_json(written, document)
         facts = file_facts(written, name)
         if name in files:
             was = {key: value for key, value in files[name].items() if key != NEXT}
-            write_json(bundle / MANIFEST, {**manifest, "files": {**files, name: {**was, NEXT: facts}}})
+            _replace_manifest(bundle, {**manifest, "files": {**files, name: {**was, NEXT: facts}}})
         os.replace(written, target)
     except BaseException:
         written.unlink(missing_ok=True)
         raise
-    write_json(bundle / MANIFEST, {**manifest, "files": dict(sorted({**files, name: facts}.items()))})
+    _replace_manifest(bundle, {**manifest, "files": dict(sorted({**files, name: facts}.items()))})
+
+
+def _replace_manifest(bundle: Path, manifest: dict[str, Any]) -> None:
+    written = write_beside(bundle / MANIFEST, manifest, durable=True)
+    try:
+        os.replace(written, bundle / MANIFEST)
+    except BaseException:
+        written.unlink(missing_ok=True)
+        raise
 
 
 def update_incident(bundle: Path, incident: Incident) -> None:
     """Replace ``incident.json``, after a later search found more."""
     change_document(bundle, "incident.json", incident.to_json())
+
+
+def disk_is_full(error: BaseException) -> bool:
+    """Whether a write failed for want of room. NumPy and safetensors say so in words alone."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno in DISK_FULL
+    text = str(error)
+    told = _CODE.search(text)
+    return (told is not None and int(told[1]) in DISK_FULL) or os.strerror(errno.ENOSPC) in text
+
+
+def free_place(path: Path) -> Path:
+    """``path``, or with a number after its name where there is a bundle already: a script may come to a step again."""
+    place, number = path, 2
+    while place.exists():
+        place = path.with_name(f"{path.name}-{number}")
+        number += 1
+    return place
+
+
+def clear_siblings(runs_dir: Path) -> None:
+    """Remove the unfinished bundles in the runs of a folder, at most :data:`SIBLINGS_MAX` runs."""
+    with contextlib.suppress(OSError), os.scandir(runs_dir) as found:
+        for _, entry in zip(range(SIBLINGS_MAX), found, strict=False):
+            clear_stages(runs_dir / entry.name / INCIDENTS_FOLDER)
 
 
 def clear_stages(folder: Path) -> None:
@@ -102,7 +147,38 @@ def _is_alive(process: int) -> bool:
 
 
 def _host() -> str:
-    return f"{zlib.crc32(platform.node().encode()):08x}"
+    """This machine, and the numbering of its processes: containers may share a name and a folder."""
+    namespace = ""
+    with contextlib.suppress(OSError):
+        namespace = os.readlink("/proc/self/ns/pid")
+    return f"{zlib.crc32(f'{platform.node()}{namespace}'.encode()):08x}"
+
+
+@contextmanager
+def _locked(bundle: Path) -> Iterator[None]:
+    """One process changes the bundle at a time. A file system without locks has none."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield
+        return
+    folder = os.open(bundle, os.O_RDONLY)
+    try:
+        until = time.monotonic() + LOCK_WAIT_S
+        while True:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise OSError(errno.EBUSY, "another process is changing the bundle", str(bundle)) from None
+                time.sleep(0.01)
+                continue
+            except OSError:
+                pass
+            break
+        yield
+    finally:
+        os.close(folder)
 
 
 def _sync_tree(folder: Path) -> None:
@@ -110,4 +186,14 @@ def _sync_tree(folder: Path) -> None:
         for name in names:
             if not os.path.islink(os.path.join(at, name)):
                 sync(Path(at, name))
-        sync(Path(at))
+        with _no_sync_of_folders():
+            sync(Path(at))
+
+
+@contextmanager
+def _no_sync_of_folders() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES):
+            raise

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.recording import Recorder
 from steadytrain.core.incident import Action, Finding, Incident, Samples
 from steadytrain.core.model import Symptom
-from steadytrain.storage.staged_bundle import DISK_FULL, staged, update_incident
+from steadytrain.storage.staged_bundle import disk_is_full, free_place, staged, update_incident
 
 NAMES_MAX = 3
 
@@ -57,7 +58,7 @@ def freeze_incident(
     run = recorder.open(stream)
     step = measured.record.step
     name = f"step-{step:06d}" if stream.name == "main" else f"{stream.name}-step-{step:06d}"
-    path = run.path / "incidents" / f"{name}{account.name}"
+    path = free_place(run.path / "incidents" / f"{name}{account.name}")
     model = stream.model
     roots = list(stream.roots())
     state_note, keep_state = state_plan(run.path, roots, stream, seen, recorder.settings.state_bytes_max)
@@ -66,7 +67,7 @@ def freeze_incident(
     random_states = {"before_step": before} if before is not None else {}
     batches = [*ring.steps(), (step, seen.micro_batches)]
 
-    def write(incident: Incident) -> Incident:
+    def write(incident: Incident, *, again: bool) -> Incident:
         with staged(path) as stage:
             freeze.write_bundle(
                 stage,
@@ -77,7 +78,7 @@ def freeze_incident(
                 diff=recorder.settings.diff,
             )
             kept = not keep_state
-            with guard.part("writing model and optimizer state"):
+            with _part(guard, "writing model and optimizer state", again=again):
                 if keep_state:
                     freeze.write_state(stage, roots, stream.optimizers, model.names if model else {})
                     kept = True
@@ -85,19 +86,34 @@ def freeze_incident(
                 incident = replace(incident, state_note="not kept: it could not be written")
                 with guard.part("noting what the bundle lacks"):
                     update_incident(stage, incident)
-            with guard.part("putting the recording into the bundle"):
+            with _part(guard, "putting the recording into the bundle", again=again):
                 observer.incident(stream, run.path, stage)
         return incident
 
     try:
-        incident = write(incident)
-    except OSError as error:
-        if error.errno not in DISK_FULL or not observer.free_disk():
+        incident = write(incident, again=False)
+    except Exception as error:
+        if not disk_is_full(error) or not observer.free_disk():
             raise
-        incident = write(incident)
+        incident = write(incident, again=True)
     with guard.part("recording the incident"):
         run.add_incident(path, step)
     return path, incident
+
+
+@contextmanager
+def _part(guard: Guard, what: str, *, again: bool) -> Iterator[None]:
+    """A part of the bundle that may be missing. At the first attempt a full disk is no reason to leave it out."""
+    full: Exception | None = None
+    with guard.part(what):
+        try:
+            yield
+        except Exception as error:
+            if again or not disk_is_full(error):
+                raise
+            full = error
+    if full is not None:
+        raise full
 
 
 def _incident(
