@@ -58,11 +58,15 @@ def redact_shapes(text: str) -> str:
     return _WORDS.sub(_random, text)
 
 
+_NO_WORDS = re.compile(r"[A-Z0-9]|[a-z]{20}")
+"""In a secret, but not in small words that are joined by signs."""
+
+
 def _shaped(found: re.Match[str], kind: str, *, loose: bool) -> str:
     whole = found[0]
     if found.re.groups and found[1].startswith(REDACTED.strip()):
         return whole
-    if (loose and not _loosely_random(whole)) or not re.search(r"[A-Z0-9]", whole[4:]):
+    if (loose and not _loosely_random(whole)) or not _NO_WORDS.search(whole[4:]):
         return whole
     if found.re.groups == 0:
         return redacted(kind, whole)

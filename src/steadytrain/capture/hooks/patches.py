@@ -70,7 +70,7 @@ _SKIPPED_BY_COMPILER = (
         "capture.hooks.hooked_modules",
     ),
     *("capture.hooks.manual_updates", "capture.hooks.model_discovery", "capture.hooks.outermost_steps"),
-    *("capture.hooks.patches", "capture.hooks.script_errors", "capture.hooks.scripting"),
+    *("capture.hooks.patches", "capture.hooks.script_errors", "capture.hooks.scripting", "capture.hooks.unseen"),
     *("capture.tensors.activations", "capture.tensors.dense", "capture.tensors.gradient_scaling"),
     *("capture.tensors.measurement_schedule", "capture.tensors.optimizer_state", "capture.tensors.precision"),
     *("capture.tensors.statistics", "core.torch_private", "detection", "exporters", "integrations"),

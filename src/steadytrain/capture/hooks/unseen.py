@@ -26,12 +26,14 @@ class Unseen:
     """
 
     def __init__(self) -> None:
+        self.hides = True
+        """Off in a replay: its tracer is a mode that begins and ends inside our own work."""
         self._depth = 0
         self._off: ExitStack | None = None
 
     def __enter__(self) -> None:
         self._depth += 1
-        if self._depth == 1 and _watched():
+        if self._depth == 1 and self.hides and _watched():
             self._off = _hidden()
 
     def __exit__(self, *exception: Any) -> None:

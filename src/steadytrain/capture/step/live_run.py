@@ -79,6 +79,7 @@ class LiveRun:
         self.rehearses = rehearses
         self.observer = observer(self.note)
         self.observer.scalers = self.scaling.scalers
+        self.own_time.unseen.hides = not self.observer.replays
         self.recorder.recording = not rehearses and not self.observer.replays
         self.symptom_incidents = self.recorder.incidents(self.observer, self.incidents.append)
         self._made: weakref.ref[torch.optim.Optimizer] | None = None
