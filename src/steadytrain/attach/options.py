@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
+from steadytrain.attach.messages import tell
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import MAX_SKIPS_DEFAULT, Policy
 from steadytrain.core.levels import LEVEL_DEFAULT, find_level
-from steadytrain.exporters import TO_DEFAULT, check_to, parse_to
+from steadytrain.exporters import NONE, TO_DEFAULT, check_to, parse_to
 from steadytrain.storage.run_search import RUNS_DIR_DEFAULT
 
 POLICIES: tuple[Policy, ...] = ("stop", "skip", "observe")
@@ -68,7 +69,7 @@ class Options:
             raise UsageError(f"{self.compiled!r}: no such place in compiled code; one of {', '.join(COMPILED)}")
         if self.compiled == "inside" and level.modules_every is None:
             raise UsageError(f"compiled inside: the level {level.name} measures no outputs; use standard or full")
-        object.__setattr__(self, "to", parse_to(self.to) if isinstance(self.to, str) else check_to(self.to))
+        object.__setattr__(self, "to", _tools(self.to))
         name = self.name
         if name is not None and (not name or name != Path(name).name or name.startswith(".")):
             raise UsageError(f"{name!r}: a run's name is one plain folder name; set its place with --runs-dir")
@@ -88,6 +89,17 @@ class Options:
         if "runs_dir" in pairs and Path(self.runs_dir).absolute() == Path(other.runs_dir).absolute():
             del pairs["runs_dir"]
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _tools(to: str | Sequence[str]) -> Sequence[str]:
+    """The tools that get the run. A broken plug-in is reported and costs the tools, not the run."""
+    try:
+        return parse_to(to) if isinstance(to, str) else check_to(to)
+    except UsageError:
+        raise
+    except Exception as error:
+        tell(f"warning: the tools of --to could not be checked ({type(error).__name__}: {error}); none gets the run")
+        return (NONE,)
 
 
 class OptionsGiven(TypedDict, total=False):

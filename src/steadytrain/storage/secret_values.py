@@ -48,7 +48,7 @@ _CODE = re.compile(
 )
 _LOOKED_UP = re.compile(r"(?:environ|getenv|secrets|get|pop|getpass|input|prompt|get_secret)[\[(]\s{0,9}$|\[$")
 _PLAIN_VALUE = re.compile(
-    r"None|''|\"\"|True|False|null|true|false|nil|~|\||>|[|>]-|\.\.\.|\$\{?\w{1,99}\}?|\$\{[\w.]{1,40}:\w{1,99}\}|\$\(.*|%\(?\w{1,99}\)?s?|"
+    r"None|''|\"\"|True|False|null|true|false|nil|~|\||>|[|>]-|\.\.\.|\$\{?\w{1,99}\}?|\$\{[\w.]{1,40}:\w{1,99}\}?|\$\(.*|%\(?\w{1,99}\)?s?|"
     r"\{\{?.{0,99}|<\w.{0,99}|(?:builtins\.)?(?:str|int|bytes|bool|float|Any|object|Path|SecretStr|Tensor|torch\.Tensor|"
     r"(?:Optional|list|dict|tuple|List|Dict|Union|Sequence|Mapping|Callable|type)\b.{0,99})"
 )
