@@ -47,6 +47,7 @@ help:
 	@echo "make bench-scripts  109 scripts of another hand: silent faults that are named, healthy ones that are not; fifteen minutes"
 	@echo "make bench-trials  which trial removes which incident, on a byte-level GPT; under ten minutes"
 	@echo "make bench-data  what check-data costs over a gigabyte of JSON Lines; ten minutes, 1 GB of disk"
+	@echo "make attack        kills, full disks, ways to train, mutants, secrets, errors of ours: tried and survived; fifteen minutes (FORM=--quick, ONLY=name)"
 	@echo "make bench-against  how often the first fix mends a run, ours against rules of practice and a coin; 40 minutes (EVERY=3, ONLY=name)"
 	@echo "make zoo           every run of the zoo diagnosed and its fix tried: docs/scoreboard.md; an hour or two"
 	@echo "make docs          the pages of docs/ that are made of the plug-ins' docstrings"
@@ -95,6 +96,10 @@ lint: $(READY)
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+
+# Hand-written attacks on the promises. FORM=--quick is the short form, two minutes.
+attack: $(READY)
+	$(VENV)/bin/python benchmarks/attack.py $(FORM) $(if $(ONLY),--only $(ONLY))
 
 bench: $(BENCH_READY)
 	$(BENCH_VENV)/bin/python benchmarks/overhead.py

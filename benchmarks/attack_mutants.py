@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import re
@@ -66,12 +67,15 @@ class Result:
     why: str
 
 
-def attack(count: int, *, seed: int, place: Path, keep: Path | None = None) -> list[Result]:
-    """Runs one command on each of ``count`` mutants."""
+def attack(count: int, *, seed: int, place: Path, keep: Path | None = None, seconds: float = math.inf) -> list[Result]:
+    """Runs one command on each of ``count`` mutants, as many as ``seconds`` allow."""
     _import_all()
     originals = make_originals(place / "originals")
     results = []
+    until = time.monotonic() + seconds
     for number in range(count):
+        if time.monotonic() > until:
+            break
         chance = random.Random(f"{seed}-{number}")
         kind = list(COMMANDS)[number % len(COMMANDS)]
         original = chance.choice(originals[kind])
@@ -366,12 +370,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=MUTANTS)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no more mutants after that time")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_MUTANTS} mutants")
     parser.add_argument("--keep", type=Path, help="where the mutants go that did not survive")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="steadytrain-mutants-") as place:
         count = QUICK_MUTANTS if options.quick else options.count
-        results = attack(count, seed=options.seed, place=Path(place), keep=options.keep)
+        results = attack(count, seed=options.seed, place=Path(place), keep=options.keep, seconds=options.seconds)
     print(table(results))
     sys.exit(1 if any(result.why for result in results) else 0)
 

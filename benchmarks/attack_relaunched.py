@@ -170,7 +170,7 @@ def table(attacks: list[Attack]) -> str:
     tried = [one for one in attacks if not one.note]
     lines.append(f"| all | {len(tried)} scripts | {sum(one.survived for one in tried)} |")
     for one in attacks:
-        lines += [f"{one.name}: {name} changed {', '.join(paths)}" for name, paths in one.changed.items()]
+        lines += [f"FAILED {one.name}: {name} changed {', '.join(paths)}" for name, paths in one.changed.items()]
     return "\n".join(lines)
 
 
@@ -182,6 +182,7 @@ def main() -> int:
     extent.add_argument("--all", action="store_true", help="all four commands a script; two by default")
     parser.add_argument("--only", default="", help="scripts whose name contains this")
     parser.add_argument("--without-kernel", action="store_true", help="as on a kernel without Landlock")
+    parser.add_argument("--seconds", type=float, help="begin no more scripts after that time, in an order by the seed")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -192,11 +193,11 @@ def main() -> int:
     if not scripts:
         print(f"{options.programs}: no scripts to attack with", file=sys.stderr)
         return 2
-    if options.quick:
+    if options.quick or options.seconds:
         random.Random(options.seed).shuffle(scripts)
     commands = 1 if options.quick else len(COMMANDS) if options.all else COMMANDS_BY_DEFAULT
     attacks: list[Attack] = []
-    until = time.monotonic() + QUICK_S if options.quick else float("inf")
+    until = time.monotonic() + (options.seconds or (QUICK_S if options.quick else float("inf")))
     for script in scripts:
         if attacks and time.monotonic() > until:
             break

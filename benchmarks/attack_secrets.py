@@ -127,9 +127,10 @@ EXPORTER = """
 class Attack:
     """One run with planted secrets in ``folder``, and what its commands leave and print."""
 
-    def __init__(self, folder: Path, *, quick: bool) -> None:
+    def __init__(self, folder: Path, *, quick: bool, seed: int = 0) -> None:
         self.folder, self.quick = folder, quick
-        self.planted = {place: forms(seed)[:: EVERY_QUICK if quick else 1] for seed, place in enumerate(PLACES, 100)}
+        every = EVERY_QUICK if quick else 1
+        self.planted = {place: forms(number)[::every] for number, place in enumerate(PLACES, 100 + seed)}
         self.printed: list[str] = []
         self.failed: list[str] = []
 
@@ -305,9 +306,23 @@ def _in_process(*line: str) -> str:
     return CliRunner().invoke(commands, list(line)).output
 
 
-def attack(folder: Path, *, quick: bool) -> tuple[Attack, dict[str, list[tuple[Form, str]]]]:
+def corpus(seed: int) -> tuple[int, list[str]]:
+    """How many texts of ``attack_programs`` were redacted; what is wrong: a secret that stayed, a word that went."""
+    sys.path.insert(0, str(Path(__file__).parent / "attack_programs"))
+    from healthy_corpus import healthy
+    from secrets_corpus import planted
+
+    from steadytrain.storage.redaction import redact_text
+
+    secrets = list(planted(seed))
+    wrong = [f"the corpus: {one.kind}, {one.form}" for one in secrets if one.secret in redact_text(one.text)]
+    wrong += [f"no secret, but redacted: {text[:60]}" for text in healthy() if redact_text(text) != text]
+    return len(secrets) + len(healthy()), wrong
+
+
+def attack(folder: Path, *, quick: bool, seed: int = 0) -> tuple[Attack, dict[str, list[tuple[Form, str]]]]:
     """Run the attack in ``folder``; what came through, by place."""
-    made = Attack(folder, quick=quick)
+    made = Attack(folder, quick=quick, seed=seed)
     made.run()
     return made, made.found()
 
@@ -315,16 +330,20 @@ def attack(folder: Path, *, quick: bool) -> tuple[Attack, dict[str, list[tuple[F
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="every eighth form, fewer commands")
+    parser.add_argument("--seconds", type=float, help="it takes what it takes: a minute in the short form")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the table as JSON")
     options = parser.parse_args()
     quick = options.quick
     with tempfile.TemporaryDirectory(prefix="attack-secrets-") as folder:
-        made, through = attack(Path(folder), quick=quick)
-    tried = sum(map(len, made.planted.values()))
-    lost = sum(map(len, through.values()))
+        made, through = attack(Path(folder), quick=quick, seed=options.seed)
+    texts, wrong = corpus(options.seed)
+    tried = sum(map(len, made.planted.values())) + texts
+    lost = sum(map(len, through.values())) + len(wrong)
     print("| place | tried | survived |\n|---|---|---|")
     for place, planted in made.planted.items():
         print(f"| {place} | {len(planted)} | {len(planted) - len(through[place])} |")
+    print(f"| text by itself, with and without secrets | {texts} | {texts - len(wrong)} |")
     print(f"| all | {tried} | {tried - lost} |")
     if options.json is not None:
         survived = {place: {"tried": len(planted), "survived": len(planted) - len(through[place])}
@@ -332,9 +351,9 @@ def main() -> int:
         options.json.write_text(json.dumps({"places": survived, "failed": made.failed}, indent=1), encoding="utf-8")
     for place, leaks in through.items():
         for form, where in leaks[:20]:
-            print(f"came through: {form.name} at {place}, seen in {where}")
-    for one in made.failed:
-        print(f"failed: {one}")
+            print(f"FAILED came through: {form.name} at {place}, seen in {where}")
+    for one in [*wrong, *made.failed]:
+        print(f"FAILED {one}")
     return 1 if lost or made.failed else 0
 
 

@@ -16,6 +16,7 @@ import functools
 import gc
 import json
 import os
+import random
 import runpy
 import shutil
 import signal
@@ -301,7 +302,12 @@ def sweep(mode: str, base: Path, options: argparse.Namespace) -> Iterator[Try]:
     names = [name for name in json.loads(listed.read_text()) if options.only in name]
     part, parts = map(int, options.share.split("/"))
     waiting, running = names[part - 1 :: parts], {}
+    if options.seed is not None:
+        random.Random(options.seed).shuffle(waiting)
+    until = time.monotonic() + options.seconds
     while waiting or running:
+        if time.monotonic() > until:
+            waiting = []
         while waiting and len(running) < options.jobs:
             name = waiting.pop(0)
             running[name] = tries.begin(functools.partial(broken, mode, name), only_first=options.first_rank)
@@ -322,6 +328,8 @@ def main() -> int:
     parser.add_argument("--share", default="1/1", metavar="N/M", help="the Nth of M parts")
     parser.add_argument("--first-rank", action="store_true", help="break the function on rank 0 only")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no more of a mode after that time")
+    parser.add_argument("--seed", type=int, help="try them in an order drawn with it")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result here too")
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"

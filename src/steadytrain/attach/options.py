@@ -69,7 +69,14 @@ class Options:
             raise UsageError(f"{self.compiled!r}: no such place in compiled code; one of {', '.join(COMPILED)}")
         if self.compiled == "inside" and level.modules_every is None:
             raise UsageError(f"compiled inside: the level {level.name} measures no outputs; use standard or full")
-        object.__setattr__(self, "to", _tools(self.to))
+        try:
+            to = parse_to(self.to) if isinstance(self.to, str) else check_to(self.to)
+        except UsageError:
+            raise
+        except Exception as error:  # a broken plug-in costs the tools, not the run
+            tell(f"warning: the tools of --to could not be checked ({type(error).__name__}: {error}); none gets the run")
+            to = (NONE,)
+        object.__setattr__(self, "to", to)
         name = self.name
         if name is not None and (not name or name != Path(name).name or name.startswith(".")):
             raise UsageError(f"{name!r}: a run's name is one plain folder name; set its place with --runs-dir")
@@ -89,17 +96,6 @@ class Options:
         if "runs_dir" in pairs and Path(self.runs_dir).absolute() == Path(other.runs_dir).absolute():
             del pairs["runs_dir"]
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-
-
-def _tools(to: str | Sequence[str]) -> Sequence[str]:
-    """The tools that get the run. A broken plug-in is reported and costs the tools, not the run."""
-    try:
-        return parse_to(to) if isinstance(to, str) else check_to(to)
-    except UsageError:
-        raise
-    except Exception as error:
-        tell(f"warning: the tools of --to could not be checked ({type(error).__name__}: {error}); none gets the run")
-        return (NONE,)
 
 
 class OptionsGiven(TypedDict, total=False):

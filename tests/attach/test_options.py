@@ -1,0 +1,25 @@
+"""The options of a run."""
+
+from __future__ import annotations
+
+import pytest
+
+from steadytrain import exporters
+from steadytrain.attach.options import Options
+from steadytrain.core.errors import UsageError
+
+
+def test_a_broken_plug_in_of_a_tool_costs_the_tools_and_not_the_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> None:
+        raise KeyError("planted")
+
+    monkeypatch.setattr(exporters, "known_tools", broken)
+    assert Options().to == ("none",)
+    assert "the tools of --to could not be checked (KeyError: 'planted')" in capsys.readouterr().err
+
+
+def test_a_tool_of_no_such_name_is_refused() -> None:
+    with pytest.raises(UsageError, match="'nothing': no exporter has that name"):
+        Options(to="nothing")
