@@ -167,3 +167,22 @@ def test_a_folder_that_cannot_be_made_does_not_stop_the_run(bad_step: int, tmp_p
         assert "none could be written" in outcome.err
     else:
         assert len(outcome.warnings) == 1
+
+
+DELETE = "import shutil; shutil.rmtree(os.environ['GONE'])"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bad_step", [0, 30])
+def test_a_run_folder_that_is_deleted_is_said_to_be_gone_and_an_incident_is_kept(bad_step: int, tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    arguments, environment = (str(bad_step), "20", DELETE), {"GONE": str(folder)}
+    outcome = run_script(tmp_path, TRAINS, arguments=arguments, environment=environment, runs_dir=folder, fails=True)
+    assert outcome.status == (70 if bad_step else 0), outcome.err
+    assert ends(outcome.out) == (bad_step or 140, bool(bad_step))
+    assert not outcome.warnings
+    if bad_step:
+        (bundle,) = folder.glob("*/incidents/*")
+        assert open_bundle(bundle).incident.step == 30
+    else:
+        assert "it was deleted or replaced during the run" in outcome.err

@@ -74,7 +74,9 @@ class Options:
         except UsageError:
             raise
         except Exception as error:  # a broken plug-in costs the tools, not the run
-            tell(f"warning: the tools of --to could not be checked ({type(error).__name__}: {error}); none gets the run")
+            tell(
+                f"warning: the tools of --to could not be checked ({type(error).__name__}: {error}); none gets the run"
+            )
             to = (NONE,)
         object.__setattr__(self, "to", to)
         name = self.name

@@ -55,6 +55,8 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
         verdict += f"; {len(watcher.notes)} {'note' if len(watcher.notes) == 1 else 'notes'} above"
     lines = [f"{seen}; {verdict}", *told, *_not_looked(waiting, idle)]
     ended = [watcher.failure] if watcher.failure is not None else []
+    if watcher.has_folder and not recorded:
+        ended.append(f"the run folder {run_dir} is gone: it was deleted or replaced during the run, with its records")
     last = "; ".join([*ended, f"look: {look}"] if recorded else ended)
     return [*lines, last] if last else lines
 

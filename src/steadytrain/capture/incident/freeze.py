@@ -99,7 +99,9 @@ def state_bytes(roots: Sequence[nn.Module], optimizers: Sequence[torch.optim.Opt
 
 
 def free_bytes(folder: Path) -> int:
-    return shutil.disk_usage(folder).free
+    """Room for ``folder``, which may be gone: then where it would be made anew."""
+    there = next((place for place in (folder, *folder.parents) if place.exists()), folder)
+    return shutil.disk_usage(there).free
 
 
 def model_tensors(roots: Sequence[nn.Module]) -> dict[str, Tensor]:
