@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from steadytrain import exporters
+from steadytrain.attach import folder_names
 from steadytrain.attach.options import Options
 from steadytrain.core.errors import UsageError
 
@@ -23,3 +26,12 @@ def test_a_broken_plug_in_of_a_tool_costs_the_tools_and_not_the_run(
 def test_a_tool_of_no_such_name_is_refused() -> None:
     with pytest.raises(UsageError, match="'nothing': no exporter has that name"):
         Options(to="nothing")
+
+
+def test_a_name_that_no_file_system_takes_loses_its_middle() -> None:
+    names = [f"{'é' * 300}-{stamp}" for stamp in ("20260101-000000", "20260101-000001")]
+    short = [folder_names.shortened(name) for name in names]
+    assert all(len(os.fsencode(name)) < 220 for name in short)
+    assert short[0].endswith("-20260101-000000")
+    assert len(set(short)) == 2
+    assert folder_names.shortened("train-20260101-000000") == "train-20260101-000000"

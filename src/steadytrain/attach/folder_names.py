@@ -7,10 +7,13 @@ import itertools
 import os
 import re
 import time
+import zlib
 from pathlib import Path
 
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.redaction import redact_text
+
+NAME_BYTES_MAX = 200
 
 _made: dict[Path, tuple[Path, ...]] = {}
 """Folders that this process created for run names, each run's own first."""
@@ -18,7 +21,7 @@ _made: dict[Path, tuple[Path, ...]] = {}
 
 def free_folder(runs_dir: Path, name: str, *, named: bool) -> Path:
     """Create a folder with that name that no other run uses. A torchrun worker shares its launcher's folder."""
-    name = without_secrets(name)
+    name = shortened(without_secrets(name))
     is_there, is_folder = os.path.lexists(runs_dir), os.path.isdir(runs_dir)  # unlike Path's, these do not raise
     if os.path.exists(runs_dir) and not is_folder:
         raise UsageError(f"{runs_dir}: not a folder; name another with --runs-dir")
@@ -44,6 +47,15 @@ def without_secrets(name: str) -> str:
     """A name of a run with the secrets in it replaced by words that a file system takes."""
     kept = redact_text(name)
     return name if kept == name else re.sub(r"[^\w.=-]+", "-", kept).strip("-")
+
+
+def shortened(name: str) -> str:
+    """``name`` without its middle where a file system would not take it, with room for what is added to it."""
+    data = os.fsencode(name)
+    if len(data) <= NAME_BYTES_MAX:
+        return name
+    begin, end = data[: NAME_BYTES_MAX // 2], data[-NAME_BYTES_MAX // 4 :]
+    return f"{begin.decode(errors='ignore')}-{zlib.crc32(data):08x}-{end.decode(errors='ignore')}"
 
 
 def give_back(run_dir: Path) -> None:

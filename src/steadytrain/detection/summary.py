@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -22,7 +23,7 @@ STORIES_MAX = 4
 
 def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
     """A few lines: number of steps, symptoms (as stories if more than one), and the run folder."""
-    recorded = (run_dir / RUN_FILE).is_file()
+    recorded = os.path.isfile(run_dir / RUN_FILE)  # unlike Path's, it does not raise
     look = f"steadytrain show {shlex.quote(str(run_dir))}"
     if watcher is None or not watcher.streams:
         failure = watcher.failure if watcher is not None else None
