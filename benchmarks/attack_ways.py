@@ -4,7 +4,10 @@ Each program prints a digest of its weights, states and losses, bit for bit. A w
 output and the files that the program leaves are the same under ``steadytrain run``, and steadytrain reports no failure
 of its own. A program that differs between two bare runs proves nothing; it is named.
 
-    python benchmarks/attack_ways.py [FOLDER] [--only WORD] [--jobs N] [--quick] [--json FILE]
+A program is a file, or a package that runs as a module. Comments `# Interpreter:`, `# Arguments:` and `# Input:` give
+it options of the interpreter, arguments, and a line on standard input.
+
+    python benchmarks/attack_ways.py [FOLDER] [--only WORD...] [--jobs N] [--quick] [--json FILE]
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import difflib
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -48,6 +52,13 @@ class Way:
     note: str = ""
 
 
+def given(program: Path, word: str) -> str:
+    """What the comment ``# word: ...`` of ``program`` says; empty if it has none."""
+    text = (program / "__main__.py" if program.is_dir() else program).read_text(encoding="utf-8")
+    found = re.search(rf"^# {word}: (.+)$", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
 def run(program: Path, launcher: Sequence[str]) -> End:
     """Run a copy of ``program`` in a fresh folder."""
     with tempfile.TemporaryDirectory(prefix="way-") as folder:
@@ -56,12 +67,18 @@ def run(program: Path, launcher: Sequence[str]) -> End:
             shutil.copytree(program, script)
         else:
             shutil.copyfile(program, script)
-        line = [sys.executable, *launcher, script.name]
+        target = ["-m", script.name] if program.is_dir() else [script.name]
+        options, arguments = given(program, "Interpreter").split(), given(program, "Arguments").split()
+        line = [sys.executable, *options, *launcher, *target, *arguments]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": folder}
-        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-            started = subprocess.Popen(
-                line, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err, text=True
-            )
+        with (
+            tempfile.TemporaryFile("w+") as into,
+            tempfile.TemporaryFile("w+") as out,
+            tempfile.TemporaryFile("w+") as err,
+        ):
+            into.write(given(program, "Input"))
+            into.seek(0)
+            started = subprocess.Popen(line, cwd=folder, env=environment, stdin=into, stdout=out, stderr=err, text=True)
             try:
                 status: int | None = started.wait(PROGRAM_S_MAX)
             except subprocess.TimeoutExpired:
@@ -118,12 +135,13 @@ def difference(one: End, other: End) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=PROGRAMS)
-    parser.add_argument("--only", default="", metavar="WORD", help="only programs with this word in their name")
+    parser.add_argument("--only", nargs="+", metavar="WORD", help="only programs with such a word in their name")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="a handful of programs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result here too")
     options = parser.parse_args()
-    programs = [path for path in sorted(options.folder.glob("*.py")) if options.only in path.stem]
+    found = [*options.folder.glob("*.py"), *(path.parent for path in options.folder.glob("*/__main__.py"))]
+    programs = [path for path in sorted(found) if any(word in path.stem for word in options.only or [""])]
     if options.quick:
         programs = [path for path in programs if path.stem in QUICK]
     if not programs:

@@ -40,3 +40,16 @@ def test_the_quick_form_runs_a_fixed_handful(tmp_path: Path) -> None:
     found = attack(str(tmp_path), "--quick")
     assert found.returncode == 0, found.stderr
     assert "| ways to train | 1 | 1 | none |" in found.stdout
+
+
+def test_a_program_gets_its_options_arguments_and_input_and_a_package_runs_as_a_module(tmp_path: Path) -> None:
+    asks = "# Interpreter: -b\n# Arguments: --rate 3\n# Input: seven\n"
+    shows = "import sys\nprint(sys.flags.bytes_warning, sys.argv[1:], input(), __name__, bool(__package__))\n"
+    package = tmp_path / "ways" / "inside"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    for path in (package / "__main__.py", tmp_path / "ways" / "alone.py"):
+        path.write_text(asks + shows + "sys.exit(sys.argv[1:] != ['--rate', '3'])\n")
+    found = attack(str(tmp_path / "ways"))
+    assert found.returncode == 0, found.stdout
+    assert "| ways to train | 2 | 2 | none |" in found.stdout

@@ -1,0 +1,81 @@
+"""Compiles with changing batch sizes, marks one dynamic, and counts recompiles. Bare: a digest, status 0."""
+
+import hashlib
+
+import torch
+import torch._dynamo
+
+torch.set_num_threads(1)
+
+
+def digest(*things):
+    """Print one hash of every weight, state and loss, bit for bit."""
+    sha = hashlib.sha256()
+
+    def eat(thing):
+        if isinstance(thing, torch.Tensor):
+            thing = thing.detach().cpu()
+            thing = thing.to_dense() if thing.is_sparse else thing
+            sha.update(f"{thing.dtype}{tuple(thing.shape)}".encode())
+            thing = torch.view_as_real(thing) if thing.is_complex() else thing
+            sha.update(bytes(thing.contiguous().reshape(-1).view(torch.uint8).tolist()))
+        elif isinstance(thing, (torch.nn.Module, torch.optim.Optimizer)):
+            eat(thing.state_dict())
+        elif isinstance(thing, dict):
+            for key, value in thing.items():
+                sha.update(repr(key).encode() if isinstance(key, (str, int, float)) else b"key")
+                eat(value)
+        elif isinstance(thing, (list, tuple)):
+            for item in thing:
+                eat(item)
+        else:
+            sha.update((thing.hex() if isinstance(thing, float) else repr(thing)).encode())
+
+    for thing in things:
+        eat(thing)
+    print("digest", sha.hexdigest())
+
+
+def net(seed=0):
+    """Make the same small network each time."""
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+
+
+def data(seed=1, rows=32):
+    """Make the same samples and targets each time."""
+    gen = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, 4, generator=gen), torch.randn(rows, 1, generator=gen)
+
+
+def train_step(model, opt, x, y):
+    """Take one ordinary step and give its loss."""
+    opt.zero_grad()
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    opt.step()
+    return loss.item()
+
+
+frames = []
+
+
+def backend(graph, inputs):
+    frames.append(len(graph.graph.nodes))
+    return graph.forward
+
+
+model = net()
+x, y = data(rows=64)
+opt = torch.optim.SGD(model.parameters(), lr=0.05)
+losses = []
+for dynamic in (None, True, False):
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend=backend, dynamic=dynamic)
+    for rows in (8, 8, 12, 16, 20):
+        batch = x[:rows].clone()
+        if dynamic is None:
+            torch._dynamo.mark_dynamic(batch, 0)
+        losses.append(train_step(compiled, opt, batch, y[:rows]))
+    print(dynamic, frames)
+digest(model, losses)

@@ -1,0 +1,95 @@
+"""dictConfig with a queue, a file handler with records' module names, captured warnings. Bare: a digest, status 0."""
+
+import hashlib
+import logging.config
+import logging.handlers
+import queue
+import warnings
+
+import torch
+
+torch.set_num_threads(1)
+
+
+def digest(*things):
+    """Print one hash of every weight, state and loss, bit for bit."""
+    sha = hashlib.sha256()
+
+    def eat(thing):
+        if isinstance(thing, torch.Tensor):
+            thing = thing.detach().cpu()
+            thing = thing.to_dense() if thing.is_sparse else thing
+            sha.update(f"{thing.dtype}{tuple(thing.shape)}".encode())
+            thing = torch.view_as_real(thing) if thing.is_complex() else thing
+            sha.update(bytes(thing.contiguous().reshape(-1).view(torch.uint8).tolist()))
+        elif isinstance(thing, (torch.nn.Module, torch.optim.Optimizer)):
+            eat(thing.state_dict())
+        elif isinstance(thing, dict):
+            for key, value in thing.items():
+                sha.update(repr(key).encode() if isinstance(key, (str, int, float)) else b"key")
+                eat(value)
+        elif isinstance(thing, (list, tuple)):
+            for item in thing:
+                eat(item)
+        else:
+            sha.update((thing.hex() if isinstance(thing, float) else repr(thing)).encode())
+
+    for thing in things:
+        eat(thing)
+    print("digest", sha.hexdigest())
+
+
+def net(seed=0):
+    """Make the same small network each time."""
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+
+
+def data(seed=1, rows=32):
+    """Make the same samples and targets each time."""
+    gen = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, 4, generator=gen), torch.randn(rows, 1, generator=gen)
+
+
+def train_step(model, opt, x, y):
+    """Take one ordinary step and give its loss."""
+    opt.zero_grad()
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    opt.step()
+    return loss.item()
+
+
+waiting = queue.SimpleQueue()
+logging.config.dictConfig(
+    {
+        "version": 1,
+        "disable_existing_loggers": True,
+        "formatters": {"short": {"format": "%(levelname)s %(name)s %(module)s %(funcName)s %(message)s"}},
+        "handlers": {
+            "file": {"class": "logging.FileHandler", "filename": "train.log", "formatter": "short", "mode": "w"}
+        },
+        "root": {"level": "DEBUG", "handlers": ["file"]},
+    }
+)
+logging.captureWarnings(True)
+log = logging.getLogger("training")
+listener = logging.handlers.QueueListener(waiting, *logging.getLogger().handlers)
+logging.getLogger().handlers = [logging.handlers.QueueHandler(waiting)]
+listener.start()
+model = net()
+x, y = data()
+opt = torch.optim.SGD(model.parameters(), lr=0.05)
+losses = []
+for i in range(12):
+    losses.append(train_step(model, opt, x, y))
+    log.info("step %d loss %.6f", i, losses[-1])
+    if i == 5:
+        warnings.warn("captured", stacklevel=1)
+listener.stop()
+logging.shutdown()
+with open("train.log") as file:
+    lines = [line for line in file.read().splitlines() if "WARNING" not in line or "captured" in line]
+print(len(lines), lines[0])
+print(len(logging.getLogger().handlers), sorted(name for name in logging.root.manager.loggerDict if "steady" in name))
+digest(model, losses)

@@ -1,0 +1,1 @@
+"""A package that is run as `python -m`, with relative imports and a data file."""

@@ -1,0 +1,74 @@
+"""Searches learning rates in a spawned ProcessPoolExecutor. Bare: one digest for each, status 0."""
+
+import hashlib
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import torch
+
+torch.set_num_threads(1)
+
+
+def digest(*things):
+    """Print one hash of every weight, state and loss, bit for bit."""
+    sha = hashlib.sha256()
+
+    def eat(thing):
+        if isinstance(thing, torch.Tensor):
+            thing = thing.detach().cpu()
+            thing = thing.to_dense() if thing.is_sparse else thing
+            sha.update(f"{thing.dtype}{tuple(thing.shape)}".encode())
+            thing = torch.view_as_real(thing) if thing.is_complex() else thing
+            sha.update(bytes(thing.contiguous().reshape(-1).view(torch.uint8).tolist()))
+        elif isinstance(thing, (torch.nn.Module, torch.optim.Optimizer)):
+            eat(thing.state_dict())
+        elif isinstance(thing, dict):
+            for key, value in thing.items():
+                sha.update(repr(key).encode() if isinstance(key, (str, int, float)) else b"key")
+                eat(value)
+        elif isinstance(thing, (list, tuple)):
+            for item in thing:
+                eat(item)
+        else:
+            sha.update((thing.hex() if isinstance(thing, float) else repr(thing)).encode())
+
+    for thing in things:
+        eat(thing)
+    print("digest", sha.hexdigest())
+
+
+def net(seed=0):
+    """Make the same small network each time."""
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+
+
+def data(seed=1, rows=32):
+    """Make the same samples and targets each time."""
+    gen = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, 4, generator=gen), torch.randn(rows, 1, generator=gen)
+
+
+def train_step(model, opt, x, y):
+    """Take one ordinary step and give its loss."""
+    opt.zero_grad()
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    opt.step()
+    return loss.item()
+
+
+def trial(rate):
+    model = net()
+    x, y = data()
+    opt = torch.optim.SGD(model.parameters(), lr=rate)
+    losses = [train_step(model, opt, x, y) for _ in range(10)]
+    return rate, losses, {name: value.tolist() for name, value in model.state_dict().items()}
+
+
+if __name__ == "__main__":
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        results = list(pool.map(trial, (0.01, 0.03, 0.1)))
+    for result in results:
+        digest(result)
+    print(min(results, key=lambda result: result[1][-1])[0])
