@@ -27,7 +27,7 @@ from steadytrain.capture.step.input_recorder import tensors_in
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.tensors.dense import dense_values
 from steadytrain.core.model import COPY_FOLLOWS, OWN_OUTPUTS, OWN_ROLLOUTS, IntArray
-from steadytrain.core.torch_private import CHILDREN, COMPILED_CALL
+from steadytrain.core.torch_private import CHILDREN, COMPILED_CALL, IS_FUNCTORCH
 
 SEARCH_STEPS = (2, 64)
 """Steps of a stream in which the process is searched for copies of its model."""
@@ -359,14 +359,14 @@ def _sampled(module: nn.Module) -> tuple[Tensor, ...]:
 
 @torch.no_grad()
 def row_keys(args: Any, kwargs: Any) -> Tensor | None:
-    """A number for each row of the first tensor of a call, equal for equal rows, int64; None if it has no rows.
+    """A number for each row of the first tensor of a call, equal for equal rows, int64; None without rows or values.
 
     A row is one image (the last three dimensions), one vector, or one sequence of ids.
     """
     first = next((one for one in tensors_in((args, kwargs)) if one.dim() > 1 and one.numel()), None)
     if first is None or type(first) is not Tensor or first.is_complex() or first.layout != torch.strided:
         return None
-    if first.is_meta:
+    if first.is_meta or IS_FUNCTORCH(first):
         return None
     ends = 1 if first.is_floating_point() and first.dim() < 4 else min(3, first.dim() - 1)
     if not first.is_floating_point():

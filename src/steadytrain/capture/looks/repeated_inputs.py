@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from steadytrain.capture.step.input_recorder import MicroBatch, tensors_in
+from steadytrain.core.torch_private import IS_FUNCTORCH
 
 SAMPLED_MAX = 1024
 CALLS_MAX = 4
@@ -30,8 +31,9 @@ Inputs = list[weakref.ref[Tensor]]
 
 
 def inputs_of(args: Any, kwargs: Any) -> Inputs:
-    """Weak references to the tensors of a call, at most ``INPUTS_MAX``."""
-    return [weakref.ref(one) for one in tensors_in((args, kwargs)) if one.dim() > 0][:INPUTS_MAX]
+    """Weak references to the tensors of a call, at most ``INPUTS_MAX``; none for those of a function transform."""
+    found = [one for one in tensors_in((args, kwargs)) if not IS_FUNCTORCH(one) and one.dim() > 0]
+    return [weakref.ref(one) for one in found[:INPUTS_MAX]]
 
 
 @dataclass
@@ -124,12 +126,16 @@ class CycledInputs:
 
 @torch.no_grad()
 def digest_of(*things: Any) -> bytes:
-    """A digest of sampled values of the first tensors in each of ``things``; empty if there are none."""
+    """A digest of sampled values of the first tensors in each of ``things``; empty if there are none.
+
+    A tensor of a function transform (``vmap``, ``grad``) is passed over: it has no values once its transform returned.
+    """
     parts = []
     for thing in things:
         for one in list(tensors_in(thing))[:INPUTS_MAX]:
             if (
-                one.numel()
+                not IS_FUNCTORCH(one)
+                and one.numel()
                 and type(one) is Tensor
                 and not one.is_quantized
                 and one.layout == torch.strided
