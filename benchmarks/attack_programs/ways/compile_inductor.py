@@ -63,7 +63,7 @@ model = net()
 x, y = data()
 opt = torch.optim.SGD(model.parameters(), lr=0.05)
 with tempfile.TemporaryDirectory() as cache:
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
+    os.environ.update(TORCHINDUCTOR_CACHE_DIR=cache, TORCHINDUCTOR_COMPILE_THREADS="1")
     compiled = torch.compile(model)
     losses = [train_step(compiled, opt, x, y) for _ in range(12)]
 print(dict(counters["stats"]), dict(counters["graph_break"]))

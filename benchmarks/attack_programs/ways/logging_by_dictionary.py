@@ -3,6 +3,7 @@
 import hashlib
 import logging.config
 import logging.handlers
+import os
 import queue
 import warnings
 
@@ -90,6 +91,7 @@ listener.stop()
 logging.shutdown()
 with open("train.log") as file:
     lines = [line for line in file.read().splitlines() if "WARNING" not in line or "captured" in line]
+os.remove("train.log")  # a captured warning has the path of the script
 print(len(lines), lines[0])
 print(len(logging.getLogger().handlers), sorted(name for name in logging.root.manager.loggerDict if "steady" in name))
 digest(model, losses)

@@ -70,4 +70,4 @@ for step in range(10):
         torch.set_rng_state(kept)
     with torch.random.fork_rng():
         out.append(torch.rand(2))
-digest(model, out, torch.get_rng_state(), hash(random.getstate()))
+digest(model, out, torch.get_rng_state(), repr(random.getstate()))

@@ -67,8 +67,7 @@ class OptimizerSteps:
 
         def watched_closure() -> Any:
             # LBFGS evaluates several times per step; the last evaluation counts. Earlier accumulation stays.
-            del run.seen.micro_batches[micro_batches:], run.seen.losses[losses:]
-            run.seen.evaluations += 1
+            run.seen.evaluated_again(micro_batches, losses)
             loss = closure()
             self._gate(optimizer, can_rerun=False)
             return loss

@@ -88,6 +88,12 @@ class StepInProgress:
             self.stale = 0
         self.used = len(self.micro_batches)
 
+    def evaluated_again(self, calls: int, losses: int) -> None:
+        """A closure begins once more: keep only the first ``calls`` model calls and ``losses`` of the step."""
+        del self.micro_batches[calls:], self.losses[losses:]
+        self.used, self.stale = min(self.used, calls), min(self.stale, calls)
+        self.evaluations += 1
+
     def gradients_zeroed(self) -> None:
         """Forget the calls and losses behind discarded gradients."""
         del self.micro_batches[: self.used]
