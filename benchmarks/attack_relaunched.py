@@ -31,8 +31,8 @@ COMMANDS = {
     "diagnose": ("diagnose", "--budget", "20"),
 }
 COMMANDS_BY_DEFAULT = 2
-QUICK_S = 60.0
-"""``--quick`` starts no further script after this long; which scripts come first depends on the seed."""
+QUICK_S = 35.0
+"""``--quick`` starts no further script after this long, and ends within a minute; the seed says which come first."""
 
 COMMAND_S_MAX = 120.0
 RUN_S_MAX = 60.0
@@ -41,6 +41,9 @@ SETTLE_S = 0.5
 """Between two looks at the files: what still runs after a command has this long to do harm."""
 
 SETTLE_S_MAX = 20.0
+SKIPPED = "SKIP"
+"""Begins the line of a script that needs a library that is not installed."""
+
 CACHES = ("__pycache__", ".triton", ".nv", "torchinductor")
 """Caches of compilers, which a launched script writes as usual."""
 
@@ -75,7 +78,7 @@ def attack(script: Path, *, commands: int, chance: random.Random, environment: d
             words = ["run", "--name", "second", "--continues", f"{RUNS}/first", "train.py"]
             result.statuses["continued"] = _status(words, folder, variables, RUN_S_MAX)
         if not list((folder / RUNS).glob("*/incidents/*/manifest.json")):
-            result.note = f"no incident: nothing to launch again (status {result.statuses['run']})"
+            result.note = _why_no_incident(_log_of(folder).read_text(errors="replace"), result.statuses["run"])
             return result
         names = chance.sample(list(COMMANDS), commands)
         before = settled(Path(place))
@@ -86,6 +89,16 @@ def attack(script: Path, *, commands: int, chance: random.Random, environment: d
         _killed(COMMANDS[name], folder, variables, after_s)
         _noted(result, f"{name} killed after {after_s:.1f} s", before, Path(place))
     return result
+
+
+def _why_no_incident(log: str, status: int) -> str:
+    skipped = next((line for line in log.splitlines() if line.startswith(SKIPPED)), "")
+    return skipped.lower() or f"no incident: nothing to launch again (status {status})"
+
+
+def _log_of(folder: Path) -> Path:
+    """Where the output of all commands on ``folder`` goes: beside the files that are compared."""
+    return folder.parent.parent / f"{folder.parent.name}.log"
 
 
 def _noted(result: Attack, name: str, before: dict[str, str], place: Path) -> dict[str, str]:
@@ -147,7 +160,7 @@ def _killed(words: tuple[str, ...], folder: Path, variables: dict[str, str], aft
 
 
 def _started(words: tuple[str, ...] | list[str], folder: Path, variables: dict[str, str]) -> subprocess.Popen[bytes]:
-    with (folder.parent.parent / f"{folder.parent.name}.log").open("ab") as log:
+    with _log_of(folder).open("ab") as log:
         log.write(f"--- {' '.join(words)}\n".encode())
         log.flush()
         return subprocess.Popen(
