@@ -40,6 +40,7 @@ class Options:
             the checkpoint. Steps count on from there, and detectors use that run's last steps as their baseline.
         rewind_mb: disk space, in 10^6 bytes, for the tape and the snapshots that allow a replay of the last steps; 0:
             none.
+        checkpoints_mb: disk space, in 10^6 bytes, for good checkpoints that the script has removed; 0: none.
         keep_rewind: keep them also when the run ends well.
         every_step: record every step also in a long run of steps of some milliseconds. Otherwise such a run is recorded
             in bursts once steadytrain has worked for 20 s, so that it takes less than 10 % of the time.
@@ -59,6 +60,7 @@ class Options:
     continues: str | None = None
     rewind_mb: int = 4096
     keep_rewind: bool = False
+    checkpoints_mb: int = 4096
     every_step: bool = False
 
     def __post_init__(self) -> None:
@@ -86,6 +88,8 @@ class Options:
             raise UsageError(f"{self.state_mb}: the limit on stored state must not be negative")
         if self.max_skips < 1:
             raise UsageError(f"{self.max_skips}: --max-skips is at least 1; to skip nothing, use --policy stop")
+        if self.checkpoints_mb < 0:
+            raise UsageError(f"{self.checkpoints_mb}: the disk space for good checkpoints must not be negative")
         if self.rewind_mb < 0:
             raise UsageError(f"{self.rewind_mb}: the disk space for rewinding must not be negative")
 
@@ -114,4 +118,5 @@ class OptionsGiven(TypedDict, total=False):
     continues: str | None
     rewind_mb: int
     keep_rewind: bool
+    checkpoints_mb: int
     every_step: bool

@@ -60,6 +60,7 @@ class WatchedRun:
             continues=self.continues,
             rewind_bytes_max=options.rewind_mb * 1_000_000,
             keep_rewind=options.keep_rewind,
+            checkpoint_bytes_max=options.checkpoints_mb * 1_000_000,
             pace=None if options.every_step else Pace(),
             description=self.description,
             diff=self.diff,

@@ -17,13 +17,17 @@ REWIND_BYTES_DEFAULT = 4096 * 1_000_000
 """Disk space for the tape and the snapshots of a run, while it runs."""
 
 
+CHECKPOINT_BYTES_DEFAULT = 4096 * 1_000_000
+"""Disk space for the last good checkpoints of the script, once it has removed them itself."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """How to watch. ``run_dir`` is created at the first step, not before. ``in_graph``: compiled graphs measure the
     outputs of their modules (``Activations``). ``continues``: the run that this run continues (``earlier_run``).
     ``rewind_bytes_max``: disk space for tape and snapshots, 0 for neither. ``keep_rewind``: keep them although the run
-    ended well. ``max_skips``: how many updates in a row the policy ``skip`` skips.
-    ``pace``: when a long run of short steps rests, None for never."""
+    ended well. ``checkpoint_bytes_max``: disk space for pinned checkpoints, 0 for none. ``max_skips``: how many
+    updates in a row the policy ``skip`` skips. ``pace``: when a long run of short steps rests, None for never."""
 
     run_dir: Path
     run_name: str
@@ -35,6 +39,7 @@ class Settings:
     continues: Mapping[str, Any] | None = None
     rewind_bytes_max: int = REWIND_BYTES_DEFAULT
     keep_rewind: bool = False
+    checkpoint_bytes_max: int = CHECKPOINT_BYTES_DEFAULT
     pace: Pace | None = field(default_factory=Pace)
     description: dict[str, Any] = field(default_factory=dict)
     diff: str | None = None

@@ -85,6 +85,12 @@ def _options_of_a_run() -> type[Options]:
     show_default=True,
     help="Disk space (10^6 bytes) for the tape and the snapshots that allow a replay of the last steps; 0: none.",
 )
+@click.option(
+    "--checkpoints-mb",
+    default=4096,
+    show_default=True,
+    help="Disk space (10^6 bytes) that keeps the last good checkpoints of SCRIPT after it has removed them; 0: none.",
+)
 @click.option("--keep-rewind", is_flag=True, help="Keep tape and snapshots also when the run ends well.")
 @click.option(
     "--every-step",

@@ -30,6 +30,7 @@ from steadytrain.detection.incidents import SymptomIncidents
 from steadytrain.detection.sink import NO_SINK, Sink
 from steadytrain.detection.step_history import StepHistory
 from steadytrain.detectors import Detector
+from steadytrain.grouping.catalog import spoils_weights
 from steadytrain.grouping.courses import OPEN
 from steadytrain.grouping.stories import Story, tell
 from steadytrain.storage.retention import Keeper
@@ -214,6 +215,13 @@ class RunRecorder:
                 self._run.set_fact(name, value)
             except Exception as error:
                 self._give_up(error)
+
+    def sick_at(self, step: int) -> str | None:
+        """The symptom, if there is one, that spoils weights and is going on at that step of the first stream."""
+        for symptom in self.symptoms.values():
+            if spoils_weights(symptom) and symptom.first_step <= step <= symptom.last_step + RECENT_STEPS:
+                return symptom.name
+        return None
 
     def saw_logits(self, classes: int) -> None:
         """Number of classes of the model: its vocabulary, if it trains on tokens."""

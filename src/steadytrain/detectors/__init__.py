@@ -73,6 +73,9 @@ class Detector(ABC):
     """The name of a detector that judges the same by another rule. Of two that report one event only one is told: the
     graver, and this one's if neither is."""
 
+    spoils_weights: ClassVar[bool] = False
+    """Whether a checkpoint that is written during it is not to be trusted."""
+
     keeps_incident: ClassVar[bool] = True
     """Whether an incident is kept of it: not where a step that is made again does not show it, or the gate has one."""
 

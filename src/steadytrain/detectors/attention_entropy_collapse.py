@@ -37,6 +37,7 @@ class AttentionEntropyCollapse(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("modules.attention_entropy",)
+    spoils_weights: ClassVar[bool] = True
 
     entropy_nats: float = threshold(
         0.1,

@@ -59,6 +59,7 @@ class Divergence(Detector):
     bursts: ClassVar[bool] = True
     counts_rising_loss: ClassVar[bool] = True
     grows: ClassVar[bool] = True
+    spoils_weights: ClassVar[bool] = True
 
     rise_nats: float = threshold(
         1.0,

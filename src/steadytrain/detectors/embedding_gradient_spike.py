@@ -51,6 +51,7 @@ class EmbeddingGradientSpike(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("gradient_norms",)
+    spoils_weights: ClassVar[bool] = True
 
     log_z: float = threshold(
         8.0,

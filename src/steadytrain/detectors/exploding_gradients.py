@@ -59,6 +59,7 @@ class ExplodingGradients(Detector):
     bursts: ClassVar[bool] = True
     counts_rising_loss: ClassVar[bool] = True
     grows: ClassVar[bool] = True
+    spoils_weights: ClassVar[bool] = True
 
     trend_steps: int = threshold(200, "steps through which the log of the norm must rise, block by block (AutoTrainer)")
     trend_ratio: float = threshold(3.0, "total growth: medians of 16 healthy steps vary by less than half of it")

@@ -43,6 +43,7 @@ class Forgetting(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("metrics",)
+    spoils_weights: ClassVar[bool] = True
 
     worse_share: float = threshold(0.1, "share of its best by which a loss must rise, or a score fall")
     worse_scales: float = threshold(

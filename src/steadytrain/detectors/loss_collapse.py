@@ -48,6 +48,7 @@ class LossCollapse(Detector):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("loss",)
+    spoils_weights: ClassVar[bool] = True
 
     same_steps: int = threshold(
         32, "logged steps in a row with the same loss; two batches never have the same loss by chance"

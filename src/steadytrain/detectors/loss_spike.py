@@ -56,6 +56,7 @@ class LossSpike(Detector):
     excused_z_max: ClassVar[float] = EXCUSED_Z_MAX
     bursts: ClassVar[bool] = True
     grows: ClassVar[bool] = True
+    spoils_weights: ClassVar[bool] = True
 
     z: float = threshold(
         10.0,

@@ -48,6 +48,7 @@ class LossTurnedNegative(Detector):
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     bursts: ClassVar[bool] = True
     hasty: ClassVar[bool] = True
+    spoils_weights: ClassVar[bool] = True
 
     positive_rows: int = threshold(5, "logged losses before it that are all positive")
     negative_rows: int = threshold(5, "logged losses from it on that are all negative")

@@ -43,6 +43,7 @@ class LostLevel(Detector):
     same_event_as: ClassVar[str] = "lost-progress"
     grows: ClassVar[bool] = True
     counts_rising_loss: ClassVar[bool] = True
+    spoils_weights: ClassVar[bool] = True
 
     lost_share: float = threshold(
         0.5, "share of the progress that is lost at the end; cycles of the rate give back less"

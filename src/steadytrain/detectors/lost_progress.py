@@ -77,6 +77,7 @@ class LostProgress(Detector):
     counts_rising_loss: ClassVar[bool] = True
     grows: ClassVar[bool] = True
     hasty: ClassVar[bool] = True
+    spoils_weights: ClassVar[bool] = True
 
     lost_share: float = threshold(
         0.6,

@@ -47,6 +47,7 @@ class MetricCollapse(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("metrics",)
     of_logs: ClassVar[bool] = True
+    spoils_weights: ClassVar[bool] = True
 
     lost_share: float = threshold(0.5, "share of the gain that is lost at the end")
     floor_share: float = threshold(0.15, "and of the best value")

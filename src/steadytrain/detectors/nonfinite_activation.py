@@ -41,6 +41,7 @@ class NonfiniteActivation(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("modules.nonfinite",)
     nonfinite_rank: ClassVar[int | None] = 3
+    spoils_weights: ClassVar[bool] = True
 
     elements_max: int = threshold(0, "non-finite elements of an output that are no fault: none. The count is exact")
     loss_steps: int = threshold(

@@ -43,6 +43,7 @@ class NonfiniteGradient(Detector):
     nonfinite_rank: ClassVar[int | None] = 5
     aim: ClassVar[Aim] = "finite"
     keeps_incident: ClassVar[bool] = False
+    spoils_weights: ClassVar[bool] = True
 
     tensors_max: int = threshold(
         16, "tensor names listed in the symptom; the count of all is among its numbers. Fits a screen"

@@ -45,6 +45,7 @@ class NonfiniteLoss(Detector):
     nonfinite_rank: ClassVar[int | None] = 4
     aim: ClassVar[Aim] = "finite"
     keeps_incident: ClassVar[bool] = False
+    spoils_weights: ClassVar[bool] = True
 
     skipped_steps_min: int = threshold(
         3,

@@ -40,6 +40,7 @@ class NonfiniteOptimizerState(Detector):
 
     needs: ClassVar[tuple[str, ...]] = tuple(f"tensors.{column}" for column in COLUMNS)
     nonfinite_rank: ClassVar[int | None] = 6
+    spoils_weights: ClassVar[bool] = True
 
     elements_max: int = threshold(0, "non-finite elements of a moment that are no fault: none. The count is exact")
 

@@ -38,6 +38,7 @@ class NonfiniteWeight(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("tensors.weight_nonfinite",)
     nonfinite_rank: ClassVar[int | None] = 6
+    spoils_weights: ClassVar[bool] = True
 
     elements_max: int = threshold(0, "non-finite elements of a parameter that are no fault: none. The count is exact")
 

@@ -42,6 +42,7 @@ class RepeatedJumps(Detector):
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     of_logs: ClassVar[bool] = True
     grows: ClassVar[bool] = True
+    spoils_weights: ClassVar[bool] = True
 
     stride_steps: int = threshold(10, "steps between two rows; in denser logs other detectors judge single batches")
     jump_ratio: float = threshold(1.8, "a row over the median of those around it")

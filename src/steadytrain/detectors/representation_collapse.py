@@ -44,6 +44,7 @@ class RepresentationCollapse(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("modules.std",)
     aim: ClassVar[Aim] = "progress"
+    spoils_weights: ClassVar[bool] = True
 
     fall_share: float = threshold(
         0.01,

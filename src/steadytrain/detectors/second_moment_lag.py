@@ -46,6 +46,7 @@ class SecondMomentLag(Detector):
     needs: ClassVar[tuple[str, ...]] = ("tensors.gradient_to_second_moment",)
     quantity: ClassVar[Quantity | None] = "update_ratio"
     counts_rising_loss: ClassVar[bool] = True
+    spoils_weights: ClassVar[bool] = True
 
     lag_ratio: float = threshold(2.3, "RMS of gradient over root of the second moment: the bound of 2304.13013")
     strong_ratio: float = threshold(

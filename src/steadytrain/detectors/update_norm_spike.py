@@ -56,6 +56,7 @@ class UpdateNormSpike(Detector):
     needs: ClassVar[tuple[str, ...]] = ("tensors.update_norm",)
     quantity: ClassVar[Quantity | None] = "update_ratio"
     bursts: ClassVar[bool] = True
+    spoils_weights: ClassVar[bool] = True
 
     spike_ratio: float = threshold(3.0, "update norm over the median before it: less is batch noise. Chosen")
     spike_z: float = threshold(8.0, "and this many robust standard deviations of its log: SGD's updates vary more")

@@ -41,6 +41,7 @@ class VanishingWeights(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("tensors.weight_norm",)
     aim: ClassVar[Aim] = "progress"
+    spoils_weights: ClassVar[bool] = True
 
     shrunk_ratio: float = threshold(0.1, "norm over the first norm of the same tensor. Chosen")
     tensors_share: float = threshold(0.5, "share of the tensors that are so small")

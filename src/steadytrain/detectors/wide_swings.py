@@ -43,6 +43,7 @@ class WideSwings(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     of_logs: ClassVar[bool] = True
+    spoils_weights: ClassVar[bool] = True
 
     swing_share: float = threshold(0.4, "of the whole range of the level: what a rise must give back to count")
     rises_min: int = threshold(2, "such rises; one is a loss of level, and a healthy run has none")

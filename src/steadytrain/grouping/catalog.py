@@ -34,6 +34,11 @@ def is_nonfinite(symptom: Symptom) -> bool:
     return declared(symptom.name).nonfinite_rank is not None
 
 
+def spoils_weights(symptom: Symptom) -> bool:
+    """Whether weights that were saved during the symptom are not to be trusted."""
+    return declared(symptom.name).spoils_weights and symptom.severity != "note"
+
+
 @cache
 def _by_name() -> dict[str, type[Detector]]:
     return {kebab(cls): cls for cls in DETECTORS.classes()}

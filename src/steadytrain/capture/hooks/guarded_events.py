@@ -33,6 +33,8 @@ ENTRY_POINTS: Mapping[str, tuple[str, Any]] = {
     "forward_ends": ("following the calls of a module", None),
     "load_watch": ("looking at what is loaded", None),
     "saving": ("looking at what is saved", None),
+    "save_begins": ("noting a checkpoint", None),
+    "save_ends": ("noting a checkpoint", None),
 }
 """By name: what failed, in the words of the message, and what the patch gets then: the script's call goes on as without
 us."""

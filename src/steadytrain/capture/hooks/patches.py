@@ -10,6 +10,7 @@
 | ``torch.nn.utils.clip_grad_norm_``, ``clip_grad_value_`` | gradients before clipping |
 | ``Optimizer.zero_grad``, ``Module.zero_grad`` | gradients that the script discards |
 | ``load_state_dict`` of both, ``Optimizer.state_dict`` | what is restored and what is saved (``loaded_states.py``) |
+| ``torch.save``, ``safetensors.torch.save_file``, ``distributed.checkpoint.save`` | ``saved_checkpoints.py`` |
 | ``torch.compile`` | the module that a compiled model is called through |
 | ``Module.__reduce_ex__`` | copies and pickles of a watched module hold no hook of ours (``copies.py``) |
 | ``torch.jit._recursive.create_script_module`` | a watched module can be scripted (``scripting.py``) |
@@ -47,6 +48,7 @@ from steadytrain.capture.hooks.module_hooks import (
 from steadytrain.capture.hooks.outermost_steps import OutermostSteps
 from steadytrain.capture.hooks.scripting import put_script
 from steadytrain.capture.snapshots.loaded_states import StateEvents, state_wrappers
+from steadytrain.capture.snapshots.saved_checkpoints import SaveEvents, put_savers
 from steadytrain.core.torch_private import (
     CALL,
     COMPILED_CALL,
@@ -78,7 +80,7 @@ _SKIPPED_BY_COMPILER = (
 """All our modules except those whose code a graph may contain (``hooks.module_hooks``, ``tensors.in_graph``)."""
 
 
-class Events(StateEvents, Protocol):
+class Events(StateEvents, SaveEvents, Protocol):
     """The events that the patches report. :class:`GuardedEvents` keeps their errors from the script."""
 
     def optimizer_made(self, optimizer: torch.optim.Optimizer) -> None: ...
@@ -143,6 +145,7 @@ class Patches:
         self._undo += [put_reduce(), put_script()]
         for owner, name, wrapper in state_wrappers(events, self._guard):
             self._replace(owner, name, wrapper)
+        put_savers(events, self._guard, self._replace, after_import)
         after_import(COMPILER, self._guard.wrap(keep_compiler_out))
 
     def remove(self) -> None:

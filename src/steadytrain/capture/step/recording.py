@@ -102,6 +102,9 @@ class Recorder(Protocol):
     def set_fact(self, name: str, value: Any) -> None:
         """Set a fact of the run."""
 
+    def sick_at(self, step: int) -> str | None:
+        """The symptom, if there is one, that spoils weights and is going on at that step of the first stream."""
+
     def saw_logits(self, classes: int) -> None:
         """The model's logits have so many classes."""
 

@@ -34,6 +34,7 @@ from steadytrain.capture.looks.script_look import ScriptLook
 from steadytrain.capture.settings import Settings
 from steadytrain.capture.snapshots.loaded_states import LoadedStates
 from steadytrain.capture.snapshots.rewind import recorder_of
+from steadytrain.capture.snapshots.saved_checkpoints import SavedCheckpoints
 from steadytrain.capture.step.data_loaders import DataLoaders
 from steadytrain.capture.step.dropped_optimizers import called_by_us
 from steadytrain.capture.step.gradient_events import GradientEvents
@@ -94,6 +95,7 @@ class Watcher:
         self._loaders = DataLoaders(run)
         steps = OptimizerSteps(run, self._stopping, self._calls, self._loaders, rehearsal)
         gradients = GradientEvents(run, steps, guards)
+        self._saved: SavedCheckpoints | None = None
         self._loads = LoadedStates(run.guard, run.note, self.set_fact, run.state_loaded)
         # The entry points for the patches and for manual updates, bound to the parts that handle them.
         self.forward_begins, self.forward_ends = self._calls.forward_begins, self._calls.forward_ends
@@ -113,6 +115,8 @@ class Watcher:
             for name, entry in self.resting.entry_points(self).items():
                 setattr(self, name, entry)
         if run.recorder.recording:
+            self._saved = SavedCheckpoints(run, settings.checkpoint_bytes_max)
+            self.follow(self._saved)
             self.follow(ScriptLook(run, self._loaders.datasets.rows_of, self._loads, self._loaders.orders))
         run.leading.dropped = self._optimizers_dropped
         self._patches = Patches(self, run.guard)
@@ -182,6 +186,18 @@ class Watcher:
                     names=stream.model.names,
                     scaler=next(iter(run.scaling.scalers.values()), None),
                 )
+
+    def save_begins(self, saved: Any, target: Any) -> Any:
+        """Any thread of the script saves."""
+        if self._saved is None or self._run.is_over():
+            return None
+        if self._run.is_script():
+            self._end_rest()
+        return self._saved.begins(saved, target)
+
+    def save_ends(self, save: Any) -> None:
+        if self._saved is not None and not self._run.is_over():
+            self._saved.ends(save)
 
     def _end_rest(self) -> None:
         if self.resting is not None:
