@@ -2,7 +2,7 @@
 
 A library of our own (``attack_programs/kills/faults.c``, compiled when this starts, loaded by LD_PRELOAD) counts the
 system calls on files below the run folder. Each phase runs once without a fault to count them; then a call is drawn and
-the fault happens there. Afterwards the script's output, status and weights are those of the bare run (but after a kill),
+the fault happens there. Afterwards script's output, status and weights are those of the bare run (but after a kill),
 `show`, `runs` and `query` answer, every bundle is whole and listed, no step is lost but the one in flight, nothing
 half-written stays after the next run, and what a disk took is said. Commands are called a second time and work.
 
@@ -194,7 +194,7 @@ class Attack:
         case = self.case(phase)
         trace = self._base / f"{name}.trace"
         expected = self.attacked(name, case, "none 0 0", str(trace))
-        if not phase.again and "0" == phase.script[1]:
+        if not phase.again and phase.script[1] == "0":
             bare = self.call(["train.py", *phase.script], case)
             if (bare.status, bare.out) != (expected.status, expected.out):
                 raise SystemExit(f"attack_kills: without a fault, {name} is not as the bare run: {expected.err}")
@@ -290,7 +290,7 @@ def wrong_of_the_recording(fault: Fault, ended: Ended, expected: Ended, found: d
         wrong.append(f"lost: {', '.join(lost)}")
     if incident and fault.kind == "quota" and (left := _own_bytes(run)) > TAPE_BYTES_LEFT_MAX:
         wrong.append(f"no incident, and {left} bytes of the tape are still there")
-    if lost and fault.kind == "quota" and found["steps"].get("run") and not any(found["said"].get("run", [])[1:]):
+    if lost and fault.kind == "quota" and found["steps"].get("run") and not found["said"].get("run"):
         wrong.append("show --json does not say that the recording stopped")
     return wrong
 

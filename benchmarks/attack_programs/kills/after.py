@@ -1,8 +1,8 @@
 """``after.py RUNS_DIR NEXT BEFORE_NS``: look at the runs after a fault, and run once more in the same place.
 
-Prints a JSON object: ``wrong``, what does not hold, in words; ``steps``, ``incidents`` and ``said`` (how each
-ended, and the notes of ``show --json``) of each run. ``BEFORE_NS`` is the moment of the fault; steps that ``progress.txt`` has before
-it, but the last, have to be there. NEXT is the script of the run afterwards, or empty.
+Prints a JSON object: ``wrong``, what does not hold, in words; ``steps``, ``incidents`` and ``said`` (why the recording
+stopped, by ``show --json``) of each run. ``BEFORE_NS`` is the moment of the fault; steps that ``progress.txt`` has
+before it, but the last, have to be there. NEXT is the script of the run afterwards, or empty.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Look:
 
     def run(self) -> None:
         for words in (("runs",), ("runs", "--json")):
-            self._answer(*words, "--runs-dir", str(self.runs_dir), may_refuse=False)
+            self._answer(*words, "--runs-dir", str(self.runs_dir), may_refuse=self.finished < 2)
         for folder in sorted(self.runs_dir.iterdir()) if self.runs_dir.is_dir() else []:
             if folder.is_dir() and not folder.name.startswith("."):
                 self._run_folder(folder)
@@ -52,10 +52,11 @@ class Look:
         if self.finished > 2:
             query = "SELECT DISTINCT step FROM gradients"
             have = {int(line) for line in self._answer("query", name, query, "--csv", may_refuse=False).split()[1:]}
-            if lost := sorted(set(range(max(1, self.finished - KEPT_GRADIENTS), self.finished)) - have):
+            newest = max([self.finished, *steps])
+            if lost := sorted(set(range(max(1, newest - KEPT_GRADIENTS), self.finished)) - have):
                 self.wrong.append(f"gradients of the steps {lost[:5]} are missing")
         document = json.loads(shown) if shown else {}
-        self.said[folder.name] = [document.get("ended"), *document.get("notes", [])]
+        self.said[folder.name] = document.get("recording_stopped")
         self._bundles(folder, {Path(path).name for path in document.get("incidents", [])})
         self._recording(folder)
 
@@ -90,13 +91,15 @@ class Look:
         from click.testing import CliRunner
 
         from steadytrain.cli.main import commands
+        from steadytrain.core.errors import UsageError
 
         ended = CliRunner().invoke(commands, list(words))
         line = " ".join(Path(word).name if "/" in word else word for word in words[:3])
-        if ended.exception is not None and not isinstance(ended.exception, SystemExit):
+        said = ended.stderr.strip() or str(ended.exception)
+        if ended.exception is not None and not isinstance(ended.exception, (SystemExit, UsageError)):
             self.wrong.append(f"`{line}` raised {ended.exception!r}"[:300])
-        elif ended.exit_code and not (may_refuse and ended.exit_code == 2 and ended.stderr.strip().count("\n") == 0):
-            self.wrong.append(f"`{line}` ended with {ended.exit_code}: {ended.stderr.strip()[-200:]}")
+        elif ended.exit_code and not (may_refuse and "\n" not in said):
+            self.wrong.append(f"`{line}` refused: {said[-200:]}")
         return ended.stdout if ended.exit_code == 0 else ""
 
 
@@ -178,7 +181,7 @@ def main() -> None:
             status = in_fork(run_again, nowhere.fileno())
         if status:
             found["wrong"].append(f"the next run in the same place ended with {status}")
-        found["wrong"] += [f"left over: {name}" for name in left_over(runs_dir)]
+    found["wrong"] += [f"left over: {name}" for name in left_over(runs_dir)]
     print(json.dumps(found))
 
 
