@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import itertools
 import json
 import os
 import random
@@ -23,6 +24,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +39,10 @@ STATE_BYTES = 520
 PROCESS_S_MAX = 90.0
 FAULTS_BY_DEFAULT = 500
 QUICK_FAULTS = 14
+QUICK_PHASES = ("run", "incident", "compaction", "replay")
+AT_LEAST = 4
+"""Faults that are tried however little time ``--seconds`` gives: to count the calls may take all of it."""
+
 TAPE_BYTES_LEFT_MAX = 16 << 10
 LOST = re.compile(r"^steadytrain: .*(fail|cannot|could not|stopped|No space|dropped|error)", re.IGNORECASE)
 
@@ -112,7 +118,8 @@ class Attack:
     def __init__(self, base: Path, *, keep: Path | None = None) -> None:
         self._base = base
         self._keep = keep
-        self._count = 0
+        self._numbers = itertools.count(1)
+        self._making = threading.Lock()
         os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", XDG_STATE_HOME=str(base / "home"))
         os.environ["LD_PRELOAD"] = str(library(base))
         sys.path.insert(0, str(TESTS))
@@ -121,7 +128,6 @@ class Attack:
         self._python = warm.python()
         del os.environ["LD_PRELOAD"]
         self._bundle = base / "prepared"
-        self._made = False
         self.expected: dict[str, Ended] = {}
         self.kinds: dict[str, list[list[int]]] = {}
 
@@ -168,8 +174,7 @@ class Attack:
 
     def case(self, phase: Phase) -> Path:
         """A fresh folder for one try; for a command on a bundle, with a copy of one."""
-        self._count += 1
-        case = self._base / f"case-{self._count}"
+        case = self._base / f"case-{next(self._numbers)}"
         if phase.again:
             shutil.copytree(self._prepared(), case)
         else:
@@ -177,13 +182,13 @@ class Attack:
         return case
 
     def _prepared(self) -> Path:
-        if not self._made:
-            _fill(self._bundle)
-            line = ["-m", "steadytrain", *PHASES["incident"].line, *PHASES["incident"].script]
-            ended = self.call(line, self._bundle)
-            if ended.status != 70:
-                raise SystemExit(f"attack_kills: no bundle to begin with: {ended.err}")
-            self._made = True
+        with self._making:
+            if not self._bundle.exists():
+                _fill(self._bundle)
+                line = ["-m", "steadytrain", *PHASES["incident"].line, *PHASES["incident"].script]
+                ended = self.call(line, self._bundle)
+                if ended.status != 70:
+                    raise SystemExit(f"attack_kills: no bundle to begin with: {ended.err}")
         return self._bundle
 
     # -- without a fault -------------------------------------------------------------------------------------------
@@ -308,10 +313,9 @@ def _last(err: str) -> str:
 # -- which faults ------------------------------------------------------------------------------------------------------
 
 
-def drawn(attack: Attack, names: Sequence[str], number: int, seed: int) -> Iterator[Fault]:
+def drawn(attack: Attack, counts: dict[str, int], number: int, seed: int) -> Iterator[Fault]:
     """So many faults: half of them at any call, half at a kind of call first, so that the rare ones are met too."""
-    chance = random.Random(seed)
-    counts = {name: attack.count(name) for name in names}
+    chance, names = random.Random(seed), list(counts)
     for turn in range(number):
         name = names[turn] if turn < len(names) else chance.choices(names, [PHASES[one].share for one in names])[0]
         call = chance.randint(1, counts[name])
@@ -323,15 +327,16 @@ def drawn(attack: Attack, names: Sequence[str], number: int, seed: int) -> Itera
 def table(tried: Sequence[Tried]) -> str:
     rows = collections.Counter((one.phase, one.fault) for one in tried)
     held = collections.Counter((one.phase, one.fault) for one in tried if not one.wrong)
-    lines = ["| phase | fault | tried | survived |", "|---|---|---|---|"]
-    lines += [f"| {phase} | {fault} | {rows[phase, fault]} | {held[phase, fault]} |" for phase, fault in sorted(rows)]
-    return "\n".join([*lines, f"| all | all | {len(tried)} | {sum(held.values())} |"])
+    lines = ["| phase and fault | tried | survived |", "|---|---|---|"]
+    lines += [f"| {phase}, {fault} | {rows[phase, fault]} | {held[phase, fault]} |" for phase, fault in sorted(rows)]
+    return "\n".join([*lines, f"| all | {len(tried)} | {sum(held.values())} |"])
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faults", type=int, default=FAULTS_BY_DEFAULT, metavar="N")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_FAULTS} faults")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_FAULTS} faults of {len(QUICK_PHASES)} phases")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no further fault after so long")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=PHASES, action="append", metavar="PHASE", help=", ".join(PHASES))
     parser.add_argument("--fault", choices=FAULTS, help="this fault alone, at the call of --call")
@@ -340,22 +345,26 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="copy the folders of what failed there")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result here too")
     options = parser.parse_args()
-    names, begin = options.only or list(PHASES), time.monotonic()
+    names, begin = options.only or list(QUICK_PHASES if options.quick else PHASES), time.monotonic()
     number = min(options.faults, QUICK_FAULTS) if options.quick else options.faults
     with tempfile.TemporaryDirectory(prefix="attack-kills-", ignore_cleanup_errors=True) as base:
         attack = Attack(Path(base), keep=options.keep)
-        if options.fault:
-            for name in names:
-                attack.count(name)
-            faults: Iterator[Fault] | list[Fault] = [Fault(name, options.fault, options.call) for name in names]
-        else:
-            faults = list(drawn(attack, names, number, options.seed))
         tried = []
         with ThreadPoolExecutor(options.jobs) as pool:
-            for fault, one in zip(faults, pool.map(attack.attack, faults), strict=True):
-                tried.append(one)
-                for wrong in one.wrong:
-                    print(f"FAILED {fault.repeats}  ({one.what}): {wrong}", flush=True)
+            counts = dict(zip(names, pool.map(attack.count, names), strict=True))
+            faults = list(drawn(attack, counts, number, options.seed))
+            if options.fault:
+                faults = [Fault(name, options.fault, options.call) for name in names]
+
+            def in_time(turn: int, fault: Fault) -> Tried | None:
+                late = turn >= AT_LEAST and time.monotonic() > begin + options.seconds
+                return None if late else attack.attack(fault)
+
+            for fault, one in zip(faults, pool.map(in_time, itertools.count(), faults), strict=True):
+                if one is not None:
+                    tried.append(one)
+                    for wrong in one.wrong:
+                        print(f"FAILED {fault.repeats}  ({one.what}): {wrong}", flush=True)
     print(f"\n{table(tried)}\n\n{time.monotonic() - begin:.0f} s")
     if options.json:
         options.json.write_text(json.dumps([asdict(one) for one in tried], indent=1), encoding="utf-8")
