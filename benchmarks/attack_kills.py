@@ -43,6 +43,7 @@ QUICK_PHASES = ("run", "incident", "compaction", "replay")
 AT_LEAST = 4
 """Faults that are tried however little time ``--seconds`` gives: to count the calls may take all of it."""
 
+THE_INCIDENT = "the incident"
 TAPE_BYTES_LEFT_MAX = 16 << 10
 LOST = re.compile(r"^steadytrain: .*(fail|cannot|could not|stopped|No space|dropped|error)", re.IGNORECASE)
 
@@ -110,6 +111,7 @@ class Tried:
     call: int
     what: str
     wrong: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
 
 
 class Attack:
@@ -226,15 +228,14 @@ class Attack:
                 wrong.append(f"called again, it ended with {second.status}: {_last(second.err)}")
         found = self._after(case, "" if phase.again else "train.py", ended)
         wrong += found["wrong"]
+        lost = [] if phase.again else lost_of(fault, found)
         if not phase.again:
-            wrong += wrong_of_the_recording(
-                fault, ended, self.expected[fault.phase], found, case / "work" / RUNS / "run"
-            )
+            wrong += wrong_of_the_disk(fault, ended, lost, found, case / "work" / RUNS / "run")
         if wrong and self._keep is not None:
             shutil.copytree(case, self._keep / f"{fault.phase}-{fault.kind}-{fault.call}", dirs_exist_ok=True)
             (self._keep / f"{fault.phase}-{fault.kind}-{fault.call}.err").write_text(ended.err)
         shutil.rmtree(case, ignore_errors=True)
-        return Tried(fault.phase, fault.kind, fault.call, ended.what, wrong)
+        return Tried(fault.phase, fault.kind, fault.call, ended.what, wrong, lost)
 
     def _after(self, case: Path, script: str, ended: Ended) -> dict[str, Any]:
         runs = case / "work" / RUNS
@@ -279,23 +280,26 @@ def wrong_at_the_end(fault: Fault, ended: Ended, expected: Ended) -> list[str]:
     return wrong
 
 
-def wrong_of_the_recording(fault: Fault, ended: Ended, expected: Ended, found: dict[str, Any], run: Path) -> list[str]:
-    """What a disk took has to be said, and room to be made for an incident."""
-    if fault.kind.startswith("kill") or not ended.struck:
-        return []
+def lost_of(fault: Fault, found: dict[str, Any]) -> list[str]:
+    """What the run folder lacks of what a run without a fault has: steps, the incident."""
     script = PHASES[fault.phase].script
-    steps = int(script[1]) or int(script[0])
-    incident = bool(int(script[1])) and not found["incidents"].get("run")
-    lost = [f"{steps - found['steps'].get('run', 0)} steps"] if found["steps"].get("run", 0) < steps else []
-    lost += ["the incident"] if incident else []
+    steps, have = int(script[1]) or int(script[0]), found["steps"].get("run", 0)
+    lost = [f"{steps - have} steps"] if have < steps else []
+    return [*lost, THE_INCIDENT] if int(script[1]) and not found["incidents"].get("run") else lost
+
+
+def wrong_of_the_disk(fault: Fault, ended: Ended, lost: list[str], found: dict[str, Any], run: Path) -> list[str]:
+    """What a disk took has to be said, and room to be made for an incident."""
+    if fault.kind.startswith("kill") or not ended.struck or not lost:
+        return []
     wrong = []
-    if lost and not any(LOST.match(line) for line in ended.err.splitlines()):
+    if not any(LOST.match(line) for line in ended.err.splitlines()):
         wrong.append(f"nothing is said on standard error of what was lost: {', '.join(lost)}")
-    if fault.kind in ("slow", "short") and lost:
+    if fault.kind in ("slow", "short"):
         wrong.append(f"lost: {', '.join(lost)}")
-    if incident and fault.kind == "quota" and (left := _own_bytes(run)) > TAPE_BYTES_LEFT_MAX:
+    if fault.kind == "quota" and THE_INCIDENT in lost and (left := _own_bytes(run)) > TAPE_BYTES_LEFT_MAX:
         wrong.append(f"no incident, and {left} bytes of the tape are still there")
-    if lost and fault.kind == "quota" and found["steps"].get("run") and not found["said"].get("run"):
+    if fault.kind == "quota" and found["steps"].get("run") and not found["said"].get("run"):
         wrong.append("show --json does not say that the recording stopped")
     return wrong
 
