@@ -1,4 +1,4 @@
-"""Train a few parameters: ``train.py STEPS BAD_STEP PAUSE_S``. Prints a digest of the weights, however it ends.
+"""Train a few parameters: ``train.py STEPS BAD_STEP PAUSE_S``. Prints digests of the weights and of what it saved, however it ends.
 
 ``progress.txt`` says when each step was over, in nanoseconds of the monotonic clock.
 """
@@ -28,8 +28,11 @@ try:
         optimizer.step()
         digest.update(loss.item().hex().encode())
         os.write(progress, f"{step} {time.monotonic_ns()}\n".encode())
+        if step == steps // 2:
+            torch.save(model.state_dict(), "saved.pt")
         time.sleep(pause_s)
 finally:
     for value in [*model.state_dict().values(), *(v for one in optimizer.state.values() for v in one.values())]:
         digest.update(bytes(value.detach().reshape(-1).contiguous().view(torch.uint8).tolist()))
-    print("digest", digest.hexdigest())
+    with open("saved.pt", "rb") as file:
+        print("digest", digest.hexdigest(), hashlib.sha256(file.read()).hexdigest())
