@@ -232,8 +232,9 @@ class Attack:
         if not phase.again:
             wrong += wrong_of_the_disk(fault, ended, lost, found, case / "work" / RUNS / "run")
         if wrong and self._keep is not None:
-            shutil.copytree(case, self._keep / f"{fault.phase}-{fault.kind}-{fault.call}", dirs_exist_ok=True)
-            (self._keep / f"{fault.phase}-{fault.kind}-{fault.call}.err").write_text(ended.err)
+            kept = self._keep / f"{fault.phase}-{fault.kind}-{fault.call}"
+            shutil.copytree(case / "work", kept, dirs_exist_ok=True)
+            (kept / "standard-error.txt").write_text(ended.err)
         shutil.rmtree(case, ignore_errors=True)
         return Tried(fault.phase, fault.kind, fault.call, ended.what, wrong, lost)
 

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+import builders
+from steadytrain.experiments.outcome_files import write_result
 from steadytrain.storage import left_overs
-from steadytrain.storage.left_overs import clear_left_overs
+from steadytrain.storage.left_overs import clear_beside, clear_left_overs
 from steadytrain.storage.processes import is_gone, process_mark
 from steadytrain.storage.run_folder import RunWriter, open_run
 
@@ -75,6 +77,26 @@ def test_a_run_says_which_process_writes_it(tmp_path: Path) -> None:
     mark = open_run(tmp_path / "run").description["process"]
     assert mark == process_mark()
     assert not is_gone(mark)
+
+
+def test_what_an_ended_process_wrote_beside_a_document_is_removed(tmp_path: Path, gone: str) -> None:
+    left, alive = tmp_path / f".facts.json.{gone}.x1y2z3ab", tmp_path / f".facts.json.{process_mark()}.x1y2z3ab"
+    for path in (left, alive, tmp_path / "facts.json"):
+        path.write_text("{}")
+    write_result(tmp_path, "other.json", {"schema": "x"})  # a run: its trials are in a folder of their own
+    assert left.exists()
+    clear_beside(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [alive.name, "facts.json", "trials"]
+
+
+def test_a_conclusion_is_written_where_a_killed_command_left_half_of_one(tmp_path: Path, gone: str) -> None:
+    bundle = builders.write_bundle(tmp_path / "incidents" / "step-412")
+    folders = (tmp_path / "incidents" / "trials" / "step-412", bundle / "answer")
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / f".diagnosis.json.{gone}.x1y2z3ab").write_text("{")
+    write_result(bundle, "diagnosis.json", {"schema": "x"})
+    assert [[path.name for path in folder.iterdir()] for folder in folders] == [["diagnosis.json"]] * 2
 
 
 def test_only_the_newest_runs_are_looked_at(tmp_path: Path, gone: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Train a few parameters: ``train.py STEPS BAD_STEP PAUSE_S``. Prints digests of the weights and of what it saved, however it ends.
+"""Train a few parameters: ``train.py STEPS BAD_STEP PAUSE_S``. However it ends, it prints digests of weights and saves.
 
 ``progress.txt`` says when each step was over, in nanoseconds of the monotonic clock.
 """

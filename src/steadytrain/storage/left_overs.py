@@ -29,6 +29,7 @@ PROCESS = "process"
 
 UNFINISHED = ".part"
 _OTHERS = ("incidents", "trials")
+_BESIDE = re.compile(rf"\..+\.({MARK})\.\w+")
 _FIRST = re.compile(rf"\.run\.json\.({MARK})")
 
 
@@ -51,6 +52,18 @@ def clear_left_overs(runs_dir: Path) -> None:
             found = [(entry.stat().st_mtime, entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
         for _, run in heapq.nlargest(RUNS_MAX, found):
             _clear(Path(run))
+
+
+def clear_beside(folder: Path) -> None:
+    """Remove what ended processes of this machine wrote in ``folder`` beside JSON documents, and never renamed.
+
+    Raises nothing.
+    """
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            named = _BESIDE.fullmatch(name)
+            if named and is_gone(named[1]):
+                (folder / name).unlink(missing_ok=True)
 
 
 def _clear(run: Path) -> None:
