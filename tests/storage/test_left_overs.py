@@ -25,7 +25,7 @@ HALF = (
     "recovered-index.sqlite-wal",
 )
 WHOLE = ("tape/000001-000004.json", "snapshots/step-000001/state.json", "steps/main/000001.steps")
-OF_OTHERS = ("incidents/step-000030/.manifest.json.x1y2z3ab", "trials/.facts.json.x1y2z3ab")
+OF_OTHERS = ("incidents/step-000030/.manifest.json.x1y2z3ab", "trials/.facts.json.x1y2z3ab", "wandb/.lock", ".mine")
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,9 @@ PROCESS = "process"
 """The field of ``run.json`` with the mark of the process that writes the run."""
 
 UNFINISHED = ".part"
-_OTHERS = ("incidents", "trials")
+OWN_FOLDERS = ("steps", "tables", "tape", "snapshots", "saved")
+"""What commands write (incidents, trials) and what other tools write lies elsewhere."""
+
 _BESIDE = re.compile(rf"\..+\.({MARK})\.\w+")
 _FIRST = re.compile(rf"\.run\.json\.({MARK})")
 
@@ -71,6 +73,7 @@ def _clear(run: Path) -> None:
         _clear_first(run)
         description = read_json(run / "run.json", bytes_max=DESCRIPTION_BYTES_MAX)
         if isinstance(description, dict) and is_gone(description.get(PROCESS)):
+            clear_beside(run)
             for path in _unfinished(run):
                 with suppress(OSError):
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -88,14 +91,15 @@ def _clear_first(run: Path) -> None:
 
 
 def _unfinished(run: Path) -> Iterator[Path]:
+    """Half-written files and folders, in the folders that the process of the run alone writes."""
+    yield from run.glob(f"{RECOVERED}*")
     left = ENTRIES_MAX
-    for at, folders, names in os.walk(run):
-        if Path(at) == run:
-            folders[:] = [name for name in folders if name not in (*_OTHERS, "ranks")]
-        for name in [*folders, *names]:
-            left -= 1
-            if left < 0:
-                return
-            if name.startswith((".", RECOVERED)) or name.endswith(UNFINISHED):
-                yield Path(at, name)
-        folders[:] = [name for name in folders if not name.endswith(UNFINISHED)]
+    for own in OWN_FOLDERS:
+        for at, folders, names in os.walk(run / own):
+            for name in [*folders, *names]:
+                left -= 1
+                if left < 0:
+                    return
+                if name.startswith(".") or name.endswith(UNFINISHED):
+                    yield Path(at, name)
+            folders[:] = [name for name in folders if not name.endswith(UNFINISHED)]
