@@ -13,6 +13,7 @@ from fail_open_for_users import _as_for_users  # noqa: F401 (an autouse fixture)
 from scripts import Ended, finished, run_script, write_script
 from scripts import bare as plain_python
 from steadytrain.storage.bundle import open_bundle
+from steadytrain.storage.stopped_recording import read_stopped
 
 # -- disks -------------------------------------------------------------------------------------------------------------
 
@@ -113,6 +114,7 @@ def test_a_full_disk_does_not_stop_a_healthy_run(fill_at: int, disk: Path, tmp_p
     assert "No space left on device" in outcome.err or "disk" in outcome.err
     if fill_at == 20:
         assert outcome.run.window().steps.tolist()[:18] == list(range(1, 19))
+        assert read_stopped(outcome.run_dir) is not None
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 from collections.abc import Callable, Iterator
@@ -41,6 +42,29 @@ def taken(tmp_path: Path) -> Iterator[Take]:
         there = path.stat()
         assert file_id(number) == (there.st_dev, there.st_ino), "a descriptor of the script was closed"
         os.close(number)
+
+
+def test_what_a_disk_did_not_take_at_once_is_written_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = OwnFile(tmp_path / "own.steps", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND)
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda number, data: write(number, data[:2]))
+    assert file.write(b"seven b") == 7
+    assert (tmp_path / "own.steps").read_bytes() == b"seven b"
+
+
+def test_a_disk_that_takes_no_more_is_asked_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = OwnFile(tmp_path / "own.steps", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND)
+    write, asked = os.write, []
+
+    def nearly_full(number: int, data: bytes) -> int:
+        asked.append(len(data))
+        if len(asked) > 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(number, data[:2])
+
+    monkeypatch.setattr(os, "write", nearly_full)
+    assert file.write(b"seven b") == 2
+    assert asked == [7, 5]
 
 
 def test_a_file_is_opened_again_when_the_script_took_its_descriptor(tmp_path: Path, taken: Take) -> None:

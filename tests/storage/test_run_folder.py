@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Incident
 from steadytrain.grouping.gravest import gravest_incident
 from steadytrain.storage.run_folder import RunWriter, bundles_inside, open_run
+from steadytrain.storage.run_index import RunIndex
 from steadytrain.storage.run_search import find, list_runs, newest, unreadable_runs
 
 # The run folder.
@@ -60,6 +62,23 @@ def test_a_missing_or_empty_index_reads_as_an_empty_one(tmp_path: Path, content:
     if content is not None:
         (path / "index.sqlite").write_bytes(content)
     assert open_run(path).symptoms == ()
+
+
+def test_an_index_whose_process_was_killed_before_its_tables_were_there_reads_as_an_empty_one(tmp_path: Path) -> None:
+    run = builders.quiet_run(tmp_path / "run")
+    (run / "index.sqlite").unlink()
+    with closing(sqlite3.connect(run / "index.sqlite")) as index:
+        index.execute("PRAGMA journal_mode=WAL")
+    opened = open_run(run)
+    assert (opened.facts, opened.symptoms, opened.incidents, opened.actions) == ({}, (), (), ())
+
+
+def test_an_index_gets_all_of_its_tables_or_none(tmp_path: Path) -> None:
+    schema = "CREATE TABLE facts (name TEXT); CREATE TABLE symptoms (name TEXT); CREATE TABLE facts (name TEXT);"
+    with pytest.raises(sqlite3.Error):
+        RunIndex(tmp_path / "index.sqlite", schema, busy_s=1.0)
+    with closing(sqlite3.connect(tmp_path / "index.sqlite")) as index:
+        assert index.execute("SELECT name FROM sqlite_master").fetchall() == []
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 
 import builders
 from steadytrain.core.incident import Finding
-from steadytrain.storage import staged_bundle
+from steadytrain.storage import processes, staged_bundle
 from steadytrain.storage.bundle import MANIFEST, open_bundle
 from steadytrain.storage.run_folder import RunWriter, open_run
 from steadytrain.storage.run_summaries import summary_of
@@ -105,7 +105,7 @@ def test_two_processes_that_change_a_bundle_wait_for_each_other(
 
 def test_the_next_run_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-    host = staged_bundle._host()
+    host = processes.process_mark().partition("-")[0]
     folder = tmp_path / "runs" / "killed" / "incidents"
     left, alive, elsewhere = (
         folder / f".stage-{host}-{int(gone.stdout)}-step-000005",

@@ -86,9 +86,9 @@ def _run(*, of_script: bool = False) -> NoReturn:
     except OSError as error:
         if error.errno == errno.ENOSPC:
             _refuse(f"the output cannot be written ({error.strerror})")
-        if error.filename is None or of_script:
+        if error.errno is None or of_script:
             raise
-        _refuse(f"{error.filename}: cannot be read or written ({error.strerror})")
+        _refuse(f"{error.filename or 'a file'}: cannot be read or written ({error.strerror})")
     sys.exit(status if isinstance(status, int) else 0)
 
 

@@ -49,6 +49,7 @@ def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
 def _run_document(run: Run | None) -> dict[str, Any]:
     """The ``steadytrain.run/1`` document."""
     from steadytrain.report.health import health
+    from steadytrain.storage.stopped_recording import read_stopped
 
     assert run is not None
     streams = [_stream(run, name) for name in run.streams()]
@@ -68,6 +69,7 @@ def _run_document(run: Run | None) -> dict[str, Any]:
         "actions": [action.to_json() for action in run.actions],
         "detectors": run.facts.get("detectors"),
         "notes": run.facts.get("notes", []),
+        "recording_stopped": read_stopped(run.path),
         "ranks": [str(rank) for rank in run.ranks],
         "cost": run.facts.get("cost"),
         **(health(run, streams[0]["name"], run.scalars(streams[0]["name"])).to_json() if streams else {}),

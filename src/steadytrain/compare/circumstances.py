@@ -20,7 +20,7 @@ JSON_BYTES_MAX = 64 << 20
 _OF_A_RUN = (
     *("name", "started", "ended", "ended_at", "pid", "format", "version", "notes", "warnings", "argv", "exit_status"),
     *("detectors", "machine_notes", "loads", "clipped_before_unscaling", "run_dir", "runs_dir", "output_dtypes"),
-    *("created", "structure", "cost", "origin"),
+    *("created", "structure", "cost", "origin", "process"),
 )
 """Entries about a run's identity, times or outcome, not about its configuration."""
 

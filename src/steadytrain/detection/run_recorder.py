@@ -36,6 +36,7 @@ from steadytrain.grouping.stories import Story, tell
 from steadytrain.storage.retention import Keeper
 from steadytrain.storage.run_folder import RUN_FILE, RunWriter
 from steadytrain.storage.segments import SegmentWriter
+from steadytrain.storage.stopped_recording import write_stopped
 from steadytrain.storage.tables import TableWriter
 
 RECENT_STEPS = 64
@@ -167,7 +168,7 @@ class RunRecorder:
                 stream.writer = SegmentWriter(run.path / "steps" / stream.name, stream=stream.name)
             stream.writer.append(replace(measured.record, gradient_norms=_NO_TENSORS), ())
         except Exception as error:
-            self._give_up(error)
+            self._give_up(error, measured.record.step)
             return
         record = measured.record
         norms = Reading("gradients", measured.tensor_names, ("norm",), record.gradient_norms[:, None])
@@ -191,7 +192,7 @@ class RunRecorder:
                 stream.tables[reading.table] = TableWriter(folder, reading.table)
             stream.tables[reading.table].append(step, time, reading)
         except Exception as error:
-            self._give_up(error)
+            self._give_up(error, step)
             return
         if reading.table not in NOT_SENT:
             with self._guard.part("exporting"):
@@ -231,9 +232,12 @@ class RunRecorder:
         """In a forked child: nothing of this is its own."""
         self._sink.forget()
 
-    def _give_up(self, error: Exception) -> None:
+    def _give_up(self, error: Exception, step: int | None = None) -> None:
         self._guard.report("recording to the run folder", error)
         self.recording = False
+        if self._run is not None:
+            with contextlib.suppress(Exception):  # the error's own text may fail
+                write_stopped(self._run.path, step=step, why=f"{type(error).__name__}: {error}")
 
     def look(self, stream: Stream) -> list[Symptom]:
         """Let the detectors look whose turn it is, and record what is new or has grown. Gravest first."""

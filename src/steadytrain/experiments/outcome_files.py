@@ -19,6 +19,7 @@ from typing import Any
 from steadytrain.core.bounded_files import read_json
 from steadytrain.experiments.specs import Outcome, Spec
 from steadytrain.storage.bundle import is_bundle, write_json
+from steadytrain.storage.left_overs import clear_beside
 
 SCHEMA = "steadytrain.outcome/1"
 FOLDER = "trials"
@@ -49,10 +50,12 @@ def write_result(source: Path, name: str, data: Mapping[str, Any]) -> None:
     """
     folder = trials_folder(source)
     folder.mkdir(parents=True, exist_ok=True)
+    clear_beside(folder)
     write_json(folder / name, data)
     if is_bundle(source):
         with suppress(OSError):
             (source / COPY).mkdir(exist_ok=True)
+            clear_beside(source / COPY)
             write_json(source / COPY / name, data)
 
 

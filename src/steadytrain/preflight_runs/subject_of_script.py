@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -14,6 +13,7 @@ from torch.utils.data import DataLoader
 
 from steadytrain.checks.subject.model_check import Batch, CannotError, Subject
 from steadytrain.core.errors import UsageError
+from steadytrain.core.living_objects import living
 from steadytrain.core.torch_private import DATASET, LOADER_ITERATOR
 from steadytrain.preflight_runs.model_copies import Workbench
 from steadytrain.preflight_runs.observer import Observed
@@ -92,7 +92,7 @@ def find_tokenizer(variables: Mapping[str, Any], owner: Any) -> Any:
     base = getattr(sys.modules.get("transformers.tokenization_utils_base"), "PreTrainedTokenizerBase", None)
     if base is None:
         return None
-    return next((thing for thing in gc.get_objects() if issubclass(type(thing), base)), None)
+    return next(iter(living(base)), None)
 
 
 def is_tokenizer(value: Any) -> bool:
@@ -117,7 +117,7 @@ def _model(observed: Observed) -> tuple[nn.Module, Sequence[nn.Module]]:
 
 def _schedulers(optimizers: Iterable[torch.optim.Optimizer]) -> tuple[Any, ...]:
     ours = {id(optimizer) for optimizer in optimizers}
-    found = [thing for thing in gc.get_objects() if issubclass(type(thing), SCHEDULERS)]
+    found = living(*SCHEDULERS)
     return tuple(one for one in found if ours & _ids_of(getattr(one, "optimizer", None)))
 
 
@@ -130,15 +130,14 @@ def _loader(dataset: int | None) -> Any:
     """The data loader of the first batch: among several, the one with this data set."""
     if dataset is None:
         return None
-    loaders = [thing for thing in gc.get_objects() if issubclass(type(thing), DataLoader)]
+    loaders = living(DataLoader)
     ours = [loader for loader in loaders if id(getattr(loader, "dataset", None)) == dataset]
     return next(iter(ours or (loaders if len(loaders) == 1 else ())), None)
 
 
 def _dataset(wanted: int | None) -> Any:
     """The data set that is read, found through its iterator, because a loader in no variable is freed by now."""
-    iterators = (thing for thing in gc.get_objects() if issubclass(type(thing), LOADER_ITERATOR.get()))
-    found = (DATASET.on(iterator) for iterator in iterators)
+    found = (DATASET.on(iterator) for iterator in living(LOADER_ITERATOR.get()))
     return next((dataset for dataset in found if id(dataset) == wanted), None) if wanted is not None else None
 
 

@@ -40,6 +40,7 @@ from steadytrain.report.thinned_curves import Curve, curve
 from steadytrain.report.wording import clean, count, enumerated, facts_of, sentences, step_range
 from steadytrain.storage.bundle import Bundle
 from steadytrain.storage.run_folder import Run, open_run
+from steadytrain.storage.stopped_recording import stopped_sentence
 
 SYMPTOMS_MAX = 100
 RANKS_MAX = 256
@@ -143,7 +144,8 @@ def from_run(run: Run) -> Report:
         symptoms=_symptom_rows(seen),
         incidents=tuple(incidents),
         commands=_terminal_safe(commands),
-        notes=(*sentences(run.facts.get("notes")), *sentences(run.facts.get("warnings")), *map(clean, notes))
+        notes=(*map(clean, stopped_sentence(run.path)), *sentences(run.facts.get("notes")))
+        + (*sentences(run.facts.get("warnings")), *map(clean, notes))
         + (_window_notes(window) if window is not None else ()),
         environment=environment_sections({**run.description, **run.facts}, skipped=SHOWN_AS_FACTS),
         diagnosis=diagnosis,

@@ -22,6 +22,7 @@ from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.core.incident import Finding, Incident
 from steadytrain.core.model import Window
 from steadytrain.storage.documents import as_json
+from steadytrain.storage.processes import process_mark
 from steadytrain.storage.segments import read_segment
 
 BUNDLE_VERSION = 1
@@ -73,7 +74,7 @@ def write_json(path: Path, data: Any) -> None:
 def write_beside(path: Path, data: Any, *, durable: bool = False) -> Path:
     """Write ``data`` as JSON into a hidden file beside ``path`` and return it; ``durable``: flushed to disk."""
     text = as_json(data, indent=1, ensure_ascii=False, allow_nan=False)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.{process_mark()}.")
     try:
         # A lone surrogate (from a file name that is not UTF-8) becomes its JSON escape, and reads back unchanged.
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:

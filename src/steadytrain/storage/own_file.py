@@ -55,8 +55,17 @@ class OwnFile:
         return self._descriptor
 
     def write(self, data: bytes | memoryview) -> int:
-        """Append with one ``write``. Returns the number of bytes written."""
-        return os.write(self.descriptor(), data)
+        """Append with one ``write``, and what it did not take with more. Returns the number of bytes written."""
+        written = os.write(self.descriptor(), data)
+        while written < len(data):
+            try:
+                more = os.write(self.descriptor(), memoryview(data)[written:])
+            except OSError:
+                break  # the caller cuts a torn record off
+            if more == 0:
+                break
+            written += more
+        return written
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self.descriptor(), size)

@@ -25,9 +25,11 @@ from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import SEVERITIES, Series, Symptom, Table, Window
 from steadytrain.core.notebook import as_html
 from steadytrain.storage import data_frames
-from steadytrain.storage.bundle import MANIFEST, open_for_report, write_json
+from steadytrain.storage.bundle import MANIFEST, open_for_report
 from steadytrain.storage.documents import as_json
+from steadytrain.storage.left_overs import PROCESS, clear_left_overs, write_first
 from steadytrain.storage.origin import with_origin
+from steadytrain.storage.processes import process_mark
 from steadytrain.storage.redaction import redact_text
 from steadytrain.storage.run_index import RunIndex
 from steadytrain.storage.segments import count_records, read_scalars, read_stream, with_gradient_norms
@@ -68,8 +70,11 @@ class RunWriter:
         path.mkdir(parents=True, exist_ok=True)
         self.path = path
         clear_siblings(path.parent)
-        document = {"format": "steadytrain.run", "version": RUN_VERSION, **with_origin(description)}
-        write_json(path / RUN_FILE, document)
+        clear_left_overs(path.parent)
+        mark = process_mark()
+        document = {"format": "steadytrain.run", "version": RUN_VERSION, PROCESS: mark, **with_origin(description)}
+        text = as_json(document, indent=1, ensure_ascii=False, allow_nan=False)
+        write_first(path / RUN_FILE, mark, text + "\n")
         self._index = RunIndex(path / INDEX_FILE, _SCHEMA, busy_s=BUSY_WAIT_S)
 
     def raise_symptom(self, symptom: Symptom) -> None:
@@ -335,7 +340,10 @@ def open_index(path: Path) -> Iterator[sqlite3.Connection]:
         if file.is_file():
             check_size(file)
         with closing(_connect(file)) as index:
-            _bound(index)
+            if _bound(index):
+                yield index
+                return
+        with closing(_empty()) as index:  # its process was killed before it had made the tables
             yield index
     except sqlite3.Error as error:
         raise UsageError(f"{file}: the index cannot be read ({error}); the run folder is damaged") from None
@@ -348,20 +356,28 @@ def _entries(index: sqlite3.Connection, sql: str) -> Iterator[tuple[Any, ...]]:
     return islice(index.execute(sql), ENTRIES_MAX)
 
 
-def _bound(index: sqlite3.Connection) -> None:
-    """Refuse what no index of ours holds: a view, which computes its rows when they are read, and a huge entry."""
+def _bound(index: sqlite3.Connection) -> bool:
+    """Refuse what no index of ours holds: a view, which computes its rows when they are read, and a huge entry.
+
+    Returns whether there is any table.
+    """
     index.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, ENTRY_BYTES_MAX)
     made = index.execute("SELECT name, type, sql FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
     for name, kind, sql in made:
         if kind != "table" or "VIRTUAL" in str(sql).upper().split("(")[0] or " AS (" in str(sql).upper():
             raise ValueError(f"{str(name)[:80]} is computed")
+    return bool(made)
+
+
+def _empty() -> sqlite3.Connection:
+    index = sqlite3.connect(":memory:")
+    index.executescript(_SCHEMA)
+    return index
 
 
 def _connect(file: Path) -> sqlite3.Connection:
     if not file.is_file() or file.stat().st_size == 0:
-        empty = sqlite3.connect(":memory:")
-        empty.executescript(_SCHEMA)
-        return empty
+        return _empty()
     address = f"file:{quote(str(file.absolute()))}?mode=ro"
     if not file.with_name(f"{file.name}-wal").exists():
         # No process has it open for writing, so read it as immutable and leave no new file behind.

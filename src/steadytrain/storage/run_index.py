@@ -53,8 +53,7 @@ class RunIndex:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
-            with connection:
-                connection.executescript(self._schema)
+            connection.executescript(f"BEGIN IMMEDIATE;{self._schema}COMMIT;")  # all tables or none
         except BaseException:
             connection.close()
             raise

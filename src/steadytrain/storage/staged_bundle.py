@@ -11,11 +11,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import platform
 import re
 import shutil
 import time
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,10 +22,12 @@ from typing import Any
 from steadytrain.core.incident import Incident
 from steadytrain.storage.bundle import MANIFEST, NEXT, file_facts, read_manifest, write_beside
 from steadytrain.storage.numbered_files import sync
+from steadytrain.storage.processes import MARK, is_gone, process_mark
 
 STAGE = ".stage-"
 INCIDENTS_FOLDER = "incidents"
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_MARKED = re.compile(rf"{re.escape(STAGE)}({MARK})-")
 _CODE = re.compile(r"code: (\d+)")
 LOCK_WAIT_S = 10.0
 SIBLINGS_MAX = 1000
@@ -43,7 +43,7 @@ def staged(path: Path) -> Iterator[Path]:
         OSError: the bundle cannot be written, or there is one at ``path``.
     """
     clear_stages(path.parent)
-    stage = path.with_name(f"{STAGE}{_host()}-{os.getpid()}-{path.name}")
+    stage = path.with_name(f"{STAGE}{process_mark()}-{path.name}")
     try:
         yield stage
         _sync_tree(stage)
@@ -130,28 +130,9 @@ def clear_siblings(runs_dir: Path) -> None:
 def clear_stages(folder: Path) -> None:
     """Remove the unfinished bundles of processes of this machine that are gone."""
     for entry in folder.glob(f"{STAGE}*"):
-        host, _, rest = entry.name[len(STAGE) :].partition("-")
-        process = rest.partition("-")[0]
-        if host == _host() and process.isdigit() and not _is_alive(int(process)):
+        mark = _MARKED.match(entry.name)
+        if mark and is_gone(mark[1]):
             shutil.rmtree(entry, ignore_errors=True)
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def _host() -> str:
-    """This machine, and the numbering of its processes: containers may share a name and a folder."""
-    namespace = ""
-    with contextlib.suppress(OSError):
-        namespace = os.readlink("/proc/self/ns/pid")
-    return f"{zlib.crc32(f'{platform.node()}{namespace}'.encode()):08x}"
 
 
 @contextmanager

@@ -7,7 +7,6 @@ dropout draws other random numbers, so a random model is compared in evaluation 
 from __future__ import annotations
 
 import copy
-import gc
 from contextlib import ExitStack
 from typing import Any
 
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, map_tensors
+from steadytrain.core.living_objects import living
 from steadytrain.core.torch_private import OPTIMIZED_MODULE, ORIGINAL_MODULE
 from steadytrain.survey.tensor_values import first_output
 
@@ -28,7 +28,7 @@ def compiled(call: MicroBatch) -> dict[str, Any]:
     kind = OPTIMIZED_MODULE.loaded()
     if kind is None:
         return {}
-    found = [thing for thing in gc.get_objects() if issubclass(type(thing), kind)]
+    found = living(kind)
     if not found:
         return {}
     fast, slow = found[0], ORIGINAL_MODULE.of(found[0])

@@ -7,18 +7,15 @@ process). So a script need not pass its model. The scan uses ``type(object)``, n
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from steadytrain.core.living_objects import living
 from steadytrain.core.torch_private import BUFFERS, CHILDREN, PARAMETERS, WRAPPER_PREFIXES
-
-Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
@@ -46,12 +43,6 @@ def optimizer_parameters(optimizers: Iterable[torch.optim.Optimizer]) -> list[Te
         if isinstance(parameter, Tensor)
     }
     return list(found.values())
-
-
-def living(kind: type[Kind]) -> list[Kind]:
-    """The objects of a class in the process, found among the garbage collector's objects."""
-    # By type(): isinstance would ask objects of the script for their __class__.
-    return [thing for thing in gc.get_objects() if issubclass(type(thing), kind)]
 
 
 def find_model(parameters: Sequence[Tensor]) -> Model:

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from steadytrain.capture.hooks.model_discovery import find_model, living, named_places, optimizer_parameters, plain_name
+from steadytrain.capture.hooks.model_discovery import find_model, named_places, optimizer_parameters, plain_name
 from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.core.living_objects import living
 from steadytrain.core.torch_private import PARAMETERS
 
 ROWS_MAX = 32

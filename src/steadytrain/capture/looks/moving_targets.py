@@ -21,11 +21,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from steadytrain.capture.hooks.model_discovery import living, optimizer_parameters
+from steadytrain.capture.hooks.model_discovery import optimizer_parameters
 from steadytrain.capture.hooks.module_hooks import ModuleHook, Report, hook_before
 from steadytrain.capture.step.input_recorder import tensors_in
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.tensors.dense import dense_values
+from steadytrain.core.living_objects import living
 from steadytrain.core.model import COPY_FOLLOWS, OWN_OUTPUTS, OWN_ROLLOUTS, IntArray
 from steadytrain.core.torch_private import CHILDREN, COMPILED_CALL, IS_FUNCTORCH
 

@@ -23,7 +23,6 @@ from torch.optim.lr_scheduler import LRScheduler
 from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.hooks.model_discovery import (
     find_model,
-    living,
     named_tensors,
     optimizer_parameters,
     plain_name,
@@ -32,6 +31,7 @@ from steadytrain.capture.snapshots.lost_loads import LostLoads, inner_state
 from steadytrain.capture.snapshots.resumed_states import ResumedStates
 from steadytrain.capture.snapshots.state_fingerprints import card
 from steadytrain.compare.checkpoint_contents import plain_state
+from steadytrain.core.living_objects import living
 from steadytrain.core.torch_private import INNER_SCHEDULERS
 from steadytrain.storage.bundle import write_json
 

@@ -7,7 +7,6 @@ call in a step.
 
 from __future__ import annotations
 
-import gc
 import random
 import sys
 from collections import deque
@@ -21,6 +20,7 @@ from torch.nn.parameter import is_lazy
 
 from steadytrain.capture.step.numpy_states import NumpyStates
 from steadytrain.capture.step.script_frames import FrameLine, user_frames
+from steadytrain.core.living_objects import living
 from steadytrain.core.torch_private import BUFFERS, FOREACH_COPY, VERSION
 
 COPIED_BYTES_MAX = 16 << 20
@@ -261,7 +261,7 @@ class Schedule:
         """Copy both. Finds the schedulers among all objects of the process, about 50 ms in a large one."""
         groups = [group for optimizer in optimizers for group in optimizer.param_groups]
         kinds = (torch.optim.lr_scheduler.LRScheduler, torch.optim.lr_scheduler.ReduceLROnPlateau)
-        found = [thing for thing in gc.get_objects() if issubclass(type(thing), kinds)]
+        found = living(*kinds)
         return Schedule(
             tuple(
                 (group, {key: _copied(value) for key, value in group.items() if key != "params"}) for group in groups

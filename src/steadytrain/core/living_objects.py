@@ -1,0 +1,38 @@
+"""The objects of a class in the process, found without touching those of other threads.
+
+``gc.get_objects()`` also gives tuples that another thread is still filling. While such a list exists, that thread's
+``tuple(generator)`` fails with a SystemError, because its tuple has a second reference. So the list is made and dropped
+within one call into C, in which no other thread runs, and the objects are found through what refers to their class.
+"""
+
+from __future__ import annotations
+
+import gc
+from itertools import chain
+from typing import TypeVar
+
+Kind = TypeVar("Kind")
+
+
+def living(*kinds: type[Kind]) -> list[Kind]:
+    """The objects of these classes and of those derived from them, judged by their type and not by ``__class__``.
+
+    A class that is only registered with an abstract one is not derived from it. Takes about as long as two looks at
+    all objects of the process, 50 ms each in a large one.
+    """
+    wanted = _derived(kinds)
+    present = set(map(id, map(type, chain.from_iterable(map(gc.get_objects, (None,))))))  # one call: see above
+    classes = [wanted[one] for one in wanted.keys() & present]
+    return [thing for thing in gc.get_referrers(*classes) if id(type(thing)) in wanted] if classes else []
+
+
+def _derived(kinds: tuple[type, ...]) -> dict[int, type]:
+    """The classes, and all below them, by their id: a metaclass may have a hash of its own."""
+    found: dict[int, type] = {}
+    waiting = list(kinds)
+    while waiting:
+        kind = waiting.pop()
+        if id(kind) not in found:
+            found[id(kind)] = kind
+            waiting += type.__subclasses__(kind)
+    return found

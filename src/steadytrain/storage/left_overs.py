@@ -1,0 +1,105 @@
+"""What a killed process leaves half-written in its run folder: the next run beside it takes it away.
+
+Unfinished bundles have a name of their own (``staged_bundle.py``). A bundle that another command is changing, and the
+trials of one, are left alone: the process of the run is gone, but that of the command may not be.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from steadytrain.core.bounded_files import read_json
+from steadytrain.core.errors import UsageError
+from steadytrain.storage.processes import MARK, is_gone
+from steadytrain.storage.run_index import RECOVERED
+
+RUNS_MAX = 32
+"""The runs changed last that are looked at, so that a folder of thousands costs no more than one listing."""
+
+ENTRIES_MAX = 100_000
+DESCRIPTION_BYTES_MAX = 1 << 20
+PROCESS = "process"
+"""The field of ``run.json`` with the mark of the process that writes the run."""
+
+UNFINISHED = ".part"
+OWN_FOLDERS = ("steps", "tables", "tape", "snapshots", "saved")
+"""What commands write (incidents, trials) and what other tools write lies elsewhere."""
+
+_BESIDE = re.compile(rf"\..+\.({MARK})\.\w+")
+_FIRST = re.compile(rf"\.run\.json\.({MARK})")
+
+
+def write_first(path: Path, mark: str, text: str) -> None:
+    """Write ``run.json`` atomically, the first file of a run: until it is there, a hidden name says who writes it."""
+    written = path.with_name(f".{path.name}.{mark}")
+    try:
+        written.write_text(text, encoding="utf-8", errors="backslashreplace")
+        os.replace(written, path)
+    except BaseException:
+        with suppress(OSError):
+            written.unlink(missing_ok=True)
+        raise
+
+
+def clear_left_overs(runs_dir: Path) -> None:
+    """Remove what ended processes of this machine left half-written in the last runs of a folder. Raises nothing."""
+    with suppress(OSError):
+        with os.scandir(runs_dir) as entries:
+            found = [(entry.stat().st_mtime, entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+        for _, run in heapq.nlargest(RUNS_MAX, found):
+            _clear(Path(run))
+
+
+def clear_beside(folder: Path) -> None:
+    """Remove what ended processes of this machine wrote in ``folder`` beside JSON documents, and never renamed.
+
+    Raises nothing.
+    """
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            named = _BESIDE.fullmatch(name)
+            if named and is_gone(named[1]):
+                (folder / name).unlink(missing_ok=True)
+
+
+def _clear(run: Path) -> None:
+    with suppress(OSError, UsageError, ValueError, RecursionError):
+        _clear_first(run)
+        description = read_json(run / "run.json", bytes_max=DESCRIPTION_BYTES_MAX)
+        if isinstance(description, dict) and is_gone(description.get(PROCESS)):
+            clear_beside(run)
+            for path in _unfinished(run):
+                with suppress(OSError):
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+        clear_left_overs(run / "ranks")
+
+
+def _clear_first(run: Path) -> None:
+    """A process that ended before it had described its run leaves a folder with nothing in it."""
+    for path in run.glob(".run.json.*"):
+        named = _FIRST.fullmatch(path.name)
+        if named and is_gone(named[1]):
+            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                run.rmdir()
+
+
+def _unfinished(run: Path) -> Iterator[Path]:
+    """Half-written files and folders, in the folders that the process of the run alone writes."""
+    yield from run.glob(f"{RECOVERED}*")
+    left = ENTRIES_MAX
+    for own in OWN_FOLDERS:
+        for at, folders, names in os.walk(run / own):
+            for name in [*folders, *names]:
+                left -= 1
+                if left < 0:
+                    return
+                if name.startswith(".") or name.endswith(UNFINISHED):
+                    yield Path(at, name)
+            folders[:] = [name for name in folders if not name.endswith(UNFINISHED)]

@@ -1,0 +1,58 @@
+"""Living objects are found by their class, and no thread of the script is hurt by the search."""
+
+from __future__ import annotations
+
+import threading
+
+from steadytrain.core.living_objects import living
+
+SEARCHES = 60
+
+
+class Kind:
+    pass
+
+
+class Derived(Kind):
+    pass
+
+
+class Pretends:
+    """Says that it is another class, as proxies do."""
+
+    @property
+    def __class__(self) -> type:  # type: ignore[override]
+        raise AssertionError("it was asked for its class")
+
+
+class Unused:
+    pass
+
+
+def test_objects_of_a_class_and_of_those_below_it_are_found() -> None:
+    one, two, other = Kind(), Derived(), Pretends()
+    assert {id(thing) for thing in living(Kind)} == {id(one), id(two)}
+    assert living(Derived) == [two]
+    assert {id(thing) for thing in living(Derived, Pretends)} == {id(two), id(other)}
+    assert living(Unused) == []
+
+
+def test_a_tuple_that_another_thread_is_filling_is_left_alone() -> None:
+    stopping, broken, kept = threading.Event(), [], Kind()
+
+    def fill() -> None:
+        while not stopping.is_set():
+            try:
+                tuple(number for number in range(300))
+            except SystemError as error:
+                broken.append(error)
+
+    thread = threading.Thread(target=fill)
+    thread.start()
+    try:
+        found = [living(Kind) for _ in range(SEARCHES)]
+    finally:
+        stopping.set()
+        thread.join()
+    assert found == [[kept]] * SEARCHES
+    assert broken == []
