@@ -16,12 +16,15 @@ import argparse
 import difflib
 import hashlib
 import json
+import math
 import os
+import random
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -137,6 +140,8 @@ def main() -> int:
     parser.add_argument("folder", nargs="?", type=Path, default=PROGRAMS)
     parser.add_argument("--only", nargs="+", metavar="WORD", help="only programs with such a word in their name")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no more programs after that time")
+    parser.add_argument("--seed", type=int, help="try them in an order drawn with it")
     parser.add_argument("--quick", action="store_true", help="a handful of programs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result here too")
     options = parser.parse_args()
@@ -146,9 +151,14 @@ def main() -> int:
         programs = [path for path in programs if path.stem in QUICK]
     if not programs:
         parser.error(f"no program in {options.folder}")
+    if options.seed is not None:
+        random.Random(options.seed).shuffle(programs)
+    until = time.monotonic() + options.seconds
     with ThreadPoolExecutor(options.jobs) as pool:
         ways = []
-        for way in pool.map(attack, programs):
+        for way in pool.map(lambda program: attack(program) if time.monotonic() < until else None, programs):
+            if way is None:
+                continue
             ways.append(way)
             print(f"{'survived' if way.survived else 'FAILED  '} {way.name}  {way.note}", flush=True)
     survived = sum(way.survived for way in ways)
