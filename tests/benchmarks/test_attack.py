@@ -24,12 +24,8 @@ def attack() -> ModuleType:
 
 
 def test_rows_called_all_count_and_otherwise_each_row(attack: ModuleType) -> None:
-    assert attack.counted(
-        ["| place | tried | survived |", "|---|---|---|", "| a | 2 | 2 |", "| all | 1,200 | 1,199 |"]
-    ) == (
-        1200,
-        1199,
-    )
+    table = ["| place | tried | survived |", "|---|---|---|", "| a | 2 | 2 |", "| all | 1,200 | 1,199 |"]
+    assert attack.counted(table) == (1200, 1199)
     assert attack.counted(["| ways (eager) | 3 | 2 | none |", "| ways (ranks) | 4 | 4 | none |", "words"]) == (7, 6)
     assert attack.counted(["no table"]) == (0, 0)
 

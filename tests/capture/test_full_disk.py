@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from fail_open_for_users import _as_for_users  # noqa: F401 (an autouse fixture)
 
+import builders
 from scripts import Ended, finished, run_script, write_script
 from scripts import bare as plain_python
+from steadytrain.capture.incident import incident
+from steadytrain.capture.step.observers import StepObserver
+from steadytrain.core.incident import Incident
 from steadytrain.storage.bundle import open_bundle
 from steadytrain.storage.stopped_recording import read_stopped
 
@@ -188,3 +193,31 @@ def test_a_run_folder_that_is_deleted_is_said_to_be_gone_and_an_incident_is_kept
         assert open_bundle(bundle).incident.step == 30
     else:
         assert "it was deleted or replaced during the run" in outcome.err
+
+
+def test_a_bundle_that_has_no_room_is_written_again_smaller() -> None:
+    tried: list[object] = []
+
+    class Observer(StepObserver):
+        def free_disk(self) -> bool:
+            tried.append("freed")
+            return True
+
+    def full_until(last: int, error: Exception) -> Callable[[int], Incident]:
+        def write(attempt: int) -> Incident:
+            tried.append(attempt)
+            if attempt < last:
+                raise error
+            return builders.incident()
+
+        return write
+
+    full = OSError(errno.ENOSPC, "No space left on device")
+    assert incident._with_room(full_until(2, full), Observer()).step == builders.incident().step
+    assert tried == [0, "freed", 1, 2]
+    with pytest.raises(OSError, match="No space"):
+        incident._with_room(full_until(3, full), Observer())
+    tried.clear()
+    with pytest.raises(OSError, match="denied"):
+        incident._with_room(full_until(1, OSError(errno.EACCES, "denied")), Observer())
+    assert tried == [0]

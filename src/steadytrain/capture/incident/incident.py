@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +26,11 @@ from steadytrain.core.model import Symptom
 from steadytrain.storage.staged_bundle import disk_is_full, free_place, staged, update_incident
 
 NAMES_MAX = 3
+WHOLE, FREED, SMALL = range(3)
+"""Attempts to write a bundle: the second after the recorded steps have been deleted, the third without tensors."""
+
+NO_ROOM = "not kept: the disk is full"
+NO_INPUTS = freeze.RecordedInputs()
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ def freeze_incident(
     """Write the bundle of this step, with the recording of ``observer``. It appears whole or not at all.
 
     A part that cannot be written is reported and noted; other errors raise. On a full disk the recording is deleted
-    first, so that there is room for the rest.
+    first, so that there is room for the rest; if that is not enough, numbers and words alone are kept.
     """
     run = recorder.open(stream)
     step = measured.record.step
@@ -62,21 +67,25 @@ def freeze_incident(
     model = stream.model
     roots = list(stream.roots())
     state_note, keep_state = state_plan(run.path, roots, stream, seen, recorder.settings.state_bytes_max)
-    incident = _incident(recorder, stream, seen, measured, account, state_note)
+    whole = _incident(recorder, stream, seen, measured, account, state_note)
     before = seen.micro_batches[0].random_before if seen.micro_batches else None
     random_states = {"before_step": before} if before is not None else {}
     batches = [*ring.steps(), (step, seen.micro_batches)]
 
-    def write(incident: Incident, *, again: bool) -> Incident:
+    def write(attempt: int) -> Incident:
+        again, small = attempt != WHOLE, attempt == SMALL
+        incident = whole if not small else replace(whole, batch_note=NO_ROOM, state_note=NO_ROOM)
         with staged(path) as stage:
             freeze.write_bundle(
                 stage,
                 incident=incident,
                 window=stream.history.recent(),
                 environment={**process_facts(recorder.settings), **script_facts(stream, roots)},
-                inputs=freeze.RecordedInputs(batches, seen.fetched, random_states),
-                diff=recorder.settings.diff,
+                inputs=freeze.RecordedInputs(batches, seen.fetched, random_states) if not small else NO_INPUTS,
+                diff=recorder.settings.diff if not small else None,
             )
+            if small:
+                return incident
             kept = not keep_state
             with _part(guard, "writing model and optimizer state", again=again):
                 if keep_state:
@@ -90,15 +99,23 @@ def freeze_incident(
                 observer.incident(stream, run.path, stage)
         return incident
 
-    try:
-        incident = write(incident, again=False)
-    except Exception as error:
-        if not disk_is_full(error) or not observer.free_disk():
-            raise
-        incident = write(incident, again=True)
+    incident = _with_room(write, observer)
     with guard.part("recording the incident"):
         run.add_incident(path, step)
     return path, incident
+
+
+def _with_room(write: Callable[[int], Incident], observer: StepObserver) -> Incident:
+    """What the first attempt returns that the disk has room for."""
+    for attempt in (WHOLE, FREED):
+        try:
+            return write(attempt)
+        except Exception as error:
+            if not disk_is_full(error):
+                raise
+        if attempt == WHOLE:
+            observer.free_disk()
+    return write(SMALL)
 
 
 @contextmanager
