@@ -6,7 +6,6 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -36,7 +35,7 @@ SECRET = "hf_abcdefghijklmnopqrstuvwx"
 @pytest.fixture(autouse=True)
 def _no_tokenizer_of_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search goes through everything in the process."""
-    monkeypatch.setattr("steadytrain.preflight_runs.subject_of_script.gc", SimpleNamespace(get_objects=list))
+    monkeypatch.setattr("steadytrain.preflight_runs.subject_of_script.living", lambda *kinds: [])
 
 
 def rows_of(named: dict[str, Tensor], target: Tensor | None = None, **facts: Any) -> list[dict[str, Any]]:
