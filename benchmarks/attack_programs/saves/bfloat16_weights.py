@@ -1,0 +1,22 @@
+# EXPECT {"options": [], "last_good_step": 40, "flagged_steps": [], "good_steps": [20, 40], "exit_status": 0}
+"""A model in bfloat16 saves as it is; healthy."""
+
+import torch
+from torch import nn
+
+torch.manual_seed(3)
+torch.set_num_threads(1)
+x = torch.randn(64, 8)
+y = x @ torch.randn(8, 1) + 0.1 * torch.randn(64, 1)
+model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+model = model.to(torch.bfloat16)
+x, y = x.bfloat16(), y.bfloat16()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(1, 41):
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    optimizer.step()
+    if step % 20 == 0:
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, "ckpt.pt")
+print(loss.item())

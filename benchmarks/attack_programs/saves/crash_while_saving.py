@@ -1,0 +1,23 @@
+# EXPECT {"options": [], "last_good_step": 40, "flagged_steps": [], "good_steps": [20, 40], "exit_status": 0}
+"""The third save overwrites ckpt.pt and dies on an object that cannot be pickled."""
+
+import torch
+from torch import nn
+
+torch.manual_seed(3)
+torch.set_num_threads(1)
+x = torch.randn(64, 8)
+y = x @ torch.randn(8, 1) + 0.1 * torch.randn(64, 1)
+model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+more = {}
+for step in range(1, 61):
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    optimizer.step()
+    if step % 20 == 0:
+        if step == 60:
+            more["schedule"] = lambda rate: rate / 2
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step, **more}, "ckpt.pt")
+print(loss.item())
