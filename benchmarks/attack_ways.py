@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -62,8 +62,8 @@ def given(program: Path, word: str) -> str:
     return found[1] if found else ""
 
 
-def run(program: Path, launcher: Sequence[str]) -> End:
-    """Run a copy of ``program`` in a fresh folder."""
+def run(program: Path, launcher: Sequence[str], look: Callable[[Path], None] = lambda folder: None) -> End:
+    """Run a copy of ``program`` in a fresh folder; ``look`` sees that folder before it is removed."""
     with tempfile.TemporaryDirectory(prefix="way-") as folder:
         script = Path(folder) / program.name
         if program.is_dir():
@@ -90,7 +90,9 @@ def run(program: Path, launcher: Sequence[str]) -> End:
                 status = None
             out.seek(0)
             err.seek(0)
-            return End(status, out.read().replace(folder, "."), err.read(), files_in(Path(folder)))
+            end = End(status, out.read().replace(folder, "."), err.read(), files_in(Path(folder)))
+            look(Path(folder))
+            return end
 
 
 def files_in(folder: Path) -> dict[str, str]:
