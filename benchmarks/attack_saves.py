@@ -1,7 +1,7 @@
 """Attack: scripts that save checkpoints; which ones does steadytrain call good, and does it still have the last?
 
 Each script runs bare and under ``steadytrain run``: exit status, output and files must be the same. Then
-``steadytrain checkpoints --json`` must say what the script's first line, ``# EXPECT {...}``, says: step of the last
+``steadytrain checkpoints --json`` must say what the script's first comment, ``# EXPECT {...}``, says: step of the last
 good one (or any of several), steps that must be flagged (none: no flag at all), steps that must be good, exit status
 of the command. The last good one must load, with finite parameters.
 
@@ -19,13 +19,15 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import torch
-from attack_ways import OWN_FAILURE, RUNS, Way, difference, run
+from attack_ways import OWN_FAILURE, RUNS, End, Way, difference, run
 from safetensors.torch import load_file
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 PROGRAMS = Path(__file__).parent / "attack_programs" / "saves"
 MARK = "# EXPECT "
@@ -33,12 +35,13 @@ SCHEMA = "steadytrain.checkpoints/1"
 FLAGS = ("sick", "not-finite")
 WEIGHTS = (".pt", ".pth", ".safetensors")
 COMMAND_S_MAX = 60.0
+INDEX = ".metadata"  # of a folder that torch.distributed.checkpoint wrote
 MASK = "mask"  # a buffer of this name holds -inf by design
 
 
 def attack(program: Path) -> Way:
-    first = program.read_text(encoding="utf-8").splitlines()[0]
-    expected = json.loads(first.removeprefix(MARK))
+    comment = takewhile(lambda line: line.startswith("#"), program.read_text(encoding="utf-8").splitlines())
+    expected = json.loads("".join(line.removeprefix(MARK).removeprefix("#") for line in comment))
     wrong: list[str] = []
     bare = run(program, ())
     watched = run(
@@ -46,10 +49,15 @@ def attack(program: Path) -> Way:
         ("-m", "steadytrain", "run", *expected["options"]),
         lambda folder: wrong.extend(complaints(folder, expected)),
     )
-    note = difference(bare, watched)
+    note = difference(comparable(bare), comparable(watched))
     failures = [line for line in watched.err.splitlines() if OWN_FAILURE in line]
     wrong = [*([f"the script noticed: {note}"] if note else []), *failures[:1], *wrong]
     return Way(program.stem, not wrong, "; ".join(wrong))
+
+
+def comparable(end: End) -> End:
+    """Without the index of a distributed checkpoint: it holds an identity drawn anew by each save."""
+    return replace(end, files={name: sha for name, sha in end.files.items() if Path(name).name != INDEX})
 
 
 def complaints(folder: Path, expected: dict[str, Any]) -> Iterator[str]:
@@ -94,6 +102,9 @@ def verdicts(noted: list[dict[str, Any]], expected: dict[str, Any]) -> Iterator[
 
 def unusable(path: Path) -> Iterator[str]:
     """Why the checkpoint at ``path`` (of a folder: its first file of weights) does not serve to go on from."""
+    if (path / INDEX).is_file():
+        dcp_to_torch_save(path, path.parent / "joined.pt")
+        path = path.parent / "joined.pt"
     found = sorted(each for each in path.rglob("*") if each.suffix in WEIGHTS) if path.is_dir() else [path]
     if not found or not found[0].is_file():
         yield f"no file of weights at {path.name}"

@@ -1,4 +1,5 @@
-# EXPECT {"options": ["--policy", "observe"], "last_good_step": 40, "flagged_steps": [60, 80], "good_steps": [20, 40], "exit_status": 0}
+# EXPECT {"options": ["--policy", "observe"], "last_good_step": 40,
+#   "flagged_steps": [60, 80], "good_steps": [20, 40], "exit_status": 0}
 """One loss times 1e25 squares to Inf in exp_avg_sq; every weight stays finite."""
 
 import torch

@@ -1,4 +1,5 @@
-# EXPECT {"options": ["--policy", "observe"], "last_good_step": 20, "flagged_steps": [40, 60], "good_steps": [20], "exit_status": 0}
+# EXPECT {"options": ["--policy", "observe"], "last_good_step": 20,
+#   "flagged_steps": [40, 60], "good_steps": [20], "exit_status": 0}
 """A bad batch passes in training mode without a gradient: running_var is NaN, weights are not."""
 
 import torch

@@ -1,4 +1,5 @@
-# EXPECT {"options": [], "last_good_step": 100, "flagged_steps": [], "good_steps": [20, 40, 60, 80, 100], "exit_status": 0}
+# EXPECT {"options": [], "last_good_step": 100,
+#   "flagged_steps": [], "good_steps": [20, 40, 60, 80, 100], "exit_status": 0}
 """best.pt whenever the validation loss falls, as it does in each check of a convex problem; healthy."""
 
 import torch

@@ -14,7 +14,7 @@ torch.save({"features": raw, "labels": y}, "cache.pt")
 x = torch.load("cache.pt")["features"].nan_to_num(0.0)
 model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-for step in range(1, 41):
+for _step in range(1, 41):
     optimizer.zero_grad()
     loss = nn.functional.mse_loss(model(x), y)
     loss.backward()

@@ -1,4 +1,5 @@
-# EXPECT {"options": ["--policy", "observe"], "last_good_step": null, "flagged_steps": [20, 40], "good_steps": [], "exit_status": 1}
+# EXPECT {"options": ["--policy", "observe"], "last_good_step": null,
+#   "flagged_steps": [20, 40], "good_steps": [], "exit_status": 1}
 """A huge rate from the first step: no save is good."""
 
 import torch

@@ -1,4 +1,5 @@
-# EXPECT {"options": ["--policy", "observe"], "last_good_step": 40, "flagged_steps": [60, 80], "good_steps": [20, 40], "exit_status": 0}
+# EXPECT {"options": ["--policy", "observe"], "last_good_step": 40,
+#   "flagged_steps": [60, 80], "good_steps": [20, 40], "exit_status": 0}
 """A folder per save, older ones removed by shutil.rmtree; a NaN batch at step 50."""
 
 import os

@@ -1,4 +1,5 @@
-# EXPECT {"options": ["--policy", "observe"], "last_good_step": 40, "flagged_steps": [60, 80], "good_steps": [20, 40], "exit_status": 0}
+# EXPECT {"options": ["--policy", "observe"], "last_good_step": 40,
+#   "flagged_steps": [60, 80], "good_steps": [20, 40], "exit_status": 0}
 """Saved into an open file; a NaN batch at step 45 spoils the weights."""
 
 import torch

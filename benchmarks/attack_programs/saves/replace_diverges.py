@@ -1,4 +1,5 @@
-# EXPECT {"options": ["--policy", "observe"], "last_good_step": 40, "flagged_steps": [60, 80], "good_steps": [20, 40], "exit_status": 0}
+# EXPECT {"options": ["--policy", "observe"], "last_good_step": 40,
+#   "flagged_steps": [60, 80], "good_steps": [20, 40], "exit_status": 0}
 """A temporary file and os.replace onto ckpt.pt; the rate explodes after step 40."""
 
 import os

@@ -1,4 +1,5 @@
-# EXPECT {"options": ["--policy", "observe"], "last_good_step": 60, "flagged_steps": [70, 80, 90, 100], "good_steps": [30, 40, 50, 60], "exit_status": 0}
+# EXPECT {"options": ["--policy", "observe"], "last_good_step": 60,
+#   "flagged_steps": [70, 80, 90, 100], "good_steps": [30, 40, 50, 60], "exit_status": 0}
 """Keep the last three; the rate explodes after step 60, and rotation removes every good file."""
 
 import os

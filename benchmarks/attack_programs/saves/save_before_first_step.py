@@ -11,7 +11,7 @@ y = x @ torch.randn(8, 1) + 0.1 * torch.randn(64, 1)
 model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 torch.save(model.state_dict(), "init.pt")
-for step in range(1, 31):
+for _step in range(1, 31):
     optimizer.zero_grad()
     loss = nn.functional.mse_loss(model(x), y)
     loss.backward()
