@@ -32,8 +32,9 @@ class Part:
 
 
 PARTS = (
-    Part("kills and faults of the disk", ("attack_kills.py",), 240, 30),
-    Part("ways to train", ("attack_ways.py",), 240, 20),
+    Part("kills and faults of the disk", ("attack_kills.py",), 210, 30),
+    Part("ways to train", ("attack_ways.py",), 210, 20),
+    Part("checkpoints of scripts, kept and judged", ("attack_saves.py",), 60, 10),
     Part("relaunched scripts", ("attack_relaunched.py",), 90, 15),
     Part("a function of ours raises, eager", ("attack_sweep.py", "--mode", "eager"), 60, 15),
     Part("a function of ours raises, compiled", ("attack_sweep.py", "--mode", "compiled"), 60, 0),
