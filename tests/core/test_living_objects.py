@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 
 from steadytrain.core.living_objects import living
@@ -56,3 +57,14 @@ def test_a_tuple_that_another_thread_is_filling_is_left_alone() -> None:
         thread.join()
     assert found == [[kept]] * SEARCHES
     assert broken == []
+
+
+def test_a_search_leaves_the_collector_as_the_script_has_set_it() -> None:
+    was = gc.isenabled()
+    try:
+        for wanted in (False, True):
+            gc.enable() if wanted else gc.disable()
+            living(Kind)
+            assert gc.isenabled() == wanted
+    finally:
+        gc.enable() if was else gc.disable()

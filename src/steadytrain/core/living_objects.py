@@ -3,11 +3,13 @@
 ``gc.get_objects()`` also gives tuples that another thread is still filling. While such a list exists, that thread's
 ``tuple(generator)`` fails with a SystemError, because its tuple has a second reference. So the list is made and dropped
 within one call into C, in which no other thread runs, and the objects are found through what refers to their class.
+Before Python 3.12, a collection may begin within that call and run finalizers, so it waits.
 """
 
 from __future__ import annotations
 
 import gc
+import sys
 from itertools import chain
 from typing import TypeVar
 
@@ -21,7 +23,14 @@ def living(*kinds: type[Kind]) -> list[Kind]:
     all objects of the process, 50 ms each in a large one.
     """
     wanted = _derived(kinds)
-    present = set(map(id, map(type, chain.from_iterable(map(gc.get_objects, (None,))))))  # one call: see above
+    waits = sys.version_info < (3, 12) and gc.isenabled()
+    if waits:
+        gc.disable()
+    try:
+        present = set(map(id, map(type, chain.from_iterable(map(gc.get_objects, (None,))))))  # one call: see above
+    finally:
+        if waits:
+            gc.enable()
     classes = [wanted[one] for one in wanted.keys() & present]
     return [thing for thing in gc.get_referrers(*classes) if id(type(thing)) in wanted] if classes else []
 
