@@ -100,7 +100,10 @@ def files_in(folder: Path) -> dict[str, str]:
     found = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder)
-        if name.parts[0] == RUNS or "__pycache__" in name.parts:
+        aside = name.parts[0] == RUNS or name.parts[0].startswith(
+            "torchinductor_"
+        )  # the compiler's cache has times in it
+        if aside or "__pycache__" in name.parts:
             continue
         if path.is_symlink():
             found[str(name)] = f"-> {os.readlink(path)}"
