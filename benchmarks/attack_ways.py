@@ -100,9 +100,8 @@ def files_in(folder: Path) -> dict[str, str]:
     found = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder)
-        aside = name.parts[0] == RUNS or name.parts[0].startswith(
-            "torchinductor_"
-        )  # the compiler's cache has times in it
+        # The cache of the compiler has times in it.
+        aside = name.parts[0] == RUNS or name.parts[0].startswith("torchinductor_")
         if aside or "__pycache__" in name.parts:
             continue
         if path.is_symlink():
