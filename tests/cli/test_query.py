@@ -176,6 +176,13 @@ def test_csv_has_what_the_table_has(tmp_path: Path) -> None:
     assert row == ["a,b", json.dumps(list(builders.TENSORS[1:])), '{"gradient_norm": "nan"}', ""]
 
 
+def test_a_run_whose_command_is_no_list_has_none(tmp_path: Path) -> None:
+    run = builders.quiet_run(tmp_path / "runs" / "quiet")
+    description = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**description, "argv": 3}))
+    assert rows(run, "SELECT command FROM runs") == [[""]]
+
+
 def test_a_run_cannot_send_escape_sequences_to_the_terminal(tmp_path: Path) -> None:
     path = builders.bad_run(tmp_path / "run", symptoms=[builders.symptom(message="\x1b[2Jgone")])
     assert "\x1b" not in query(path, "SELECT message FROM symptoms")

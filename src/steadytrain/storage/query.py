@@ -293,7 +293,8 @@ def _books(sources: Sequence[Source]) -> Mapping[str, list[dict[str, Any]]]:
     for source in sources:
         record, origin = source.record, {"run": source.run, "rank": source.rank}
         said = {name: record.description.get(name) for name in ("started", "policy", "argv")}
-        said["command"] = " ".join(map(str, said.pop("argv") or ()))
+        argv = said.pop("argv")
+        said["command"] = " ".join(map(str, argv)) if isinstance(argv, list) else ""
         books["runs"].append({**origin, **_as_texts(said), "path": str(record.path), "ended": record.ended})
         books["facts"] += [{**origin, "name": name, "value": json.dumps(value)} for name, value in record.facts.items()]
         for symptom in record.symptoms:
