@@ -9,12 +9,13 @@ from typing import Any, TypedDict
 
 from steadytrain.attach.messages import tell
 from steadytrain.core.errors import UsageError
-from steadytrain.core.incident import MAX_SKIPS_DEFAULT, Policy
+from steadytrain.core.incident import MAX_SKIPS_DEFAULT
 from steadytrain.core.levels import LEVEL_DEFAULT, find_level
 from steadytrain.exporters import NONE, TO_DEFAULT, check_to, parse_to
+from steadytrain.guard.policy import BASES, Policy
+from steadytrain.guard.policy_files import find_policy
 from steadytrain.storage.run_search import RUNS_DIR_DEFAULT
 
-POLICIES: tuple[Policy, ...] = ("stop", "skip", "observe")
 COMPILED = ("edges", "inside")
 
 
@@ -25,7 +26,8 @@ class Options:
     Args:
         policy: ``stop`` refuses an update whose loss or gradients are not finite, writes an incident and raises
             ``RunStopped``, which ends a script with status 70; ``skip`` skips such an update, with state and buffers as
-            before the step, writes an incident and goes on; ``observe`` only records.
+            before the step, writes an incident and goes on; ``steady`` also intervenes: it rolls back, clips, and
+            lowers the learning rate; ``observe`` only records. Or the path of a TOML file (``docs/guard.md``).
         max_skips: the policy ``skip`` skips at most so many updates in a row; then it stops the run like ``stop``.
         level: how much to record: ``light``, ``standard`` or ``full`` (``steadytrain.core.levels``).
         runs_dir: folder of run folders.
@@ -49,7 +51,7 @@ class Options:
         UsageError: an option is of the wrong kind.
     """
 
-    policy: Policy = "stop"
+    policy: str = "stop"
     max_skips: int = MAX_SKIPS_DEFAULT
     level: str = LEVEL_DEFAULT
     runs_dir: str | Path = RUNS_DIR_DEFAULT
@@ -64,8 +66,9 @@ class Options:
     every_step: bool = False
 
     def __post_init__(self) -> None:
-        if self.policy not in POLICIES:
-            raise UsageError(f"{self.policy!r}: no such policy; one of {', '.join(POLICIES)}")
+        self.steering_policy()
+        if self.policy not in BASES:
+            object.__setattr__(self, "policy", str(Path(self.policy).absolute()))
         level = find_level(self.level)
         if self.compiled not in COMPILED:
             raise UsageError(f"{self.compiled!r}: no such place in compiled code; one of {', '.join(COMPILED)}")
@@ -93,6 +96,14 @@ class Options:
         if self.rewind_mb < 0:
             raise UsageError(f"{self.rewind_mb}: the disk space for rewinding must not be negative")
 
+    def steering_policy(self) -> Policy:
+        """The policy, read from its file if it is one.
+
+        Raises:
+            UsageError: there is no such policy, or its file is not valid.
+        """
+        return find_policy(str(self.policy), max_skips=max(1, self.max_skips))
+
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "runs_dir": str(self.runs_dir)}
 
@@ -107,7 +118,7 @@ class Options:
 class OptionsGiven(TypedDict, total=False):
     """The fields of :class:`Options` as keywords of :func:`steadytrain.watch`; omitted ones have their default."""
 
-    policy: Policy
+    policy: str
     max_skips: int
     level: str
     runs_dir: str | Path

@@ -47,13 +47,17 @@ class WatchedRun:
         """The watcher's settings: bounds in bytes, and the level as a value."""
         from steadytrain.capture.settings import Settings
         from steadytrain.capture.step.pacing import Pace
+        from steadytrain.guard.guard_steering import GuardSteering
 
         options = self.options
+        policy = options.steering_policy()
+        steering = GuardSteering(policy) if policy.acts else None
         return Settings(
             run_dir=Path(self.run_dir),
             run_name=self.description["name"],
-            policy=options.policy,
-            max_skips=options.max_skips,
+            policy="steady" if policy.acts else policy.plain,
+            max_skips=policy.budget.skips_in_a_row,
+            steering=steering,
             level=find_level(options.level),
             state_bytes_max=options.state_mb * 1_000_000,
             in_graph=options.compiled == "inside",
@@ -61,7 +65,7 @@ class WatchedRun:
             rewind_bytes_max=options.rewind_mb * 1_000_000,
             keep_rewind=options.keep_rewind,
             checkpoint_bytes_max=options.checkpoints_mb * 1_000_000,
-            pace=None if options.every_step else Pace(),
+            pace=None if options.every_step or steering is not None else Pace(),
             description=self.description,
             diff=self.diff,
         )

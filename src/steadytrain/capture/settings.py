@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from steadytrain.capture.step.pacing import Pace
+from steadytrain.capture.step.steering import Steering
 from steadytrain.core.incident import MAX_SKIPS_DEFAULT, Policy
 from steadytrain.core.levels import LEVEL_DEFAULT, LEVELS, Level
 
@@ -27,7 +28,8 @@ class Settings:
     outputs of their modules (``Activations``). ``continues``: the run that this run continues (``earlier_run``).
     ``rewind_bytes_max``: disk space for tape and snapshots, 0 for neither. ``keep_rewind``: keep them although the run
     ended well. ``checkpoint_bytes_max``: disk space for pinned checkpoints, 0 for none. ``max_skips``: how many
-    updates in a row the policy ``skip`` skips. ``pace``: when a long run of short steps rests, None for never."""
+    updates in a row the policy ``skip`` skips. ``steering`` decides about updates; None: only ``policy`` does.
+    ``pace``: when a long run of short steps rests, None for never."""
 
     run_dir: Path
     run_name: str
@@ -40,6 +42,7 @@ class Settings:
     rewind_bytes_max: int = REWIND_BYTES_DEFAULT
     keep_rewind: bool = False
     checkpoint_bytes_max: int = CHECKPOINT_BYTES_DEFAULT
+    steering: Steering | None = None
     pace: Pace | None = field(default_factory=Pace)
     description: dict[str, Any] = field(default_factory=dict)
     diff: str | None = None

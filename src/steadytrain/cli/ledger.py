@@ -15,20 +15,13 @@ if TYPE_CHECKING:
     from steadytrain.core.incident import Action
     from steadytrain.storage.run_folder import Run
 
-WORDS = {
-    "refused-update": "update refused",
-    "refused-rest-of-update": "rest of the update refused",
-    "skipped-update": "update skipped",
-    "observed": "only observed",
-}
-
 
 @click.command()
 @click.argument("target", required=False, metavar="[RUN]")
 @_options.runs_dir
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.ledger/1).")
 def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
-    """List what steadytrain did to a run: each refused or skipped update, with its step and reason.
+    """List what steadytrain did to a run: refused and skipped updates, roll-backs, interventions, with their reasons.
 
     RUN is a run folder or the name of a run under --runs-dir, by default the newest. Reads only what is on disk and
     needs no PyTorch. Exits with 0 whether or not the run was touched.
@@ -56,12 +49,13 @@ def _document(run: Run, entries: list[tuple[str, Action]]) -> dict[str, Any]:
         "run": run.name,
         "path": str(run.path),
         "policy": run.description.get("policy"),
-        "touched": any(action.what != "observed" for _, action in entries),
+        "touched": any(action.touched for _, action in entries),
         "actions": [{**action.to_json(), "rank": rank or None} for rank, action in entries],
     }
 
 
 def _lines(run: Run, entries: list[tuple[str, Action]]) -> list[str]:
+    from steadytrain.report.action_words import action_words
     from steadytrain.report.wording import clean
 
     policy = clean(str(run.description.get("policy", "unknown")))
@@ -70,6 +64,7 @@ def _lines(run: Run, entries: list[tuple[str, Action]]) -> list[str]:
     lines = [f"{clean(run.name)} (policy {policy})"]
     for rank, action in entries:
         where = f"{clean(rank)}  " if rank else ""
-        lines.append(f"  {where}step {action.step:,}  {WORDS[action.what]}: {clean(action.reason)}")
-    touched = sum(action.what != "observed" for _, action in entries)
+        hand = " (by hand)" if action.by == "hand" else ""
+        lines.append(f"  {where}step {action.step:,}  {clean(action_words(action))}{hand}: {clean(action.reason)}")
+    touched = sum(action.touched for _, action in entries)
     return [*lines, f"{touched:,} of {len(entries):,} entries changed the run"]

@@ -35,14 +35,15 @@ def _options_of_a_run() -> type[Options]:
     default="stop",
     show_default=True,
     help="stop: refuse an update whose loss or gradients are not finite and end with status 70. "
-    "skip: skip such an update and go on. observe: record only, never touch the run.",
+    "skip: skip such an update and go on. steady: also roll back, clip, and lower the learning rate when the run "
+    "leaves its course. observe: record only, never touch the run. Or a TOML file: see `steadytrain policy show`.",
 )
 @click.option(
     "--max-skips",
     type=int,
     default=MAX_SKIPS_DEFAULT,
     show_default=True,
-    help="Under the policy skip, stop the run after so many skipped updates in a row.",
+    help="Under the policy skip, stop the run after so many skipped updates in a row; under steady, roll back.",
 )
 @click.option(
     "--level",

@@ -6,7 +6,7 @@ Inert, frozen values, as in ``model``. Not here: the bundle on disk (``storage``
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from steadytrain.core.json_values import JsonValue
@@ -18,7 +18,31 @@ Phase = Literal["forward", "loss", "backward", "clip", "optimizer", "communicati
 unscaling, averaging.
 """
 
-Policy = Literal["observe", "stop", "skip"]
+Policy = Literal["observe", "stop", "skip", "steady"]
+"""The policies that ship; a policy file counts as ``steady`` if it does more than one of the others."""
+
+ActionWord = Literal[
+    "refused-update",
+    "refused-rest-of-update",
+    "skipped-update",
+    "observed",
+    "applied",
+    "not-applied",
+    "reverted",
+    "ended",
+    "rolled-back",
+    "stopped",
+    "paused",
+    "resumed",
+    "changed-level",
+    "kept-snapshot",
+    "kept-steps",
+]
+"""What an entry of the ledger says. ``applied``, ``reverted`` and ``ended`` (its return is over): an intervention."""
+
+UNTOUCHING = ("observed", "not-applied", "paused", "resumed", "changed-level", "kept-snapshot", "kept-steps")
+"""Entries that changed nothing in the training."""
+
 MAX_SKIPS_DEFAULT = 5
 """Updates in a row that the policy ``skip`` skips before it stops the run."""
 
@@ -102,12 +126,25 @@ class BadTensor(JsonValue, closed=True):
 
 @dataclass(frozen=True)
 class Action(JsonValue, closed=True):
-    """One entry of the ledger: what steadytrain did to the run, or allowed to happen."""
+    """One entry of the ledger: what steadytrain did to the run, or allowed to happen.
+
+    ``intervention`` is its name, "" for none. ``before`` and ``after`` are numbers that it changed, such as
+    ``learning_rate``. ``by`` is ``policy``, or ``hand`` for a command (``steadytrain ctl``) or an option of the run.
+    """
 
     step: int
     policy: Policy
-    what: Literal["refused-update", "refused-rest-of-update", "skipped-update", "observed"]
+    what: ActionWord
     reason: str
+    intervention: str = ""
+    before: Mapping[str, float] = field(default_factory=dict)
+    after: Mapping[str, float] = field(default_factory=dict)
+    by: Literal["policy", "hand"] = "policy"
+
+    @property
+    def touched(self) -> bool:
+        """Whether it changed the training."""
+        return self.what not in UNTOUCHING
 
 
 @dataclass(frozen=True)

@@ -116,6 +116,11 @@ class SymptomIncidents:
         self._frozen |= dict.fromkeys(keys, "critical")
         self._covered |= set(keys)
 
+    def settle(self, stream: Stream) -> None:
+        """The run is about to return to an earlier state: freeze the gravest of what waits."""
+        self._collect(wait_s=WRITE_WAIT_S)
+        self._freeze_one(stream, over=True)
+
     def close(self, streams: Sequence[Stream]) -> None:
         """The run is over: freeze what waits, and let all be written, within ``WRITE_WAIT_S``."""
         deadline = time.monotonic() + WRITE_WAIT_S

@@ -22,7 +22,7 @@ from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.capture.step.recording import Record
-from steadytrain.core.incident import Incident
+from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import FACTS, SEVERITIES, SIGNALS, Reading, Symptom, Window
 from steadytrain.detection.detector_schedule import DetectorSchedule
 from steadytrain.detection.earlier_run import history_of
@@ -60,6 +60,7 @@ class RunRecorder:
         self.settings = settings
         self.symptoms: dict[tuple[str, str, int], Symptom] = {}
         self.stories: list[Story] = []
+        self.actions: list[Action] = []
         self.recording = True
         self._guard = guard
         self._tell = tell
@@ -202,6 +203,14 @@ class RunRecorder:
         """The bundle at ``path`` is sealed, with its finding."""
         with self._guard.part("exporting"):
             self._sink.incident(path, incident)
+
+    def act(self, stream: Stream, action: Action) -> None:
+        """Add an entry to the ledger, and send it to other tools."""
+        self.actions.append(action)
+        with self._guard.part("writing the ledger"):
+            self.open(stream).add_action(action)
+        with self._guard.part("exporting"):
+            self._sink.action(stream.name, action)
 
     def set_fact(self, name: str, value: Any) -> None:
         """One more fact of the run; kept until there is a folder to write it to. Of ``FACTS``, detectors get it."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, final
 
-from steadytrain.core.incident import Incident
+from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import Reading, Symptom
 from steadytrain.storage.segments import StepRecord
 
@@ -33,6 +33,9 @@ class Sink(Protocol):
     def incident(self, path: Path, incident: Incident) -> None:
         """The bundle of an incident is at ``path``, sealed, with its finding."""
 
+    def action(self, stream: str, action: Action) -> None:
+        """An entry of the ledger: what steadytrain did to the run after a step of ``stream``."""
+
     def close(self, ended: str) -> None:
         """The run is over; ``ended`` is how, as in the run folder. May wait, within a bound."""
 
@@ -49,6 +52,7 @@ class NoSink:
     def reading(self, stream: str, step: int, time: float, reading: Reading) -> None: ...
     def symptom(self, symptom: Symptom) -> None: ...
     def incident(self, path: Path, incident: Incident) -> None: ...
+    def action(self, stream: str, action: Action) -> None: ...
     def close(self, ended: str) -> None: ...
     def forget(self) -> None: ...
 

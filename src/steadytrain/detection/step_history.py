@@ -82,6 +82,20 @@ class StepHistory:
                 continue
             self._metrics.setdefault(name, deque(maxlen=METRIC_VALUES_MAX)).append((step, value))
 
+    def forget(self, *, after: int) -> None:
+        """Drop the steps after step ``after``, into new arrays: windows that were handed out stay as they are."""
+        dropped = self._after(after)
+        self._tensor_rows = max(0, self._tensor_rows - dropped)
+        self._count -= dropped
+        self._heads, self._numbers = self._heads.copy(), self._numbers.copy()
+        self._values, self._present = self._values.copy(), self._present.copy()
+        self._flags, self._norms = self._flags.copy(), self._norms.copy()
+        for table in self._tables.values():
+            table.forget(after=after)
+        for values in self._metrics.values():
+            while values and values[-1][0] > after:
+                values.pop()
+
     def window(self, *, until: float = math.inf) -> Window:
         """The last ``STEPS_MAX`` steps up to step ``until``, without tensors' gradient norms."""
         stop = self._count - self._after(until)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from steadytrain.core.model import SEVERITIES
 from steadytrain.grouping.stories import Story
+from steadytrain.report.action_words import counted
 from steadytrain.storage.run_folder import RUN_FILE
 
 if TYPE_CHECKING:
@@ -55,6 +56,11 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
     if watcher.notes:
         verdict += f"; {len(watcher.notes)} {'note' if len(watcher.notes) == 1 else 'notes'} above"
     lines = [f"{seen}; {verdict}", *told, *_not_looked(waiting, idle)]
+    done = counted(watcher.recorder.actions)
+    if done and recorded:
+        lines.append(
+            f"steadytrain changed this run: {done}; each action: steadytrain ledger {shlex.quote(str(run_dir))}"
+        )
     ended = [watcher.failure] if watcher.failure is not None else []
     if watcher.has_folder and not recorded:
         ended.append(f"the run folder {run_dir} is gone: it was deleted or replaced during the run, with its records")

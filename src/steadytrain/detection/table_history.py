@@ -50,6 +50,11 @@ class TableHistory:
         self._steps[at], self._time[at], self._values[at] = step, time, reading.values
         self._count += 1
 
+    def forget(self, *, after: int) -> None:
+        """Drop the readings after step ``after``, into new arrays."""
+        kept = slice(0, int(np.searchsorted(self._steps[: self._count], after, side="right")))
+        self._allocate(self._steps[kept], self._time[kept], self._values[kept])
+
     def table(self, since: int, until: int) -> Table:
         """The readings of these steps, both ends included, without a copy."""
         cut = slice(*np.searchsorted(self._steps[: self._count], [since, until + 1]).tolist())

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from steadytrain.core.incident import Incident
+from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import Severity, Symptom
 from steadytrain.core.plugin_pages import Pages
 from steadytrain.core.plugins import Kind, kebab
@@ -118,6 +118,9 @@ class Exporter(abc.ABC):
     def incident(self, path: Path, incident: Incident) -> None:
         """Store an incident, or its path."""
 
+    def action(self, action: Action) -> None:  # noqa: B027 (an exporter for which nothing is done live has no place for it)
+        """Write an entry of the ledger: what steadytrain did to the run."""
+
     @abc.abstractmethod
     def flush(self) -> None:
         """Write out the batch that was handed over."""
@@ -211,6 +214,13 @@ def load_tool(name: str) -> Tool:
         LookupError: there is none, or it cannot be used here.
     """
     return EXPORTERS.one(name)()
+
+
+def action_text(action: Action) -> str:
+    """An entry of the ledger in one line: what was done, to what, and why."""
+    numbers = ", ".join(f"{name} {value:.4g}" for name, value in action.after.items())
+    done = " ".join(filter(None, [action.what, action.intervention, f"({numbers})" if numbers else ""]))
+    return f"step {action.step}: {done}: {action.reason}"
 
 
 def incident_text(path: Path, incident: Incident) -> str:

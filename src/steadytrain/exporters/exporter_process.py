@@ -23,7 +23,7 @@ from queue import Queue
 from typing import IO, Any, final
 
 from steadytrain.capture.hooks.launch import ATTACH_VARIABLE
-from steadytrain.core.incident import Incident
+from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import Symptom
 from steadytrain.exporters.exporter import Exporter, ExporterError, ExporterGoneError, Histogram, Row, Run, load_tool
 from steadytrain.exporters.exporter_queue import in_a_line
@@ -99,6 +99,9 @@ class ChildExporter(Exporter):
 
     def incident(self, path: Path, incident: Incident) -> None:
         self._say("incident", path=str(path), incident=incident.to_json())
+
+    def action(self, action: Action) -> None:
+        self._say("action", action=action.to_json())
 
     def flush(self) -> None:
         self._say("flush")
@@ -269,6 +272,8 @@ def _obey(exporter: Exporter, message: Mapping[str, Any]) -> None:
             exporter.histogram(Histogram(**message["histogram"]))
         case "symptom":
             exporter.symptom(Symptom.from_json(message["symptom"]))
+        case "action":
+            exporter.action(Action.from_json(message["action"]))
         case "incident":
             exporter.incident(Path(message["path"]), Incident.from_json(message["incident"]))
         case "flush":

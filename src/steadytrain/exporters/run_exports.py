@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, final
 
-from steadytrain.core.incident import Incident
+from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import Reading, Symptom
 from steadytrain.exporters import AUTO, sent_values
 from steadytrain.exporters.active_runs import active_runs
@@ -86,6 +86,10 @@ class Exports:
     def incident(self, path: Path, incident: Incident) -> None:
         """Send a sealed bundle."""
         self._mark(lambda exporter: exporter.incident(path, incident))
+
+    def action(self, stream: str, action: Action) -> None:
+        """Send an entry of the ledger."""
+        self._mark(lambda exporter: exporter.action(action))
 
     def close(self, ended: str) -> None:
         """Write out everything, and wait at most ``CLOSE_WAIT_S_MAX`` seconds in total."""

@@ -12,7 +12,6 @@ difference.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,10 +29,16 @@ from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.replay.batch_feeding import Merging, evaluated_between, norms_of
 from steadytrain.replay.own_steps import OwnSteps, is_last_own_forward
 from steadytrain.replay.recorded_steps import RecordedState, RecordedStep, RecordedSteps, Tensors
-from steadytrain.replay.state_restore import differences, restore_groups, restore_state, state_differences
+from steadytrain.replay.state_restore import (
+    differences,
+    restore_groups,
+    restore_state,
+    scale_gradients,
+    state_differences,
+)
 from steadytrain.replay.step_trace import StepTrace
 from steadytrain.replay.symptom_recurrence import StepNumbers
-from steadytrain.replay.verdict import Difference, Replayed
+from steadytrain.replay.verdict import Difference, Replayed, number_text
 from steadytrain.storage.tape_files import Recording, Snapshot
 from steadytrain.tracing.investigator import plain_module
 
@@ -240,10 +245,15 @@ class Replayer(StepObserver):
             self._symptom = self._symptom_came(measured)
             self._end()
         restore_groups(step.value(step.document["groups"]), stream)
+        scale_gradients(stream.parameters, step.gradient_factor)
 
     @property
     def skips(self) -> bool:
         return self._jumped and self._recorded().refused
+
+    @property
+    def skips_finite(self) -> bool:
+        return self.skips and self._recorded().was_finite
 
     @property
     def awaits_let_go(self) -> bool:
@@ -327,12 +337,12 @@ class Replayer(StepObserver):
         for number, (there, here) in enumerate(zip(recorded["losses"], losses, strict=False)):
             name = f"loss {number}" if len(losses) > 1 else "loss"
             if there != here:
-                self._differs("forward", name, _number(there), _number(here))
+                self._differs("forward", name, number_text(there), number_text(here))
         norms = norms_of(measured)
         for name, there in step.gradient_norms.items():
             here = norms.get(name, "absent")
             if there != here:
-                self._differs("backward", f"gradient norm of {name}", _number(there), _number(here))
+                self._differs("backward", f"gradient norm of {name}", number_text(there), number_text(here))
         if recorded["skipped"] != measured.record.skipped:
             self._differs("optimizer", "skipped by the scaler", str(recorded["skipped"]), str(measured.record.skipped))
 
@@ -390,11 +400,3 @@ class Replayer(StepObserver):
         if self._trace is not None:
             self._trace.end()
         return self._trace
-
-
-def _number(text: str) -> str:
-    """The exact decimal form of a hex number. All NaNs are equal."""
-    if text == "absent":
-        return text
-    value = float.fromhex(text)
-    return "nan" if math.isnan(value) else repr(value)

@@ -5,6 +5,7 @@ Documents are read once, tensors one by one on access.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,17 @@ class RecordedStep:
     def refused(self) -> bool:
         """Whether steadytrain refused or skipped the update of the step."""
         return bool(self.document.get("refused"))
+
+    @property
+    def was_finite(self) -> bool:
+        """Whether its losses and gradients were finite."""
+        numbers = [*self.document["losses"], *self.gradient_norms.values()]
+        return all(math.isfinite(float.fromhex(number)) for number in numbers)
+
+    @property
+    def gradient_factor(self) -> float:
+        """What an intervention multiplied its gradients by."""
+        return float.fromhex(self.document.get("gradient_factor", "0x1p+0"))
 
     def value(self, tree: Any) -> Any:
         """Decodes a tree with this step's tensors. Values that were not kept become

@@ -111,6 +111,14 @@ def restore_groups(groups: Sequence[Sequence[Mapping[str, Any]]], stream: Stream
                     group[key] = value
 
 
+@torch.no_grad()
+def scale_gradients(parameters: Sequence[Tensor], factor: float) -> None:
+    """Multiplies the gradients by what an intervention multiplied those of the recorded step by."""
+    for parameter in parameters if factor != 1.0 else ():
+        if parameter.grad is not None:
+            parameter.grad.mul_(factor)
+
+
 def state_differences(state: RecordedState, stream: Stream) -> Iterator[tuple[str, str, str]]:
     """Tensors of model and optimizers that differ from ``state``: name, recorded digest, present digest."""
     yield from differences(state.model, named_state(list(stream.roots())))

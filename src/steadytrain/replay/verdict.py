@@ -12,6 +12,7 @@ Runs nothing and needs no torch. The rule:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -245,3 +246,11 @@ def _alike(replays: Sequence[Replayed], what: str) -> str:
 def _came_to(replay: Replayed) -> tuple[Any, ...]:
     found = replay.first_difference
     return () if found is None else (found.step, found.phase, found.tensor, found.replayed)
+
+
+def number_text(text: str) -> str:
+    """The exact decimal form of a number in hex. All NaNs are equal."""
+    if text == "absent":
+        return text
+    value = float.fromhex(text)
+    return "nan" if math.isnan(value) else repr(value)

@@ -19,6 +19,7 @@ from steadytrain.core.model import Symptom, Window, worst
 from steadytrain.diagnosis import answer_files
 from steadytrain.grouping import classified
 from steadytrain.grouping.stories import Story, tell
+from steadytrain.report.action_words import counted
 from steadytrain.report.circumstances import (
     SHOWN_AS_FACTS,
     brief,
@@ -228,6 +229,9 @@ def _run_summary(
             f"steadytrain touched this run: it skipped the update{'s' if len(skipped) > 1 else ''} of "
             f"step{'s' if len(skipped) > 1 else ''} {steps_skipped}, and the training went on."
         )
+    steered = [action for action in actions if action.what in ("applied", "rolled-back", "stopped")]
+    if steered:
+        lines.append(f"steadytrain touched this run: {clean(counted(actions))}. The ledger lists each action.")
     if run.ended == "failed":
         status = run.facts.get("exit_status")
         lines.append(f"The script failed{f' with status {clean(status)}' if status is not None else ''}.")

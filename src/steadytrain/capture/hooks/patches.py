@@ -76,6 +76,7 @@ _SKIPPED_BY_COMPILER = (
     *("capture.tensors.activations", "capture.tensors.dense", "capture.tensors.gradient_scaling"),
     *("capture.tensors.measurement_schedule", "capture.tensors.optimizer_state", "capture.tensors.precision"),
     *("capture.tensors.statistics", "core.torch_private", "detection", "exporters", "integrations"),
+    *("guard", "trial_runs.changes", "trial_runs.function_stand_ins", "trial_runs.launched_script"),
 )
 """All our modules except those whose code a graph may contain (``hooks.module_hooks``, ``tensors.in_graph``)."""
 

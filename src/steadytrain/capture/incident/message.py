@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from steadytrain.core.incident import BadTensor, Finding, Located, OperandRange, Samples
+from steadytrain.core.incident import Action, BadTensor, Finding, Located, OperandRange, Samples
 
 INPUTS_SHOWN = 4
 TENSORS_SHOWN = 3
@@ -63,15 +63,39 @@ def skip_message(
     path: Path | None,
     samples: Sequence[Samples],
 ) -> str:
-    """A skipped update. ``in_a_row``: how many were skipped one after the other, and how many may be."""
+    """A skipped update. ``in_a_row``: how many were skipped one after the other, and how many may be, 0 if the
+    run does not stop then."""
     count, most = in_a_row
     lines = [f"SKIPPED the update of step {step}: {reason}.", *sample_lines(samples)]
     if count > 1:
-        lines.append(f"  {count} in a row; the run stops after {most}")
+        lines.append(f"  {count} in a row" + (f"; the run stops after {most}" if most else ""))
     lines.append(f"  {state}; the training goes on")
     if path is not None:
         lines.append(f"  bundle               {path}")
     return "\n".join(lines)
+
+
+def intervention_message(step: int, why: str, actions: Sequence[Action]) -> str:
+    """What was done between two steps: the reason first, then a line for each action."""
+    return "\n".join([f"INTERVENED after step {step}: {why}", *(f"  {_action_line(action)}" for action in actions)])
+
+
+def _action_line(action: Action) -> str:
+    pairs = ((name.replace("_", " "), action.before.get(name), value) for name, value in action.after.items())
+    numbers = ", ".join(f"{name} {_change(old, new)}" for name, old, new in pairs)
+    match action.what:
+        case "rolled-back":
+            return f"rolled back to the state after step {action.after.get('step', 0):.0f}; the data goes on"
+        case "applied":
+            return f"{action.intervention}: {numbers}" if numbers else action.intervention
+        case "not-applied":
+            return f"{action.intervention} could not be made: {action.reason.rpartition('not made: ')[2]}"
+        case _:
+            return f"{action.intervention} taken back: {action.reason}"
+
+
+def _change(old: float | None, new: float) -> str:
+    return f"{new:.4g}" if old is None else f"{old:.4g} to {new:.4g}"
 
 
 def let_go_message(

@@ -141,6 +141,12 @@ class Rewind(StepObserver):
             self.snapshots.gate(self.snapshots.typical_step_s)
             self.tape.rested(stream.step, self._folder, within=within)
 
+    def rolled_back(self, stream: Stream) -> None:
+        if self._off is None and stream is self._stream and self._folder is not None:
+            self._anew = True
+            self.snapshots.give_up_live()
+            self.tape.rested(stream.step, self._folder, within=False)
+
     def stream_done(self, stream: Stream) -> None:
         if stream is self._stream:
             self._is_over = True

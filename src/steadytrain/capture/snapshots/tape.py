@@ -155,7 +155,7 @@ class Tape:
 
     def _measure(self, step: TapeStep, stream: Stream, measured: Measurement, *, evaluations: int) -> None:
         step.step, step.skipped = measured.record.step, measured.record.skipped
-        step.refused = measured.record.refused
+        step.refused, step.factor = measured.record.refused, measured.factor
         step.losses, step.names = measured.losses, measured.tensor_names
         step.norms = measured.record.gradient_norms
         step.loss_scale = measured.record.scalars.get("loss_scale")

@@ -67,6 +67,7 @@ class TapeStep:
     step: int = 0
     skipped: bool = False
     refused: bool = False
+    factor: float = 1.0
     evaluations: int = 0
     groups: list[list[dict[str, Any]]] = field(default_factory=list)
     losses: tuple[float, ...] = ()
@@ -192,6 +193,7 @@ def _step_document(
         "fetches": fetches,
         **({"no_update": True} if step.no_update else {}),
         **({"refused": True} if step.refused else {}),
+        **({"gradient_factor": step.factor.hex()} if step.factor != 1.0 else {}),
     }
 
 

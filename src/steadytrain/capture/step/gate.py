@@ -52,6 +52,11 @@ class Measurement:
     elsewhere: bool
     scale: float
     committed: bool = False
+    factor: float = 1.0
+    """What an intervention multiplied the gradients by."""
+
+    outlier: str = ""
+    """Why the update is skipped although everything is finite."""
 
     @property
     def loss_finite(self) -> bool:
@@ -254,7 +259,9 @@ def bad_gradients(stream: Stream, seen: StepInProgress) -> tuple[BadTensor, ...]
 
 
 def reason(measured: Measurement) -> str:
-    """Why the step is an incident, in one clause."""
+    """Why the step is an incident, or its update is skipped, in one clause."""
+    if measured.outlier:
+        return measured.outlier
     if not measured.loss_finite:
         bad = next(loss for loss in measured.losses if not math.isfinite(loss))
         return f"the loss is {kind_of(bad)}"

@@ -25,6 +25,9 @@ class History(Protocol):
     def read(self, step: int, time: float, reading: Reading) -> None:
         """Add a reading of a table."""
 
+    def forget(self, *, after: int) -> None:
+        """Drop the steps after step ``after``: the run has returned to its state."""
+
     def evaluated(self, step: int, metrics: Mapping[str, float]) -> None:
         """Add evaluation metrics measured after ``step``."""
 

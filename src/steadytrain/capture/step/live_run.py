@@ -25,6 +25,7 @@ from steadytrain.capture.step.own_time import OwnTime
 from steadytrain.capture.step.recording import Record
 from steadytrain.capture.step.run_stopped import RunStopped
 from steadytrain.capture.step.sample_indices import DrawnSamples
+from steadytrain.capture.step.steering import Steering
 from steadytrain.capture.step.stream_assignment import StreamAssignment
 from steadytrain.capture.tensors.activations import Activations
 from steadytrain.capture.tensors.gradient_scaling import Scaling
@@ -82,6 +83,8 @@ class LiveRun:
         self.own_time.unseen.hides = not self.observer.replays
         self.recorder.recording = not rehearses and not self.observer.replays
         self.symptom_incidents = self.recorder.incidents(self.observer, self.incidents.append)
+        self.steering = settings.steering or Steering()
+        self.steering.joins(self)
         self._made: weakref.ref[torch.optim.Optimizer] | None = None
         self._thread = threading.get_ident()
         self._process = os.getpid()
@@ -127,6 +130,12 @@ class LiveRun:
             self.notes.append(note)
             self.tell(f"note: {note}")
 
+    def rolled_back(self, stream: Stream, first: int, last: int) -> None:
+        """The state is that from before step ``first``, and the steps up to ``last`` count no more for detectors."""
+        for one in self.streams:
+            one.history.forget(after=one.step - (last - first + 1))
+        self.observer.rolled_back(stream)
+
     def instruments(self, stream: Stream) -> MeasurementSchedule:
         """The measurements of ``stream`` in addition to the gate."""
         if stream.instruments is None:
@@ -165,6 +174,7 @@ class LiveRun:
     def release_done(self) -> None:
         """Release everything that belongs to models that the script has dropped."""
         for stream in self.leading.take_done():
+            self.steering.stream_done(stream)
             stream.last_facts = stream.last_facts or script_facts(stream, list(stream.roots()))
             self.ring.release(list(stream.roots()))
             self.buffers.release()

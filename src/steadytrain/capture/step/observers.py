@@ -77,6 +77,11 @@ class StepObserver:
         """Whether the update of the step at the gate is to be skipped, because it was when it was recorded."""
         return False
 
+    @property
+    def skips_finite(self) -> bool:
+        """Whether it was skipped although loss and gradients were finite."""
+        return False
+
     def let_go(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         """The script makes no update with the non-finite values of ``seen``. No gate follows."""
 
@@ -94,6 +99,9 @@ class StepObserver:
 
     def rest_ends(self, stream: Stream, *, within: bool) -> None:
         """The steps up to ``stream.step`` have passed. ``within``: the step in progress has already begun."""
+
+    def rolled_back(self, stream: Stream) -> None:
+        """After ``stream.step`` the training has returned to an earlier state: what follows does not follow from it."""
 
     def stream_done(self, stream: Stream) -> None:
         """The script has dropped the optimizers of ``stream``, so no step of it follows."""
@@ -183,6 +191,10 @@ class CompositeObserver(StepObserver):
     def skips(self) -> bool:
         return self._first.skips
 
+    @property
+    def skips_finite(self) -> bool:
+        return self._first.skips_finite
+
     def let_go(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         self._first.let_go(stream, seen, measured)
         self._guest.let_go(stream, seen, measured)
@@ -206,6 +218,10 @@ class CompositeObserver(StepObserver):
     def rest_ends(self, stream: Stream, *, within: bool) -> None:
         self._first.rest_ends(stream, within=within)
         self._guest.rest_ends(stream, within=within)
+
+    def rolled_back(self, stream: Stream) -> None:
+        self._first.rolled_back(stream)
+        self._guest.rolled_back(stream)
 
     def stream_done(self, stream: Stream) -> None:
         self._first.stream_done(stream)

@@ -85,6 +85,7 @@ class OptimizerSteps:
                 self._finish(stream)
             if optimizer is stream.optimizers[-1]:
                 self._updated(stream)
+                self._between_steps(stream)
 
     def skip(self, optimizer: torch.optim.Optimizer) -> None:
         """A gradient scaler has skipped the step."""
@@ -97,6 +98,7 @@ class OptimizerSteps:
                 stream.pending = self._measure(stream, optimizer, skipped=True)
                 run.observer.gate(stream, run.seen, stream.pending)
                 self._finish(stream)
+                self._between_steps(stream)
 
     # -- the gate --------------------------------------------------------------------------------------------------
 
@@ -113,16 +115,16 @@ class OptimizerSteps:
         for stream, measured in looked:
             if stream.pending is not None and stream.pending.committed:
                 continue  # a closure runs again in a step that is already recorded as an incident
-            skips = self._skips(stream, optimizer, measured, can_rerun=can_rerun)
+            answer = self._answer(stream, optimizer, measured, can_rerun=can_rerun)
             stream.pending = measured
             with run.own_time.unseen, run.guard.part("the tape at the gate"):
                 run.observer.gate(stream, run.seen, measured)
-            if skips or (run.observer.replays and measured.is_incident and run.observer.skips):
+            if answer == "skip" or (run.observer.replays and self._was_skipped(measured)):
                 self._skip(stream, measured)
                 continue
             if not measured.is_incident or self._rehearsal is not None or run.observer.replays:
                 continue
-            if run.settings.policy == "observe":
+            if answer == "observe":
                 with run.guard.part("writing an incident"):
                     self._stopping.observe(stream, measured)
                 continue
@@ -134,22 +136,55 @@ class OptimizerSteps:
                 run.stopped = RunStopped(f"steadytrain refused the update of step {measured.record.step}")
                 raise run.stopped from None
 
-    def _skips(
+    def _answer(
         self, stream: Stream, optimizer: torch.optim.Optimizer, measured: Measurement, *, can_rerun: bool
-    ) -> bool:
-        """Whether the policy is to skip this update, and it can be skipped."""
+    ) -> str | None:
+        """What is done about this update: ``skip``, ``stop`` or ``observe``; None to make it."""
         run = self._run
         self._skipping.over(stream)
-        if run.settings.policy != "skip" or not measured.is_incident or run.observer.replays:
-            return False
+        if run.observer.replays or self._rehearsal is not None:
+            return None
+        answer: str | None = None
+        if not measured.is_incident:
+            if measured.record.skipped:
+                return None
+            with run.guard.part("steering at the gate"):
+                measured.outlier = run.steering.finite(stream, measured) or ""
+                measured.factor = run.steering.gradient_factor
+            if measured.outlier and self._skipping.why_not(stream, optimizer, measured, can_rerun=can_rerun) is None:
+                answer = "skip"
+            else:
+                measured.outlier = ""
+        elif run.settings.policy in ("stop", "observe"):
+            answer = run.settings.policy
+        else:
+            answer = self._answer_nonfinite(stream, optimizer, measured, can_rerun=can_rerun)
+        if answer == "skip":
+            measured.record = replace(measured.record, refused=True)
+        return answer
+
+    def _answer_nonfinite(
+        self, stream: Stream, optimizer: torch.optim.Optimizer, measured: Measurement, *, can_rerun: bool
+    ) -> str:
+        run = self._run
+        answer = "stop"
         why: str | None = "steadytrain failed; see the warning above"
         with run.guard.part("skipping an update"):
             why = self._skipping.why_not(stream, optimizer, measured, can_rerun=can_rerun)
-        if why is not None:
+            answer = run.steering.nonfinite(stream, measured, why)
+        if why is not None and answer == "stop":
             run.tell(f"step {measured.record.step} cannot be skipped: {why}")
-            return False
-        measured.record = replace(measured.record, refused=True)
-        return True
+        return answer
+
+    def _was_skipped(self, measured: Measurement) -> bool:
+        """In a replay: whether the update was skipped when it was recorded."""
+        observer = self._run.observer
+        return observer.skips and (measured.is_incident or observer.skips_finite)
+
+    def _between_steps(self, stream: Stream) -> None:
+        if not self._run.observer.replays:
+            with self._run.guard.part("steering between two steps"):
+                self._run.steering.updated(stream)
 
     def _skip(self, stream: Stream, measured: Measurement) -> None:
         measured.record = replace(measured.record, refused=True)
@@ -158,6 +193,9 @@ class OptimizerSteps:
             self._run.buffers.restore()
         if not self._run.observer.replays:
             with self._run.guard.part("recording a skipped update"):
+                if measured.outlier:
+                    self._stopping.skip_outlier(stream, measured)
+                    return
                 self._stopping.skip(stream, measured, in_a_row)
 
     def _look(self, optimizer: torch.optim.Optimizer, *, can_rerun: bool) -> Iterator[tuple[Stream, Measurement]]:
@@ -180,6 +218,8 @@ class OptimizerSteps:
         with run.own_time:
             self._updated(stream)
             run.leading.refresh(stream)
+            with run.guard.part("steering at the gate"):
+                run.steering.gate_begins(stream)
         instruments, step = run.instruments(stream), stream.step + 1
         run.seen.waited_s += self._loaders.take_wait_s()
         with run.own_time.unseen:
@@ -251,10 +291,11 @@ class OptimizerSteps:
         else:
             stream.updating = True
         found = run.recorder.look(stream)
-        run.recorder.tell_symptoms(found)
+        told, frozen = run.steering.found(stream, found)
+        run.recorder.tell_symptoms(told)
         instruments.raised(found, stream.step)
         instruments.saw(stream.step, measured.record.gradient_norms, measured.record.scalars.get("learning_rate"))
-        run.symptom_incidents.looked(stream, found)
+        run.symptom_incidents.looked(stream, frozen)
         if stream.own_steps == 1:
             run.modules.settle()
             self._update_looks.pop(id(stream), None)

@@ -16,7 +16,7 @@ from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.history import History
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import Stream
-from steadytrain.core.incident import Incident
+from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import Reading, Symptom
 from steadytrain.grouping.stories import Story
 from steadytrain.storage.run_folder import RunWriter
@@ -31,6 +31,9 @@ class Incidents(Protocol):
     def frozen(self, symptoms: Iterable[Symptom]) -> None:
         """The gate has frozen a step with these symptoms."""
 
+    def settle(self, stream: Stream) -> None:
+        """The run is about to return to an earlier state: freeze now what waits."""
+
     def close(self, streams: Sequence[Stream]) -> None:
         """The run is over."""
 
@@ -44,6 +47,9 @@ class Incidents(Protocol):
 
 class Recorder(Protocol):
     """Records the run and runs the detectors. Only the training thread uses it."""
+
+    actions: list[Action]
+    """The entries of the ledger so far."""
 
     recording: bool
     """Whether the recorder writes anything."""
@@ -98,6 +104,9 @@ class Recorder(Protocol):
 
     def add_incident(self, path: Path, incident: Incident) -> None:
         """The bundle at ``path`` is sealed, with its finding."""
+
+    def act(self, stream: Stream, action: Action) -> None:
+        """Add an entry to the ledger."""
 
     def set_fact(self, name: str, value: Any) -> None:
         """Set a fact of the run."""

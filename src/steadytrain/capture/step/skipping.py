@@ -22,13 +22,18 @@ from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.optimizer_streams import Stream
 
-SPENT = "{count} updates in a row were skipped, as many as --max-skips allows"
+SPENT = "{count} updates in a row were skipped, as many as may be (--max-skips)"
 CLOSURE = "its optimizer evaluates a closure, so an update cannot be skipped exactly"
 HAND_WRITTEN = "the script makes the update itself"
 WRAPPED = "{outer} steps the optimizer {inner} inside its own step, so an update cannot be skipped exactly"
 DAMAGED = "the weights hold NaN or Inf already, so skipping cannot help"
 MOVED = "the weights moved within this step already"
 DAMAGED_BUFFERS = "the run rested, so the buffers that its forward left not finite cannot be restored"
+
+
+def is_spent(why_not: str) -> bool:
+    """Whether an update cannot be skipped only because as many as allowed were skipped before it."""
+    return why_not.endswith(SPENT.partition("}")[2])
 
 
 class Skipping:

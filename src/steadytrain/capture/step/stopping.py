@@ -97,8 +97,8 @@ class Stopping:
         run.recorder.commit(stream, measured)
         run.recorder.set_fact("skipped_updates", self._skipped_updates + 1)
         self._skipped_updates += 1
-        action = Action(step, "skip", "skipped-update", reason(measured))
-        run.recorder.open(stream).add_action(action)
+        action = Action(step, run.settings.policy, "skipped-update", reason(measured))
+        run.recorder.act(stream, action)
         path: Path | None = None
         samples: tuple[Samples, ...] = ()
         if not seen_before:
@@ -113,7 +113,19 @@ class Stopping:
                 samples = incident.samples
         if self._skipped_updates <= SKIPS_TOLD_MAX:
             state = UNTOUCHED if run.seen.rested is None else UNTOUCHED_AT_REST
-            run.tell(skip_message(step, reason(measured), (in_a_row, run.settings.max_skips), state, path, samples))
+            most = run.settings.max_skips if run.settings.policy == "skip" else 0
+            run.tell(skip_message(step, reason(measured), (in_a_row, most), state, path, samples))
+
+    def skip_outlier(self, stream: Stream, measured: Measurement) -> None:
+        """Record the step whose update is skipped although it is finite."""
+        run = self._run
+        run.recorder.commit(stream, measured)
+        self._skipped_updates += 1
+        run.recorder.set_fact("skipped_updates", self._skipped_updates)
+        step = measured.record.step
+        run.recorder.act(stream, Action(step, run.settings.policy, "skipped-update", reason(measured)))
+        if self._skipped_updates <= SKIPS_TOLD_MAX:
+            run.tell(f"SKIPPED the update of step {step}: {reason(measured)}")
 
     def _freeze(
         self,

@@ -48,6 +48,7 @@ from steadytrain.capture.step.recording import Record, Recorder
 from steadytrain.capture.step.resting import Resting
 from steadytrain.capture.step.run_stopped import STOPPED_STATUS, RunStopped
 from steadytrain.capture.step.script_guards import ScriptGuards
+from steadytrain.capture.step.steered_steps import SteeredSteps
 from steadytrain.capture.step.step_batches import StepBatches
 from steadytrain.capture.step.stopping import Stopping
 from steadytrain.core.model import Symptom
@@ -115,6 +116,8 @@ class Watcher:
             for name, entry in self.resting.entry_points(self).items():
                 setattr(self, name, entry)
         if run.recorder.recording:
+            if settings.steering is not None:
+                self.follow(SteeredSteps(run))
             self._saved = SavedCheckpoints(run, settings.checkpoint_bytes_max)
             self.follow(self._saved)
             self.follow(ScriptLook(run, self._loaders.datasets.rows_of, self._loads, self._loaders.orders))
@@ -265,6 +268,8 @@ class Watcher:
                     run.symptom_incidents.looked(stream, found)
         with run.guard.part("freezing symptoms at the end"):
             run.symptom_incidents.close(run.streams if run.stopped is None else ())
+        with run.guard.part("taking back what holds"):
+            run.steering.close()
         with run.guard.part("the last measurements"):
             for stream in run.streams:
                 run.instruments(stream).finish()
@@ -283,7 +288,9 @@ class Watcher:
         """In a forked child, which is not watched: leave everything that the parent owns alone."""
         self._run.closed = True
         self._run.leading.close()
-        for forget in (self._run.recorder.forget, self._run.observer.forget, self._run.symptom_incidents.forget):
+        run = self._run
+        forgets = (run.recorder.forget, run.observer.forget, run.symptom_incidents.forget, run.steering.forget)
+        for forget in forgets:
             with self._run.guard.part("letting go in a forked process"):
                 forget()
 

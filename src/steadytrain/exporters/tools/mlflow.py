@@ -19,7 +19,7 @@ from typing import Any, ClassVar, final
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
 
-from steadytrain.core.incident import Incident
+from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import Symptom
 from steadytrain.exporters.exporter import (
     PREFIX,
@@ -30,6 +30,7 @@ from steadytrain.exporters.exporter import (
     Row,
     Run,
     Tool,
+    action_text,
     incident_files,
     incident_text,
 )
@@ -108,6 +109,10 @@ class MlflowExporter(Exporter):
         self._add(f"symptoms/{symptom.name}", level, time.time(), symptom.first_step)
         text = f"{symptom.severity}, step {symptom.first_step}: {symptom.message}"
         self._client.set_tag(self._run_id, f"steadytrain.symptom.{_name(symptom.name)}", text[:TAG_CHARACTERS_MAX])
+
+    def action(self, action: Action) -> None:
+        text = action_text(action)[:TAG_CHARACTERS_MAX]
+        self._client.set_tag(self._run_id, f"steadytrain.action.{action.step:08d}.{_name(action.what)}", text)
 
     def incident(self, path: Path, incident: Incident) -> None:
         text = incident_text(path, incident)

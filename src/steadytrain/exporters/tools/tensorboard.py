@@ -18,7 +18,7 @@ from typing import Any, ClassVar, final
 from tensorboard.compat.proto import event_pb2, summary_pb2, tensor_pb2, types_pb2
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from steadytrain.core.incident import Incident
+from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import Symptom
 from steadytrain.exporters.exporter import (
     PREFIX,
@@ -29,6 +29,7 @@ from steadytrain.exporters.exporter import (
     Row,
     Run,
     Tool,
+    action_text,
     incident_text,
 )
 from steadytrain.storage.own_file import OwnStream
@@ -117,6 +118,9 @@ class TensorBoardExporter(Exporter):
 
     def incident(self, path: Path, incident: Incident) -> None:
         self._add(incident.step, time.time(), self._text("incidents", incident_text(path, incident)))
+
+    def action(self, action: Action) -> None:
+        self._add(action.step, time.time(), self._text("actions", action_text(action)))
 
     def flush(self) -> None:
         self._writer.flush()

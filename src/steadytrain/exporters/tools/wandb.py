@@ -22,7 +22,7 @@ from typing import Any, ClassVar, final
 
 import wandb
 
-from steadytrain.core.incident import Incident
+from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import Severity, Symptom
 from steadytrain.exporters.exporter import (
     PREFIX,
@@ -34,6 +34,7 @@ from steadytrain.exporters.exporter import (
     Row,
     Run,
     Tool,
+    action_text,
     incident_files,
     incident_text,
 )
@@ -112,6 +113,9 @@ class WandbExporter(Exporter):
         self._add(symptom.first_step, {f"symptoms/{symptom.name}": SEVERITY_LEVELS[symptom.severity]})
         _mark_symptom(self._run, "", symptom)
 
+    def action(self, action: Action) -> None:
+        _mark_action(self._run, "", action)
+
     def incident(self, path: Path, incident: Incident) -> None:
         _keep_incident(self._run, "", path, incident, tensors=True)
 
@@ -169,6 +173,10 @@ class JoiningWandbExporter(Exporter):
             level = {f"{PREFIX}symptoms/{symptom.name}": SEVERITY_LEVELS[symptom.severity]}
             self._wait(symptom.first_step, level)
             _mark_symptom(self._run, PREFIX, symptom)
+
+    def action(self, action: Action) -> None:
+        if not self._is_over():
+            _mark_action(self._run, PREFIX, action)
 
     def incident(self, path: Path, incident: Incident) -> None:
         if not self._is_over():
@@ -238,6 +246,10 @@ def _mark_symptom(run: Any, prefix: str, symptom: Symptom) -> None:
     run.summary.update({f"{prefix}symptom_messages/{symptom.name}": text})
     if symptom.severity in ALERTED:
         run.alert(title=f"steadytrain: {symptom.name}"[:TITLE_CHARACTERS_MAX], text=text, level="ERROR")
+
+
+def _mark_action(run: Any, prefix: str, action: Action) -> None:
+    run.summary.update({f"{prefix}actions/{action.step:08d}/{action.what}": action_text(action)})
 
 
 def _keep_incident(run: Any, prefix: str, path: Path, incident: Incident, *, tensors: bool) -> None:

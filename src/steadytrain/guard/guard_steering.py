@@ -1,0 +1,305 @@
+"""Decides for a policy that intervenes: climbs its ladders, watches whether a rung helped, and takes it back.
+
+The trouble that counts is a symptom of a detector, as a warning or graver, or a value that is not finite at the gate.
+What is done is in the ledger, each action with what was before and after it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from torch import nn
+
+from steadytrain.capture.incident.message import intervention_message
+from steadytrain.capture.step.gate import Measurement, reason
+from steadytrain.capture.step.live_run import LiveRun
+from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.capture.step.run_stopped import RunStopped
+from steadytrain.capture.step.skipping import DAMAGED, is_spent
+from steadytrain.capture.step.steering import Answer, Steering
+from steadytrain.core.incident import Action, ActionWord
+from steadytrain.core.model import Symptom
+from steadytrain.guard.intervention import Intervention, Numbers, kinds
+from steadytrain.guard.interventions.hold_learning_rate import HoldLearningRate
+from steadytrain.guard.ladder import Ladder
+from steadytrain.guard.live import Live
+from steadytrain.guard.outliers import outlier
+from steadytrain.guard.policy import AT_GATE, OUTLIERS, Policy, Response, Rung
+from steadytrain.guard.state_copies import StateCopies
+from steadytrain.statistics.medians import median
+from steadytrain.trial_runs.changes import LiveChange
+from steadytrain.trial_runs.launched_script import CannotApplyError
+
+SETTLE_STEPS = 4
+"""Steps after a rung in which a symptom is taken for what was there before."""
+
+TOGETHER = "several ranks train together: the guard does not intervene there yet, so it only refuses bad updates"
+NEAR_STEPS = 8
+"""A symptom that was seen within so many steps before a value that is not finite belongs to it."""
+
+SPENT = "the ladder for {symptom} is spent"
+
+
+class GuardSteering(Steering):
+    """Steers one process by ``policy``."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._steered = policy
+        self._ladder = Ladder(policy)
+        self._copies = StateCopies()
+        self._held: dict[str, Intervention] = {}
+        self._reverting: dict[str, Intervention] = {}
+        self._waiting: tuple[str, int, str] | None = None
+        self._acted_at = -math.inf
+        self._seen: set[int] = set()
+
+    # -- the run ---------------------------------------------------------------------------------------------------
+
+    def joins(self, run: LiveRun) -> None:
+        super().joins(run)
+        self._run = run
+        self._live = Live(run, self._copies, lowest_share=self._steered.budget.lowest_learning_rate)
+
+    def call_begins(self, root: nn.Module) -> None:
+        run = self._run
+        stream = run.streams[0] if run.streams else None
+        if stream is not None and stream.together:
+            return
+        step = stream.step if stream is not None else 0
+        if self._live.restored is not None and self._live.undone is not None:
+            self._live.restored.restore()  # what the script changed after its update: averages of the weights
+            self._live.undone = None
+        if self._copies.is_due(step) and (stream is not None or not self._seen):
+            self._take(step, root)
+
+    def _take(self, step: int, root: nn.Module) -> None:
+        """Before the first gate only the model that is called is known, and the optimizer that was made last."""
+        run = self._run
+        made = run.made()
+        roots = [one for stream in run.streams for one in stream.roots()] or [root]
+        parameters = [one for stream in run.streams for one in stream.parameters]
+        optimizers = [one for stream in run.streams for one in stream.optimizers] or ([made] if made else [])
+        times = run.streams[0].history.window().series("step_s").values[-8:] if run.streams else ()
+        step_s = median(np.asarray(times)) if len(times) else 0.0
+        self._seen.add(id(root))
+        self._copies.take(step, roots, parameters, optimizers, step_s=step_s)
+
+    def gate_begins(self, stream: Stream) -> None:
+        if stream.together:
+            return
+        self._at(stream)
+        self._live.undo_groups()
+        for intervention in (*self._held.values(), *self._reverting.values()):
+            intervention.begins(self._live)
+
+    def _at(self, stream: Stream) -> None:
+        live = self._live
+        live.stream, live.scalers = stream, self._run.scaling.scalers
+        live.roots, live.step = list(stream.roots()), stream.step
+
+    # -- at the gate -----------------------------------------------------------------------------------------------
+
+    def nonfinite(self, stream: Stream, measured: Measurement, why_not: str | None) -> Answer:
+        name = AT_GATE[0] if not measured.loss_finite else AT_GATE[1]
+        response = self._steered.response(name)
+        step = measured.record.step
+        if response in ("note", "alert", "capture"):
+            return "observe"
+        if response == "stop" or stream.together:
+            return "stop"
+        if response == "skip":
+            return "skip" if why_not is None and self._may_skip(name) else "stop"
+        if why_not is None and self._ladder.may_skip(name):
+            self._ladder.skipped(step)
+            return "skip"
+        if why_not is not None and why_not != DAMAGED and not is_spent(why_not):
+            return "stop"  # the update cannot be refused alone
+        if why_not != DAMAGED and self._ladder.holds and step <= self._acted_at + self._steered.budget.skips_in_a_row:
+            return "skip"  # the data that a roll-back went past may go on
+        if self._copies.why_not is not None:
+            return "stop"
+        onset = self._first_bad(stream, step)
+        self._waiting = (name, onset, reason(measured))
+        return "skip"
+
+    @property
+    def gradient_factor(self) -> float:
+        return self._live.gradient_factor
+
+    def _may_skip(self, name: str) -> bool:
+        self._ladder.skips += 1
+        return self._ladder.skips <= self._steered.budget.skips
+
+    def _first_bad(self, stream: Stream, step: int) -> int:
+        """The first step of the trouble that ``step`` belongs to: its stretch of refused steps, or an open symptom."""
+        window = stream.history.window()
+        refused = window.steps[window.refused].tolist()
+        onset = step
+        while refused and refused[-1] == onset - 1:
+            onset = refused.pop()
+        open_since = [
+            one.first_step
+            for one in self._run.recorder.symptoms.values()
+            if one.stream == stream.name
+            and one.name not in AT_GATE
+            and self._counts(one)
+            and one.last_step >= onset - NEAR_STEPS
+        ]
+        return min([onset, *(first for first in open_since if first > self._ladder.since)])
+
+    def finite(self, stream: Stream, measured: Measurement) -> str | None:
+        if stream.together:
+            return None
+        self._live.measured(measured)
+        for name in OUTLIERS:
+            if self._steered.symptoms.get(name) == "skip" and self._may_skip_outlier(name, stream, measured):
+                return f"{name} at the gate"
+        for intervention in (*self._held.values(), *self._reverting.values()):
+            intervention.gate(self._live)
+        return None
+
+    def _may_skip_outlier(self, name: str, stream: Stream, measured: Measurement) -> bool:
+        value = measured.record.scalars.get("loss" if name == "loss-spike" else "gradient_norm")
+        window = stream.history.window()
+        signal = window.applied("loss" if name == "loss-spike" else "gradient_norm").values
+        return value is not None and outlier(signal, value) and self._may_skip(name)
+
+    # -- between two steps -----------------------------------------------------------------------------------------
+
+    def found(self, stream: Stream, symptoms: Sequence[Symptom]) -> tuple[Sequence[Symptom], Sequence[Symptom]]:
+        responses: dict[int, Response] = {id(one): self._steered.response(one.name) for one in symptoms}
+        for symptom in symptoms:
+            if not self._is_new_trouble(symptom, stream):
+                continue
+            response = responses[id(symptom)]
+            if response == "stop" and symptom.name not in AT_GATE:
+                self._stop(stream, f"{symptom.name}: {symptom.message}", symptom.name)
+            elif response == "intervene" and symptom.name not in AT_GATE and self._waiting is None:
+                self._waiting = (symptom.name, symptom.first_step, symptom.message)
+        told = [one for one in symptoms if responses[id(one)] != "note"]
+        return told, [one for one in symptoms if responses[id(one)] not in ("note", "alert")]
+
+    def _counts(self, symptom: Symptom) -> bool:
+        return symptom.severity != "note" and self._steered.response(symptom.name) in ("stop", "intervene")
+
+    def _is_new_trouble(self, symptom: Symptom, stream: Stream) -> bool:
+        """Whether the symptom goes on, and is not what the newest rung was for."""
+        if not self._counts(symptom) or symptom.last_step < stream.step - SETTLE_STEPS or stream.together:
+            return False
+        return stream.step > self._acted_at + SETTLE_STEPS and symptom.last_step > self._acted_at + SETTLE_STEPS
+
+    def updated(self, stream: Stream) -> None:
+        if stream.together:
+            return
+        live = self._live
+        self._at(stream)
+        for intervention in (*self._held.values(), *self._reverting.values()):
+            intervention.updated(live)
+        live.undo_groups()
+        live.keep_norm(stream.name, stream.step)
+        if self._waiting is not None:
+            (symptom, onset, why), self._waiting = self._waiting, None
+            self._intervene(stream, symptom, onset, why)
+        elif self._ladder.is_calm(stream.step):
+            self._take_back(stream)
+        for name in [name for name, one in self._reverting.items() if one.is_over(live)]:
+            if not self._reverting.pop(name).stays:
+                self._act(stream, "ended", name, "its return is over", {}, {})
+
+    def _intervene(self, stream: Stream, symptom: str, onset: int, why: str) -> None:
+        ladder, live, run = self._ladder, self._live, self._run
+        rung = ladder.climb(symptom, onset=onset, step=stream.step)
+        if rung is None:
+            self._stop(stream, f"{SPENT.format(symptom=symptom)}; {why}", symptom)
+            return
+        run.symptom_incidents.settle(stream)
+        self._acted_at = stream.step
+        live.rung_begins(ladder.onset, ladder.index)
+        actions = self._revert_others(stream, rung)
+        for name in rung:
+            actions += self._apply(stream, name, f"{symptom}: {why}")
+        run.tell(intervention_message(stream.step, f"{symptom}: {why}", actions))
+        if live.undone is not None:
+            run.rolled_back(stream, *live.undone)
+        elif live.is_damaged():
+            self._stop(stream, f"{why}; the weights hold NaN or Inf, and no roll-back is possible", symptom)
+
+    def _apply(self, stream: Stream, name: str, why: str) -> list[Action]:
+        live = self._live
+        there = self._held.get(name) or self._reverting.pop(name, None)
+        one = there or self._made(name)
+        try:
+            unfit = one.why_not(live)
+            if unfit is not None:
+                raise CannotApplyError(unfit)
+            before, after = one.again(live) if there is not None else one.apply(live)
+        except CannotApplyError as error:
+            return [self._act(stream, "not-applied", name, f"{why}; not made: {error}", {}, {})]
+        if not one.stays or not one.is_over(live):
+            self._held[name] = one
+        if there is not None and not after:
+            return []
+        if not after and isinstance(one, HoldLearningRate):
+            del self._held[name]
+            return []
+        word: ActionWord = "rolled-back" if name == "roll-back" else "applied"
+        return [self._act(stream, word, name, why, before, after)]
+
+    def _made(self, name: str) -> Intervention:
+        return kinds()[name](**self._steered.settings.get(name, {}))
+
+    def _revert_others(self, stream: Stream, rung: Rung) -> list[Action]:
+        """What the rung before held and this one does not: it did not help."""
+        names = [name for name in self._held if name not in rung]
+        return [action for name in names for action in self._revert(stream, name, "it did not help")]
+
+    def _take_back(self, stream: Stream) -> None:
+        why = f"no symptom in {self._ladder.cool_down:,} steps"
+        actions = [action for name in list(self._held) for action in self._revert(stream, name, why)]
+        self._run.tell(intervention_message(stream.step, why, actions))
+
+    def _revert(self, stream: Stream, name: str, why: str) -> list[Action]:
+        one = self._held.pop(name)
+        one.revert(self._live)
+        self._again_functions()
+        if not one.is_over(self._live):
+            self._reverting[name] = one
+        return [] if one.stays else [self._act(stream, "reverted", name, why, {}, {})]
+
+    def _again_functions(self) -> None:
+        """Replaced functions are one mode: without the one that was taken back, the others begin again."""
+        self._live.functions.end()
+        for one in self._held.values():
+            made = getattr(one, "_made", None)
+            if isinstance(made, LiveChange):
+                made.begin(self._live)
+
+    # -- what is recorded ------------------------------------------------------------------------------------------
+
+    def _act(self, stream: Stream, what: ActionWord, name: str, why: str, before: Numbers, after: Numbers) -> Action:
+        run = self._run
+        action = Action(stream.step, run.settings.policy, what, why, name, dict(before), dict(after))
+        run.recorder.act(stream, action)
+        return action
+
+    def _stop(self, stream: Stream, why: str, symptom: str) -> None:
+        run = self._run
+        if run.stopped is None:
+            self._act(stream, "stopped", "", why, {}, {})
+            run.tell(f"STOPPED after step {stream.step}: {why}")
+            run.stopped = RunStopped(f"steadytrain stopped the run after step {stream.step}: {why}")
+
+    def stream_done(self, stream: Stream) -> None:
+        self._copies.release()
+        self._copies = self._live.copies = StateCopies()
+        self._seen.clear()
+
+    def close(self) -> None:
+        self._live.undo_groups()
+        self._live.functions.end()
+        self._copies.release()
+
+    def forget(self) -> None:
+        self._copies.release()

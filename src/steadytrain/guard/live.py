@@ -1,0 +1,144 @@
+"""The live training as interventions see it: its optimizers and gradients, its healthy norms, copies of its state."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from steadytrain.capture.snapshots.good_state import nonfinite_parameters
+from steadytrain.capture.step.gate import Measurement
+from steadytrain.capture.step.live_run import LiveRun
+from steadytrain.guard.state_copies import StateCopies, StateCopy
+from steadytrain.trial_runs.launched_script import CannotApplyError, Launched
+
+NORMS_KEPT = 512
+USUAL_OF = 256
+USUAL_SHARE = 0.9
+NO_COPY = "no finite state from before step {step} is kept"
+
+
+class Live(Launched):
+    """Serves the stream at the gate (``stream``).
+
+    Args:
+        lowest_share: the smallest share of the script's learning rate.
+    """
+
+    def __init__(self, run: LiveRun, copies: StateCopies, *, lowest_share: float) -> None:
+        super().__init__()
+        self.run = run
+        self.copies = copies
+        self.lowest_share = lowest_share
+        self.step = 0
+        self.onset = 0
+        self.attempt = 0
+        self.restored: StateCopy | None = None
+        """The state that the run has rolled back to in this rung."""
+
+        self.undone: tuple[int, int] | None = None
+        """The first and the last step that the roll-back undid."""
+
+        self._measured: Measurement | None = None
+        self._factor = 1.0
+        self._norms: dict[str, deque[tuple[int, float]]] = {}
+
+    def cannot(self, why: str) -> None:
+        """Raises: the intervention cannot be made."""
+        raise CannotApplyError(why)
+
+    # -- the gate --------------------------------------------------------------------------------------------------
+
+    def measured(self, measured: Measurement) -> None:
+        """Loss and gradients of the step at the gate are finite."""
+        self._measured, self._factor = measured, 1.0
+
+    def applied_norm(self) -> float | None:
+        """The global norm of the gradients as they are now."""
+        if self._measured is None:
+            return None
+        scalars = self._measured.record.scalars
+        norm = scalars.get("gradient_norm_applied")
+        norm = norm if norm is not None else scalars.get("gradient_norm")
+        return None if norm is None else norm * self._factor
+
+    @torch.no_grad()
+    def scale_gradients(self, factor: float) -> None:
+        """Multiply every gradient by ``factor``."""
+        for parameter in self.parameters:
+            if parameter.grad is not None:
+                parameter.grad.mul_(factor)
+        self._factor *= factor
+
+    @property
+    def gradient_factor(self) -> float:
+        """What the gradients of this step were multiplied by."""
+        return self._factor
+
+    def keep_norm(self, stream: str, step: int) -> None:
+        """The step at the gate is on record: keep its norm."""
+        norm = self.applied_norm()
+        if norm is not None and math.isfinite(norm):
+            self._norms.setdefault(stream, deque(maxlen=NORMS_KEPT)).append((step, norm))
+
+    def norms_before(self, stream: str) -> deque[tuple[int, float]]:
+        """The steps and applied norms of the last steps of ``stream``."""
+        return self._norms.setdefault(stream, deque(maxlen=NORMS_KEPT))
+
+    def usual_norm(self) -> float:
+        """A level that nine of ten healthy steps stayed below; 0 if there was none."""
+        assert self.stream is not None
+        norms = self.norms_before(self.stream.name)
+        healthy = [norm for step, norm in norms if step < self.onset][-USUAL_OF:]
+        healthy = healthy or [norm for _, norm in list(norms)[:1]]
+        return float(np.quantile(healthy, USUAL_SHARE)) if healthy else 0.0
+
+    # -- between two steps -----------------------------------------------------------------------------------------
+
+    def rung_begins(self, onset: int, attempt: int) -> None:
+        """Interventions for trouble since step ``onset`` follow, as the ``attempt``-th rung, from 0."""
+        self.onset, self.attempt, self.restored, self.undone = onset, attempt, None, None
+
+    def rate(self) -> float:
+        """The script's learning rate of the first group, 0 if there is none."""
+        return next((float(group["lr"]) for group in self.groups if "lr" in group), 0.0)
+
+    def groups_then(self) -> list[tuple[dict[str, Any], float]]:
+        """The groups with their learning rates in the state that the run rolled back to."""
+        then = self.restored.rates if self.restored is not None else {}
+        return [
+            (group, rate)
+            for optimizer in self.optimizers
+            for group, rate in zip(
+                [group for group in optimizer.param_groups if "lr" in group], then.get(id(optimizer), []), strict=False
+            )
+        ]
+
+    def rate_then_over_now(self) -> float:
+        """The learning rate at the state that the run rolled back to, as a share of the present one; 1 at most."""
+        pairs = [(rate, float(group["lr"])) for group, rate in self.groups_then()]
+        return min([1.0, *(then / now for then, now in pairs if then > 0 and now > 0)])
+
+    def roll_back(self, margin: int) -> tuple[Mapping[str, float], Mapping[str, float]]:
+        """Return to a state from at least ``margin`` steps before the onset, more in later attempts.
+
+        Raises:
+            CannotApplyError: there is no such state.
+        """
+        assert self.stream is not None
+        wanted = max(1, self.onset - margin * 2**self.attempt)
+        copy = self.copies.before(wanted)
+        if copy is None:
+            raise CannotApplyError(NO_COPY.format(step=wanted))
+        copy.restore()
+        self.copies.forget_after(copy.step)
+        self.restored, self.undone = copy, (copy.step + 1, self.step)
+        return {"step": float(self.step)}, {"step": float(copy.step)}
+
+    def is_damaged(self) -> bool:
+        """Whether a weight holds NaN or Inf."""
+        return self.stream is not None and bool(nonfinite_parameters(self.stream))
