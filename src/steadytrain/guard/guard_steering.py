@@ -111,7 +111,8 @@ class GuardSteering(Steering):
             return "stop"
         if response == "skip":
             return "skip" if why_not is None and self._may_skip(name) else "stop"
-        if why_not is None and self._ladder.may_skip(name):
+        onset, before = self._onset(stream, step)
+        if why_not is None and not before and self._ladder.may_skip(name):
             self._ladder.skipped(step)
             return "skip"
         if why_not is not None and why_not != DAMAGED and not is_spent(why_not):
@@ -120,7 +121,6 @@ class GuardSteering(Steering):
             return "skip"  # the data that a roll-back went past may go on
         if self._copies.why_not is not None:
             return "stop"
-        onset = self._first_bad(stream, step)
         self._waiting = (name, onset, reason(measured))
         return "skip"
 
@@ -132,22 +132,21 @@ class GuardSteering(Steering):
         self._ladder.skips += 1
         return self._ladder.skips <= self._steered.budget.skips
 
-    def _first_bad(self, stream: Stream, step: int) -> int:
-        """The first step of the trouble that ``step`` belongs to: its stretch of refused steps, or an open symptom."""
+    def _onset(self, stream: Stream, step: int) -> tuple[int, bool]:
+        """The first step of the trouble that ``step`` belongs to, and whether an applied update is part of it: then
+        the weights have left their course already, and leaving out a batch does not help."""
         window = stream.history.window()
         refused = window.steps[window.refused].tolist()
-        onset = step
-        while refused and refused[-1] == onset - 1:
-            onset = refused.pop()
+        first = step
+        while refused and refused[-1] == first - 1:
+            first = refused.pop()
         open_since = [
             one.first_step
             for one in self._run.recorder.symptoms.values()
-            if one.stream == stream.name
-            and one.name not in AT_GATE
-            and self._counts(one)
-            and one.last_step >= onset - NEAR_STEPS
+            if one.stream == stream.name and one.name not in AT_GATE and self._counts(one)
+            if one.last_step >= first - NEAR_STEPS and max(self._ladder.since, self._acted_at) < one.first_step < first
         ]
-        return min([onset, *(first for first in open_since if first > self._ladder.since)])
+        return min([first, *open_since]), bool(open_since)
 
     def finite(self, stream: Stream, measured: Measurement) -> str | None:
         if stream.together:

@@ -28,9 +28,8 @@ SPIKE, NONFINITE = "default", "nonfinite"
 """Ladders for the symptoms without a ladder of their own."""
 
 STEADIED = (
-    *("divergence", "loss-spike", "lost-progress", "lost-level", "exploding-gradients", "update-norm-spike"),
-    *("second-moment-lag", "embedding-gradient-spike", "repeated-jumps", "wide-swings", "nonfinite-weight"),
-    *("nonfinite-optimizer-state", "nonfinite-activation"),
+    *("divergence", "loss-spike", "lost-progress", "exploding-gradients", "update-norm-spike", "second-moment-lag"),
+    *("embedding-gradient-spike", "nonfinite-weight", "nonfinite-optimizer-state", "nonfinite-activation"),
 )
 """The symptoms that ``steady`` answers with an intervention: those of weights that have left their course. The loss or
 the norms moved by more than a healthy run's, so that a return to an earlier state can help."""

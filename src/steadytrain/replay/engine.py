@@ -31,9 +31,8 @@ from steadytrain.replay.own_steps import OwnSteps, is_last_own_forward
 from steadytrain.replay.recorded_steps import RecordedState, RecordedStep, RecordedSteps, Tensors
 from steadytrain.replay.state_restore import (
     differences,
-    restore_groups,
+    restore_gate,
     restore_state,
-    scale_gradients,
     state_differences,
 )
 from steadytrain.replay.step_trace import StepTrace
@@ -244,16 +243,10 @@ class Replayer(StepObserver):
             self._compare_final(stream)
             self._symptom = self._symptom_came(measured)
             self._end()
-        restore_groups(step.value(step.document["groups"]), stream)
-        scale_gradients(stream.parameters, step.gradient_factor)
+        restore_gate(step, stream)
 
-    @property
-    def skips(self) -> bool:
-        return self._jumped and self._recorded().refused
-
-    @property
-    def skips_finite(self) -> bool:
-        return self.skips and self._recorded().was_finite
+    def skips(self, measured: Measurement) -> bool:
+        return self._jumped and self._recorded().skips(measured)
 
     @property
     def awaits_let_go(self) -> bool:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from steadytrain.capture.snapshots.digests import digest
 from steadytrain.capture.snapshots.random_parts import random_from_parts
+from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import RandomState
 from steadytrain.core.bounded_files import check_size
 from steadytrain.core.errors import UsageError
@@ -77,9 +78,10 @@ class RecordedStep:
         """Whether steadytrain refused or skipped the update of the step."""
         return bool(self.document.get("refused"))
 
-    @property
-    def was_finite(self) -> bool:
-        """Whether its losses and gradients were finite."""
+    def skips(self, measured: Measurement) -> bool:
+        """Whether the update is to be skipped as it was: not if a changed step is finite where this one was not."""
+        if not self.refused or measured.is_incident:
+            return self.refused
         numbers = [*self.document["losses"], *self.gradient_norms.values()]
         return all(math.isfinite(float.fromhex(number)) for number in numbers)
 

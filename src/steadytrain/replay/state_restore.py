@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from steadytrain.capture.incident.freeze import named_state
 from steadytrain.capture.snapshots.digests import digest
 from steadytrain.capture.step.optimizer_streams import Stream
-from steadytrain.replay.recorded_steps import RecordedState
+from steadytrain.replay.recorded_steps import RecordedState, RecordedStep
 from steadytrain.storage.tree import Opaque
 
 
@@ -97,6 +97,15 @@ def _new_entry(parameter: Tensor, value: Tensor, *, counters_on_device: bool) ->
     return value.to(parameter.device, copy=True)
 
 
+@torch.no_grad()
+def restore_gate(step: RecordedStep, stream: Stream) -> None:
+    """Sets the hyper-parameters of the recorded step, and scales the gradients as an intervention did."""
+    restore_groups(step.value(step.document["groups"]), stream)
+    for parameter in stream.parameters if step.gradient_factor != 1.0 else ():
+        if parameter.grad is not None:
+            parameter.grad.mul_(step.gradient_factor)
+
+
 def restore_groups(groups: Sequence[Sequence[Mapping[str, Any]]], stream: Stream) -> None:
     """Sets the hyper-parameters to their values at the gate of the recorded step."""
     for optimizer, recorded in zip(stream.optimizers, groups, strict=False):
@@ -109,14 +118,6 @@ def restore_groups(groups: Sequence[Sequence[Mapping[str, Any]]], stream: Stream
                         group[key].copy_(value)
                 else:
                     group[key] = value
-
-
-@torch.no_grad()
-def scale_gradients(parameters: Sequence[Tensor], factor: float) -> None:
-    """Multiplies the gradients by what an intervention multiplied those of the recorded step by."""
-    for parameter in parameters if factor != 1.0 else ():
-        if parameter.grad is not None:
-            parameter.grad.mul_(factor)
 
 
 def state_differences(state: RecordedState, stream: Stream) -> Iterator[tuple[str, str, str]]:

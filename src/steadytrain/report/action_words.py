@@ -42,7 +42,7 @@ def action_words(action: Action) -> str:
 def counted(actions: Sequence[Action]) -> str:
     """The actions that changed the run, counted: ``2 updates skipped, 1 roll-back, clip``."""
     touched = [action for action in actions if action.touched]
-    counts = Counter(action.what for action in touched)
+    counts: Counter[str] = Counter(action.what for action in touched)
     parts = []
     for what, one, several in (
         ("refused-update", "update refused", "updates refused"),

@@ -28,7 +28,7 @@ from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.experiments.specs import OWN_TARGETS, Entry, ProbeSeen
 from steadytrain.replay.own_steps import is_last_own_forward
 from steadytrain.replay.recorded_steps import RecordedState, RecordedStep, RecordedSteps
-from steadytrain.replay.state_restore import restore_groups, restore_state, scale_gradients
+from steadytrain.replay.state_restore import restore_gate, restore_state
 from steadytrain.storage.tape_files import Recording
 from steadytrain.trial_runs.changes import LiveChange
 from steadytrain.trial_runs.early_loss import EarlyLoss
@@ -220,19 +220,11 @@ class TrialRun(StepObserver):
             if self._entry.role == "probe":
                 self._shown.probes.append(ProbeSeen(self._at, self._entry.step, loss))
             self._refuse()
-        self._update_due, self._skipped = True, measured.record.skipped or self._was_skipped(measured)
+        self._update_due, self._skipped = True, measured.record.skipped or self.skips(measured)
 
-    @property
-    def skips(self) -> bool:
+    def skips(self, measured: Measurement) -> bool:
         step = self._recorded
-        return step is not None and step.refused and self._steps.step(step.document["step"] + 1) is not None
-
-    @property
-    def skips_finite(self) -> bool:
-        return self.skips and self._recorded is not None and self._recorded.was_finite
-
-    def _was_skipped(self, measured: Measurement) -> bool:
-        return self.skips and (measured.is_incident or self.skips_finite)
+        return step is not None and step.skips(measured) and self._steps.step(step.document["step"] + 1) is not None
 
     def let_go(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         """The script lets a batch go by itself, once all its recorded calls were made: that is its gate."""
@@ -248,9 +240,8 @@ class TrialRun(StepObserver):
             # If other batches are fed, the learning-rate schedule still follows the run.
             before = sum(entry.role != "probe" for entry in self.job.spec.schedule[: self._at])
             due = self._steps.step((self._begin or 0) + 1 + before) or self._recorded
-            restore_groups(due.value(due.document["groups"]), stream)
-            scale_gradients(stream.parameters, due.gradient_factor)
-        if measured.is_incident and not self.skips:
+            restore_gate(due, stream)
+        if measured.is_incident and not self.skips(measured):
             self.finish()
         if not measured.record.skipped and not measured.is_incident:
             self._change(lambda change: change.gate(self.process))

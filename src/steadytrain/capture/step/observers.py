@@ -72,14 +72,8 @@ class StepObserver:
     def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         """The gate has measured loss and gradients. The update follows, unless it is refused or skipped."""
 
-    @property
-    def skips(self) -> bool:
+    def skips(self, measured: Measurement) -> bool:
         """Whether the update of the step at the gate is to be skipped, because it was when it was recorded."""
-        return False
-
-    @property
-    def skips_finite(self) -> bool:
-        """Whether it was skipped although loss and gradients were finite."""
         return False
 
     def let_go(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
@@ -187,13 +181,8 @@ class CompositeObserver(StepObserver):
         self._first.gate(stream, seen, measured)
         self._guest.gate(stream, seen, measured)
 
-    @property
-    def skips(self) -> bool:
-        return self._first.skips
-
-    @property
-    def skips_finite(self) -> bool:
-        return self._first.skips_finite
+    def skips(self, measured: Measurement) -> bool:
+        return self._first.skips(measured)
 
     def let_go(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         self._first.let_go(stream, seen, measured)

@@ -119,7 +119,7 @@ class OptimizerSteps:
             stream.pending = measured
             with run.own_time.unseen, run.guard.part("the tape at the gate"):
                 run.observer.gate(stream, run.seen, measured)
-            if answer == "skip" or (run.observer.replays and self._was_skipped(measured)):
+            if answer == "skip" or (run.observer.replays and run.observer.skips(measured)):
                 self._skip(stream, measured)
                 continue
             if not measured.is_incident or self._rehearsal is not None or run.observer.replays:
@@ -175,11 +175,6 @@ class OptimizerSteps:
         if why is not None and answer == "stop":
             run.tell(f"step {measured.record.step} cannot be skipped: {why}")
         return answer
-
-    def _was_skipped(self, measured: Measurement) -> bool:
-        """In a replay: whether the update was skipped when it was recorded."""
-        observer = self._run.observer
-        return observer.skips and (measured.is_incident or observer.skips_finite)
 
     def _between_steps(self, stream: Stream) -> None:
         if not self._run.observer.replays:

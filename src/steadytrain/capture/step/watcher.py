@@ -75,19 +75,12 @@ class Watcher:
         observer: StepObserver | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        recording = rehearsal is None
-
         def observed(note: Callable[[str], None]) -> StepObserver:
-            return observer or recorder_of(settings, note, recording=recording)
+            return observer or recorder_of(settings, note, recording=rehearsal is None)
 
+        rehearses = rehearsal is not None
         run = self._run = LiveRun(
-            settings,
-            tell,
-            record,
-            events=self,
-            observer=observed,
-            rehearses=not recording,
-            clock=clock,
+            settings, tell, record, events=self, observer=observed, rehearses=rehearses, clock=clock
         )
         self.settings, self.aside = settings, run.aside
         self._stopping = Stopping(run, investigator)
