@@ -101,8 +101,9 @@ def watched(name: str, folder: Path, policy: str) -> Training:
 def test_the_run_ends_as_one_that_never_made_the_updates(name: str, tmp_path: Path) -> None:
     steered = watched(name, tmp_path, policy_file(tmp_path))
     actions = recorded(tmp_path).actions
-    assert [action.what for action in actions] == ["rolled-back"]
-    first, last = int(actions[0].after["step"]) + 1, int(actions[0].before["step"])
+    assert {action.what for action in actions[:-1]} <= {"skipped-update"}
+    assert actions[-1].what == "rolled-back"
+    first, last = int(actions[-1].after["step"]) + 1, int(actions[-1].before["step"])
     assert first < SPIKE <= last
     twin = Training(name)
     for _ in twin.steps(left_out=range(first, last + 1)):

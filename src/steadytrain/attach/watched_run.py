@@ -51,13 +51,12 @@ class WatchedRun:
 
         options = self.options
         policy = options.steering_policy()
-        steering = GuardSteering(policy) if policy.acts else None
         return Settings(
             run_dir=Path(self.run_dir),
             run_name=self.description["name"],
             policy="steady" if policy.acts else policy.plain,
             max_skips=policy.budget.skips_in_a_row,
-            steering=steering,
+            steering=GuardSteering(policy),
             level=find_level(options.level),
             state_bytes_max=options.state_mb * 1_000_000,
             in_graph=options.compiled == "inside",
@@ -65,7 +64,7 @@ class WatchedRun:
             rewind_bytes_max=options.rewind_mb * 1_000_000,
             keep_rewind=options.keep_rewind,
             checkpoint_bytes_max=options.checkpoints_mb * 1_000_000,
-            pace=None if options.every_step or steering is not None else Pace(),
+            pace=None if options.every_step or policy.acts else Pace(),
             description=self.description,
             diff=self.diff,
         )

@@ -64,7 +64,6 @@ def _lines(run: Run, entries: list[tuple[str, Action]]) -> list[str]:
     lines = [f"{clean(run.name)} (policy {policy})"]
     for rank, action in entries:
         where = f"{clean(rank)}  " if rank else ""
-        hand = " (by hand)" if action.by == "hand" else ""
-        lines.append(f"  {where}step {action.step:,}  {clean(action_words(action))}{hand}: {clean(action.reason)}")
+        lines.append(f"  {where}step {action.step:,}  {clean(action_words(action))}: {clean(action.reason)}")
     touched = sum(action.touched for _, action in entries)
     return [*lines, f"{touched:,} of {len(entries):,} entries changed the run"]

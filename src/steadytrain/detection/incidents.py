@@ -62,6 +62,8 @@ LEVEL_ROWS = 5
 MORE_NOTES, LAST_NOTE_STEP = "more_notes", "last_note_step"
 """Among the numbers of a frozen note: how many of its kind followed, and the first step of the last one."""
 
+BY_HAND = "kept-by-hand"
+
 Key = tuple[str, str, int]
 
 
@@ -115,6 +117,12 @@ class SymptomIncidents:
         keys = [_key(symptom) for symptom in symptoms]
         self._frozen |= dict.fromkeys(keys, "critical")
         self._covered |= set(keys)
+
+    def keep(self, stream: Stream, first: int, last: int) -> None:
+        """Freeze these steps as a note, which the user asked for."""
+        self._collect(wait_s=WRITE_WAIT_S)
+        asked = Symptom(BY_HAND, "note", first, last, f"steps {first} to {last}, kept by hand", stream=stream.name)
+        self._freeze(stream, asked, (asked,))
 
     def settle(self, stream: Stream) -> None:
         """The run is about to return to an earlier state: freeze the gravest of what waits."""

@@ -21,6 +21,7 @@ from steadytrain.capture.step.skipping import DAMAGED, is_spent
 from steadytrain.capture.step.steering import Answer, Steering
 from steadytrain.core.incident import Action, ActionWord
 from steadytrain.core.model import Symptom
+from steadytrain.guard.hand import Hand
 from steadytrain.guard.intervention import Intervention, Numbers, kinds
 from steadytrain.guard.interventions.hold_learning_rate import HoldLearningRate
 from steadytrain.guard.ladder import Ladder
@@ -52,6 +53,7 @@ class GuardSteering(Steering):
         self._held: dict[str, Intervention] = {}
         self._reverting: dict[str, Intervention] = {}
         self._waiting: tuple[str, int, str] | None = None
+        self._by_hand: set[str] = set()
         self._acted_at = -math.inf
         self._seen: set[int] = set()
 
@@ -60,12 +62,13 @@ class GuardSteering(Steering):
     def joins(self, run: LiveRun) -> None:
         super().joins(run)
         self._run = run
+        self._hand = Hand(run, self)
         self._live = Live(run, self._copies, lowest_share=self._steered.budget.lowest_learning_rate)
 
     def call_begins(self, root: nn.Module) -> None:
         run = self._run
         stream = run.streams[0] if run.streams else None
-        if stream is not None and stream.together:
+        if not self._steered.acts or (stream is not None and stream.together):
             return
         step = stream.step if stream is not None else 0
         if self._live.restored is not None and self._live.undone is not None:
@@ -90,6 +93,8 @@ class GuardSteering(Steering):
         if stream.together:
             return
         self._at(stream)
+        if not self._held and not self._reverting:
+            return
         self._live.undo_groups()
         for intervention in (*self._held.values(), *self._reverting.values()):
             intervention.begins(self._live)
@@ -102,6 +107,8 @@ class GuardSteering(Steering):
     # -- at the gate -----------------------------------------------------------------------------------------------
 
     def nonfinite(self, stream: Stream, measured: Measurement, why_not: str | None) -> Answer:
+        if not self._steered.acts:
+            return super().nonfinite(stream, measured, why_not)
         name = AT_GATE[0] if not measured.loss_finite else AT_GATE[1]
         response = self._steered.response(name)
         step = measured.record.step
@@ -152,6 +159,8 @@ class GuardSteering(Steering):
         if stream.together:
             return None
         self._live.measured(measured)
+        if not self._steered.acts and not self._held:
+            return None
         for name in OUTLIERS:
             if self._steered.symptoms.get(name) == "skip" and self._may_skip_outlier(name, stream, measured):
                 return f"{name} at the gate"
@@ -168,6 +177,8 @@ class GuardSteering(Steering):
     # -- between two steps -----------------------------------------------------------------------------------------
 
     def found(self, stream: Stream, symptoms: Sequence[Symptom]) -> tuple[Sequence[Symptom], Sequence[Symptom]]:
+        if not self._steered.acts:
+            return symptoms, symptoms
         responses: dict[int, Response] = {id(one): self._steered.response(one.name) for one in symptoms}
         for symptom in symptoms:
             if not self._is_new_trouble(symptom, stream):
@@ -197,7 +208,9 @@ class GuardSteering(Steering):
         for intervention in (*self._held.values(), *self._reverting.values()):
             intervention.updated(live)
         live.undo_groups()
-        live.keep_norm(stream.name, stream.step)
+        self._hand.between_steps(stream)
+        if self._steered.acts:
+            live.keep_norm(stream.name, stream.step)
         if self._waiting is not None:
             (symptom, onset, why), self._waiting = self._waiting, None
             self._intervene(stream, symptom, onset, why)
@@ -251,13 +264,16 @@ class GuardSteering(Steering):
 
     def _revert_others(self, stream: Stream, rung: Rung) -> list[Action]:
         """What the rung before held and this one does not: it did not help."""
-        names = [name for name in self._held if name not in rung]
+        names = [name for name in self._held if name not in rung and name not in self._by_hand]
         return [action for name in names for action in self._revert(stream, name, "it did not help")]
 
     def _take_back(self, stream: Stream) -> None:
         why = f"no symptom in {self._ladder.cool_down:,} steps"
-        actions = [action for name in list(self._held) for action in self._revert(stream, name, why)]
+        actions = [action for name in self._of_ladder() for action in self._revert(stream, name, why)]
         self._run.tell(intervention_message(stream.step, why, actions))
+
+    def _of_ladder(self) -> list[str]:
+        return [name for name in self._held if name not in self._by_hand]
 
     def _revert(self, stream: Stream, name: str, why: str) -> list[Action]:
         one = self._held.pop(name)
@@ -274,6 +290,43 @@ class GuardSteering(Steering):
             made = getattr(one, "_made", None)
             if isinstance(made, LiveChange):
                 made.begin(self._live)
+
+    # -- by hand ---------------------------------------------------------------------------------------------------
+
+    @property
+    def holding(self) -> list[str]:
+        """The interventions that hold."""
+        return [*self._held, *self._reverting]
+
+    def hold(self, stream: Stream, name: str, one: Intervention) -> tuple[Numbers, Numbers]:
+        """Make an intervention that the user asked for; it holds until the user takes it back.
+
+        Raises:
+            CannotApplyError: it cannot be made.
+        """
+        live = self._live
+        unfit = one.why_not(live)
+        if unfit is not None:
+            raise CannotApplyError(unfit)
+        live.rung_begins(stream.step + 1, 0)
+        if name in self._held:
+            self._held.pop(name).revert(live)
+        before, after = one.apply(live)
+        if not one.stays or not one.is_over(live):
+            self._held[name] = one
+            self._by_hand.add(name)
+        if live.undone is not None:
+            self._run.rolled_back(stream, *live.undone)
+        return before, after
+
+    def let_go(self, stream: Stream, name: str) -> bool:
+        """Take back an intervention; False if it does not hold."""
+        one = self._held.pop(name, None)
+        self._by_hand.discard(name)
+        if one is not None:
+            one.revert(self._live)
+            self._again_functions()
+        return one is not None
 
     # -- what is recorded ------------------------------------------------------------------------------------------
 
@@ -296,9 +349,11 @@ class GuardSteering(Steering):
         self._seen.clear()
 
     def close(self) -> None:
+        self._hand.close()
         self._live.undo_groups()
         self._live.functions.end()
         self._copies.release()
 
     def forget(self) -> None:
+        self._hand.forget()
         self._copies.release()

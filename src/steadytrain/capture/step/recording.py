@@ -34,6 +34,9 @@ class Incidents(Protocol):
     def settle(self, stream: Stream) -> None:
         """The run is about to return to an earlier state: freeze now what waits."""
 
+    def keep(self, stream: Stream, first: int, last: int) -> None:
+        """Freeze these steps, which the user asked for."""
+
     def close(self, streams: Sequence[Stream]) -> None:
         """The run is over."""
 

@@ -108,6 +108,7 @@ class MeasurementSchedule:
         self._extra_steps = 0
         self._norms: deque[NDArray[np.float32]] = deque(maxlen=BEFORE_ROWS + NOW_ROWS)
         self._rate: float | None = None
+        self._whole_until = 0
 
     @property
     def held_bytes(self) -> int:
@@ -255,6 +256,14 @@ class MeasurementSchedule:
         if jumped or (step % HINT_EVERY == 0 and left_the_others(np.stack(self._norms)) is not None):
             self._hint_until = step + HINT_STEPS
 
+    def change_level(self, level: Level) -> None:
+        """Measure at the intervals of ``level`` from here on."""
+        self._level = level
+
+    def measure_all(self, until: int) -> None:
+        """Measure every step whole up to step ``until``."""
+        self._whole_until = until
+
     def renewed(self, step: int) -> None:
         """Measure more often again, as in the first steps: a state was loaded, or modules are new."""
         self._young_since = step
@@ -278,7 +287,7 @@ class MeasurementSchedule:
             return False
         if near and early:
             every = self._cadence(every, step)
-        return step == 1 or step % every == 0 or (near and self._is_near(step))
+        return step == 1 or step % every == 0 or step <= self._whole_until or (near and self._is_near(step))
 
     def _watch(self, stream: Stream) -> TensorWatch:
         if self._tensors is None or stream.signature != self._measured:
