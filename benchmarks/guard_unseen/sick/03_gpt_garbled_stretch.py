@@ -1,4 +1,4 @@
-# A small GPT, warm-up and cosine, clipped. Fault: from step 612 on 20 batches come from a garbled shard.
+# A small GPT, warm-up and cosine, clipped. Fault: from step 618 on 20 batches come from a garbled shard.
 import argparse
 import math
 
@@ -68,7 +68,7 @@ def lr_at(step):
 sched = torch.optim.lr_scheduler.LambdaLR(optim, lr_at)
 for step in range(STEPS):
     batch = corpus[torch.randint(0, len(corpus), (16,))]
-    if 612 <= step < 632 and not args.twin:
+    if 618 <= step < 638 and not args.twin:
         batch = (batch * 7 + torch.arange(T + 1) * 5 + step) % V
         batch[:, 1::2] = batch[:, :1]
     logits = model(batch[:, :-1])

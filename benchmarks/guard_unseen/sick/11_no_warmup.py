@@ -41,7 +41,7 @@ def ce(net, x, y):
 torch.manual_seed(args.seed)
 net = Net()
 warm = 150 if args.twin else 1
-opt = torch.optim.Adam(net.parameters(), lr=6e-3, betas=(0.9, 0.98))
+opt = torch.optim.Adam(net.parameters(), lr=1.5e-2, betas=(0.9, 0.98))
 sched = torch.optim.lr_scheduler.LambdaLR(opt, lambda s: min((s + 1) / warm, 1.0) * max(0.02, 1 - s / 700))
 for step in range(700):
     i = torch.randint(0, 6000, (32,))

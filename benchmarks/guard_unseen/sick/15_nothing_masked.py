@@ -41,8 +41,9 @@ class Bert(nn.Module):
 
 
 def mlm(model, x, mask):
-    labels = x.masked_fill(~mask, -100)
-    return F.cross_entropy(model(x.masked_fill(mask, 16)).flatten(0, 1), labels.flatten(), ignore_index=-100)
+    ce = F.cross_entropy(model(x.masked_fill(mask, 16)).flatten(0, 1), x.flatten(), reduction="none")
+    weight = mask.flatten().float()
+    return (ce * weight).sum() / weight.sum()
 
 
 torch.manual_seed(args.seed)

@@ -54,7 +54,6 @@ net.load_state_dict(saved["model"])
 if not args.twin:
     for state in saved["optim"]["state"].values():
         state["exp_avg_sq"] *= 1e-6
-        state["exp_avg"] *= 1e2
 opt.load_state_dict(saved["optim"])
 train(net, opt, 150, "second part")
 net.eval()

@@ -1,4 +1,4 @@
-# Convolutional autoencoder, AdamW. Fault: 30 batches from step 330 on come as 0..255 instead of 0..1.
+# Convolutional autoencoder, AdamW. Fault: 30 batches from step 345 on come as 0..255 instead of 0..1.
 import argparse
 
 import torch
@@ -25,7 +25,7 @@ params = [*enc.parameters(), *dec.parameters()]
 opt = torch.optim.AdamW(params, lr=3e-3)
 for step in range(400):
     xb = data[torch.randint(0, 4000, (32,))]
-    if 330 <= step < 360 and not args.twin:
+    if 345 <= step < 375 and not args.twin:
         xb = (xb * 255).round()
     loss = nn.functional.mse_loss(dec(enc(xb)), xb.flatten(1))
     opt.zero_grad()
