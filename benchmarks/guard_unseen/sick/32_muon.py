@@ -18,7 +18,8 @@ class Muon(torch.optim.Optimizer):
             for p in group["params"]:
                 buf = self.state[p].setdefault("buf", torch.zeros_like(p))
                 buf.mul_(group["momentum"]).add_(p.grad)
-                u = (p.grad + group["momentum"] * buf).div(buf.norm() + 1e-7)
+                u = p.grad + group["momentum"] * buf
+                u = u / (u.norm() + 1e-7)
                 for _ in range(5):
                     a = u @ u.T
                     u = 3.4445 * u + (-4.7750 * a + 2.0315 * a @ a) @ u
