@@ -110,7 +110,7 @@ def table(cases: list[dict[str, Any]]) -> Iterator[str]:
             yield f"| {case['name']} | {case['seed']} | {ends} | {count(case['held'])} | {verdict(case)} |"
         able = [case for case in sick if case["recoverable"]]
         good = sum(case["recovered"] for case in able)
-        yield f"\nrecovered {good} of {len(able)}; better than the sick run or no worse {sum(c['better'] for c in able)}"
+        yield f"\nrecovered {good} of {len(able)}; no worse than the sick run {sum(c['better'] for c in able)}"
         lost = [case for case in sick if not case["recoverable"]]
         yield f"beyond help and stopped with status {STOPPED}: {sum(case['stopped'] for case in lost)} of {len(lost)}\n"
     if healthy:
