@@ -260,7 +260,7 @@ def test_a_script_that_gives_nothing_to_watch_is_told_so_and_leaves_no_run(
         (["latin.py"], "latin.py: not Python source"),
         (["-m", "no_such_module"], "no_such_module: no such module"),
         (["-m", "no_such.module"], "no_such.module: no such module"),
-        (["--policy", "pray", "good.py"], "'pray': no such policy; one of stop, skip, observe"),
+        (["--policy", "pray", "good.py"], "'pray': no such policy; one of observe, stop, skip, steady"),
         (["--level", "lots", "good.py"], "'lots': no such level; one of light, standard, full"),
         (["--policy"], "--policy"),
         (["--state-mb", "-1", "good.py"], "-1: the limit on stored state must not be negative"),

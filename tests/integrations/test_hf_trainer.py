@@ -224,7 +224,7 @@ class Tells(transformers.TrainerCallback):  # type: ignore[misc, name-defined]
 @pytest.mark.parametrize(
     ("option", "told"),
     [
-        ({"policy": "halt"}, "'halt': no such policy; one of stop, skip, observe"),
+        ({"policy": "halt"}, "'halt': no such policy; one of observe, stop, skip, steady"),
         ({"level": "lots"}, "'lots': no such level; one of light, standard, full"),
         ({"to": ("paper",)}, "'paper': no exporter has that name"),
     ],

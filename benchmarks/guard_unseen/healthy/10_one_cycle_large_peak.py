@@ -12,7 +12,9 @@ w = torch.randn(14, 6, generator=g)
 x = torch.randn(6000, 14, generator=g)
 y = (x @ w + 3 * torch.randn(6000, 6, generator=g)).argmax(1)
 torch.manual_seed(args.seed)
-net = nn.Sequential(nn.Linear(14, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Linear(64, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Linear(64, 6))
+net = nn.Sequential(
+    nn.Linear(14, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Linear(64, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Linear(64, 6)
+)
 opt = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
 sched = torch.optim.lr_scheduler.OneCycleLR(opt, max_lr=1.0, total_steps=1400)
 for step in range(1400):

@@ -22,8 +22,15 @@ tx, ty = images(4000)
 vx, vy = images(1500)
 torch.manual_seed(a.seed)
 cnn = nn.Sequential(
-    nn.Conv2d(1, 12, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-    nn.Conv2d(12, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Dropout(0.1), nn.Linear(144, 8),
+    nn.Conv2d(1, 12, 3, padding=1),
+    nn.ReLU(),
+    nn.MaxPool2d(2),
+    nn.Conv2d(12, 16, 3, padding=1),
+    nn.ReLU(),
+    nn.MaxPool2d(2),
+    nn.Flatten(),
+    nn.Dropout(0.1),
+    nn.Linear(144, 8),
 )
 opt = torch.optim.SGD(cnn.parameters(), lr=0.02, momentum=0.9, weight_decay=1e-3)
 sched = torch.optim.lr_scheduler.MultiStepLR(opt, [300, 400], gamma=0.3)

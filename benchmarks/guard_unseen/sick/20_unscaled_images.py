@@ -19,7 +19,9 @@ def images(n):
 
 data, held = images(4000), images(1000)
 torch.manual_seed(args.seed)
-enc = nn.Sequential(nn.Conv2d(1, 8, 3, 2, 1), nn.ReLU(), nn.Conv2d(8, 16, 3, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(64, 8))
+enc = nn.Sequential(
+    nn.Conv2d(1, 8, 3, 2, 1), nn.ReLU(), nn.Conv2d(8, 16, 3, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(64, 8)
+)
 dec = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 64))
 params = [*enc.parameters(), *dec.parameters()]
 opt = torch.optim.AdamW(params, lr=3e-3)

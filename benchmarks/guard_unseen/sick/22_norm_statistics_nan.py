@@ -22,9 +22,16 @@ x, y = images(4000)
 hx, hy = images(1500)
 torch.manual_seed(args.seed)
 net = nn.Sequential(
-    nn.Conv2d(3, 12, 3, padding=1, bias=False), nn.BatchNorm2d(12), nn.ReLU(), nn.MaxPool2d(2),
-    nn.Conv2d(12, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(), nn.AdaptiveAvgPool2d(2),
-    nn.Flatten(), nn.Linear(64, 6),
+    nn.Conv2d(3, 12, 3, padding=1, bias=False),
+    nn.BatchNorm2d(12),
+    nn.ReLU(),
+    nn.MaxPool2d(2),
+    nn.Conv2d(12, 16, 3, padding=1, bias=False),
+    nn.BatchNorm2d(16),
+    nn.ReLU(),
+    nn.AdaptiveAvgPool2d(2),
+    nn.Flatten(),
+    nn.Linear(64, 6),
 )
 opt = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
 sched = torch.optim.lr_scheduler.CosineAnnealingLR(opt, 400)

@@ -8,6 +8,8 @@ ap = argparse.ArgumentParser()
 ap.add_argument("--seed", type=int, default=0)
 ap.add_argument("--twin", action="store_true")
 args = ap.parse_args()
+
+
 class Muon(torch.optim.Optimizer):
     def __init__(self, params, lr=0.02, momentum=0.9):
         super().__init__(params, {"lr": lr, "momentum": momentum})

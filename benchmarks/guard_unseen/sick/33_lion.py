@@ -8,6 +8,8 @@ ap = argparse.ArgumentParser()
 ap.add_argument("--seed", type=int, default=0)
 ap.add_argument("--twin", action="store_true")
 args = ap.parse_args()
+
+
 class Lion(torch.optim.Optimizer):
     def __init__(self, params, lr=3e-4, betas=(0.9, 0.99), weight_decay=0.0):
         super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay})

@@ -21,6 +21,7 @@ from pathlib import Path
 from steadytrain.core.errors import UsageError
 from steadytrain.guard.commands import Command, parse_command
 from steadytrain.storage.bundle import write_json
+from steadytrain.storage.documents import as_json
 
 CONTROL_FILE = "control.json"
 SOCKET_NAME = "control"
@@ -58,6 +59,7 @@ class ControlServer:
         self._folder: Path | None = None
         self._file: Path | None = None
         self._over = False
+        self._thread: threading.Thread | None = None
 
     def start(self, run_folder: Path) -> None:
         """Begin to listen.
@@ -78,17 +80,17 @@ class ControlServer:
         self._socket, self._identity = listening, _identity(listening)
         self._file = run_folder / CONTROL_FILE
         write_json(self._file, {"schema": "steadytrain.control/1", "socket": str(path), "pid": os.getpid()})
-        threading.Thread(target=self._serve, name="steadytrain-control", daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, name="steadytrain-control", daemon=True)
+        self._thread.start()
 
     def close(self) -> None:
         """Stop listening, and take away what others see of it."""
         self._over = True
         while not self.waiting.empty():
             self.waiting.get().answer("the run is over", done=False)
-        for path in (self._file,):
-            if path is not None:
-                with suppress(OSError):
-                    path.unlink()
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
+        self._wake()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
         self._hang_up()
@@ -97,6 +99,15 @@ class ControlServer:
         """In a forked child: the socket is the parent's."""
         self._over = True
         self._hang_up()
+
+    def _wake(self) -> None:
+        """Let the thread see that it is over, and wait for it."""
+        if self._folder is None or self._thread is None:
+            return
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(POLL_S)
+            connection.connect(str(self._folder / SOCKET_NAME))
+        self._thread.join(2 * POLL_S)
 
     def _hang_up(self) -> None:
         listening, self._socket = self._socket, None
@@ -119,6 +130,8 @@ class ControlServer:
             except OSError:
                 return
             with connection, suppress(OSError, ValueError):
+                if self._over:
+                    return
                 connection.settimeout(ANSWER_WAIT_S)
                 self._talk(connection)
 
@@ -168,7 +181,7 @@ def ask(run_folder: Path, text: str) -> tuple[bool, str]:
 
 
 def _send(connection: socket.socket, *, done: bool, text: str) -> None:
-    connection.sendall(json.dumps({"done": done, "text": text}).encode())
+    connection.sendall(as_json({"done": done, "text": text}).encode())
 
 
 def _identity(one: socket.socket) -> tuple[int, int] | None:

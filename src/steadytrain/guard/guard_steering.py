@@ -40,6 +40,10 @@ TOGETHER = "several ranks train together: the guard does not intervene there yet
 NEAR_STEPS = 8
 """A symptom that was seen within so many steps before a value that is not finite belongs to it."""
 
+OF_LOSS = ("divergence", "loss-spike", "lost-progress")
+NORM_RATIO, LEVEL_STEPS, LEVEL_STEPS_MIN = 8.0, 256, 8
+"""A warning about the loss alone counts if a gradient norm since then was so many times the median before."""
+
 SPENT = "the ladder for {symptom} is spent"
 
 
@@ -198,7 +202,9 @@ class GuardSteering(Steering):
         """Whether the symptom goes on, and is not what the newest rung was for."""
         if not self._counts(symptom) or symptom.last_step < stream.step - SETTLE_STEPS or stream.together:
             return False
-        return stream.step > self._acted_at + SETTLE_STEPS and symptom.last_step > self._acted_at + SETTLE_STEPS
+        if not (stream.step > self._acted_at + SETTLE_STEPS and symptom.last_step > self._acted_at + SETTLE_STEPS):
+            return False
+        return symptom.severity == "critical" or _left_its_course(symptom, stream)
 
     def updated(self, stream: Stream) -> None:
         if stream.together:
@@ -357,3 +363,15 @@ class GuardSteering(Steering):
     def forget(self) -> None:
         self._hand.forget()
         self._copies.release()
+
+
+def _left_its_course(symptom: Symptom, stream: Stream) -> bool:
+    """Whether the gradients say so too: a loss alone also rises where the task becomes harder."""
+    if symptom.name not in OF_LOSS:
+        return True
+    norms = stream.history.window().applied("gradient_norm")
+    before = norms.values[norms.steps < symptom.first_step][-LEVEL_STEPS:]
+    since = norms.values[norms.steps >= symptom.first_step]
+    if len(before) < LEVEL_STEPS_MIN or not len(since):
+        return True
+    return bool(since.max() > NORM_RATIO * median(before))

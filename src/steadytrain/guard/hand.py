@@ -169,5 +169,5 @@ class Hand:
         after: Numbers | None = None,
     ) -> None:
         policy = self._run.settings.policy
-        action = Action(stream.step, policy, what, "by hand", name, dict(before or {}), dict(after or {}), by="hand")
+        action = Action(stream.step, policy, what, BY_HAND, name, dict(before or {}), dict(after or {}), by="hand")
         self._run.recorder.act(stream, action)

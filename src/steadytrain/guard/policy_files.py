@@ -175,6 +175,8 @@ class _Reading:
                 self._fail(f"[symptoms] {name} = {response!r} contradicts policy = 'observe', which touches nothing")
             if response == "intervene" and name != OWN_RESPONSE and not policy.ladder(name):
                 self._fail(f"[symptoms] {name} = 'intervene', but [ladders] has no ladder for it")
+        if policy.budget.skips_in_a_row > policy.budget.skips > 0:
+            self._fail(f"[budget] skips-in-a-row = {policy.budget.skips_in_a_row} is more than skips, the total")
         if policy.default == "intervene" and not policy.ladders.get(SPIKE):
             self._fail("[symptoms] default = 'intervene', but [ladders] has no 'default'")
         for name in ladders:
