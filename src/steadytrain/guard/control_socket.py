@@ -130,13 +130,13 @@ class ControlServer:
             except OSError:
                 return
             with connection, suppress(OSError, ValueError):
-                if self._over:
-                    return
                 connection.settimeout(ANSWER_WAIT_S)
                 self._talk(connection)
 
     def _talk(self, connection: socket.socket) -> None:
         text = connection.recv(MESSAGE_BYTES_MAX).decode("utf-8", "replace").strip()
+        if not text:
+            return
         try:
             asked = Asked(parse_command(text))
         except UsageError as error:

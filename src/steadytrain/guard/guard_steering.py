@@ -21,6 +21,7 @@ from steadytrain.capture.step.skipping import DAMAGED, is_spent
 from steadytrain.capture.step.steering import Answer, Steering
 from steadytrain.core.incident import Action, ActionWord
 from steadytrain.core.model import Symptom
+from steadytrain.guard.corroboration import left_its_course, levels_at
 from steadytrain.guard.hand import Hand
 from steadytrain.guard.intervention import Intervention, Numbers, kinds
 from steadytrain.guard.interventions.hold_learning_rate import HoldLearningRate
@@ -40,9 +41,11 @@ TOGETHER = "several ranks train together: the guard does not intervene there yet
 NEAR_STEPS = 8
 """A symptom that was seen within so many steps before a value that is not finite belongs to it."""
 
-OF_LOSS = ("divergence", "loss-spike", "lost-progress")
-NORM_RATIO, LEVEL_STEPS, LEVEL_STEPS_MIN = 8.0, 256, 8
-"""A warning about the loss alone counts if a gradient norm since then was so many times the median before."""
+DATA_SHARE = 0.5
+DATA_CHANGED = (
+    "the state from before the trouble has the same loss on the data that follow: the data changed, and from here on "
+    "only values that are not finite are acted on"
+)
 
 SPENT = "the ladder for {symptom} is spent"
 
@@ -59,6 +62,8 @@ class GuardSteering(Steering):
         self._waiting: tuple[str, int, str] | None = None
         self._by_hand: set[str] = set()
         self._acted_at = -math.inf
+        self._accepts = False
+        self._levels: tuple[float, float] | None = None
         self._seen: set[int] = set()
 
     # -- the run ---------------------------------------------------------------------------------------------------
@@ -202,9 +207,11 @@ class GuardSteering(Steering):
         """Whether the symptom goes on, and is not what the newest rung was for."""
         if not self._counts(symptom) or symptom.last_step < stream.step - SETTLE_STEPS or stream.together:
             return False
+        if self._accepts and not symptom.name.startswith("nonfinite"):
+            return False
         if not (stream.step > self._acted_at + SETTLE_STEPS and symptom.last_step > self._acted_at + SETTLE_STEPS):
             return False
-        return symptom.severity == "critical" or _left_its_course(symptom, stream)
+        return left_its_course(symptom, stream)
 
     def updated(self, stream: Stream) -> None:
         if stream.together:
@@ -220,6 +227,8 @@ class GuardSteering(Steering):
         if self._waiting is not None:
             (symptom, onset, why), self._waiting = self._waiting, None
             self._intervene(stream, symptom, onset, why)
+        elif self._levels is not None and stream.step == self._acted_at + SETTLE_STEPS and self._data_changed(stream):
+            self._accept(stream)
         elif self._ladder.is_calm(stream.step):
             self._take_back(stream)
         for name in [name for name, one in self._reverting.items() if one.is_over(live)]:
@@ -233,7 +242,7 @@ class GuardSteering(Steering):
             self._stop(stream, f"{SPENT.format(symptom=symptom)}; {why}", symptom)
             return
         run.symptom_incidents.settle(stream)
-        self._acted_at = stream.step
+        self._acted_at, self._levels = stream.step, levels_at(stream, onset)
         live.rung_begins(ladder.onset, ladder.index)
         actions = self._revert_others(stream, rung)
         for name in rung:
@@ -277,6 +286,24 @@ class GuardSteering(Steering):
         why = f"no symptom in {self._ladder.cool_down:,} steps"
         actions = [action for name in self._of_ladder() for action in self._revert(stream, name, why)]
         self._run.tell(intervention_message(stream.step, why, actions))
+
+    def _data_changed(self, stream: Stream) -> bool:
+        """Whether the state that the run rolled back to has the loss of the trouble on the data that follow."""
+        levels, self._levels = self._levels, None
+        losses = stream.history.window().applied("loss")
+        now = losses.values[losses.steps > self._acted_at]
+        if levels is None or not len(now) or self._live.restored is None:
+            return False
+        before, trouble = levels
+        return median(now) > before + DATA_SHARE * (trouble - before)
+
+    def _accept(self, stream: Stream) -> None:
+        """No state helps against other data: take back what was made, and let the run learn them. What was usual before
+        says little from here on, so symptoms of finite values are only recorded."""
+        self._accepts = True
+        actions = [action for name in self._of_ladder() for action in self._revert(stream, name, DATA_CHANGED)]
+        self._ladder.ends(stream.step)
+        self._run.tell(intervention_message(stream.step, DATA_CHANGED, actions))
 
     def _of_ladder(self) -> list[str]:
         return [name for name in self._held if name not in self._by_hand]
@@ -363,15 +390,3 @@ class GuardSteering(Steering):
     def forget(self) -> None:
         self._hand.forget()
         self._copies.release()
-
-
-def _left_its_course(symptom: Symptom, stream: Stream) -> bool:
-    """Whether the gradients say so too: a loss alone also rises where the task becomes harder."""
-    if symptom.name not in OF_LOSS:
-        return True
-    norms = stream.history.window().applied("gradient_norm")
-    before = norms.values[norms.steps < symptom.first_step][-LEVEL_STEPS:]
-    since = norms.values[norms.steps >= symptom.first_step]
-    if len(before) < LEVEL_STEPS_MIN or not len(since):
-        return True
-    return bool(since.max() > NORM_RATIO * median(before))

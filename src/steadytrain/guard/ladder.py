@@ -79,6 +79,10 @@ class Ladder:
         self._worked, self.index, self._taken_back = self.index, -1, step
         return True
 
+    def ends(self, step: int) -> None:
+        """The trouble is none that a rung helps against."""
+        self.index, self._taken_back, self._calm_since = -1, None, step
+
     def _came_back(self, step: int) -> bool:
         return self._taken_back is not None and step - self._taken_back <= self.cool_down
 

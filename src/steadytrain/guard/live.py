@@ -19,6 +19,10 @@ from steadytrain.trial_runs.launched_script import CannotApplyError, Launched
 NORMS_KEPT = 512
 USUAL_OF = 256
 USUAL_SHARE = 0.9
+UNDONE_MAX = 256
+"""A roll-back that undoes more updates costs more than most troubles."""
+
+TOO_FAR = "the last state from before it is that after step {step}, {count:,} updates ago"
 NO_COPY = "no finite state from before step {step} is kept"
 
 
@@ -134,6 +138,8 @@ class Live(Launched):
         copy = self.copies.before(wanted)
         if copy is None:
             raise CannotApplyError(NO_COPY.format(step=wanted))
+        if self.step - copy.step > UNDONE_MAX:
+            raise CannotApplyError(TOO_FAR.format(step=copy.step, count=self.step - copy.step))
         copy.restore()
         self.copies.forget_after(copy.step)
         self.restored, self.undone = copy, (copy.step + 1, self.step)
