@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 import torch
-from gate_loops import BAD_STEP, INF, NAN, OPTIMIZERS, Losses, Net, healthy, recorded, same, train
 from torch import Tensor, nn
 
 import steadytrain
+from gate_loops import BAD_STEP, INF, NAN, OPTIMIZERS, Losses, Net, healthy, recorded, same, train
 from scripts import run_script
 from steadytrain.storage.bundle import open_bundle
 from watching import stopping

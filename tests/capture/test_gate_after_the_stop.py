@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from gate_loops import NAN, healthy, recorded, same, state, train
 from torch import nn
 
 import steadytrain
+from gate_loops import NAN, healthy, recorded, same, state, train
 from scripts import run_script
 from steadytrain.capture.step import gate
 from steadytrain.storage.bundle import open_bundle

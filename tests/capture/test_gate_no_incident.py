@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from gate_loops import INF, NAN, recorded
 from torch import Tensor, nn
 
 import steadytrain
+from gate_loops import INF, NAN, recorded
 from steadytrain.storage.bundle import open_bundle
 from watching import stopping
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from gate_loops import BAD_STEP, NAN, OPTIMIZERS, Net, healthy, recorded, same, state
 from torch import Tensor, nn
 
 import steadytrain
+from gate_loops import BAD_STEP, NAN, OPTIMIZERS, Net, healthy, recorded, same, state
 from steadytrain.capture.step.skipping import without_parameters
 from watching import stopping
 
