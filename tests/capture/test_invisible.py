@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -161,13 +162,18 @@ TRACED = {"capture.hooks.module_hooks", "capture.tensors.in_graph"}
 BEFORE_AND_AFTER = {"capture.hooks.launch", "capture.hooks.import_hook", "capture.hooks.seeding"}
 """What runs when no graph does: at the start and at the end."""
 
+CHANGES_OF_A_LIVE_STEP = {"trial_runs.changes", "trial_runs.function_stand_ins", "trial_runs.launched_script"}
+"""What interventions of the guard share with trials."""
+
 
 def test_every_file_that_runs_in_a_step_is_kept_from_the_compiler() -> None:
     package = Path(steadytrain.__file__).parent
-    files = [path for room in ("capture", "detection") for path in (package / room).rglob("*.py")]
+    files = [path for room in ("capture", "detection", "guard") for path in (package / room).rglob("*.py")]
     found = {".".join(path.relative_to(package).with_suffix("").parts) for path in files if path.stem != "__init__"}
     skipped = {
         name: {one for one in found if f"{one}.".startswith(f"{name}.")} for name in patches._SKIPPED_BY_COMPILER
     }
     assert found - set().union(*skipped.values()) == TRACED | BEFORE_AND_AFTER
-    assert {name for name, files in skipped.items() if not files} == {"core.torch_private", "exporters", "integrations"}
+    elsewhere = {name for name, files in skipped.items() if not files}
+    assert elsewhere == {"core.torch_private", "exporters", "integrations"} | CHANGES_OF_A_LIVE_STEP
+    assert all(find_spec(f"steadytrain.{name}") for name in elsewhere)
