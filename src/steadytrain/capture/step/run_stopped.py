@@ -28,6 +28,7 @@ class RunStopped(BaseException):
     """
 
     message: str
+    status = STOPPED_STATUS
 
     def __new__(cls, message: str) -> RunStopped:
         kind = (_CellStopped if _in_notebook() else _ScriptStopped) if cls is RunStopped else cls
@@ -36,6 +37,11 @@ class RunStopped(BaseException):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+
+    def with_status(self, status: int) -> RunStopped:
+        """The same, but a script ends with ``status``."""
+        self.status = self.code = status
+        return self
 
     def __str__(self) -> str:
         return self.message
