@@ -69,7 +69,10 @@ def find_fix(text: str, bundle: Path) -> Fix:
         raise UsageError(f"--with {name}: it needs earlier steps of the same run; --policy steady makes it when needed")
     known = {one.name: one for one in fields(kinds()[name]) if not one.name.startswith("_")}  # type: ignore[arg-type]
     settings: dict[str, float] = {}
-    for key, number in [*([(next(iter(known), ""), value)] if equals else []), *(one.split("=", 1) for one in rest if "=" in one)]:
+    for key, number in [
+        *([(next(iter(known), ""), value)] if equals else []),
+        *(one.split("=", 1) for one in rest if "=" in one),
+    ]:
         key = key.replace("-", "_")
         if key not in known:
             raise UsageError(f"--with {text}: {name} has {'no setting ' + repr(key) if key else 'no setting'}")

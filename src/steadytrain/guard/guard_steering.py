@@ -90,7 +90,9 @@ class GuardSteering(Steering):
             run.tell(f"error: {why}")
             run.stopped = RunStopped(why).with_status(2)
             return
-        self._held.update({name: one for name, one in resumption.held.items() if not one.stays or not one.is_over(self._live)})
+        self._held.update(
+            {name: one for name, one in resumption.held.items() if not one.stays or not one.is_over(self._live)}
+        )
         self._by_hand.update(self._held)
         resumption.held = dict(self._held)
 

@@ -109,7 +109,14 @@ class Resumption:
             run.note("the incident has no random state of that step: random numbers are the script's own")
         else:
             random.restore()
-        self._note(run, "resumed-from", "", f"the state after step {self.step} of {self.plan.continues['run']}", {}, {"step": self.step})
+        self._note(
+            run,
+            "resumed-from",
+            "",
+            f"the state after step {self.step} of {self.plan.continues['run']}",
+            {},
+            {"step": self.step},
+        )
 
     def _begin(self, run: LiveRun, stream: Stream, live: Live) -> None:
         live.stream, live.roots, live.step = stream, list(stream.roots()), stream.step
