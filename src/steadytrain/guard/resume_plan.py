@@ -1,4 +1,4 @@
-"""From which state a run goes on after an incident, and with which fixes: checked before the script starts. Torch-free."""
+"""From which state a run goes on after an incident, with which fixes: checked before it starts. Torch-free."""
 
 from __future__ import annotations
 
