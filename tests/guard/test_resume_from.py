@@ -69,7 +69,9 @@ def test_it_ends_as_a_restore_by_hand_with_the_same_change(stopped: Ended, tmp_p
         optimizer.state[parameter] = {key: value.clone() for key, value in moments["state"][name].items()}
     first = RecordedSteps(plan.recording).step(start + 1)
     assert first is not None
-    first.random(0, "random").restore()
+    random = first.random(0, "random")
+    assert random is not None
+    random.restore()
     for step in range(1, 13):
         x = x if step == 1 else torch.randn(16, 6)
         optimizer.zero_grad()
@@ -85,7 +87,10 @@ def test_it_ends_as_a_restore_by_hand_with_the_same_change(stopped: Ended, tmp_p
 def test_another_model_is_refused_before_the_first_update(stopped: Ended, tmp_path: Path) -> None:
     ended = resume(stopped, tmp_path, script=SCRIPT.replace("WIDTH, STEPS = 16", "WIDTH, STEPS = 17"))
     assert ended.status == 2
-    assert "the launched script builds another model: 0.bias is torch.float32[17], not torch.float32[16]" in ended.err
+    assert (
+        "the launched script builds another model: 0.weight is torch.float32[17, 6], not torch.float32[16, 6]"
+        in ended.err
+    )
     assert "Traceback" not in ended.err
     assert not (tmp_path / "end.pt").exists()
 

@@ -127,8 +127,8 @@ def _of_trial(text: str, name: str, value: float | None, bundle: Path) -> Fix:
         fix = live_fix(case, trial(wanted).name, value)
     if fix is None:
         raise UsageError(
-            f"--with {text}: no live intervention makes this change; `steadytrain policy interventions` lists them. Make "
-            "it in the script and leave --with out"
+            f"--with {text}: no live intervention makes this change; `steadytrain policy interventions` lists them. "
+            "Make it in the script and leave --with out"
         )
     return fix
 
