@@ -138,3 +138,9 @@ def _number(text: str, value: str) -> float:
         return float(value)
     except ValueError:
         raise UsageError(f"--with {text}: {value!r} is not a number") from None
+
+
+def handed_on(case: Case, verified: str, intervention: str) -> Fix | None:
+    """The live intervention that makes the change that ``verify`` saw work, as the trial ``verified``; None if none."""
+    _, equals, value = intervention.partition("=")
+    return live_fix(case, verified, float(value) if equals else None)
