@@ -89,7 +89,12 @@ def find_fix(text: str, bundle: Path) -> Fix:
 
 def live_fix(case: Case, name: str, value: float | None) -> Fix | None:
     """The live intervention that makes the change of the trial ``name`` on ``case``; None if none does."""
-    changes = [one for one in plan_fix(case, name, value)[0].changes if one.kind != RAMP or name != "reset-moments"]
+    try:
+        plan = plan_fix(case, name, value)
+    except UsageError:
+        return None
+    spec = next((one for one in plan if one.repeat == trial(name).fix), plan[0])
+    changes = [one for one in spec.changes if one.kind != RAMP or name != "reset-moments"]
     return _made_by(changes[0]) if len(changes) == 1 else None
 
 

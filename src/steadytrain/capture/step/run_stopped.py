@@ -40,7 +40,7 @@ class RunStopped(BaseException):
 
     def with_status(self, status: int) -> RunStopped:
         """The same, but a script ends with ``status``."""
-        self.status = self.code = status
+        self.status = status
         return self
 
     def __str__(self) -> str:
@@ -54,6 +54,10 @@ class _ScriptStopped(RunStopped, SystemExit):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.code = STOPPED_STATUS
+
+    def with_status(self, status: int) -> RunStopped:
+        self.code = status
+        return super().with_status(status)
 
 
 class _CellStopped(RunStopped):
