@@ -148,6 +148,8 @@ def _finish_run(run_dir: Path, how: str, status: int | None, error: BaseExceptio
             tell(line)
     with own_guard.part("the summary"):
         give_back(run_dir)
+    if watcher is not None and watcher.stopped is not None:
+        return watcher.stopped.status
     return STOPPED_STATUS if stopped else None
 
 

@@ -46,6 +46,7 @@ class Options:
         keep_rewind: keep them also when the run ends well.
         every_step: record every step also in a long run of steps of some milliseconds. Otherwise such a run is recorded
             in bursts once steadytrain has worked for 20 s, so that it takes less than 10 % of the time.
+        resume_from: the incident whose run goes on from its snapshot; ``fixes`` are the interventions from there on.
 
     Raises:
         UsageError: an option is of the wrong kind.
@@ -64,9 +65,18 @@ class Options:
     keep_rewind: bool = False
     checkpoints_mb: int = 4096
     every_step: bool = False
+    resume_from: str | None = None
+    fixes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self.steering_policy()
+        object.__setattr__(self, "fixes", tuple(self.fixes))
+        if self.fixes and self.resume_from is None:
+            raise UsageError(f"--with {self.fixes[0]}: it needs --resume-from INCIDENT")
+        if self.resume_from is not None and self.continues is not None:
+            raise UsageError("--resume-from and --continues: give one; the incident names its run and step itself")
+        if self.resume_from is not None and self.policy == "observe":
+            raise UsageError("--resume-from loads a state; it contradicts --policy observe, which touches nothing")
         if self.policy not in BASES:
             object.__setattr__(self, "policy", str(Path(self.policy).absolute()))
         level = find_level(self.level)
@@ -131,3 +141,5 @@ class OptionsGiven(TypedDict, total=False):
     keep_rewind: bool
     checkpoints_mb: int
     every_step: bool
+    resume_from: str | None
+    fixes: Sequence[str]

@@ -22,6 +22,7 @@ from steadytrain.storage.redaction import redact_arguments
 
 if TYPE_CHECKING:
     from steadytrain.capture.settings import Settings
+    from steadytrain.guard.resume_plan import ResumePlan
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,13 @@ class WatchedRun:
     def from_json(data: Mapping[str, Any]) -> WatchedRun:
         return WatchedRun(**{**data, "options": Options(**data["options"])})
 
+    def _resume(self) -> ResumePlan | None:
+        if self.options.resume_from is None:
+            return None
+        from steadytrain.guard.resume_plan import plan_resume
+
+        return plan_resume(self.options.resume_from, self.options.fixes, Path(self.options.runs_dir))
+
     def settings(self) -> Settings:
         """The watcher's settings: bounds in bytes, and the level as a value."""
         from steadytrain.capture.settings import Settings
@@ -56,7 +64,7 @@ class WatchedRun:
             run_name=self.description["name"],
             policy="steady" if policy.acts else policy.plain,
             max_skips=policy.budget.skips_in_a_row,
-            steering=GuardSteering(policy),
+            steering=GuardSteering(policy, self._resume()),
             level=find_level(options.level),
             state_bytes_max=options.state_mb * 1_000_000,
             in_graph=options.compiled == "inside",
@@ -91,6 +99,10 @@ def begin_run(
         from steadytrain.storage.continued_run import which_run
 
         continues = which_run(options.continues, Path(options.runs_dir))
+    if options.resume_from is not None:
+        from steadytrain.guard.resume_plan import plan_resume
+
+        continues = plan_resume(options.resume_from, options.fixes, Path(options.runs_dir)).continues
     folder = Path.cwd() if is_module else Path(script).absolute().parent
     name = options.name or f"{stem}-{start_stamp()}"
     run_dir = free_folder(Path(options.runs_dir).absolute(), name, named=options.name is not None)

@@ -72,6 +72,19 @@ def _options_of_a_run() -> type[Options]:
     help="Run that this one continues, and the step of its checkpoint (by default its last). Steps count on "
     "from there, and detectors use that run's history as their baseline.",
 )
+@click.option(
+    "--resume-from",
+    default=None,
+    metavar="INCIDENT",
+    help="Go on from the state before this incident: it is loaded at the script's first step, and steps count on.",
+)
+@click.option(
+    "--with",
+    "fixes",
+    multiple=True,
+    metavar="FIX",
+    help="With --resume-from: an intervention, or a fix of `steadytrain verify`, that holds from the first step on.",
+)
 @_options.runs_dir
 @click.option("--name", default=None, help="Name of the run; by default the script's name with the time.")
 @click.option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,8 @@ def command(
     from steadytrain.api.targets import incident_or_run_of, needs_torch
     from steadytrain.experiments.command_results import keep_verdicts
     from steadytrain.experiments.fix_verification import FOLLOWED_MAX
+    from steadytrain.guard.fixes import handed_on
+    from steadytrain.storage.bundle import is_bundle
     from steadytrain.trial_runs.trial_session import verify
 
     if steps is not None and not 1 <= steps <= FOLLOWED_MAX:
@@ -70,6 +73,9 @@ def command(
         say_document(found.to_json(str(path)))
     else:
         _print(found, case.onset)
+        fix = handed_on(case, found.verdict.trial, found.intervention) if found.verdict.effect == "removed" else None
+        if fix is not None and is_bundle(path):
+            say(f"  next: steadytrain run --resume-from {shlex.quote(str(path))} --with {fix} SCRIPT")
     if found.verdict.effect == "removed":
         return REMOVED_STATUS
     return CANNOT_TELL_STATUS if found.verdict.effect in ("inconclusive", "not-run") else NOT_REMOVED_STATUS

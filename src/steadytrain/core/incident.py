@@ -34,6 +34,7 @@ ActionWord = Literal[
     "stopped",
     "paused",
     "resumed",
+    "resumed-from",
     "changed-level",
     "kept-snapshot",
     "kept-steps",

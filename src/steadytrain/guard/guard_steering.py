@@ -29,6 +29,8 @@ from steadytrain.guard.ladder import Ladder
 from steadytrain.guard.live import Live
 from steadytrain.guard.outliers import outlier
 from steadytrain.guard.policy import AT_GATE, OUTLIERS, Policy, Response, Rung
+from steadytrain.guard.resume_plan import ResumePlan
+from steadytrain.guard.resumption import CannotResumeError, Resumption
 from steadytrain.guard.state_copies import StateCopies
 from steadytrain.statistics.medians import median
 from steadytrain.trial_runs.changes import LiveChange
@@ -53,8 +55,10 @@ SPENT = "the ladder for {symptom} is spent"
 class GuardSteering(Steering):
     """Steers one process by ``policy``."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, resume: ResumePlan | None = None) -> None:
         self._steered = policy
+        self._resumption = Resumption(resume, policy.budget.cool_down) if resume is not None else None
+        self._loaded = False
         self._ladder = Ladder(policy)
         self._copies = StateCopies()
         self._held: dict[str, Intervention] = {}
@@ -73,6 +77,24 @@ class GuardSteering(Steering):
         self._run = run
         self._hand = Hand(run, self)
         self._live = Live(run, self._copies, lowest_share=self._steered.budget.lowest_learning_rate)
+
+    def first_calls(self, root: nn.Module) -> None:
+        resumption, run = self._resumption, self._run
+        if resumption is None or self._loaded:
+            return
+        self._loaded = True
+        try:
+            resumption.load(run, root, self._live)
+        except CannotResumeError as error:
+            why = f"--resume-from {resumption.plan.incident}: {error}"
+            run.tell(f"error: {why}")
+            run.stopped = RunStopped(why).with_status(2)
+            return
+        self._held.update(
+            {name: one for name, one in resumption.held.items() if not one.stays or not one.is_over(self._live)}
+        )
+        self._by_hand.update(self._held)
+        resumption.held = dict(self._held)
 
     def call_begins(self, root: nn.Module) -> None:
         run = self._run
@@ -102,6 +124,10 @@ class GuardSteering(Steering):
         if stream.together:
             return
         self._at(stream)
+        if self._resumption is not None:
+            for action in self._resumption.actions:
+                self._run.recorder.act(stream, action)
+            self._resumption.actions.clear()
         if not self._held and not self._reverting:
             return
         self._live.undo_groups()
@@ -116,6 +142,8 @@ class GuardSteering(Steering):
     # -- at the gate -----------------------------------------------------------------------------------------------
 
     def nonfinite(self, stream: Stream, measured: Measurement, why_not: str | None) -> Answer:
+        if self._resumption is not None:
+            self._resumption.trouble(measured.record.step)
         if not self._steered.acts:
             return super().nonfinite(stream, measured, why_not)
         name = AT_GATE[0] if not measured.loss_finite else AT_GATE[1]
@@ -186,6 +214,8 @@ class GuardSteering(Steering):
     # -- between two steps -----------------------------------------------------------------------------------------
 
     def found(self, stream: Stream, symptoms: Sequence[Symptom]) -> tuple[Sequence[Symptom], Sequence[Symptom]]:
+        if self._resumption is not None and any(one.severity != "note" for one in symptoms):
+            self._resumption.trouble(max(one.last_step for one in symptoms if one.severity != "note"))
         if not self._steered.acts:
             return symptoms, symptoms
         responses: dict[int, Response] = {id(one): self._steered.response(one.name) for one in symptoms}
@@ -222,6 +252,12 @@ class GuardSteering(Steering):
             intervention.updated(live)
         live.undo_groups()
         self._hand.between_steps(stream)
+        if self._resumption is not None and self._resumption.is_over(stream.step):
+            names = [name for name in self._resumption.held if name in self._held]
+            self._resumption.held.clear()
+            self._by_hand.difference_update(names)
+            for name in names:
+                self._revert(stream, name, self._resumption.why_over)
         if self._steered.acts:
             live.keep_norm(stream.name, stream.step)
         if self._waiting is not None:

@@ -15,6 +15,7 @@ WORDS = {
     "stopped": "run stopped",
     "paused": "run paused",
     "resumed": "run resumed",
+    "resumed-from": "state from before an incident loaded",
     "changed-level": "level of recording changed",
     "kept-snapshot": "snapshot kept",
     "kept-steps": "steps kept",

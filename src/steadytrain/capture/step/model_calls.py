@@ -63,6 +63,8 @@ class ModelCalls:
         if outermost and training:
             with run.own_time:
                 self._guards.batch_begins()
+            with run.own_time, run.guard.part("loading a state"), run.aside():
+                run.steering.first_calls(module)
         if outermost and run.rerun is None:
             with run.own_time, run.guard.part("keeping the buffers"):
                 run.buffers.keep(module)

@@ -28,6 +28,7 @@ class RunStopped(BaseException):
     """
 
     message: str
+    status = STOPPED_STATUS
 
     def __new__(cls, message: str) -> RunStopped:
         kind = (_CellStopped if _in_notebook() else _ScriptStopped) if cls is RunStopped else cls
@@ -36,6 +37,11 @@ class RunStopped(BaseException):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+
+    def with_status(self, status: int) -> RunStopped:
+        """The same, but a script ends with ``status``."""
+        self.status = status
+        return self
 
     def __str__(self) -> str:
         return self.message
@@ -48,6 +54,10 @@ class _ScriptStopped(RunStopped, SystemExit):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.code = STOPPED_STATUS
+
+    def with_status(self, status: int) -> RunStopped:
+        self.code = status
+        return super().with_status(status)
 
 
 class _CellStopped(RunStopped):

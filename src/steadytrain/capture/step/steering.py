@@ -32,6 +32,9 @@ class Steering:
     def call_begins(self, root: nn.Module) -> None:
         """The script calls a root module with gradients enabled."""
 
+    def first_calls(self, root: nn.Module) -> None:
+        """The same, before anything of the call is recorded: a state may be loaded before the first one."""
+
     def gate_begins(self, stream: Stream) -> None:
         """Loss and gradients are about to be measured: hyper-parameters may be set for this update."""
 
