@@ -1,9 +1,9 @@
 """Finds updates that no ``torch.optim`` optimizer makes, and guards those whose call can be caught.
 
 While a run has no stream, each backward is followed by a look: known frameworks (:data:`FRAMEWORKS`) and plain objects
-with a method of :data:`METHODS` that hold the parameters get their method wrapped. Parameters that changed until the next
-backward, without a step that was caught, are reported once. A run with a ``torch.optim`` optimizer has a stream after
-its first update, and from then on nothing here runs.
+with a method of :data:`METHODS` that hold the parameters get their method wrapped. Parameters that changed until the
+next backward, without a step that was caught, are reported once. A run with a ``torch.optim`` optimizer has a stream
+after its first update, and from then on nothing here runs.
 """
 
 from __future__ import annotations
@@ -69,33 +69,36 @@ class ForeignOptimizers:
         self._looks = self._compared = 0
         self._before: tuple[Any, ...] | None = None
         self._leaves: list[weakref.ref[Tensor]] = []
-        self._inside = self._told = False
+        self.told = False
+        """Whether the note was shown."""
+
+        self._inside = False
 
     def before_backward(self, roots: Iterable[Tensor]) -> None:
         """A backward begins while the run has no stream: report parameters that changed since the last one."""
         self._compare()
-        if not self._told and self._compared < COMPARED_MAX:
+        if not self.told and self._compared < COMPARED_MAX:
             with suppress(TypeError):  # a leaf that cannot be referred to weakly
                 self._leaves = [weakref.ref(one) for one in leaves(roots)]
 
     def _compare(self) -> None:
-        if self._told or self._before is None or self._compared >= COMPARED_MAX:
+        if self.told or self._before is None or self._compared >= COMPARED_MAX:
             return
         self._compared += 1
         before, self._before = self._before, None
         if before[0] == [id(one) for one in self._parameters()] and before != self._state():
-            self._told = True
+            self.told = True
             code = next(iter(user_frames()), None)
             place = f" in the loop of {code.code.co_filename}:{code.line}" if code is not None else ""
             self._run.note(
-                f"the weights changed after a backward{place}, and no torch.optim optimizer made this update: it is made "
-                "by hand, by a functional optimizer or inside compiled code, so nothing is recorded or guarded; "
+                f"the weights changed after a backward{place}, and no torch.optim optimizer made this update: it is "
+                "made by hand, by a functional optimizer or inside compiled code, so nothing is recorded or guarded; "
                 "`with watch.update():` around the update does both"
             )
 
     def after_backward(self) -> None:
         """A backward has ended while the run has no stream."""
-        if self._told or self._compared >= COMPARED_MAX:
+        if self.told or self._compared >= COMPARED_MAX:
             return
         if self._looks < LOOKS_MAX and self._run.made() is None:
             self._looks += 1

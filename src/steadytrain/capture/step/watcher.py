@@ -297,6 +297,11 @@ class Watcher:
     # -- what is known ---------------------------------------------------------------------------------------------
 
     @property
+    def told_update(self) -> bool:
+        """Whether a note has reported an update that no optimizer made."""
+        return self._foreign.told
+
+    @property
     def guard(self) -> Guard:
         return self._run.guard
 
