@@ -234,7 +234,7 @@ def test_a_script_that_fails_after_steps_ends_as_it_would_and_says_so_in_its_run
             "import torch\nw = torch.ones(2, requires_grad=True)\n"
             "for _ in range(5):\n    g, = torch.autograd.grad(w.pow(2).sum(), w)\n    w.data -= 0.1 * g\n"
             "print(w)\nraise SystemExit(3)",
-            "5 backward passes and no torch.optim optimizer step: the weights are updated by hand",
+            "script.py:4, and no torch.optim optimizer made this update: it is made by hand",
         ),
     ],
     ids=["no-torch", "no-training", "update-by-hand"],

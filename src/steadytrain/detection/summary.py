@@ -108,6 +108,8 @@ def _nothing_seen(watcher: Watcher | None) -> str:
         reason = (
             "the script never imported torch" if "torch" not in sys.modules else "torch was there, the watch was not"
         )
+    elif watcher.told_update:
+        reason = "the updates are those of the note above"
     elif watcher.backward_calls:
         reason = (
             f"{watcher.backward_calls} backward passes and no torch.optim optimizer step: the weights are updated by "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,13 +17,17 @@ from steadytrain.capture.step.script_guards import ScriptGuards
 from steadytrain.capture.step.step_batches import STEP_BATCHES, StepBatches
 from steadytrain.capture.tensors.precision import logits_dtype
 
+if TYPE_CHECKING:
+    from steadytrain.capture.step.foreign_optimizers import ForeignOptimizers
+
 MICRO_BATCHES_MAX = 256
 MICRO_BYTES_MAX = 1 << 30
 CALLS_SPARSE = 8
 """Recorded calls per step after a loop has called its model more than :data:`MICRO_BATCHES_MAX` times before one
 backward (a policy that acts for a whole episode)."""
 LOSSES_MAX = 4096
-HAND_WRITTEN_AFTER_BACKWARDS = 200
+FORGOTTEN_AFTER_BACKWARDS = 200
+"""Backward passes without an update that was seen, after which the step in progress is not kept."""
 
 
 class ModelCalls:
@@ -40,7 +44,9 @@ class ModelCalls:
         self._look_at_loss = look_at_loss
         self._calls: list[tuple[nn.Module, MicroBatch | None]] = []
         self._random_after: RandomState | None = None
-        self._told_hand_written = False
+        self.foreign: ForeignOptimizers | None = None
+        """Looks for updates that no ``torch.optim`` optimizer makes."""
+
         self._since_backward = 0
         self._sparse = False
 
@@ -159,6 +165,9 @@ class ModelCalls:
         with run.own_time.unseen:
             if _is_meta(roots):
                 return False
+        if not run.streams and self.foreign is not None and run.rerun is None:
+            with run.own_time, run.guard.part("looking for updates without an optimizer"):
+                self.foreign.before_backward(_as_tensors(roots))
         run.in_backward = True
         self.backward_calls += 1
         self._count_calls()
@@ -183,8 +192,7 @@ class ModelCalls:
         with run.guard.part("reading the loss"):
             if term is not None:
                 self._look_at_loss(term.root)
-            if not run.streams and self.backward_calls >= HAND_WRITTEN_AFTER_BACKWARDS:
-                self._tell_hand_written()
+            if not run.streams and self.backward_calls >= FORGOTTEN_AFTER_BACKWARDS:
                 run.forget_step()
         self._guards.backward_begins(term)
         return True
@@ -195,7 +203,11 @@ class ModelCalls:
             self._guards.torch_raised(error)
 
     def backward_ends(self) -> None:
-        self._run.in_backward = False
+        run = self._run
+        run.in_backward = False
+        if not run.streams and self.foreign is not None and run.rerun is None:
+            with run.own_time, run.guard.part("looking for updates without an optimizer"):
+                self.foreign.after_backward()
 
     def loss_given(self, loss: Tensor) -> None:
         """The script passes its loss to us before an update that it makes without an optimizer."""
@@ -204,14 +216,6 @@ class ModelCalls:
             with run.own_time.unseen, run.guard.part("reading the loss"):
                 run.seen.losses[:] = [loss_term(loss)]
                 run.saw_loss = True
-
-    def _tell_hand_written(self) -> None:
-        if not self._told_hand_written:
-            self._told_hand_written = True
-            self._run.note(
-                f"{self.backward_calls} backward passes and no torch.optim optimizer step: the weights are updated by "
-                "hand, so nothing is recorded or guarded; `with watch.update():` around the update does both"
-            )
 
 
 def _is_meta(roots: Any) -> bool:

@@ -37,6 +37,7 @@ from steadytrain.capture.snapshots.rewind import recorder_of
 from steadytrain.capture.snapshots.saved_checkpoints import SavedCheckpoints
 from steadytrain.capture.step.data_loaders import DataLoaders
 from steadytrain.capture.step.dropped_optimizers import called_by_us
+from steadytrain.capture.step.foreign_optimizers import ForeignOptimizers
 from steadytrain.capture.step.gradient_events import GradientEvents
 from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.model_calls import ModelCalls
@@ -90,7 +91,7 @@ class Watcher:
         steps = OptimizerSteps(run, self._stopping, self._calls, self._loaders, rehearsal)
         gradients = GradientEvents(run, steps, guards)
         self._saved: SavedCheckpoints | None = None
-        self._loads = LoadedStates(run.guard, run.note, self.set_fact, run.state_loaded)
+        self._loads = LoadedStates(run.guard, run.note, self.set_fact, self._state_loaded)
         # The entry points for the patches and for manual updates, bound to the parts that handle them.
         self.forward_begins, self.forward_ends = self._calls.forward_begins, self._calls.forward_ends
         self.backward_begins, self.backward_ends = self._calls.backward_begins, self._calls.backward_ends
@@ -115,9 +116,14 @@ class Watcher:
             self.follow(self._saved)
             self.follow(ScriptLook(run, self._loaders.datasets.rows_of, self._loads, self._loaders.orders))
         run.leading.dropped = self._optimizers_dropped
+        self._foreign = self._calls.foreign = ForeignOptimizers(run, self)
         self._patches = Patches(self, run.guard)
         if self.resting is not None:
             self.resting.patches = self._patches
+
+    def _state_loaded(self) -> None:
+        self._run.state_loaded()
+        self._foreign.state_loaded()
 
     def follow(self, guest: StepObserver) -> None:
         """Add an observer that receives every event and changes nothing."""
@@ -248,6 +254,7 @@ class Watcher:
             self._guards.close()
         for what, undo in (
             ("removing the patches", self._patches.remove),
+            ("removing the wrappers of other optimizers", self._foreign.remove),
             ("removing the hooks", run.modules.remove),
             ("removing the hooks of outputs", run.activations.remove),
         ):
@@ -288,6 +295,11 @@ class Watcher:
                 forget()
 
     # -- what is known ---------------------------------------------------------------------------------------------
+
+    @property
+    def told_update(self) -> bool:
+        """Whether a note has reported an update that no optimizer made."""
+        return self._foreign.told
 
     @property
     def guard(self) -> Guard:
