@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steadytrain.cli import _consent, _options
+from steadytrain.cli._next import say_next_of
 from steadytrain.cli._output import say, say_document
 from steadytrain.cli._progress import progress
 from steadytrain.core.errors import UsageError
@@ -70,6 +71,10 @@ def command(
         say_document(found.to_json(str(path)))
     else:
         _print(found, case.onset)
+        if found.verdict.effect == "removed":
+            say_next_of("fix", path, why="makes a patch of the script and runs it")
+        else:
+            say_next_of("diagnose", path, why="find the cause by trials")
     if found.verdict.effect == "removed":
         return REMOVED_STATUS
     return CANNOT_TELL_STATUS if found.verdict.effect in ("inconclusive", "not-run") else NOT_REMOVED_STATUS

@@ -27,6 +27,9 @@ DESCRIPTION_BYTES_MAX = 1 << 20
 PROCESS = "process"
 """The field of ``run.json`` with the mark of the process that writes the run."""
 
+PROCESS_START = "process_start"
+"""The field of ``run.json`` with the time at which that process started: numbers of processes are given again."""
+
 UNFINISHED = ".part"
 OWN_FOLDERS = ("steps", "tables", "tape", "snapshots", "saved")
 """What commands write (incidents, trials) and what other tools write lies elsewhere."""

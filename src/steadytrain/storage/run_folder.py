@@ -27,9 +27,9 @@ from steadytrain.core.notebook import as_html
 from steadytrain.storage import data_frames
 from steadytrain.storage.bundle import MANIFEST, open_for_report
 from steadytrain.storage.documents import as_json
-from steadytrain.storage.left_overs import PROCESS, clear_left_overs, write_first
+from steadytrain.storage.left_overs import PROCESS, PROCESS_START, clear_left_overs, write_first
 from steadytrain.storage.origin import with_origin
-from steadytrain.storage.processes import process_mark
+from steadytrain.storage.processes import process_mark, process_start, state_of
 from steadytrain.storage.redaction import redact_text
 from steadytrain.storage.run_index import RunIndex
 from steadytrain.storage.segments import count_records, read_scalars, read_stream, with_gradient_norms
@@ -72,7 +72,8 @@ class RunWriter:
         clear_siblings(path.parent)
         clear_left_overs(path.parent)
         mark = process_mark()
-        document = {"format": "steadytrain.run", "version": RUN_VERSION, PROCESS: mark, **with_origin(description)}
+        process = {PROCESS: mark, PROCESS_START: process_start()}
+        document = {"format": "steadytrain.run", "version": RUN_VERSION, **process, **with_origin(description)}
         text = as_json(document, indent=1, ensure_ascii=False, allow_nan=False)
         write_first(path / RUN_FILE, mark, text + "\n")
         self._index = RunIndex(path / INDEX_FILE, _SCHEMA, busy_s=BUSY_WAIT_S)
@@ -137,7 +138,7 @@ class Run:
         gravest_first = sorted(self.symptoms, key=lambda symptom: -SEVERITIES.index(symptom.severity))
         return {
             "steps": f"{self.steps:,}",
-            "ended": self.ended or "not recorded",
+            "ended": self.state,
             "symptoms": ", ".join(dict.fromkeys(symptom.name for symptom in gravest_first)) or "none",
             "incidents": f"{len(self.incidents)}",
         }
@@ -231,6 +232,11 @@ class Run:
         ended = self.facts.get("ended")
         return ended if isinstance(ended, str) else None
 
+    @property
+    def state(self) -> str:
+        """How the run ended, or ``running``, ``killed``, or ``not recorded`` if its process cannot be looked up."""
+        return ended_or_state(self.ended, self.description)
+
 
 def open_run(path: Path) -> Run:
     """Read a run folder.
@@ -312,6 +318,14 @@ def _lies_inside(bundle: Path, folder: Path) -> bool:
         if not any(map(os.path.islink, between[1:])):  # resolving both takes five times as long
             return True
     return bundle.resolve().is_relative_to(folder.resolve())
+
+
+def ended_or_state(ended: str | None, description: dict[str, Any]) -> str:
+    """How a run ended; if it did not record that: ``running``, ``killed``, or ``not recorded`` if nobody knows."""
+    if ended is not None:
+        return ended
+    state = state_of(description.get(PROCESS), description.get(PROCESS_START))
+    return {"running": "running", "gone": "killed"}.get(state or "", "not recorded")
 
 
 def description_started(description: dict[str, Any]) -> str:
