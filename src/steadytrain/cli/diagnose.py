@@ -87,5 +87,5 @@ def _fix_that_works(answer: Diagnosis) -> str | None:
     """The trial of the first fix that a trial has shown to work, of the first cause."""
     from steadytrain.diagnosis.fix_order import group_of
 
-    fixes = (fix for cause in answer.ranked[:1] for fix in cause.interventions)
+    fixes = (fix for cause in answer.diagnoses[:1] for fix in cause.interventions)
     return next((fix.trial for fix in fixes if group_of(fix) == "works" and fix.trial is not None), None)

@@ -39,7 +39,7 @@ def command(
 
     INCIDENT is a bundle, or a run (its most severe incident; without one, the steps on its tape); by default the newest
     run. Replays these steps and measures in each: the batch, module outputs, attention logits, the loss in total and
-    per row, gradients, updates and second moments. Exits with 0 if it names a departure, 1 if nothing departed, 125 if it
+    per row, gradients, updates and second moments. Exits with 0 if it names a departure, 1 if not, 125 if it
     cannot decide.
     """
     from steadytrain.api.targets import recorded_source

@@ -188,10 +188,10 @@ def _run_verdict(run: Run, symptoms: Sequence[Symptom], incidents: Sequence[Inci
     if symptoms:
         first = next(symptom for symptom in symptoms if symptom.severity == grave)
         return f"{first.severity}: {clean(first.name)} at {step_range(first)}: {clean(first.message)}"
-    if run.state == "running":
-        return f"Running, {count(steps)} step{'s' if steps != 1 else ''}, nothing wrong yet"
     if not steps:
         return "No step was recorded"
+    if run.state == "running":
+        return f"Running, {count(steps)} step{'s' if steps != 1 else ''}, nothing wrong yet"
     if run.state == "killed":
         return f"Killed after {count(steps)} step{'s' if steps != 1 else ''}, without a symptom until then"
     names = detectors(run)
