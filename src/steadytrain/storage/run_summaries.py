@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steadytrain.core.model import SEVERITIES, Severity, worst
+from steadytrain.storage.left_overs import ended_or_state
 from steadytrain.storage.run_folder import (
     bundles_inside,
     description_started,
-    ended_or_state,
     open_index,
     read_description,
     steps_of,
