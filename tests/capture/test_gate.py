@@ -222,4 +222,4 @@ def test_the_message_names_step_layer_line_parameter_and_bundle(
     assert f"line                 {__file__}:{line}   loss = mean + (mean * (step != BAD_STEP)).sqrt()" in message
     assert "bad gradients        body.0.weight, body.0.bias, body.1.weight (+3 more)" in message
     assert f"bundle               {tmp_path / 'run' / 'incidents' / f'step-{BAD_STEP:06d}'}" in message
-    assert f"next                 steadytrain show {tmp_path / 'run'}" in message
+    assert f"steadytrain show {tmp_path / 'run'}" in message

@@ -333,8 +333,8 @@ def test_the_line_that_says_where_to_look_can_be_typed(tmp_path: Path) -> None:
     folder = tmp_path / "my runs [1]"
     folder.mkdir()
     ours = Started(watched(write(folder, TRAINS)), folder).end()
-    (line,) = [line for line in ours.told.splitlines() if "look: steadytrain show" in line]
-    assert shlex.split(line.partition("look: ")[2])[2] == str(folder / "runs" / "run")
+    (line,) = [line for line in ours.told.splitlines() if "steadytrain show" in line]
+    assert shlex.split(line.partition("next: ")[2])[-1] == str(folder / "runs" / "run")
 
 
 @pytest.mark.slow

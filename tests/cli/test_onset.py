@@ -56,7 +56,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 def test_the_first_that_left_its_course_is_named(run: tuple[str, Ended]) -> None:
     fault, outcome = run
-    document = onset(outcome.run_dir, "--json", status=0 if fault == "nothing" else 1)
+    document = onset(outcome.run_dir, "--json", status=1 if fault == "nothing" else 0)
     assert document["schema"] == "steadytrain.onset/1"
     assert document["found"] == (fault != "nothing")
     if fault == "nothing":
@@ -80,7 +80,7 @@ def test_before_the_fault_nothing_is_blamed_and_a_person_reads_it(run: tuple[str
     fault, outcome = run
     if fault != "batch":
         pytest.skip("one fault is enough")
-    told = onset(outcome.run_dir, "--until", str(FAULT - 40), status=0)
+    told = onset(outcome.run_dir, "--until", str(FAULT - 40), status=1)
     assert "nothing deviated before the symptom" in told
 
 
@@ -112,7 +112,7 @@ def test_without_a_tape_there_is_nothing_to_measure(tmp_path: Path) -> None:
 )
 def test_of_the_zoo(script: str, quantity: str, steps: tuple[int, int], tmp_path: Path) -> None:
     outcome = run_script(tmp_path, ZOO / script, "--level", "full")
-    document = onset(outcome.run_dir, "--json", status=1)
+    document = onset(outcome.run_dir, "--json", status=0)
     assert document["first"]["quantity"] == quantity
     assert steps[0] <= document["step"] <= steps[1]
     if quantity == "input_rms":  # the sensor that woke came first, and with it the second moment lags

@@ -47,8 +47,16 @@ def test_silence_is_not_called_health(tmp_path: Path) -> None:
 
 def test_a_run_that_does_not_say_who_looked_says_so(tmp_path: Path) -> None:
     report = build.from_run(open_run(builders.quiet_run(tmp_path / "run", facts={})))
-    assert "does not list its detectors yet" in report.verdict
-    assert "killed, or is still running" in " ".join(report.summary)
+    assert report.verdict == "Running, 1,000 steps, nothing wrong yet"
+    assert "The run is not over." in report.summary
+    path = builders.quiet_run(tmp_path / "elsewhere", facts={})
+    description = json.loads((path / "run.json").read_text())
+    (path / "run.json").write_text(json.dumps({**description, "process": "00000000-1"}))
+    report = build.from_run(open_run(path))
+    assert "does not list its detectors" in report.verdict
+    assert "killed, or still runs elsewhere" in " ".join(report.summary)
+    (path / "run.json").write_text(json.dumps({**description, "process_start": 1}))
+    assert build.from_run(open_run(path)).verdict == "Killed after 1,000 steps, without a symptom until then"
 
 
 def test_a_run_without_a_step(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import click
 
 from steadytrain.core.errors import UsageError
 from steadytrain.replay.programs import NETWORK_VARIABLE
+from steadytrain.storage.run_search import RUNS_DIR_DEFAULT
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -24,7 +25,7 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 runs_dir = click.option(
     "--runs-dir",
     type=click.Path(path_type=Path),
-    default="steadytrain-runs",
+    default=RUNS_DIR_DEFAULT,
     show_default=True,
     help="Folder that holds the runs.",
 )
@@ -50,6 +51,11 @@ symptom = click.option("--symptom", metavar="NAME", help="Symptom to test; by de
 onset = click.option(
     "--onset", type=int, metavar="STEP", help="Step at which the symptom began; overrides the recorded one."
 )
+
+
+def elsewhere(runs_dir: Path) -> tuple[str, ...]:
+    """The words that name a folder of runs other than the usual one, for a next command."""
+    return () if str(runs_dir) == RUNS_DIR_DEFAULT else ("--runs-dir", str(runs_dir))
 
 
 def _allow_network(context: click.Context, _: click.Parameter, allowed: bool) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
 
 from steadytrain.cli._output import say, say_document
+
+WORD_MIN, WORD_MAX = 3, 40
+FOUND_MAX = 8
 
 
 @click.command()
@@ -52,18 +56,32 @@ def _one(name: str, *, as_json: bool) -> str:
 
     from steadytrain.cli._catalogues import catalogues
     from steadytrain.core.errors import UsageError
-    from steadytrain.core.plugins import nearest
 
     found = [(kind, page) for kind in catalogues() if (page := kind.find(name)) is not None]
     if not found:
-        known = sorted({name for kind in catalogues() for name in kind.names()})
-        raise UsageError(f"nothing is called {name!r}; {nearest(name, known)} (`steadytrain explain` lists all)")
+        raise UsageError(f"nothing is called {name!r}; {_near(name)} (`steadytrain explain` lists all)")
     if as_json:
         kind, page = found[0]
         return json.dumps(kind.to_json(page), indent=2)
     texts = [kind.text(page) for kind, page in found]
     heads = ["", *(f"\nAs {_with_article(kind.noun)}\n\n" for kind, _ in found[1:])]
     return "".join(f"{head}{text}" for head, text in zip(heads, texts, strict=True))
+
+
+def _near(name: str) -> str:
+    """The names that are meant: those that hold the word, else those whose first sentence does, else similar ones."""
+    from steadytrain.cli._catalogues import catalogues
+    from steadytrain.core.plugins import nearest
+
+    pages = {page.name: page.summary for kind in catalogues() for page in kind.all()}
+    word = name.strip().lower().replace("_", "-")
+    if len(word) >= WORD_MIN:
+        is_word = re.compile(rf"(?<![a-z0-9]){re.escape(word)}(?![a-z0-9])", re.IGNORECASE)
+        found = [one for one in pages if is_word.search(one)] or [one for one in pages if is_word.search(pages[one])]
+        if found:
+            more = f" (and {len(found) - FOUND_MAX} more)" if len(found) > FOUND_MAX else ""
+            return f"it is about {name[:WORD_MAX]}: {', '.join(found[:FOUND_MAX])}{more}"
+    return nearest(word, sorted(pages), otherwise="no name is like it")
 
 
 def _with_article(noun: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steadytrain.cli import _consent, _options
+from steadytrain.cli._next import say_next_of
 from steadytrain.cli._output import say, say_document
 from steadytrain.cli._progress import progress
 
@@ -57,6 +58,13 @@ def command(incident: str | None, budget: str, writes: bool, moved: str, runs_di
             say("nothing was written; --write changes the script")
         elif writes:
             say("nothing was written: no patch was seen to remove the symptom")
+        source = Path(fixed.incident)
+        if fixed.effect == "removed" and not writes:
+            say_next_of("fix", source, "--write", why="write the patch into the script")
+        elif fixed.effect == "removed":
+            say_next_of("checklist", source, why="what is left to do")
+        else:
+            say_next_of("report", source, why="the evidence on one page")
     if fixed.effect == "removed":
         return REMOVED_STATUS
     return CANNOT_TELL_STATUS if fixed.effect in ("inconclusive", "not-run") else NOT_REMOVED_STATUS

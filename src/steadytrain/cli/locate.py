@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steadytrain.cli import _consent, _options
+from steadytrain.cli._next import say_next_of
 from steadytrain.cli._output import say, say_document
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def command(incident: str | None, runs_dir: Path, step: int | None, wait_s: floa
         say_document(found.to_json())
     else:
         say("\n".join(_lines(found)))
+        say_next_of("diagnose", found.source, why="find the cause by trials")
     return 0 if found.named else NOT_LOCATED_STATUS
 
 

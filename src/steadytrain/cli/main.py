@@ -17,13 +17,17 @@ import click
 import steadytrain.cli
 from steadytrain.cli._terminal import guarded, visible
 from steadytrain.core.errors import UsageError
-from steadytrain.core.plugins import module_names
+from steadytrain.core.own_command import with_pasteable
+from steadytrain.core.plugins import module_names, nearest
 from steadytrain.core.version import __version__
 from steadytrain.storage.redaction import redact_text
 
 USAGE_STATUS = 2
 RUN_SCRIPTS = ("run", "preflight")
 """Commands whose process runs the user's script, the first word after ``steadytrain``."""
+
+SUMMARY_MAX = 1000
+"""Characters of a command's summary: far more than any has, so none is cut."""
 
 ENTERED = "entered"
 """Object of the outermost click context where the whole process is this command."""
@@ -41,6 +45,25 @@ class Commands(click.Group):
         module = importlib.import_module(f"steadytrain.cli.{name.replace('-', '_')}")
         command: click.Command = module.command
         return command
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(context, name) is None and not name.startswith("-"):
+            near = nearest(name, self.list_commands(context), otherwise="`steadytrain --help` lists all")
+            raise UsageError(f"{name}: no such command; {near}")
+        return super().resolve_command(context, args)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Each command with its whole first sentence: a summary that is cut says less than none."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self._sentence(context, name)) for name in self.list_commands(context)])
+
+    def _sentence(self, context: click.Context, name: str) -> str:
+        command = self.get_command(context, name)
+        assert command is not None
+        return command.get_short_help_str(limit=SUMMARY_MAX)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -102,5 +125,5 @@ def _tell_written() -> None:
 
 def _refuse(why: str) -> NoReturn:
     """Say why in one line, and end."""
-    print(f"steadytrain: {visible(redact_text(why))}", file=sys.stderr)
+    print(f"steadytrain: {visible(redact_text(with_pasteable(why)))}", file=sys.stderr)
     sys.exit(USAGE_STATUS)

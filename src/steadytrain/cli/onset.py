@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from steadytrain.cli import _consent, _options
+from steadytrain.cli._next import say_next_of
 from steadytrain.cli._output import say, say_document
 from steadytrain.core.errors import UsageError
 
@@ -38,7 +39,7 @@ def command(
 
     INCIDENT is a bundle, or a run (its most severe incident; without one, the steps on its tape); by default the newest
     run. Replays these steps and measures in each: the batch, module outputs, attention logits, the loss in total and
-    per row, gradients, updates and second moments. Exits with 1 if something departed, 0 if nothing did, 125 if it
+    per row, gradients, updates and second moments. Exits with 0 if it names a departure, 1 if not, 125 if it
     cannot decide.
     """
     from steadytrain.api.targets import recorded_source
@@ -72,4 +73,5 @@ def command(
         say_document(document)
     else:
         say("\n".join(finding.lines(document)))
+        say_next_of("diagnose", source, why="find the cause by trials")
     return onset.status

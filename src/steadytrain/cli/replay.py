@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from steadytrain.cli import _consent, _options
+from steadytrain.cli._next import say_next_of
 from steadytrain.cli._output import say, say_document
 
 if TYPE_CHECKING:
@@ -72,4 +74,5 @@ def command(incident: str | None, as_json: bool, options: ReplayOptions) -> int:
         say_document(document)
     else:
         say("\n".join(verdict.lines(document)))
+        say_next_of("diagnose", Path(document["incident"]), why="find the cause by trials")
     return result.status

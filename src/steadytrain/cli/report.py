@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._next import say_next_of
 from steadytrain.cli._output import say
 
 
@@ -25,6 +26,8 @@ def command(target: str | None, output: Path | None, runs_dir: Path) -> None:
     RUN is a run folder or the name of a run under --runs-dir, INCIDENT the folder of an incident bundle.
     """
     from steadytrain.api.pages import report
+    from steadytrain.api.targets import path_of
 
     page = report(target, output, runs_dir=runs_dir)
     say(f"{page}  {page.stat().st_size / 1024:,.0f} KiB")
+    say_next_of("checklist", path_of(target, runs_dir), why="what was done, and what is left to do")

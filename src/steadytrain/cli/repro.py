@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from steadytrain.cli import _consent, _options
+from steadytrain.cli._next import say_next_of
 from steadytrain.cli._output import say, say_document
 from steadytrain.core.errors import UsageError
 
@@ -94,4 +95,5 @@ def command(
         say(f"  {folder / name}   {size:,} bytes{lines}")
     for name, result in repro.variants.items():
         say(f"  {name:<20} {result}")
+    say_next_of("diagnose", source, why="find the cause by trials")
     return 0 if repro.made else NOT_MADE_STATUS

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steadytrain.cli import _consent, _options
+from steadytrain.cli._next import say_next_of
 from steadytrain.cli._output import say, say_document
 from steadytrain.cli._progress import progress
 
@@ -78,6 +79,7 @@ def command(
         say_document(result)
     else:
         say("\n".join(shown))
+        say_next_of("diagnose", path, why="weigh all causes")
     return 0 if any(one.ran for one in outcomes.get(UNCHANGED, [])) else CANNOT_TELL_STATUS
 
 

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from steadytrain.cli import _consent, _options
+from steadytrain.cli._next import say_next_of
 from steadytrain.cli._output import say, say_document
 from steadytrain.cli._progress import progress
 from steadytrain.core.errors import UsageError
+from steadytrain.core.own_command import NAME, pasteable
 
 if TYPE_CHECKING:
     from steadytrain.experiments.fix_verification import Verified
@@ -73,9 +75,14 @@ def command(
         say_document(found.to_json(str(path)))
     else:
         _print(found, case.onset)
-        fix = handed_on(case, found.verdict.trial, found.intervention) if found.verdict.effect == "removed" else None
-        if fix is not None and is_bundle(path):
-            say(f"  next: steadytrain run --resume-from {shlex.quote(str(path))} --with {fix} SCRIPT")
+        if found.verdict.effect == "removed":
+            fix = handed_on(case, found.verdict.trial, found.intervention)
+            if fix is not None and is_bundle(path):
+                line = f"{NAME} run --resume-from {shlex.quote(str(path))} --with {fix} SCRIPT"
+                say(f"to go on from before the incident with this fix: {pasteable(line)}")
+            say_next_of("fix", path, why="makes a patch of the script and runs it")
+        else:
+            say_next_of("diagnose", path, why="find the cause by trials")
     if found.verdict.effect == "removed":
         return REMOVED_STATUS
     return CANNOT_TELL_STATUS if found.verdict.effect in ("inconclusive", "not-run") else NOT_REMOVED_STATUS

@@ -31,6 +31,7 @@ change to a contract would break plug-ins written for it.
 ENTRY_POINTS_MAX = 256
 NEAR_MAX = 3
 NEARNESS_MIN = 0.5
+NEAR_LISTED_MAX = 8
 
 Plugin = TypeVar("Plugin")
 Default = TypeVar("Default")
@@ -75,7 +76,7 @@ def nearest(name: str, known: Iterable[str], *, otherwise: str = "") -> str:
     names = list(dict.fromkeys(known))
     wanted = name.lower().replace("_", "-")
     near = difflib.get_close_matches(wanted, names, n=NEAR_MAX, cutoff=NEARNESS_MIN)
-    near = near or [other for other in names if wanted and wanted in other]
+    near = near or [other for other in names if wanted and wanted in other][:NEAR_LISTED_MAX]
     if near:
         return f"did you mean {' or '.join(near)}?"
     return otherwise or f"one of {', '.join(names)}"

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steadytrain.core.model import SEVERITIES
+from steadytrain.core.own_command import own_command
 from steadytrain.grouping.stories import Story
 from steadytrain.report.action_words import counted
 from steadytrain.storage.run_folder import RUN_FILE
+from steadytrain.storage.run_search import short_name
 
 if TYPE_CHECKING:
     from steadytrain.capture.step.watcher import Watcher
@@ -25,13 +26,13 @@ STORIES_MAX = 4
 def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
     """A few lines: number of steps, symptoms (as stories if more than one), and the run folder."""
     recorded = os.path.isfile(run_dir / RUN_FILE)  # unlike Path's, it does not raise
-    look = f"steadytrain show {shlex.quote(str(run_dir))}"
+    look = f"{own_command()} show {short_name(run_dir)}"
     if watcher is None or not watcher.streams:
         failure = watcher.failure if watcher is not None else None
         if failure is not None:
             return [f"{failure}; {_nothing_seen(watcher)}"]
         if recorded and (watcher is None or not watcher.has_folder):
-            return [f"recorded by the processes that the script started; look: {look}"]
+            return [f"recorded by the processes that the script started; next: {look}"]
         return [_nothing_seen(watcher)]
     if watcher.stopped is not None:
         return []
@@ -39,7 +40,7 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
     if not steps and not watcher.symptoms:
         ended = [watcher.failure] if watcher.failure is not None else []
         lines = ["no step was seen to its end: no detector could look at anything"]
-        return ["; ".join([*lines, *ended, *([f"look: {look}"] if recorded else [])])]
+        return ["; ".join([*lines, *ended, *([f"next: {look}"] if recorded else [])])]
     raised = list(dict.fromkeys(symptom.name for symptom in watcher.symptoms))
     recorded_steps = watcher.recorded_steps
     seen = f"{steps} steps seen" + (f", {recorded_steps} recorded" if recorded_steps is not None else "")
@@ -58,13 +59,11 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
     lines = [f"{seen}; {verdict}", *told, *_not_looked(waiting, idle)]
     done = counted(watcher.recorder.actions)
     if done and recorded:
-        lines.append(
-            f"steadytrain changed this run: {done}; each action: steadytrain ledger {shlex.quote(str(run_dir))}"
-        )
+        lines.append(f"steadytrain changed this run: {done}; the ledger lists each action")
     ended = [watcher.failure] if watcher.failure is not None else []
     if watcher.has_folder and not recorded:
         ended.append(f"the run folder {run_dir} is gone: it was deleted or replaced during the run, with its records")
-    last = "; ".join([*ended, f"look: {look}"] if recorded else ended)
+    last = "; ".join([*ended, f"next: {look}"] if recorded else ended)
     return [*lines, last] if last else lines
 
 

@@ -29,7 +29,7 @@ from steadytrain.onset.measured_replay import MEASURED_FILE, MODULE, read_course
 from steadytrain.onset.measures import QUANTITIES
 from steadytrain.replay.launcher import CannotReplayError, Plan, launch, plan
 from steadytrain.replay.moved_files import Moved
-from steadytrain.replay.verdict import CANNOT_TELL_STATUS, CLEAN_STATUS, SYMPTOM_STATUS, Replayed
+from steadytrain.replay.verdict import CANNOT_TELL_STATUS, Replayed
 from steadytrain.storage.bundle import is_bundle, open_bundle
 from steadytrain.storage.tape_files import find_recording
 
@@ -41,6 +41,7 @@ STEPS_MAX = 2048
 EVIDENCE_MAX = 12
 RATE_RATIO = 1.5
 RATE_STEPS = 2
+NAMED_STATUS, NOTHING_STATUS = 0, 1
 NOTHING = "nothing deviated before the symptom"
 
 Tell = Callable[[str], None]
@@ -61,7 +62,8 @@ class Onset:
 
     @property
     def status(self) -> int:
-        return SYMPTOM_STATUS if self.found else CLEAN_STATUS
+        """0 if a departure is named, 1 if not."""
+        return NAMED_STATUS if self.found else NOTHING_STATUS
 
 
 def find_onset(source: Path, *, until: int | None, moved: Moved, wait_s: float, lead_s: float, tell: Tell) -> Onset:

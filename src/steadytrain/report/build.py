@@ -41,6 +41,7 @@ from steadytrain.report.thinned_curves import Curve, curve
 from steadytrain.report.wording import clean, count, enumerated, facts_of, sentences, step_range
 from steadytrain.storage.bundle import Bundle
 from steadytrain.storage.run_folder import Run, open_run
+from steadytrain.storage.run_search import short_name
 from steadytrain.storage.stopped_recording import stopped_sentence
 
 SYMPTOMS_MAX = 100
@@ -54,13 +55,18 @@ _CURVES = (
     ("learning_rate", "learning rate", "linear"),
 )
 _SILENCE = "Silence is not health: the run was checked only for what these detectors look for."
+_UNENDED = {
+    "running": "The run is not over.",
+    "killed": "The run did not record how it ended: its process is gone.",
+    "not recorded": "The run did not record how it ended: it was killed, or still runs elsewhere.",
+}
 
 
 def from_bundle(bundle: Bundle) -> Report:
     """The report of one incident."""
     incident, environment = bundle.incident, bundle.environment
     part = incident_part(incident, bundle.path)
-    target = shlex.quote(str(bundle.path))
+    target = short_name(bundle.path)
     facts = facts_of(
         ("run", incident.run),
         ("step", count(incident.step)),
@@ -80,7 +86,7 @@ def from_bundle(bundle: Bundle) -> Report:
         Command("keep this as a page", f"steadytrain report {target} -o report.html"),
     ]
     if incident.kind == "symptom":
-        commands.insert(0, Command("find the first step that deviated", f"steadytrain onset {target}"))
+        commands.insert(1, Command("find the first step that deviated", f"steadytrain onset {target}"))
     elif incident.finding.located is None:
         commands.insert(0, Command("search for the first bad operation", f"steadytrain locate {target}"))
     commands += _explanations(incident.symptoms)
@@ -126,12 +132,16 @@ def from_run(run: Run) -> Report:
     measured = health(run, streams[0], window).facts() if window is not None else ()
     if len(seen) > SYMPTOMS_MAX:
         notes.append(f"{len(seen)} symptoms are recorded; the first {SYMPTOMS_MAX} are shown.")
-    target = shlex.quote(str(run.path))
-    commands = [
-        Command("look into the incident", f"steadytrain show {shlex.quote(part.path)}") for part in incidents[:1]
-    ]
+    target = short_name(run.path)
     diagnosis = _diagnosis([*paths, run.path])
-    commands += _of_cause(incidents, diagnosis)
+    commands = _of_cause(incidents, diagnosis)
+    if run.state == "running":
+        commands.append(Command("look again", f"steadytrain show {target}"))
+    if incidents:
+        where = short_name(Path(incidents[0].path))
+        commands.append(Command("look into the incident", f"steadytrain show {where}"))
+    elif seen and diagnosis is None:
+        commands.append(Command("find the cause", f"steadytrain diagnose {target}"))
     commands.append(Command("keep this as a page", f"steadytrain report {target} -o report.html"))
     commands += _explanations([symptom for symptom, _ in seen])
     return Report(
@@ -158,7 +168,8 @@ def _of_cause(incidents: Sequence[IncidentPart], diagnosis: DiagnosisPart | None
     first cause.
     """
     if diagnosis is None:
-        return [Command("find the cause", f"steadytrain diagnose {shlex.quote(part.path)}") for part in incidents[:1]]
+        where = [short_name(Path(part.path)) for part in incidents[:1]]
+        return [Command("find the cause", f"steadytrain diagnose {name}") for name in where]
     remedies = [remedy for cause in diagnosis.causes[:1] for remedy in cause.remedies if remedy.works]
     return [Command("the price of the fix", remedy.command) for remedy in remedies[:1] if remedy.command]
 
@@ -179,10 +190,13 @@ def _run_verdict(run: Run, symptoms: Sequence[Symptom], incidents: Sequence[Inci
         return f"{first.severity}: {clean(first.name)} at {step_range(first)}: {clean(first.message)}"
     if not steps:
         return "No step was recorded"
+    if run.state == "running":
+        return f"Running, {count(steps)} step{'s' if steps != 1 else ''}, nothing wrong yet"
+    if run.state == "killed":
+        return f"Killed after {count(steps)} step{'s' if steps != 1 else ''}, without a symptom until then"
     names = detectors(run)
     if not names:
-        state = "" if run.ended else "Still running, or killed: "
-        return f"{state}{count(steps)} steps without a symptom so far; the run does not list its detectors yet"
+        return f"{count(steps)} steps without a symptom; the run does not list its detectors"
     looked = f"{len(names)} detector{'s' if len(names) != 1 else ''} looked"
     listed = f" ({', '.join(names)})" if len(names) <= NAMES_MAX else ""
     return f"No symptom was seen: {looked} at {count(steps)} steps{listed}"
@@ -236,8 +250,8 @@ def _run_summary(
         status = run.facts.get("exit_status")
         lines.append(f"The script failed{f' with status {clean(status)}' if status is not None else ''}.")
     elif run.ended is None:
-        lines.append("The run did not record how it ended: it was killed, or is still running.")
-    if not seen and steps:
+        lines.append(_UNENDED[run.state])
+    if not seen and steps and run.state != "running":
         lines.append(_SILENCE)
     return tuple(lines)
 

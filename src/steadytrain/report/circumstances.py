@@ -21,12 +21,14 @@ _ENDINGS = {
     "finished": "finished",
     "stopped": "stopped by steadytrain",
     "failed": "failed",
+    "running": "not yet: running",
+    "killed": "killed",
 }
 
 
 def run_facts(run: Run, window: Window | None) -> tuple[Fact, ...]:
     description, facts = run.description, run.facts
-    ended = _ENDINGS.get(run.ended or "", "not recorded (killed, or still running)")
+    ended = _ENDINGS.get(run.state, "not recorded (killed, or still running elsewhere)")
     status = facts.get("exit_status")
     steps = None
     if window is not None and len(window):

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from steadytrain.core.model import Severity
+from steadytrain.core.own_command import pasteable
 from steadytrain.report.diagnosis_shown import FIX_HEADINGS, CausePart, DiagnosisPart
 from steadytrain.report.report_values import IncidentPart, Report
 from steadytrain.report.thinned_curves import NOT_FINITE, Curve
@@ -118,7 +119,7 @@ def _remedies(cause: CausePart) -> Iterable[RenderableType]:
             yield Padding(Text(f"{remedy.what}{known}", style="bold" if remedy.works else ""), (0, 0, 0, 2))
             lines = () if group == "failed" else (remedy.code, "" if remedy.works else remedy.command)
             for line in filter(None, lines):
-                yield Text(f"    {line}", style=_LABEL_STYLE, no_wrap=True, overflow="ignore")
+                yield Text(f"    {pasteable(line)}", style=_LABEL_STYLE, no_wrap=True, overflow="ignore")
 
 
 def _trials(part: DiagnosisPart) -> Table:
@@ -208,10 +209,11 @@ def _notes(notes: tuple[str, ...]) -> Iterable[Text]:
 
 
 def _commands(report: Report) -> Iterable[RenderableType]:
-    yield Text("Next", style="bold")
-    for command in report.commands:
-        purpose = (f"   # {command.purpose}", _LABEL_STYLE)
-        yield Text.assemble("  ", command.line, purpose, no_wrap=True, overflow="ignore")
+    """The best one: the page lists all."""
+    for command in report.commands[:1]:
+        purpose = (f"  # {command.purpose}", _LABEL_STYLE)
+        head = ("next  ", "bold")
+        yield Text.assemble(head, pasteable(command.line), purpose, no_wrap=True, overflow="ignore")
 
 
 def _grid(lines: Iterable[tuple[str, Text]]) -> Table:

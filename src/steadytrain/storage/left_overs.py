@@ -13,10 +13,11 @@ import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from steadytrain.core.bounded_files import read_json
 from steadytrain.core.errors import UsageError
-from steadytrain.storage.processes import MARK, is_gone
+from steadytrain.storage.processes import MARK, is_gone, process_mark, process_start, state_of
 from steadytrain.storage.run_index import RECOVERED
 
 RUNS_MAX = 32
@@ -27,12 +28,28 @@ DESCRIPTION_BYTES_MAX = 1 << 20
 PROCESS = "process"
 """The field of ``run.json`` with the mark of the process that writes the run."""
 
+PROCESS_START = "process_start"
+"""The field of ``run.json`` with the time at which that process started: numbers of processes are given again."""
+
 UNFINISHED = ".part"
 OWN_FOLDERS = ("steps", "tables", "tape", "snapshots", "saved")
 """What commands write (incidents, trials) and what other tools write lies elsewhere."""
 
 _BESIDE = re.compile(rf"\..+\.({MARK})\.\w+")
 _FIRST = re.compile(rf"\.run\.json\.({MARK})")
+
+
+def mark_of_process() -> dict[str, Any]:
+    """The fields of ``run.json`` that say which process writes the run: this one."""
+    return {PROCESS: process_mark(), PROCESS_START: process_start()}
+
+
+def ended_or_state(ended: str | None, description: dict[str, Any]) -> str:
+    """How a run ended; if it did not record that: ``running``, ``killed``, or ``not recorded`` if nobody knows."""
+    if ended is not None:
+        return ended
+    state = state_of(description.get(PROCESS), description.get(PROCESS_START))
+    return {"running": "running", "gone": "killed"}.get(state or "", "not recorded")
 
 
 def write_first(path: Path, mark: str, text: str) -> None:

@@ -7,9 +7,13 @@ import os
 import platform
 import re
 import zlib
+from pathlib import Path
+from typing import Literal
 
 MARK = r"[0-9a-f]{8}-\d{1,10}"
 _MARK = re.compile(MARK)
+_START_FIELD = 19
+"""Place of the start time in ``/proc/PID/stat`` after the name of the program, which may hold blanks."""
 
 
 def process_mark() -> str:
@@ -23,6 +27,31 @@ def is_gone(mark: object) -> bool:
         return False
     host, _, process = mark.partition("-")
     return host == _host() and not _is_alive(int(process))
+
+
+def process_start(process: int | None = None) -> int | None:
+    """When a process started, in clock ticks since the machine did; by default this one. None if that is not known."""
+    try:
+        text = Path(f"/proc/{process or os.getpid()}/stat").read_text(encoding="utf-8", errors="replace")
+        return int(text.rpartition(")")[2].split()[_START_FIELD])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def state_of(mark: object, start: object) -> Literal["running", "gone"] | None:
+    """Whether the process of ``mark`` that started at ``start`` still runs. None if that cannot be known.
+
+    A number is given to a new process after a while, so a living number alone is not enough.
+    """
+    if is_gone(mark):
+        return "gone"
+    if not isinstance(mark, str) or not _MARK.fullmatch(mark) or not isinstance(start, int):
+        return None
+    host, _, process = mark.partition("-")
+    now = process_start(int(process)) if host == _host() else None
+    if now is None:
+        return None
+    return "running" if now == start else "gone"
 
 
 def _is_alive(process: int) -> bool:

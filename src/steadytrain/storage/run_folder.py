@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -27,13 +26,13 @@ from steadytrain.core.notebook import as_html
 from steadytrain.storage import data_frames
 from steadytrain.storage.bundle import MANIFEST, open_for_report
 from steadytrain.storage.documents import as_json
-from steadytrain.storage.left_overs import PROCESS, clear_left_overs, write_first
+from steadytrain.storage.left_overs import clear_left_overs, ended_or_state, mark_of_process, write_first
 from steadytrain.storage.origin import with_origin
 from steadytrain.storage.processes import process_mark
 from steadytrain.storage.redaction import redact_text
 from steadytrain.storage.run_index import RunIndex
 from steadytrain.storage.segments import count_records, read_scalars, read_stream, with_gradient_norms
-from steadytrain.storage.staged_bundle import INCIDENTS_FOLDER, clear_siblings
+from steadytrain.storage.staged_bundle import INCIDENTS_FOLDER, clear_siblings, step_and_name
 from steadytrain.storage.tables import read_readable, read_series, read_table
 
 if TYPE_CHECKING:
@@ -72,7 +71,8 @@ class RunWriter:
         clear_siblings(path.parent)
         clear_left_overs(path.parent)
         mark = process_mark()
-        document = {"format": "steadytrain.run", "version": RUN_VERSION, PROCESS: mark, **with_origin(description)}
+        description = mark_of_process() | with_origin(description)
+        document = {"format": "steadytrain.run", "version": RUN_VERSION, **description}
         text = as_json(document, indent=1, ensure_ascii=False, allow_nan=False)
         write_first(path / RUN_FILE, mark, text + "\n")
         self._index = RunIndex(path / INDEX_FILE, _SCHEMA, busy_s=BUSY_WAIT_S)
@@ -137,7 +137,7 @@ class Run:
         gravest_first = sorted(self.symptoms, key=lambda symptom: -SEVERITIES.index(symptom.severity))
         return {
             "steps": f"{self.steps:,}",
-            "ended": self.ended or "not recorded",
+            "ended": self.state,
             "symptoms": ", ".join(dict.fromkeys(symptom.name for symptom in gravest_first)) or "none",
             "incidents": f"{len(self.incidents)}",
         }
@@ -231,6 +231,11 @@ class Run:
         ended = self.facts.get("ended")
         return ended if isinstance(ended, str) else None
 
+    @property
+    def state(self) -> str:
+        """How the run ended, or ``running``, ``killed``, or ``not recorded`` if its process cannot be looked up."""
+        return ended_or_state(self.ended, self.description)
+
 
 def open_run(path: Path) -> Run:
     """Read a run folder.
@@ -261,11 +266,6 @@ def open_run(path: Path) -> Run:
         actions=actions,
         ranks=ranks,
     )
-
-
-def _step_of(name: str) -> int:
-    found = re.search(r"step-(\d+)", name)
-    return int(found.group(1)) if found else 0
 
 
 def notable_steps(path: Path, stream: str) -> list[int]:
@@ -299,7 +299,7 @@ def bundles_inside(path: Path, names: Sequence[str]) -> tuple[Path, ...]:
         there = (path / INCIDENTS_FOLDER / name for name in os.listdir(path / INCIDENTS_FOLDER) if name[:1] != ".")
         unlisted = [bundle for bundle in there if bundle not in listed and (bundle / MANIFEST).is_file()]
         if unlisted:
-            listed = sorted([*listed, *unlisted], key=lambda bundle: (_step_of(bundle.name), bundle.name))
+            listed = sorted([*listed, *unlisted], key=step_and_name)
     return tuple(bundle for bundle in listed if bundle.is_dir() and _lies_inside(bundle, path))
 
 

@@ -5,16 +5,23 @@ Not here: what a run folder holds (``run_folder``), and which of its incidents i
 
 from __future__ import annotations
 
+import difflib
 import os
+import shlex
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from steadytrain.core.errors import UsageError
+from steadytrain.core.plugins import NEAR_MAX, NEARNESS_MIN
 from steadytrain.storage.bundle import is_bundle
 from steadytrain.storage.run_folder import RUN_FILE, Run, description_started, open_run, read_description
 from steadytrain.storage.run_summaries import RunSummary, summary_of
+from steadytrain.storage.staged_bundle import INCIDENTS_FOLDER
 
 RUNS_DIR_DEFAULT = "steadytrain-runs"
+LAST = "@last"
+NAMES_MAX = 8
 
 
 def load_run(path: str | Path) -> Run:
@@ -67,22 +74,80 @@ def unreadable_runs(runs_dir: Path) -> list[str]:
 
 
 def find(target: str | None, runs_dir: Path) -> Path:
-    """The run folder or bundle that ``target`` names: a path, or the name of a run under ``runs_dir``.
+    """The run folder or bundle that ``target`` names.
 
-    None means the run that started last.
+    A path; the name of a run under ``runs_dir`` (that of its folder, or the one it was given); ``RUN/step-119``, an
+    incident of such a run; ``@last`` or None, the run that started last; ``@last/step-119``.
     """
-    if target is None:
+    if target is None or target == LAST:
         return newest(runs_dir)
     try:
         for path in (Path(target), runs_dir / target):
             if (path / RUN_FILE).is_file() or is_bundle(path):
                 return path
+        short = _by_name(target, runs_dir)
+        if short is not None:
+            return short
         exists = Path(target).exists()
     except (OSError, ValueError) as error:
         raise UsageError(f"{target[:200]!r}: not a path that can be read ({error})") from None
     if exists:
         raise UsageError(f"{target}: neither a run folder (no {RUN_FILE}) nor an incident bundle (no manifest.json)")
-    raise UsageError(f"{target}: no such run or incident, here or under {runs_dir}; `steadytrain runs` lists the runs")
+    raise UsageError(
+        f"{target}: no such run or incident, here or under {runs_dir}; {_near(target, runs_dir)}`steadytrain runs` "
+        "lists the runs"
+    )
+
+
+def short_name(path: Path, runs_dir: Path = Path(RUNS_DIR_DEFAULT)) -> str:
+    """The shortest name that :func:`find` takes for a run or incident: from the folder of this process, quoted for a
+    shell.
+    """
+    parent = path.parent.parent if path.parent.name == INCIDENTS_FOLDER else path
+    name = parent.name if parent == path else f"{parent.name}/{path.name}"
+    with suppress(OSError, UsageError):
+        is_there = (runs_dir / parent.name / RUN_FILE).is_file()
+        if is_there and not name.startswith(("@", "-")) and os.path.samefile(find(name, runs_dir), path):
+            return shlex.quote(name)
+    return shlex.quote(str(path))
+
+
+def _by_name(target: str, runs_dir: Path) -> Path | None:
+    """The run or incident of a short name."""
+    name, _, incident = target.partition("/")
+    if "/" in incident or not runs_dir.is_dir():
+        return None
+    if name == LAST:
+        run: Path | None = newest(runs_dir)
+    else:
+        run = runs_dir / name if (runs_dir / name / RUN_FILE).is_file() else _given_name(name, runs_dir)
+    if run is None or not incident:
+        return run
+    bundle = run / INCIDENTS_FOLDER / incident
+    if is_bundle(bundle):
+        return bundle
+    there = sorted(path.name for path in (run / INCIDENTS_FOLDER).glob("*") if is_bundle(path))[:NAMES_MAX]
+    raise UsageError(f"{target}: the run {name} has no such incident; it has {', '.join(there) or 'none'}")
+
+
+def _given_name(name: str, runs_dir: Path) -> Path | None:
+    """The folder of the run that was given a name; folders can be renamed."""
+    found = []
+    for entry in _run_folders(runs_dir):
+        with suppress(UsageError):
+            if read_description(entry).get("name") == name:
+                found.append(entry)
+    if len(found) > 1:
+        folders = ", ".join(sorted(entry.name for entry in found)[:NAMES_MAX])
+        raise UsageError(f"{name}: {len(found)} runs have this name; name one by its folder: {folders}")
+    return found[0] if found else None
+
+
+def _near(target: str, runs_dir: Path) -> str:
+    """Names of runs that look alike, as the start of a clause."""
+    names = [entry.name for entry in _run_folders(runs_dir)] if runs_dir.is_dir() else []
+    near = difflib.get_close_matches(target, names, n=NEAR_MAX, cutoff=NEARNESS_MIN)
+    return f"did you mean {' or '.join(near)}? " if near else ""
 
 
 def newest(runs_dir: Path) -> Path:

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steadytrain.core.model import SEVERITIES, Severity, worst
-from steadytrain.storage.run_folder import bundles_inside, description_started, open_index, read_description, steps_of
+from steadytrain.storage.left_overs import ended_or_state
+from steadytrain.storage.run_folder import (
+    bundles_inside,
+    description_started,
+    open_index,
+    read_description,
+    steps_of,
+)
 
 INCIDENTS_MAX = 10_000
 
@@ -29,6 +36,8 @@ class RunSummary:
     steps: int
     worst: Severity | None
     incidents: int
+    state: str
+    """``ended``, or what is known of a run that did not record it."""
 
 
 def summary_of(path: Path) -> RunSummary:
@@ -47,13 +56,15 @@ def summary_of(path: Path) -> RunSummary:
         if unknown:
             raise ValueError(f"a severity that is none: {str(min(map(str, unknown)))[:40]}")
     argv = description.get("argv")
+    ended = ended if isinstance(ended, str) else None
     return RunSummary(
         name=str(description.get("name") or os.path.basename(os.path.abspath(path))),
         path=path,
         started=description_started(description),
         command=" ".join(map(str, argv)) if isinstance(argv, list) else "",
-        ended=ended if isinstance(ended, str) else None,
+        ended=ended,
         steps=steps_of(path),
         worst=worst([severity for severity in SEVERITIES if severity in found]),
         incidents=len(bundles_inside(path, bundles)),
+        state=ended_or_state(ended, description),
     )

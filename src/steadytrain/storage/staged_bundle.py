@@ -178,3 +178,9 @@ def _no_sync_of_folders() -> Iterator[None]:
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES):
             raise
+
+
+def step_and_name(bundle: Path) -> tuple[int, str]:
+    """By this, bundles are in the order of their steps."""
+    found = re.search(r"step-(\d+)", bundle.name)
+    return (int(found.group(1)) if found else 0), bundle.name

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from steadytrain.core.incident import Action, BadTensor, Finding, Located, OperandRange, Samples
+from steadytrain.core.own_command import own_command
+from steadytrain.storage.run_search import short_name
 
 INPUTS_SHOWN = 4
 TENSORS_SHOWN = 3
@@ -122,7 +123,7 @@ def _message(
         lines.append(f"  {state}")
     if path is not None:
         lines.append(f"  bundle               {path}")
-        lines.append(f"  next                 steadytrain show {shlex.quote(str(path))}")
+        lines.append(f"  next                 {own_command()} show {short_name(path)}")
     else:
         lines.append("  bundle               none could be written; see the warning above")
     return "\n".join(lines)
