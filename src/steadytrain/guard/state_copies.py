@@ -14,11 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from steadytrain.core.living_objects import living
 from steadytrain.core.torch_private import BUFFERS
+from steadytrain.statistics.medians import median
 
 EVERY_STEPS = 8
 COST_SHARE = 0.02
@@ -26,18 +28,25 @@ COST_SHARE = 0.02
 
 BYTES_MAX = 2 << 30
 AGE_MAX = 2048
-GROWTH = 1.5
-"""Of older copies one is kept for each age that is so many times that of the one after it."""
+CLOSE = 4
+"""So many of the newest copies are kept; of those up to twice as old every second one, of those up to four times as old
+every fourth one, and so on. Their number decides, so a copy that is dropped is never needed later."""
+
+STRETCH = 2
+"""By how much the interval between copies grows at most at once: one slow copy on a busy machine says little."""
+
+COSTS_KEPT = 5
 
 TOO_LARGE = "two copies of its state do not fit into {size:,} MB of memory"
 
 
 @dataclass
 class StateCopy:
-    """The state at the beginning of the step after ``step``. ``rates`` are the learning rates of
-    the groups of each optimizer, by its id."""
+    """The state at the beginning of the step after ``step``. ``number`` counts the copies of the run from 0. ``rates``
+    are the learning rates of the groups of each optimizer, by its id."""
 
     step: int
+    number: int = 0
     parameters: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     buffers: list[tuple[nn.Module, str, Tensor]] = field(default_factory=list)
     optimizers: list[tuple[torch.optim.Optimizer, dict[Any, Any]]] = field(default_factory=list)
@@ -80,6 +89,8 @@ class StateCopies:
         self._size_bytes_max = size_bytes_max
         self._copies: deque[StateCopy] = deque()
         self._every = EVERY_STEPS
+        self._costs_s: deque[float] = deque(maxlen=COSTS_KEPT)
+        self._taken = 0
         self._last = -math.inf
         self._averages: list[nn.Module] | None = None
         self.why_not: str | None = None
@@ -103,6 +114,8 @@ class StateCopies:
         if self._averages is None:
             self._averages = list(_averages_of(roots))
         copy = _copied(step, [*roots, *self._averages], parameters, optimizers)
+        copy.number = self._taken
+        self._taken += 1
         size = max(1, copy.size_bytes)
         self._last = step
         most = self._size_bytes_max // size
@@ -111,8 +124,10 @@ class StateCopies:
             return
         self._copies.append(copy)
         self._thin(step, most)
-        cost = time.perf_counter() - began
-        self._every = max(EVERY_STEPS, math.ceil(cost / (COST_SHARE * step_s)) if step_s > 0 else EVERY_STEPS)
+        self._costs_s.append(time.perf_counter() - began)
+        if step_s > 0:
+            affordable = math.ceil(median(np.asarray(self._costs_s)) / (COST_SHARE * step_s))
+            self._every = max(EVERY_STEPS, min(affordable, STRETCH * self._every))
 
     def before(self, step: int) -> StateCopy | None:
         """The newest finite copy of a state in which no step from ``step`` on is contained."""
@@ -137,16 +152,18 @@ class StateCopies:
         return sum(copy.size_bytes for copy in self._copies)
 
     def _thin(self, step: int, most: int) -> None:
-        kept: list[StateCopy] = []
-        for copy in reversed(self._copies):
-            age = step - copy.step
-            if len(kept) < 3 or age >= GROWTH * (step - kept[-1].step):
-                kept.append(copy)
-        kept = [copy for copy in kept if step - copy.step <= AGE_MAX][: most - 1]
+        young = [copy for copy in reversed(self._copies) if step - copy.step <= AGE_MAX]
+        kept = [copy for copy in young if self._taken - 1 - copy.number < CLOSE * _largest_power_of_two(copy.number)]
+        kept = kept[: most - 1]
         oldest = self._copies[0]
         if kept[-1] is not oldest and step - oldest.step <= AGE_MAX:
             kept.append(oldest)  # that of the start, in a young run: the way back from a rate that was never right
         self._copies = deque(reversed(kept))
+
+
+def _largest_power_of_two(number: int) -> float:
+    """That divides ``number``; infinite for 0."""
+    return number & -number if number else math.inf
 
 
 @torch.no_grad()

@@ -1,0 +1,87 @@
+"""Which copies of the state are kept, and how often one is taken."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from steadytrain.guard import state_copies
+from steadytrain.guard.state_copies import AGE_MAX, EVERY_STEPS, STRETCH, StateCopies
+
+
+def taken(copies: StateCopies, steps: range, step_s: float = 0.0) -> None:
+    weight = torch.zeros(3)
+    for step in steps:
+        if copies.is_due(step):
+            copies.take(step, [], [weight], [], step_s=step_s)
+
+
+def kept(copies: StateCopies) -> list[int]:
+    return [copy.step for copy in copies._copies]
+
+
+@pytest.mark.parametrize("last", [200, 777, 1000, 5000])
+def test_before_each_step_there_is_a_copy_that_is_at_most_twice_as_old(last: int) -> None:
+    copies = StateCopies()
+    taken(copies, range(last + 1))
+    for wanted in range(max(1, last - AGE_MAX // 2), last):
+        copy = copies.before(wanted)
+        assert copy is not None
+        assert last - copy.step <= 2 * (last - wanted) + 2 * EVERY_STEPS
+    assert len(kept(copies)) <= 24
+
+
+def test_a_copy_that_was_dropped_is_not_needed_again() -> None:
+    copies, before = StateCopies(), set[int]()
+    for step in range(0, 3000, EVERY_STEPS):
+        taken(copies, range(step, step + 1))
+        now = set(kept(copies))
+        assert now - before == {step}
+        before = now
+
+
+def test_few_copies_fit() -> None:
+    copies = StateCopies(size_bytes_max=4 * torch.zeros(3).nbytes)
+    taken(copies, range(2000))
+    assert len(kept(copies)) == 4
+    assert kept(copies)[-1] == 2000 - EVERY_STEPS
+
+
+def test_after_a_roll_back_copies_go_on() -> None:
+    copies = StateCopies()
+    taken(copies, range(400))
+    copies.forget_after(320)
+    taken(copies, range(400, 800))
+    assert kept(copies)[-1] == 792
+    copy = copies.before(330)
+    assert copy is not None
+    assert copy.step <= 320
+
+
+def test_one_slow_copy_does_not_stretch_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine: one copy seems to take a hundred seconds, the others nothing."""
+    copies, times = StateCopies(), itertools.chain([0.0, 0.0] * 3, [0.0, 100.0], itertools.repeat(100.0))
+    monkeypatch.setattr(state_copies.time, "perf_counter", lambda: next(times))
+    steps = []
+    for step in range(200):
+        if copies.is_due(step):
+            copies.take(step, [], [torch.zeros(3)], [], step_s=0.001)
+            steps.append(step)
+    gaps = {after - before for before, after in itertools.pairwise(steps)}
+    assert gaps == {EVERY_STEPS}
+
+
+def test_copies_that_are_always_dear_are_taken_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes as long as 4 steps: at a share of 2 % one in 200 steps. The interval grows by steps of ``STRETCH``."""
+    copies, clock = StateCopies(), itertools.count(0.0, 0.4)
+    monkeypatch.setattr(state_copies.time, "perf_counter", lambda: next(clock))
+    steps = []
+    for step in range(2000):
+        if copies.is_due(step):
+            copies.take(step, [], [torch.zeros(3)], [], step_s=0.1)
+            steps.append(step)
+    gaps = [after - before for before, after in itertools.pairwise(steps)]
+    assert gaps[0] == STRETCH * EVERY_STEPS
+    assert 199 <= gaps[-1] <= 201
