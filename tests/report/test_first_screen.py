@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import io
+import re
 from pathlib import Path
 
+import numpy as np
+from rich.console import Console
+
 import builders
-from steadytrain.core.incident import Action
+import tabled
+from steadytrain.core.incident import Action, BadTensor
+from steadytrain.core.model import Series
 from steadytrain.diagnosis.answer import Diagnosis, PatchTried, RankedCause, Status, TrialRow
-from steadytrain.report import build, diagnosis_shown, first_screen, html, source_lines
+from steadytrain.report import build, diagnosis_shown, first_screen, html, incidents_shown, source_lines, svg, zoom
+from steadytrain.report import text as text_report
+from steadytrain.report.measured import with_measured
+from steadytrain.report.thinned_curves import curve
 from steadytrain.storage.bundle import open_bundle
 from steadytrain.storage.run_folder import open_run
 
@@ -128,3 +138,44 @@ def test_a_quiet_run_has_no_cards_and_nothing_folded(tmp_path: Path) -> None:
     text = html.page(build.from_run(open_run(builders.quiet_run(tmp_path / "run"))), None, version="0")
     assert '<div class="cards">' not in text
     assert '<details open class="fold">' in text
+
+
+def test_bands_are_named_and_the_gravest_is_drawn_last() -> None:
+    rows = build._symptom_rows(
+        [
+            (builders.symptom(10, name="divergence"), ""),
+            (builders.symptom(5, last=40, name="loss-plateau", severity="note"), ""),
+            (builders.symptom(10, last=20, name="loss-spike", severity="warning"), ""),
+        ]
+    )
+    series = Series(np.arange(1, 41), np.linspace(5, 1, 40))
+    drawn = curve("loss", "loss", series)
+    assert drawn is not None
+    text = svg.drawing(drawn, rows)
+    assert re.findall(r'class="band (\w+)"', text) == ["note", "warning", "critical"]
+    assert ">divergence</text>" in text
+
+
+def test_a_rate_of_float32_has_short_ticks() -> None:
+    values = np.float32([0.003, 0.003, 0.003]).astype(float) * (1 + np.array([0, 3e-8, 6e-8]))
+    drawn = curve("learning_rate", "learning rate", Series(np.arange(3), values))
+    assert drawn is not None
+    assert ">0.003</text>" in svg.drawing(drawn, ())
+    assert {zoom._rounded(value) for value in drawn.values} == {0.003}
+
+
+def test_no_map_is_drawn_past_the_last_step(tmp_path: Path) -> None:
+    run = builders.bad_run(tmp_path / "run", steps=builders.records(25), symptoms=[], incidents=[])
+    tabled.tensors(run, range(1, 22, 10), ("a", "b"), update_ratio=np.full((3, 2), 1e-3))
+    opened = open_run(run)
+    (measured,) = with_measured(build.from_run(opened), opened).measured
+    ends = {heat.name: (heat.starts[-1], heat.end) for heat in measured.heats}
+    assert ends["update_ratio"] == (31, 26)
+
+
+def test_bad_gradients_are_counted_once() -> None:
+    tensors = tuple(BadTensor(f"p{at}", (1,), "torch.float32", 1, 0, 1) for at in range(40))
+    part = incidents_shown.incident_part(builders.incident(parameters=tensors), Path("x"))
+    console = Console(width=100, file=io.StringIO())
+    console.print(text_report._incident(part))
+    assert "and 36 more" in console.file.getvalue()  # type: ignore[attr-defined]

@@ -226,9 +226,14 @@ def _cards(
         certainty=certainty,
         where=where_card(located, symptoms, diagnosis),
         why=why_card(diagnosis, symptoms),
-        fix=fix_card(diagnosis, ways) if sick else None,
+        fix=fix_card(diagnosis, ways, clean(_diagnosed(places))) if sick else None,
         evidence=evidence(answer.trials[:TRIALS_MAX]) if answer is not None else (),
     )
+
+
+def _diagnosed(places: Sequence[Path]) -> str:
+    """The first bundle or run that has a stored diagnosis."""
+    return next((str(place) for place in places if answer_files.read(place) is not None), "")
 
 
 def _status(run: Run | None, actions: Sequence[Action], bad: bool) -> tuple[StatusWord, ...]:

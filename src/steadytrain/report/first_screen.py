@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -169,14 +170,15 @@ def why_card(told: DiagnosisPart | None, symptoms: Sequence[Symptom]) -> WhyCard
     return WhyCard(proof or (told.why,), rows)
 
 
-def fix_card(told: DiagnosisPart | None, commands: Sequence[tuple[str, str]]) -> FixCard | None:
+def fix_card(told: DiagnosisPart | None, commands: Sequence[tuple[str, str]], incident: str = "") -> FixCard | None:
     """``commands`` are pairs of a purpose and a line; the first is shown while nothing better is known."""
     purpose, line = commands[0] if commands else ("", "")
     remedies = told.causes[0].remedies if told is not None and told.causes else ()
     working = [remedy for remedy in remedies if remedy.works]
     if told is not None and told.patch:
-        command = next((remedy.command for remedy in working if remedy.command), "")
-        return FixCard(told.patch_what, told.patch_effect, told.patch_works, told.patch_diff[:DIFF_SHOWN_MAX], command)
+        diff = tuple(line for line in told.patch_diff if not line.startswith(("---", "+++", "@@")))
+        write = f"steadytrain fix {shlex.quote(incident)}{' --write' if told.patch_works else ''}" if incident else ""
+        return FixCard(told.patch_what, told.patch_effect, told.patch_works, diff[:DIFF_SHOWN_MAX], write)
     best = next(iter((*working, *(remedy for remedy in remedies if remedy.group == "untried"))), None)
     if best is not None:
         code = (best.code,) if best.code else ()

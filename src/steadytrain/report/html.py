@@ -105,7 +105,7 @@ def _figures(report: Report) -> list[Figure]:
     heats = [heat for measured in report.measured for heat in measured.heats]
     edges = [
         *((min(curve.steps), max(curve.steps)) for curve in report.curves),
-        *((heat.starts[0] - 0.5, heat.starts[-1] - 0.5) for heat in heats),
+        *((heat.starts[0] - 0.5, heat.end - 0.5) for heat in heats),
     ]
     if not edges:
         return []
