@@ -30,6 +30,7 @@ SIZE_BYTES_MAX = 2_000_000
 COMMAND_WAIT_S = 600
 ANSWER_WAIT_S = 60
 SETTLE_S = 1.5
+MESSAGE_LENGTH_MAX = 300
 OPEN_ALL = "document.querySelectorAll('details').forEach(one => one.open = true)"
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
@@ -85,8 +86,11 @@ class Browser:
         return dict(json.loads(text))
 
     def _keep(self, event: dict[str, Any]) -> None:
-        if event.get("method") in ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"):
-            self.messages.append(json.dumps(event["params"])[:300])
+        """Keep what is an error or a warning. Bokeh says on the console when it is done."""
+        method, told = event.get("method"), event.get("params", {})
+        grave = told.get("type") in ("error", "warning", "assert") if method == "Runtime.consoleAPICalled" else True
+        if grave and method in ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"):
+            self.messages.append(json.dumps(told)[:MESSAGE_LENGTH_MAX])
 
 
 def make(name: str, out: Path) -> Path:

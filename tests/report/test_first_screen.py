@@ -60,7 +60,7 @@ def test_the_status_says_how_it_ended_and_what_was_touched() -> None:
     assert words("stopped", False, refused, True) == [
         "✗ stopped by steadytrain",
         "✓ weights intact: the bad update was not made",
-        "? touched by the guard: 1 update refused",
+        "! touched by the guard: 1 update refused",
     ]
     assert words("failed", False, observed, True)[:2] == [
         "✗ crashed",

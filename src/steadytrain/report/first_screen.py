@@ -26,8 +26,8 @@ INPUTS_MAX = 3
 PLACEBO, SECOND_SEED = "-placebo", "-second-seed"
 ENDINGS = {"finished": "finished", "stopped": "stopped by steadytrain", "failed": "crashed"}
 
-Tone = Literal["good", "bad", "unsure"]
-SIGNS: dict[Tone, str] = {"good": "✓", "bad": "✗", "unsure": "?"}
+Tone = Literal["good", "bad", "changed", "unsure"]
+SIGNS: dict[Tone, str] = {"good": "✓", "bad": "✗", "changed": "!", "unsure": "?"}
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def status_line(
     whats: set[str] = {action.what for action in actions}
     touched = any(action.touched for action in actions)
     done = counted(actions)
-    guard = StatusWord(f"touched by the guard: {done}" if done else "touched by the guard", "unsure")
+    guard = StatusWord(f"touched by the guard: {done}" if done else "touched by the guard", "changed")
     return (end, _weights(whats, bad), guard if touched else StatusWord("not touched by the guard", "good"))
 
 
