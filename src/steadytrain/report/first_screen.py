@@ -152,7 +152,9 @@ def where_card(located: Located | None, symptoms: Sequence[Symptom], told: Diagn
         source = source_lines(located.file, located.line, located.code)
         return WhereCard(line, source, (made, Fact("phase", located.phase), *module, *inputs))
     layer = told.causes[0].layer if told is not None and told.causes else ""
+    rows = told.causes[0].rows if told is not None and told.causes else ""
     facts = [Fact("layer", layer)] if layer else []
+    facts += [Fact("rows of the batch", rows)] if rows else []
     if symptoms:
         first = symptoms[0]
         facts.append(Fact("from step", count(first.first_step)))
