@@ -25,7 +25,7 @@ STOPPED := 70
 
 PACKAGE_FILES := $(shell find src -type f -not -path '*/__pycache__/*') README.md LICENSE
 
-.PHONY: help demo demo-healthy test test-all test-torch golden lint bench bench-gpu bench-rewind bench-locate bench-repro bench-store bench-statistics bench-symptoms bench-early bench-scripts bench-data bench-trials bench-against zoo zoo-unseen docs clean
+.PHONY: help demo demo-healthy test test-all test-torch golden lint bench bench-gpu bench-rewind bench-locate bench-repro bench-store bench-statistics bench-symptoms bench-early bench-scripts bench-data bench-trials bench-against zoo zoo-unseen pages docs clean
 
 help:
 	@echo "make demo          a real training run goes wrong, is stopped, diagnosed and mended; about five minutes after the install"
@@ -50,6 +50,7 @@ help:
 	@echo "make attack        kills, full disks, ways to train, mutants, secrets, errors of ours: tried and survived; fifteen minutes (FORM=--quick, ONLY=name)"
 	@echo "make bench-against  how often the first fix mends a run, ours against rules of practice and a coin; 40 minutes (EVERY=3, ONLY=name)"
 	@echo "make zoo           every run of the zoo diagnosed and its fix tried: docs/scoreboard.md; an hour or two"
+	@echo "make pages         pages of three runs of the zoo, opened in Chromium: screenshots, overflow, console; about two minutes (ONLY=name)"
 	@echo "make docs          the pages of docs/ that are made of the plug-ins' docstrings"
 	@echo "make clean         remove environments, caches and what the demo wrote"
 
@@ -145,6 +146,9 @@ zoo: $(READY)
 
 zoo-unseen: $(READY)
 	$(VENV)/bin/python zoo/unseen_board.py $(if $(OPENED),--opened) $(if $(EVERY),--every $(EVERY)) $(if $(ONLY),--only $(ONLY))
+
+pages: $(READY)
+	$(VENV)/bin/python benchmarks/pages.py $(if $(ONLY),--only $(ONLY))
 
 docs: $(READY)
 	$(VENV)/bin/python -m steadytrain.cli._catalogues docs

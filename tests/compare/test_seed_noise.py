@@ -73,3 +73,11 @@ def test_the_tail_is_where_all_runs_have_been() -> None:
     assert tail_mean(short, (361, 400)) == pytest.approx(379.5)
     assert tail_steps([long, Series(np.arange(2000, 2010), np.zeros(10))]) is None
     assert tail_mean(Series(np.array([400]), np.array([np.nan])), (361, 400)) is None
+
+
+def test_three_runs_a_side_cannot_show_that_nothing_differs() -> None:
+    found = compared([1.0, 1.1, 1.2], [1.1, 1.2, 1.3], paired=False)
+    assert found.verdict == "cannot-tell"
+    assert found.runs_needed is not None
+    assert f"about {found.runs_needed} runs a side would" in found.why
+    assert compared([1.0, 1.1, 1.2, 1.0], [1.1, 1.2, 1.3, 0.9], paired=False).verdict == "no-difference"

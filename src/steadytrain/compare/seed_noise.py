@@ -3,7 +3,8 @@
 Each run gives one number: its mean loss over the last tenth of the steps that all runs reached. If both sides have the
 same seeds, runs are paired, which removes the effect of the seed; otherwise Welch's test applies. The verdict rests on
 the confidence interval of the difference. A permutation test is reported beside it, because it assumes no distribution.
-With fewer than three runs (or pairs) per side the answer is "cannot tell".
+With fewer than three runs (or pairs) per side the answer is "cannot tell". So it is if no difference was seen with so
+few runs that no arrangement of them could be unusual: "no difference" would claim what was not measured.
 """
 
 from __future__ import annotations
@@ -173,12 +174,19 @@ def _judged(
     interval = mean - reach, mean + reach
     differs = interval[0] > 0 or interval[1] < 0
     side = "higher" if mean > 0 else "lower"
-    if differs:
+    runs = None if needed is None else min(RUNS_NEEDED_MAX, math.ceil(needed))
+    fewest = min(len(ours), len(theirs))
+    too_few = not differs and smallest > 0 and _least_p(method, len(ours), len(theirs)) > 1 - confidence
+    if too_few:
+        unit = "pairs" if method == "paired" else "runs a side"
+        more = "" if runs is None else f"; about {max(fewest + 1, runs):,} {unit} would"
+        why = f"{fewest} {unit} cannot show whether the difference of {abs(mean):.4g} is more than seed noise{more}"
+    elif differs:
         why = f"{right} ends {abs(mean):.4g} {side} than {left}, more than seed noise"
     else:
         why = f"the groups differ by {abs(mean):.4g}, which is within seed noise; {smallest:.4g} or more would show"
     return Noise(
-        verdict="differ" if differs else "no-difference",
+        verdict="differ" if differs else "cannot-tell" if too_few else "no-difference",
         why=why,
         method=method,
         left=left,
@@ -192,13 +200,19 @@ def _judged(
         effect=effect,
         effect_interval=None if effect is None or spread is None else (effect - 1.96 * spread, effect + 1.96 * spread),
         smallest=smallest,
-        runs_needed=None if needed is None else min(RUNS_NEEDED_MAX, math.ceil(needed)),
+        runs_needed=runs,
     )
 
 
 def _corrected(mean: float, deviation: float, freedom: float) -> float | None:
     """Hedges' g: the standardized difference, corrected for small-sample bias."""
     return mean / deviation * (1 - 3 / (4 * freedom - 1)) if deviation else None
+
+
+def _least_p(method: str, left: int, right: int) -> float:
+    """The smallest p that a test by rearrangement can give with so many runs: both extremes among all arrangements."""
+    arrangements = 2.0**left if method == "paired" else float(math.comb(left + right, left))
+    return 2.0 / arrangements
 
 
 def _rearranged(values: Any, size: int) -> float:

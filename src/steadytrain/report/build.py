@@ -12,9 +12,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TypedDict
 
 from steadytrain.core.errors import UsageError
-from steadytrain.core.incident import Action
+from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import Symptom, Window, worst
 from steadytrain.diagnosis import answer_files
 from steadytrain.grouping import classified
@@ -32,14 +33,31 @@ from steadytrain.report.circumstances import (
     git,
     run_facts,
 )
-from steadytrain.report.diagnosis_shown import DiagnosisPart
+from steadytrain.report.diagnosis_shown import TRIALS_MAX, DiagnosisPart
 from steadytrain.report.diagnosis_shown import part as diagnosis_part
+from steadytrain.report.first_screen import (
+    FirstScreen,
+    FixCard,
+    StatusWord,
+    TrialEvidence,
+    WhereCard,
+    WhyCard,
+    evidence,
+    fix_card,
+    headline,
+    loss_near,
+    status_line,
+    where_card,
+    why_card,
+)
 from steadytrain.report.health import health
 from steadytrain.report.incidents_shown import TENSORS_MAX, incident_part, incident_verdict, open_incidents
 from steadytrain.report.report_values import Command, IncidentPart, Report, SymptomRow
 from steadytrain.report.thinned_curves import Curve, curve
 from steadytrain.report.wording import clean, count, enumerated, facts_of, sentences, step_range
-from steadytrain.storage.bundle import Bundle
+from steadytrain.storage.bundle import Bundle, open_for_report
+from steadytrain.storage.left_overs import PROCESS
+from steadytrain.storage.processes import is_gone
 from steadytrain.storage.run_folder import Run, open_run
 from steadytrain.storage.run_search import short_name
 from steadytrain.storage.stopped_recording import stopped_sentence
@@ -90,6 +108,12 @@ def from_bundle(bundle: Bundle) -> Report:
     elif incident.finding.located is None:
         commands.insert(0, Command("search for the first bad operation", f"steadytrain locate {target}"))
     commands += _explanations(incident.symptoms)
+    run = _run_of(bundle.path)
+    first = FirstScreen(
+        status=_status(run, [incident.action], incident.kind == "nonfinite"),
+        **_cards(incident_verdict(incident), incident, incident.symptoms, (bundle.path,), diagnosis, commands),
+        loss=loss_near(bundle.scalars, incident.onset_step),
+    )
     return Report(
         title=f"Incident at step {count(incident.step)} of {clean(incident.run)}",
         verdict=incident_verdict(incident),
@@ -104,6 +128,7 @@ def from_bundle(bundle: Bundle) -> Report:
         notes=_window_notes(bundle.window),
         environment=environment_sections(environment),
         diagnosis=diagnosis,
+        first=first,
     )
 
 
@@ -144,9 +169,18 @@ def from_run(run: Run) -> Report:
         commands.append(Command("find the cause", f"steadytrain diagnose {target}"))
     commands.append(Command("keep this as a page", f"steadytrain report {target} -o report.html"))
     commands += _explanations([symptom for symptom, _ in seen])
+    gravest = _incident_of(incidents)
+    verdict = _run_verdict(run, [symptom for symptom, _ in seen], incidents, steps)
+    told = [symptom for symptom, _ in seen]
+    onset = gravest.onset_step if gravest is not None else next((one.first_step for one in told), None)
+    first = FirstScreen(
+        status=_status(run, actions, any(one.name.startswith("nonfinite") for one in told)),
+        **_cards(verdict, gravest, told, [*paths, run.path], diagnosis, commands),
+        loss=loss_near(window, onset) if window is not None else None,
+    )
     return Report(
         title=f"Run {clean(run.name)}",
-        verdict=_run_verdict(run, [symptom for symptom, _ in seen], incidents, steps),
+        verdict=verdict,
         severity=worst([symptom.severity for symptom, _ in seen]),
         summary=(*_run_summary(run, seen, actions, steps), *_told(stories)),
         facts=(*facts, *measured),
@@ -160,7 +194,67 @@ def from_run(run: Run) -> Report:
         + (_window_notes(window) if window is not None else ()),
         environment=environment_sections({**run.description, **run.facts}, skipped=SHOWN_AS_FACTS),
         diagnosis=diagnosis,
+        first=first,
     )
+
+
+class _Cards(TypedDict):
+    headline: str
+    certainty: str
+    where: WhereCard | None
+    why: WhyCard | None
+    fix: FixCard | None
+    evidence: tuple[TrialEvidence, ...]
+
+
+def _cards(
+    verdict: str,
+    incident: Incident | None,
+    symptoms: Sequence[Symptom],
+    places: Sequence[Path],
+    diagnosis: DiagnosisPart | None,
+    commands: Sequence[Command],
+) -> _Cards:
+    """What the first screen says besides the status: ``verdict`` heads it while no cause is known."""
+    text, certainty = headline(diagnosis, verdict)
+    located = incident.finding.located if incident is not None else None
+    answer = next(filter(None, map(answer_files.read, places)), None)
+    ways = [(command.purpose, clean(command.line)) for command in commands if "look into" not in command.purpose]
+    sick = incident is not None or bool(symptoms) or diagnosis is not None
+    return _Cards(
+        headline=text,
+        certainty=certainty,
+        where=where_card(located, symptoms, diagnosis),
+        why=why_card(diagnosis, symptoms),
+        fix=fix_card(diagnosis, ways, clean(_diagnosed(places))) if sick else None,
+        evidence=evidence(answer.trials[:TRIALS_MAX]) if answer is not None else (),
+    )
+
+
+def _diagnosed(places: Sequence[Path]) -> str:
+    """The first bundle or run that has a stored diagnosis."""
+    return next((str(place) for place in places if answer_files.read(place) is not None), "")
+
+
+def _status(run: Run | None, actions: Sequence[Action], bad: bool) -> tuple[StatusWord, ...]:
+    if run is None:
+        return status_line(None, False, actions, bad, known=False)
+    return status_line(run.ended, is_gone(run.description.get(PROCESS)), run.actions or actions, bad)
+
+
+def _run_of(bundle: Path) -> Run | None:
+    """The run whose folder holds the bundle, None if the bundle was moved."""
+    try:
+        return open_run(bundle.parents[1])
+    except (UsageError, OSError, IndexError):
+        return None
+
+
+def _incident_of(incidents: Sequence[IncidentPart]) -> Incident | None:
+    try:
+        return open_for_report(Path(incidents[0].path)).incident if incidents else None
+    except UsageError:
+        return None
 
 
 def _of_cause(incidents: Sequence[IncidentPart], diagnosis: DiagnosisPart | None) -> list[Command]:

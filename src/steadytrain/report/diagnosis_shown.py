@@ -94,6 +94,10 @@ class DiagnosisPart:
     axis: str = ""
     patch: str = ""
     patch_diff: tuple[str, ...] = ()
+    certainty: str = UNKNOWN
+    patch_what: str = ""
+    patch_effect: str = ""
+    patch_works: bool = False
 
 
 def part(answer: Diagnosis) -> DiagnosisPart:
@@ -116,6 +120,10 @@ def part(answer: Diagnosis) -> DiagnosisPart:
         texts=tuple(_rows(answer.rows[:BATCH_ROWS_MAX])),
         axis=clean(f"{answer.axis.name}: {answer.axis.why}") if answer.axis is not None else "",
         patch=clean(f"{answer.patch.what}: {answer.patch.effect}. {answer.patch.why}") if answer.patch else "",
+        certainty=UNKNOWN if answer.verdict == UNKNOWN else answer.status or UNKNOWN,
+        patch_what=clean(answer.patch.what) if answer.patch else "",
+        patch_effect=clean(f"on the replay: {answer.patch.effect}. {answer.patch.why}") if answer.patch else "",
+        patch_works=answer.patch is not None and answer.patch.effect == "removed",
         patch_diff=tuple(map(_diff_line, answer.patch.diff.splitlines()[:DIFF_LINES_MAX])) if answer.patch else (),
     )
 

@@ -68,6 +68,8 @@ class Heat:
     high: float
     not_finite: str
     captions: tuple[str, ...]
+    end: int
+    """The first step that is not drawn: the last column may reach past the last step of the run."""
 
     def texts(self) -> list[list[str]]:
         """Each value in a few characters, "" if not measured."""
@@ -115,6 +117,7 @@ def heat(
         high=high,
         not_finite=not_finite,
         captions=_captions(layers, rows, starts, steps, values),
+        end=int(starts[-1]),
     )
 
 

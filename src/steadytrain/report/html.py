@@ -31,6 +31,9 @@ from steadytrain.storage.redaction import redact_text
 INSTALL_HINT = "For curves and maps that zoom: pip install 'steadytrain[report]' and write the page again."
 
 
+_SHORT = replace(svg.WIDE, height=150)
+
+
 @dataclass(frozen=True)
 class Figure:
     """A curve over the steps, or the map ``heat`` with a ``legend``."""
@@ -64,6 +67,7 @@ def page(report: Report, zoom: Zoom | None, *, version: str, steps: MethodPart |
         steps=steps,
         figures=figures,
         small=lambda curve: Markup(svg.small_drawing(curve)),
+        wide=lambda curve: Markup(svg.drawing(curve, report.symptoms, _SHORT)),
         half=lambda curve: Markup(svg.drawing(curve, report.symptoms, svg.HALF)),
         histogram=lambda drawn: Markup(svg_heat.histogram_drawing(drawn)),
         readout=readout,
@@ -101,7 +105,7 @@ def _figures(report: Report) -> list[Figure]:
     heats = [heat for measured in report.measured for heat in measured.heats]
     edges = [
         *((min(curve.steps), max(curve.steps)) for curve in report.curves),
-        *((heat.starts[0] - 0.5, heat.starts[-1] - 0.5) for heat in heats),
+        *((heat.starts[0] - 0.5, heat.end - 0.5) for heat in heats),
     ]
     if not edges:
         return []

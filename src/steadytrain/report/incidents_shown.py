@@ -62,6 +62,7 @@ def incident_part(incident: Incident, path: Path) -> IncidentPart:
         notes=tuple(clean(note) for note in (*notes, unread) if note),
         look=look,
         is_note=incident.is_note,
+        parameters_count=len(incident.parameters),
     )
 
 

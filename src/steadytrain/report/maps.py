@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from steadytrain.report.heat import Heat, heat
@@ -10,8 +12,8 @@ from steadytrain.report.table_readings import Cells, Readings
 from steadytrain.report.wording import count
 
 
-def maps(readings: Readings) -> tuple[tuple[Heat, ...], tuple[str, ...]]:
-    """The maps, and notes on what is not drawn."""
+def maps(readings: Readings, *, until: int | None = None) -> tuple[tuple[Heat, ...], tuple[str, ...]]:
+    """The maps, and notes on what is not drawn. ``until`` is the last step of the run."""
     told = []
     norms = readings.cells("gradients", "norm")
     ratios = readings.cells("tensors", "update_ratio", bad=("weight_nonfinite", "gradient_nonfinite"))
@@ -49,7 +51,14 @@ def maps(readings: Readings) -> tuple[tuple[Heat, ...], tuple[str, ...]]:
             not_finite=f"NaN or Inf in the {of_what}",
         ),
     ]
+    found = [_cut(drawn, until) for drawn in found]
     return tuple(drawn for drawn in found if drawn is not None), tuple(told)
+
+
+def _cut(drawn: Heat | None, until: int | None) -> Heat | None:
+    if drawn is None or until is None:
+        return drawn
+    return replace(drawn, end=min(drawn.end, max(until + 1, drawn.starts[-2] + 1)))
 
 
 def _map(

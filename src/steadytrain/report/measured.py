@@ -38,7 +38,7 @@ def with_window(report: Report, window: Window) -> Report:
     norms = Table(
         "gradients", window.steps, window.time, window.tensor_names, ("norm",), window.gradient_norms[:, :, None]
     )
-    heats, _ = maps(Readings({"gradients": norms}, ()))
+    heats, _ = maps(Readings({"gradients": norms}, ()), until=int(window.steps[-1]))
     return replace(report, measured=(Measured("", heats, (), (), ()),)) if heats else report
 
 
@@ -47,7 +47,7 @@ def _of_stream(run: Run, stream: str, *, several: bool) -> Measured | None:
     if not len(window):
         return None
     readings = read(run, stream)
-    heats, not_drawn = maps(readings)
+    heats, not_drawn = maps(readings, until=int(window.steps[-1]))
     groups, not_listed = layer_groups(readings)
     return Measured(
         stream=clean(stream) if several else "",

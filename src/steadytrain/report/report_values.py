@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from steadytrain.core.model import Severity
 from steadytrain.report.diagnosis_shown import DiagnosisPart
+from steadytrain.report.first_screen import FirstScreen
 from steadytrain.report.heat import Heat
 from steadytrain.report.layers import LayerGroup
 from steadytrain.report.thinned_curves import Curve
@@ -71,6 +72,8 @@ class IncidentPart:
     notes: tuple[str, ...]
     look: tuple[Fact, ...] = ()
     is_note: bool = False
+    parameters_count: int = 0
+    """Tensors with a bad gradient in all; ``parameters`` holds the first."""
 
 
 @dataclass(frozen=True)
@@ -127,3 +130,4 @@ class Report:
     environment: tuple[Section, ...]
     measured: tuple[Measured, ...] = ()
     diagnosis: DiagnosisPart | None = None
+    first: FirstScreen | None = None

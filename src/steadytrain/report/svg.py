@@ -10,11 +10,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from steadytrain.core.model import SEVERITIES
 from steadytrain.report.report_values import SymptomRow
 from steadytrain.report.thinned_curves import Curve
 from steadytrain.report.wording import number
 
 _TICKS = 5
+FLOAT32_DIGITS = 1e-6
+"""Two values closer than this share of their size differ by rounding only."""
+
+LABEL_CHARACTER = 6.4
+LABELS_MAX = 6
 
 Scale = Callable[[float], float]
 
@@ -117,7 +123,7 @@ def _opening(kind: str, curve: Curve, frame: Frame) -> str:
 
 def _bands(symptoms: Sequence[SymptomRow], first: int, last: int, across: Scale, frame: Frame) -> list[str]:
     parts = []
-    for symptom in symptoms:
+    for symptom in by_severity(symptoms):
         if symptom.last_step < first or symptom.first_step > last:
             continue
         left, right = across(max(first, symptom.first_step)), across(min(last, symptom.last_step))
@@ -125,6 +131,30 @@ def _bands(symptoms: Sequence[SymptomRow], first: int, last: int, across: Scale,
             f'<rect class="band {escape(symptom.severity)}" x="{left - 1:.1f}" y="{frame.top}" '
             f'width="{right - left + 2:.1f}" height="{frame.height - frame.top - frame.bottom}">'
             f"<title>{escape(symptom.name)}, {escape(symptom.steps)}</title></rect>"
+        )
+    return [*parts, *_band_labels(symptoms, first, last, across, frame)]
+
+
+def by_severity(symptoms: Sequence[SymptomRow]) -> list[SymptomRow]:
+    """The gravest last, so that it is drawn over the others."""
+    return sorted(symptoms, key=lambda symptom: SEVERITIES.index(symptom.severity))
+
+
+def _band_labels(symptoms: Sequence[SymptomRow], first: int, last: int, across: Scale, frame: Frame) -> list[str]:
+    """The names of the symptoms where they begin, the gravest first, as far as none covers another."""
+    taken: list[tuple[float, float]] = []
+    parts = []
+    for symptom in reversed(by_severity(symptoms)):
+        if symptom.last_step < first or symptom.first_step > last or len(taken) == LABELS_MAX:
+            continue
+        width = LABEL_CHARACTER * len(symptom.name)
+        left = min(across(max(first, symptom.first_step)) + 3, frame.width - frame.right - width)
+        if left < frame.left or any(left < stop and start < left + width for start, stop in taken):
+            continue
+        taken.append((left, left + width))
+        parts.append(
+            f'<text class="tick named {escape(symptom.severity)}" x="{left:.1f}" '
+            f'y="{frame.height - frame.bottom - 4}">{escape(symptom.name)}</text>'
         )
     return parts
 
@@ -181,7 +211,7 @@ def _value_ticks(curve: Curve) -> list[float]:
 
 def _nice_ticks(low: float, high: float) -> list[float]:
     """Round values between ``low`` and ``high``, about ``_TICKS`` of them; ``low`` alone if both nearly coincide."""
-    if not high - low > 1e-12 * max(abs(low), abs(high)):
+    if not high - low > FLOAT32_DIGITS * max(abs(low), abs(high)):
         return [low]
     raw = (high - low) / _TICKS
     size = 10.0 ** math.floor(math.log10(raw))

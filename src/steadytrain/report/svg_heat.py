@@ -52,16 +52,20 @@ def drawing(heat: Heat, across: Scale, *, left: int) -> str:
     """``heat`` with the names of its rows in a margin of ``left`` and steps below. ``across`` places a step."""
     each = row_height(heat)
     # The cell of a step is centred on it, like the point of a curve.
-    start, stop = across(heat.starts[0] - 0.5), across(heat.starts[-1] - 0.5)
+    start, stop = across(heat.starts[0] - 0.5), across(heat.end - 0.5)
+    whole = across(heat.starts[-1] - 0.5) - start
     height = each * len(heat.rows)
+    picture = data_address(heat.levels, HEAT_PALETTE)
     box = f'x="{start:.1f}" y="{TOP}" width="{stop - start:.1f}" height="{height:.1f}"'
     parts = [
         f'<svg class="heat" viewBox="0 0 {WIDTH} {TOP + height + BOTTOM:.1f}" role="img" '
         f'aria-label="{escape(heat.title)}, each layer over the steps">',
         f'<rect class="absent" {box}/>',
-        f'<image class="cells" {box} preserveAspectRatio="none" href="{data_address(heat.levels, HEAT_PALETTE)}"/>',
+        # The inner drawing cuts off what the last column has past the last step.
+        f'<svg {box}><image class="cells" width="{whole:.1f}" height="{height:.1f}" '
+        f'preserveAspectRatio="none" href="{picture}"/></svg>',
         *_rows(heat, each, left),
-        *step_labels(heat.starts[0], heat.starts[-1] - 1, across, TOP + height + 15, WIDTH),
+        *step_labels(heat.starts[0], heat.end - 1, across, TOP + height + 15, WIDTH),
         "</svg>",
     ]
     return "\n".join(parts)

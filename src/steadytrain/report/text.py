@@ -163,8 +163,8 @@ def _incident(incident: IncidentPart) -> RenderableType:
         ("bad gradients" if first else "", Text(f"{tensor.label}: {tensor.value}"))
         for first, tensor in zip(_once(), shown, strict=False)
     ]
-    if len(incident.parameters) > len(shown):
-        lines.append(("", Text(f"and {len(incident.parameters) - len(shown)} more", style=_LABEL_STYLE)))
+    if incident.parameters_count > len(shown):
+        lines.append(("", Text(f"and {incident.parameters_count - len(shown)} more", style=_LABEL_STYLE)))
     lines += [("kept" if first else "", Text(note)) for first, note in zip(_once(), incident.notes, strict=False)]
     return _grid(lines)
 

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from steadytrain.report.heat import Heat
 from steadytrain.report.report_values import Report, SymptomRow
+from steadytrain.report.svg import by_severity
 from steadytrain.report.svg_heat import labels_width
 from steadytrain.report.thinned_curves import Curve
 from steadytrain.report.wording import number
@@ -20,6 +22,7 @@ from steadytrain.report.zoom_heat import heat_figure
 
 HEIGHT = 210
 LOG_TICKS = 4
+DIGITS = 6
 POWER_LOW = -6
 """Decimal power below which an axis uses scientific notation."""
 
@@ -56,10 +59,11 @@ def zoom(report: Report) -> Zoom | None:
         import bokeh
         from bokeh.document import Document
         from bokeh.embed.util import standalone_docs_json_and_render_items
-        from bokeh.models import DataRange1d
+        from bokeh.models import Range1d
     except ImportError:
         return None
-    shared = DataRange1d(range_padding=0.02)
+    first, last = _span(report.curves, heats)
+    shared = Range1d(start=first, end=last, bounds=(first, last))
     # All share one range of steps and one label width, so that their steps line up.
     figures = [
         *(_figure(curve, report.symptoms, shared) for curve in report.curves),
@@ -77,6 +81,18 @@ def zoom(report: Report) -> Zoom | None:
         library=library.read_text(encoding="utf-8"),
         drawing={"documents": documents, "places": [place]},
     )
+
+
+def _span(curves: Sequence[Curve], heats: Sequence[Heat]) -> tuple[float, float]:
+    """The steps at both edges: nothing is drawn past the last one or before the first."""
+    first = min([*(min(curve.steps) - 0.5 for curve in curves), *(heat.starts[0] - 0.5 for heat in heats)])
+    last = max([*(max(curve.steps) + 0.5 for curve in curves), *(heat.end - 0.5 for heat in heats)])
+    return first, last
+
+
+def _rounded(value: float) -> float:
+    """Float32 holds seven digits. Without rounding, an axis would label 0.003 as 0.00300000003."""
+    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else math.nan
 
 
 def _figure(curve: Curve, symptoms: Sequence[SymptomRow], shared: Any) -> Any:
@@ -104,7 +120,7 @@ def _figure(curve: Curve, symptoms: Sequence[SymptomRow], shared: Any) -> Any:
 def _draw_values(drawn: Any, curve: Curve) -> None:
     from bokeh.models import ColumnDataSource, HoverTool
 
-    finite = [value if math.isfinite(value) else math.nan for value in curve.values]
+    finite = [_rounded(value) for value in curve.values]
     shown = [number(value) for value in curve.values]
     source = ColumnDataSource({"step": list(curve.steps), "value": finite, "shown": shown})
     line = drawn.line("step", "value", source=source, line_color=LINE, line_width=1.6)
@@ -144,7 +160,7 @@ def _draw_symptoms(drawn: Any, symptoms: Sequence[SymptomRow]) -> None:
 
     if not symptoms:
         return
-    for symptom in symptoms:
+    for symptom in by_severity(symptoms):
         colour = SEVERITY_COLOURS[symptom.severity]
         if symptom.first_step == symptom.last_step:
             drawn.add_layout(Span(location=symptom.first_step, dimension="height", line_color=colour, line_alpha=0.5))

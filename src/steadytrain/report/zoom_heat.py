@@ -41,7 +41,7 @@ def heat_figure(heat: Heat, shared: Any, *, hatch_colour: str) -> Any:
         }
     )
     # Absent cells are transparent, and this hatching shows through.
-    hatching = BoxAnnotation(left=first - 0.5, right=end - 0.5, top=0, bottom=count, level="underlay")
+    hatching = BoxAnnotation(left=first - 0.5, right=heat.end - 0.5, top=0, bottom=count, level="underlay")
     hatching.update(fill_color=None, line_color=None, hatch_pattern="right_diagonal_line", hatch_scale=8)
     hatching.update(hatch_color=hatch_colour, hatch_alpha=0.45, hatch_weight=1)
     drawn.add_layout(hatching)

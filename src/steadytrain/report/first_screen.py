@@ -1,0 +1,214 @@
+"""The first screen of a page as a value: status, headline with its certainty, the cards, and the table of evidence."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from steadytrain.core.incident import Action, Located
+from steadytrain.core.model import Series, Symptom, Window
+from steadytrain.diagnosis.answer import TrialRow
+from steadytrain.report.action_words import counted
+from steadytrain.report.diagnosis_shown import CONTROL, DiagnosisPart
+from steadytrain.report.source_lines import SourceLine, source_lines
+from steadytrain.report.thinned_curves import Curve, curve
+from steadytrain.report.wording import Fact, clean, count
+
+BEFORE_STEPS, AFTER_STEPS = 60, 20
+WHY_LINES_MAX = 4
+ROW_LINES_MAX = 3
+DIFF_SHOWN_MAX = 14
+INPUTS_MAX = 3
+PLACEBO, SECOND_SEED = "-placebo", "-second-seed"
+ENDINGS = {"finished": "finished", "stopped": "stopped by steadytrain", "failed": "crashed"}
+
+Tone = Literal["good", "bad", "changed", "unsure"]
+SIGNS: dict[Tone, str] = {"good": "✓", "bad": "✗", "changed": "!", "unsure": "?"}
+
+
+@dataclass(frozen=True)
+class StatusWord:
+    """One word of the status line. Its sign says the same as its colour."""
+
+    text: str
+    tone: Tone
+
+    @property
+    def sign(self) -> str:
+        return SIGNS[self.tone]
+
+
+@dataclass(frozen=True)
+class WhereCard:
+    """Where the fault is: the line of the script with its neighbours, the module and the operands."""
+
+    line: str
+    source: tuple[SourceLine, ...]
+    facts: tuple[Fact, ...]
+
+
+@dataclass(frozen=True)
+class WhyCard:
+    """What proves the cause: sentences with numbers, and the row that stands out."""
+
+    lines: tuple[str, ...]
+    rows: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FixCard:
+    """What to change: in words, as a diff or a line of code, what it did on the replay, and the command."""
+
+    what: str
+    effect: str
+    works: bool
+    diff: tuple[str, ...]
+    command: str
+
+
+@dataclass(frozen=True)
+class TrialEvidence:
+    """A trial beside its control, its placebo and the second seed; "" if one was not run."""
+
+    trial: str
+    effect: str
+    control: str
+    placebo: str
+    second_seed: str
+    why: str
+
+
+@dataclass(frozen=True)
+class FirstScreen:
+    """``certainty`` is confirmed, likely, possible or unknown, "" without a diagnosis."""
+
+    status: tuple[StatusWord, ...]
+    headline: str
+    certainty: str
+    where: WhereCard | None
+    why: WhyCard | None
+    fix: FixCard | None
+    loss: Curve | None
+    evidence: tuple[TrialEvidence, ...]
+
+
+def status_line(
+    ended: str | None, gone: bool, actions: Sequence[Action], bad: bool, *, known: bool = True
+) -> tuple[StatusWord, ...]:
+    """How the run ended, the state of its weights, and whether the guard changed anything.
+
+    Args:
+        ended: as the run recorded it. ``gone``: its process has ended without a record.
+        bad: whether a loss or a gradient was not finite.
+        known: False if only the incident is here and not its run.
+    """
+    if ended in ENDINGS:
+        end = StatusWord(ENDINGS[ended], "good" if ended == "finished" else "bad")
+    elif not known:
+        end = StatusWord("how the run ended is not in this bundle", "unsure")
+    else:
+        end = StatusWord("crashed or was killed", "bad") if gone else StatusWord("running, or was killed", "unsure")
+    whats: set[str] = {action.what for action in actions}
+    touched = any(action.touched for action in actions)
+    done = counted(actions)
+    guard = StatusWord(f"touched by the guard: {done}" if done else "touched by the guard", "changed")
+    return (end, _weights(whats, bad), guard if touched else StatusWord("not touched by the guard", "good"))
+
+
+def _weights(whats: set[str], bad: bool) -> StatusWord:
+    if "refused-rest-of-update" in whats:
+        return StatusWord("weights moved in part by the bad update", "bad")
+    if bad and "observed" in whats:
+        return StatusWord("the bad update was not refused: weights may be damaged", "bad")
+    if whats & {"refused-update", "skipped-update"}:
+        return StatusWord("weights intact: the bad update was not made", "good")
+    if bad:
+        return StatusWord("weights: not known", "unsure")
+    return StatusWord("no update with NaN or Inf was seen", "good")
+
+
+def headline(told: DiagnosisPart | None, otherwise: str) -> tuple[str, str]:
+    """The cause in one sentence and its certainty, or ``otherwise`` without a diagnosis."""
+    if told is None:
+        return otherwise, ""
+    if told.certainty != "unknown" and told.causes:
+        return told.causes[0].summary, told.certainty
+    possible = [cause.name for cause in told.causes if cause.status == "possible"][:3]
+    if possible:
+        return f"The cause is not proven. Possible: {', '.join(possible)}", "possible"
+    return f"The cause is unknown: {told.why}", "unknown"
+
+
+def where_card(located: Located | None, symptoms: Sequence[Symptom], told: DiagnosisPart | None) -> WhereCard | None:
+    if located is not None:
+        inputs = [Fact(clean(one.name), clean(one.summary())) for one in located.inputs[:INPUTS_MAX]]
+        module = [Fact("module", clean(located.module))] if located.module else []
+        made = Fact("made", f"{'NaN' if located.produced == 'nan' else 'Inf'} in {clean(located.operation)}")
+        line = clean(f"{located.file}:{located.line}") if located.file else "line not known"
+        source = source_lines(located.file, located.line, located.code)
+        return WhereCard(line, source, (made, Fact("phase", located.phase), *module, *inputs))
+    layer = told.causes[0].layer if told is not None and told.causes else ""
+    rows = told.causes[0].rows if told is not None and told.causes else ""
+    facts = [Fact("layer", layer)] if layer else []
+    facts += [Fact("rows of the batch", rows)] if rows else []
+    if symptoms:
+        first = symptoms[0]
+        facts.append(Fact("from step", count(first.first_step)))
+        facts.append(Fact("seen in", clean(", ".join(first.signals)) or clean(first.name)))
+    return WhereCard("no single operation was located", (), tuple(facts)) if facts else None
+
+
+def why_card(told: DiagnosisPart | None, symptoms: Sequence[Symptom]) -> WhyCard | None:
+    if told is None:
+        lines = tuple(clean(symptom.message) for symptom in symptoms[:WHY_LINES_MAX])
+        return WhyCard((*lines, "The cause was not searched for yet."), ()) if lines else None
+    first = told.causes[0] if told.causes else None
+    proof = first.supports[:WHY_LINES_MAX] if first is not None else ()
+    rows = told.texts[:ROW_LINES_MAX] if first is not None and first.rows else ()
+    return WhyCard(proof or (told.why,), rows)
+
+
+def fix_card(told: DiagnosisPart | None, commands: Sequence[tuple[str, str]], incident: str = "") -> FixCard | None:
+    """``commands`` are pairs of a purpose and a line; the first is shown while nothing better is known."""
+    purpose, line = commands[0] if commands else ("", "")
+    remedies = told.causes[0].remedies if told is not None and told.causes else ()
+    working = [remedy for remedy in remedies if remedy.works]
+    if told is not None and told.patch:
+        diff = tuple(line for line in told.patch_diff if not line.startswith(("---", "+++", "@@")))
+        write = f"steadytrain fix {shlex.quote(incident)}{' --write' if told.patch_works else ''}" if incident else ""
+        return FixCard(told.patch_what, told.patch_effect, told.patch_works, diff[:DIFF_SHOWN_MAX], write)
+    best = next(iter((*working, *(remedy for remedy in remedies if remedy.group == "untried"))), None)
+    if best is not None:
+        code = (best.code,) if best.code else ()
+        return FixCard(best.what, f"on the replay: {best.tried}", best.works, code, best.command or line)
+    return FixCard(f"No fix is known yet. Next: {purpose}", "", False, (), line) if line else None
+
+
+def loss_near(window: Window, step: int | None) -> Curve | None:
+    """The loss around ``step``."""
+    if step is None:
+        return None
+    series = window.series("loss")
+    here = np.flatnonzero((series.steps >= step - BEFORE_STEPS) & (series.steps <= step + AFTER_STEPS))
+    return curve("loss", "loss around the incident", Series(series.steps[here], series.values[here]))
+
+
+def evidence(trials: Sequence[TrialRow]) -> tuple[TrialEvidence, ...]:
+    """Each trial that was run, with what became of the symptom in its control and in its placebo."""
+    effects = {row.trial: row.effect for row in trials}
+    return tuple(
+        TrialEvidence(
+            trial=clean(row.trial),
+            effect=clean(row.effect),
+            control=clean(effects.get(CONTROL, "")),
+            placebo=clean(effects.get(row.trial + PLACEBO, "")),
+            second_seed=clean(effects.get(row.trial + SECOND_SEED, "")),
+            why=clean(row.why),
+        )
+        for row in trials
+        if row.trial != CONTROL and not row.trial.endswith((PLACEBO, SECOND_SEED))
+    )

@@ -1,0 +1,181 @@
+"""The first screen: what it claims, how firmly, and what it does not claim."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+import builders
+import tabled
+from steadytrain.core.incident import Action, BadTensor
+from steadytrain.core.model import Series
+from steadytrain.diagnosis.answer import Diagnosis, PatchTried, RankedCause, Status, TrialRow
+from steadytrain.report import build, diagnosis_shown, first_screen, html, incidents_shown, source_lines, svg, zoom
+from steadytrain.report import text as text_report
+from steadytrain.report.measured import with_measured
+from steadytrain.report.thinned_curves import curve
+from steadytrain.storage.bundle import open_bundle
+from steadytrain.storage.run_folder import open_run
+
+SCRIPT = "import torch\n\nif True:\n    p = model(x)\n    score = torch.log(p)\n    loss = score.sum()\n"
+
+
+def diagnosis(status: Status | None, *, patch: PatchTried | None = None) -> Diagnosis:
+    ranked = RankedCause("bad-cause", "The batch is bad.", status or "possible", 0.9, (), None, (3,), (), "")
+    verdict = "bad-cause" if status in ("confirmed", "likely") else "unknown"
+    known = status if verdict != "unknown" else None
+    causes = (ranked,) if status else ()
+    return Diagnosis("i", "s", "exact", "", verdict, known, "nothing explains it", causes, (), patch=patch)
+
+
+def headline(status: Status | None) -> tuple[str, str]:
+    return first_screen.headline(diagnosis_shown.part(diagnosis(status)), "the located operation")
+
+
+def test_the_headline_is_the_cause_as_firmly_as_it_is_known() -> None:
+    assert first_screen.headline(None, "the located operation") == ("the located operation", "")
+    assert headline("confirmed") == ("The batch is bad.", "confirmed")
+    assert headline("likely") == ("The batch is bad.", "likely")
+    assert headline("possible") == ("The cause is not proven. Possible: bad-cause", "possible")
+    assert headline(None) == ("The cause is unknown: nothing explains it", "unknown")
+
+
+def test_the_status_says_how_it_ended_and_what_was_touched() -> None:
+    refused = [Action(4, "stop", "refused-update", "")]
+    observed = [Action(4, "observe", "observed", "")]
+
+    def words(*arguments: object, known: bool = True) -> list[str]:
+        found = first_screen.status_line(*arguments, known=known)  # type: ignore[arg-type]
+        return [f"{word.sign} {word.text}" for word in found]
+
+    assert words("finished", False, [], False) == [
+        "✓ finished",
+        "✓ no update with NaN or Inf was seen",
+        "✓ not touched by the guard",
+    ]
+    assert words("stopped", False, refused, True) == [
+        "✗ stopped by steadytrain",
+        "✓ weights intact: the bad update was not made",
+        "! touched by the guard: 1 update refused",
+    ]
+    assert words("failed", False, observed, True)[:2] == [
+        "✗ crashed",
+        "✗ the bad update was not refused: weights may be damaged",
+    ]
+    assert words(None, False, [], False)[0] == "? running, or was killed"
+    assert words(None, True, [], True)[:2] == ["✗ crashed or was killed", "? weights: not known"]
+    assert words(None, False, [], False, known=False)[0] == "? how the run ended is not in this bundle"
+
+
+def test_a_trial_stands_beside_its_control_and_its_placebo() -> None:
+    rows = [
+        TrialRow("unchanged", "persists", "the same"),
+        TrialRow("drop-batch", "removed", "finite"),
+        TrialRow("drop-batch-placebo", "persists", "as in the control"),
+        TrialRow("float32", "not-run", "is float32"),
+    ]
+    first, second = first_screen.evidence(rows)
+    assert (first.trial, first.effect, first.control, first.placebo) == (
+        "drop-batch",
+        "removed",
+        "persists",
+        "persists",
+    )
+    assert (second.trial, second.placebo) == ("float32", "")
+
+
+def test_a_line_is_shown_with_its_neighbours_only_if_the_script_still_has_it(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    shown = source_lines.source_lines(str(script), 5, "score = torch.log(p)")
+    assert [(line.number, line.text, line.marked) for line in shown] == [
+        (3, "if True:", False),
+        (4, "    p = model(x)", False),
+        (5, "    score = torch.log(p)", True),
+        (6, "    loss = score.sum()", False),
+    ]
+    for file, line, code in (
+        (str(script), 4, "score = torch.log(p)"),
+        (str(script), 99, "score = torch.log(p)"),
+        (str(tmp_path / "gone.py"), 5, "score = torch.log(p)"),
+        (str(tmp_path), 5, "score = torch.log(p)"),
+        (None, None, "score = torch.log(p)"),
+    ):
+        (alone,) = source_lines.source_lines(file, line, code)
+        assert alone.text == "score = torch.log(p)"
+    secret = tmp_path / "secret.txt"
+    secret.write_text(SCRIPT)
+    assert len(source_lines.source_lines(str(secret), 5, "score = torch.log(p)")) == 1
+    assert source_lines.source_lines(str(script), 5, "") == ()
+
+
+def test_the_fix_is_the_patch_with_what_it_did(tmp_path: Path) -> None:
+    patch = PatchTried("c", "add epsilon", "t.py", "--- a\n+++ b\n-x\n+y\n", "removed", "all finite", 1.0, 1.0, 9)
+    fix = first_screen.fix_card(diagnosis_shown.part(diagnosis("confirmed", patch=patch)), [("p", "cmd")])
+    assert fix is not None
+    assert (fix.what, fix.works, fix.diff[-1]) == ("add epsilon", True, "+y")
+    assert fix.effect == "on the replay: removed. all finite"
+    nothing = first_screen.fix_card(None, [("find the cause", "steadytrain diagnose x")])
+    assert nothing is not None
+    assert (nothing.works, nothing.command) == (False, "steadytrain diagnose x")
+
+
+def test_an_incident_without_a_diagnosis_is_headed_by_the_operation(tmp_path: Path) -> None:
+    report = build.from_bundle(open_bundle(builders.write_bundle(tmp_path / "bundle")))
+    assert report.first is not None
+    assert report.first.headline == report.verdict
+    text = html.page(report, None, version="0")
+    assert '<div class="cards">' in text
+    assert "how the run ended is not in this bundle" in text
+    assert '<details class="fold">' in text
+
+
+def test_a_quiet_run_has_no_cards_and_nothing_folded(tmp_path: Path) -> None:
+    text = html.page(build.from_run(open_run(builders.quiet_run(tmp_path / "run"))), None, version="0")
+    assert '<div class="cards">' not in text
+    assert '<details open class="fold">' in text
+
+
+def test_bands_are_named_and_the_gravest_is_drawn_last() -> None:
+    rows = build._symptom_rows(
+        [
+            (builders.symptom(10, name="divergence"), ""),
+            (builders.symptom(5, last=40, name="loss-plateau", severity="note"), ""),
+            (builders.symptom(10, last=20, name="loss-spike", severity="warning"), ""),
+        ]
+    )
+    series = Series(np.arange(1, 41), np.linspace(5, 1, 40))
+    drawn = curve("loss", "loss", series)
+    assert drawn is not None
+    text = svg.drawing(drawn, rows)
+    assert re.findall(r'class="band (\w+)"', text) == ["note", "warning", "critical"]
+    assert ">divergence</text>" in text
+
+
+def test_a_rate_of_float32_has_short_ticks() -> None:
+    values = np.float32([0.003, 0.003, 0.003]).astype(float) * (1 + np.array([0, 3e-8, 6e-8]))
+    drawn = curve("learning_rate", "learning rate", Series(np.arange(3), values))
+    assert drawn is not None
+    assert ">0.003</text>" in svg.drawing(drawn, ())
+    assert {zoom._rounded(value) for value in drawn.values} == {0.003}
+
+
+def test_no_map_is_drawn_past_the_last_step(tmp_path: Path) -> None:
+    run = builders.bad_run(tmp_path / "run", steps=builders.records(25), symptoms=[], incidents=[])
+    tabled.tensors(run, range(1, 22, 10), ("a", "b"), update_ratio=np.full((3, 2), 1e-3))
+    opened = open_run(run)
+    (measured,) = with_measured(build.from_run(opened), opened).measured
+    ends = {heat.name: (heat.starts[-1], heat.end) for heat in measured.heats}
+    assert ends["update_ratio"] == (31, 26)
+
+
+def test_bad_gradients_are_counted_once() -> None:
+    tensors = tuple(BadTensor(f"p{at}", (1,), "torch.float32", 1, 0, 1) for at in range(40))
+    part = incidents_shown.incident_part(builders.incident(parameters=tensors), Path("x"))
+    console = Console(width=100, file=io.StringIO())
+    console.print(text_report._incident(part))
+    assert "and 36 more" in console.file.getvalue()  # type: ignore[attr-defined]
