@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from steadytrain.api.diagnoses import diagnose as diagnose
     from steadytrain.api.failure_location import locate as locate
+    from steadytrain.api.gates import gate as gate
     from steadytrain.api.log_analysis import analyze as analyze
     from steadytrain.api.method_steps import checklist as checklist
     from steadytrain.api.method_steps import debug as debug
@@ -44,6 +45,7 @@ _PLACES = {
     "checklist": "steadytrain.api.method_steps",
     "debug": "steadytrain.api.method_steps",
     "diagnose": "steadytrain.api.diagnoses",
+    "gate": "steadytrain.api.gates",
     "load_run": "steadytrain.storage.run_search",
     "locate": "steadytrain.api.failure_location",
     "preflight": "steadytrain.preflight_runs.in_code",
@@ -53,7 +55,7 @@ _PLACES = {
 }
 """Where each public name is loaded from when it is first used."""
 
-_CALLED = ("locate", "replay", "report")
+_CALLED = ("gate", "locate", "replay", "report")
 """Public functions that a part of the package shares its name with. Python binds a part to its name here as soon as
 anything imports it, so these parts can be called: ``steadytrain.replay`` is the part, and calling it the function."""
 

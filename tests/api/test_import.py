@@ -15,7 +15,19 @@ from steadytrain.api.replays import ReplayOptions, ReplayOptionsGiven
 from steadytrain.attach.options import Options, OptionsGiven
 
 PUBLIC = {
-    *("watch", "preflight", "load_run", "analyze", "checklist", "debug", "diagnose", "replay", "locate", "report"),
+    *(
+        "watch",
+        "preflight",
+        "load_run",
+        "analyze",
+        "checklist",
+        "debug",
+        "diagnose",
+        "gate",
+        "replay",
+        "locate",
+        "report",
+    ),
     *("Watch", "Run", "Incident", "Diagnosis", "RunStopped", "UsageError"),
 }
 

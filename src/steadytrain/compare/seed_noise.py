@@ -82,6 +82,18 @@ def tail_mean(series: Series, span: tuple[int, int]) -> float | None:
     return float(values.mean()) if len(values) and bool(np.isfinite(values).all()) else None
 
 
+def next_run_interval(values: Sequence[float], *, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """The prediction interval of one more run like those with ``values``: at least ``RUNS_MIN`` finite numbers.
+
+    It assumes that runs scatter normally around their mean, as Welch's test does.
+    """
+    count = len(values)
+    assert count >= RUNS_MIN
+    mean, deviation = float(np.mean(values)), float(np.std(values, ddof=1))
+    reach = quantile(confidence, count - 1) * deviation * math.sqrt(1 + 1 / count)
+    return mean - reach, mean + reach
+
+
 def seed_noise(
     left: str,
     right: str,

@@ -104,7 +104,7 @@ def evidence_of(path: Path) -> Evidence:
         commands=commands,
         answer=answer,
         answered=day_of(result_file(source, answer_files.FILE)) if answer is not None else "",
-        preflight=_preflight(run),
+        preflight=preflight_of(run),
         facts=read_facts(source) or {},
         finding=bundle.finding if bundle is not None else None,
         nonfinite=bundle is not None and bundle.incident.kind == "nonfinite",
@@ -168,7 +168,8 @@ def _changed(environment: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _preflight(run: Run | None) -> dict[str, Any]:
+def preflight_of(run: Run | None) -> dict[str, Any]:
+    """The document of the run's preflight, empty if there is none that can be read."""
     if run is None:
         return {}
     path = run.path / PREFLIGHT_FILE

@@ -1,0 +1,186 @@
+"""The judgement: a policy, a recorded run and the reference runs in, checks out. A pure function.
+
+A demand that the record cannot answer is ``unknown``, and an unknown never passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from steadytrain.compare.seed_noise import RUNS_MIN, next_run_interval, tail_mean, tail_steps
+from steadytrain.core.model import SEVERITIES, Series
+from steadytrain.gate.policy import NONFINITE_LOSS, Bounds, GatePolicy
+from steadytrain.gate.recorded import Done, Recorded
+from steadytrain.gate.result import Check, GatedRun
+from steadytrain.report.action_words import action_words
+from steadytrain.report.wording import clean, count, enumerated, number
+
+NAMES_MAX = 6
+LOSS, GRADIENT_NORM = "loss", "gradient_norm"
+
+
+def judge_run(run: Recorded, policy: GatePolicy, references: Sequence[Recorded] = ()) -> GatedRun:
+    """Every demand of ``policy`` on ``run``, and its noise beside ``references`` if there are any."""
+    return GatedRun(run.name, str(run.path), tuple(_checks(run, policy, references)))
+
+
+def _checks(run: Recorded, policy: GatePolicy, references: Sequence[Recorded]) -> Iterator[Check]:
+    if run.is_run and not policy.unfinished:
+        yield _ended(run)
+    yield _symptoms(run, policy)
+    yield _losses(run, policy)
+    if policy.loss.given:
+        yield _bounds("loss-bounds", "loss", _series(run, LOSS), policy.loss)
+    if policy.gradient_norm.given:
+        yield _bounds("gradient-norm-bounds", "gradient norm", _series(run, GRADIENT_NORM), policy.gradient_norm)
+    if run.is_run:
+        yield _actions(run, policy)
+    if policy.checklist:
+        yield _required("checklist", run, run.checklist)
+    if policy.preflight:
+        yield _required("preflight", run, run.preflight)
+    if references:
+        yield from _noise(run, policy, references)
+
+
+def _ended(run: Recorded) -> Check:
+    if run.ended == "finished":
+        return Check("ended", "pass", "the run finished")
+    if run.ended is None:
+        return Check("ended", "unknown", "the run recorded no end: it was killed, or is still running")
+    return Check("ended", "fail", f"the run did not finish: {clean(run.ended)}")
+
+
+def _symptoms(run: Recorded, policy: GatePolicy) -> Check:
+    name = "symptoms"
+    if policy.fail_on == "never":
+        return Check(name, "pass", "the policy fails on no symptom")
+    bad = SEVERITIES[SEVERITIES.index(policy.fail_on) :]
+    found = [one for one in run.symptoms if one.severity in bad and one.name not in policy.allowed_symptoms]
+    if found:
+        first = min(found, key=lambda one: (-SEVERITIES.index(one.severity), one.first_step))
+        more = f" (and {count(len(found) - 1)} more)" if len(found) > 1 else ""
+        where = f"{first.severity} {clean(first.name)} at step {count(first.first_step)}"
+        return Check(name, "fail", f"{where}: {clean(first.message)}{more}", first.first_step)
+    if not run.looked or not run.windows:
+        return Check(name, "unknown", "no detector could look at this run")
+    return Check(name, "pass", f"no {' or '.join(bad)} symptom from {count(run.looked)} detectors")
+
+
+def _losses(run: Recorded, policy: GatePolicy) -> Check:
+    """Losses that are not finite: recorded steps, and batches that the script left out. A gradient scaler that searches
+    its scale may skip a step; such a loss does not count.
+    """
+    name, total, steps, measured = "nonfinite-losses", 0, [], 0
+    for window in run.windows:
+        if LOSS not in window.signals:
+            continue
+        measured += int(window.present[LOSS].sum())
+        bad = window.present[LOSS] & ~window.skipped & ~np.isfinite(window.signals[LOSS])
+        total += int(bad.sum())
+        steps += window.steps[bad][:1].tolist()
+    left_out = [one for one in run.symptoms if one.name == NONFINITE_LOSS and "in_a_row" in one.numbers]
+    skipped = int(sum(one.numbers.get("steps", 0.0) for one in left_out))
+    steps += [one.first_step for one in left_out]
+    total += skipped
+    if total > policy.nonfinite_losses:
+        by_script = f", {count(skipped)} of them skipped by the script" if skipped else ""
+        allowed = f"; the policy allows {count(policy.nonfinite_losses)}" if policy.nonfinite_losses else ""
+        first = min(steps)
+        return Check(
+            name,
+            "fail",
+            f"{count(total)} losses are NaN or Inf{by_script}, the first at step {count(first)}{allowed}",
+            first,
+        )
+    if not measured:
+        return Check(name, "unknown", "no loss was recorded")
+    return Check(name, "pass", f"{count(total)} of {count(measured)} losses are NaN or Inf")
+
+
+def _series(run: Recorded, signal: str) -> Series:
+    """The signal of the first stream."""
+    return run.windows[0].series(signal) if run.windows else Series(np.zeros(0, np.int64), np.zeros(0))
+
+
+def _bounds(name: str, word: str, series: Series, bounds: Bounds) -> Check:
+    finite = np.isfinite(series.values)
+    span = tail_steps([series])
+    if span is None or not finite.any():
+        return Check(name, "unknown", f"no finite {word} was recorded")
+    steps, values = series.steps[finite], series.values[finite]
+    for value, at, side, bound in (
+        (float(values.max()), int(values.argmax()), "above", bounds.highest),
+        (float(values.min()), int(values.argmin()), "below", bounds.lowest),
+    ):
+        if bound is not None and (value > bound if side == "above" else value < bound):
+            step = int(steps[at])
+            return Check(name, "fail", f"the {word} {number(value)} at step {count(step)} is {side} {bound:g}", step)
+    if bounds.end_lowest is None and bounds.end_highest is None:
+        return Check(name, "pass", f"every {word} is within its bounds")
+    end, where = tail_mean(series, span), f"steps {count(span[0])} to {count(span[1])}"
+    if end is None:
+        return Check(name, "fail", f"the {word} is not finite in {where}", span[0])
+    for side, bound in (("above", bounds.end_highest), ("below", bounds.end_lowest)):
+        if bound is not None and (end > bound if side == "above" else end < bound):
+            return Check(name, "fail", f"the mean {word} {number(end)} of {where} is {side} {bound:g}", span[0])
+    return Check(name, "pass", f"the {word} is within its bounds; its mean in {where} is {number(end)}")
+
+
+def _actions(run: Recorded, policy: GatePolicy) -> Check:
+    touched = [action for action in run.actions if action.touched]
+    bad = [action for action in touched if action.what not in policy.allowed_actions]
+    if bad:
+        first = min(bad, key=lambda action: action.step)
+        what = enumerated(list(dict.fromkeys(clean(action_words(action)) for action in bad)), NAMES_MAX)
+        where = f"{count(len(bad))} actions changed the run, the first at step {count(first.step)}"
+        return Check("actions", "fail", f"{where}: {what}", first.step)
+    if touched:
+        return Check("actions", "pass", f"{count(len(touched))} actions changed the run, all allowed")
+    return Check("actions", "pass", "steadytrain changed nothing in the run")
+
+
+def _required(name: str, run: Recorded, entries: Sequence[Done]) -> Check:
+    if not entries:
+        why = f"no {name} of this run is on disk" if run.is_run else f"a log has no {name}"
+        return Check(name, "unknown", why)
+    for status, wanted in (("fail", False), ("unknown", None)):
+        found = [f"{clean(one.title)} ({clean(one.why)})" for one in entries if one.done is wanted]
+        if found:
+            return Check(name, "fail" if status == "fail" else "unknown", f"not done: {enumerated(found, NAMES_MAX)}")
+    return Check(name, "pass", f"all {count(len(entries))} done")
+
+
+def _noise(run: Recorded, policy: GatePolicy, references: Sequence[Recorded]) -> Iterator[Check]:
+    yield _beside("loss-noise", "loss", LOSS, run, policy, references)
+    if all(len(_series(one, GRADIENT_NORM)) for one in (run, *references)):
+        yield _beside("gradient-norm-noise", "gradient norm", GRADIENT_NORM, run, policy, references)
+
+
+def _beside(
+    name: str, word: str, signal: str, run: Recorded, policy: GatePolicy, references: Sequence[Recorded]
+) -> Check:
+    """The mean of the last steps that all reached, and the interval in which one more run like the references lies."""
+    span = tail_steps([_series(one, signal) for one in (run, *references)])
+    if span is None:
+        return Check(name, "unknown", f"the run and its references share no steps with a {word}")
+    where = f"steps {count(span[0])} to {count(span[1])}"
+    own = tail_mean(_series(run, signal), span)
+    if own is None:
+        return Check(name, "fail", f"the {word} is not finite, or is missing, in {where}", span[0])
+    means = [tail_mean(_series(one, signal), span) for one in references]
+    known = [mean for mean in means if mean is not None]
+    if len(known) < RUNS_MIN:
+        why = f"{len(known)} references with a finite {word} in {where}; at least {RUNS_MIN} are needed"
+        return Check(name, "unknown", why)
+    low, high = next_run_interval(known, confidence=policy.confidence)
+    if low == high:
+        return Check(name, "unknown", f"the references are equal in {where}, so they show no noise; vary their seeds")
+    told = f"the mean {word} {number(own)} of {where}"
+    interval = f"{number(low)} to {number(high)}, where one more run like the {len(known)} references lies"
+    if own > high or (policy.both_sides and own < low):
+        return Check(name, "fail", f"{told} is {'above' if own > high else 'below'} {interval}", span[0])
+    beside = "within" if own >= low else "below, which the policy allows,"
+    return Check(name, "pass", f"{told} is {beside} {interval}")

@@ -1,0 +1,80 @@
+"""What a gate judges: a run folder or a run of a log, as one plain value. Reads it, and judges nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from steadytrain.core.incident import Action
+from steadytrain.core.model import Symptom, Window
+from steadytrain.grouping import judge
+from steadytrain.grouping.catalog import log_detectors
+from steadytrain.logs import Log
+from steadytrain.storage.run_folder import Run, open_run
+
+
+@dataclass(frozen=True)
+class Done:
+    """Something that a policy may require: its title, whether it was done (None: unknown), and why or what is next."""
+
+    title: str
+    done: bool | None
+    why: str
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run as a gate sees it. ``windows`` are its streams, ``main`` first, then those of other ranks.
+
+    ``looked`` is the number of detectors that could look. ``is_run`` says that it is a run folder: only such a run has
+    an end, a ledger, a ``checklist`` and a ``preflight``.
+    """
+
+    name: str
+    path: Path
+    is_run: bool
+    windows: tuple[Window, ...]
+    symptoms: tuple[Symptom, ...]
+    looked: int
+    ended: str | None = None
+    actions: tuple[Action, ...] = ()
+    checklist: tuple[Done, ...] = ()
+    preflight: tuple[Done, ...] = ()
+
+
+def of_log(log: Log) -> Recorded:
+    """A run of a log, with the symptoms that the detectors find in it."""
+    judgement = judge(log.window, log_detectors())
+    return Recorded(log.name, log.source, False, (log.window,), judgement.symptoms, len(judgement.looked))
+
+
+def of_run(run: Run, *, checklist: Sequence[Done] = (), preflight: Sequence[Done] = ()) -> Recorded:
+    """A run folder with all its ranks, and the symptoms that were recorded.
+
+    A run that was killed before it listed its detectors is looked at again.
+
+    Raises:
+        UsageError: a part of it is damaged.
+    """
+    records = [run, *(open_run(rank) for rank in run.ranks)]
+    windows = tuple(record.scalars(stream) for record in records for stream in record.streams())
+    symptoms = [symptom for record in records for symptom in record.symptoms]
+    named = run.facts.get("detectors")
+    looked = len(named) if isinstance(named, list) else 0
+    if not looked:
+        again = [judge(window, log_detectors()) for window in windows if len(window)]
+        symptoms += [symptom for judgement in again for symptom in judgement.symptoms]
+        looked = max([len(judgement.looked) for judgement in again], default=0)
+    return Recorded(
+        run.name,
+        run.path,
+        True,
+        tuple(window for window in windows if len(window)),
+        tuple(symptoms),
+        looked,
+        run.ended,
+        tuple(action for record in records for action in record.actions),
+        tuple(checklist),
+        tuple(preflight),
+    )
