@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.model import Symptom
 from steadytrain.statistics.medians import median
@@ -10,6 +12,11 @@ OF_LOSS = ("divergence", "loss-spike", "lost-progress")
 NORM_RATIO, LEVEL_STEPS, LEVEL_STEPS_MIN = 8.0, 256, 8
 ONSET_STEPS = 64
 """A symptom of the loss alone counts if a gradient norm at its onset was so many times the median before."""
+
+NEAR_STEPS = 8
+"""A symptom that was seen within so many steps before a value that is not finite belongs to it."""
+
+DATA_SHARE = 0.5
 
 
 def left_its_course(symptom: Symptom, stream: Stream) -> bool:
@@ -30,3 +37,32 @@ def levels_at(stream: Stream, onset: int) -> tuple[float, float] | None:
     losses = stream.history.window().applied("loss")
     before, since = losses.values[losses.steps < onset][-LEVEL_STEPS:], losses.values[losses.steps >= onset]
     return (median(before), median(since)) if len(before) and len(since) else None
+
+
+def onset_of(stream: Stream, step: int, symptoms: Sequence[Symptom], *, since: float) -> tuple[int, bool]:
+    """The first step of the trouble that ``step`` belongs to, and whether an applied update is part of it: then the
+    weights have left their course already, and leaving out a batch does not help. Symptoms from before ``since`` do
+    not count.
+    """
+    window = stream.history.window()
+    refused = window.steps[window.refused].tolist()
+    first = step
+    while refused and refused[-1] == first - 1:
+        first = refused.pop()
+    open_since = [
+        one.first_step
+        for one in symptoms
+        if one.stream == stream.name and one.last_step >= first - NEAR_STEPS and since < one.first_step < first
+    ]
+    return min([first, *open_since]), bool(open_since)
+
+
+def data_changed(stream: Stream, levels: tuple[float, float], rolled_back_at: float) -> bool:
+    """Whether the state that the run rolled back to has the loss of the trouble on the data that follow.
+
+    ``levels`` are those of :func:`levels_at`.
+    """
+    losses = stream.history.window().applied("loss")
+    now = losses.values[losses.steps > rolled_back_at]
+    before, trouble = levels
+    return len(now) > 0 and median(now) > before + DATA_SHARE * (trouble - before)

@@ -21,13 +21,13 @@ from steadytrain.capture.step.skipping import DAMAGED, is_spent
 from steadytrain.capture.step.steering import Answer, Steering
 from steadytrain.core.incident import Action, ActionWord
 from steadytrain.core.model import Symptom
-from steadytrain.guard.corroboration import left_its_course, levels_at
+from steadytrain.guard.corroboration import data_changed, left_its_course, levels_at, onset_of
 from steadytrain.guard.hand import Hand
 from steadytrain.guard.intervention import Intervention, Numbers, kinds
 from steadytrain.guard.interventions.hold_learning_rate import HoldLearningRate
 from steadytrain.guard.ladder import Ladder
 from steadytrain.guard.live import Live
-from steadytrain.guard.outliers import outlier
+from steadytrain.guard.outliers import is_outlier
 from steadytrain.guard.policy import AT_GATE, OUTLIERS, Policy, Response, Rung
 from steadytrain.guard.resume_plan import ResumePlan
 from steadytrain.guard.resumption import CannotResumeError, Resumption
@@ -39,11 +39,7 @@ from steadytrain.trial_runs.launched_script import CannotApplyError
 SETTLE_STEPS = 4
 """Steps after a rung in which a symptom is taken for what was there before."""
 
-TOGETHER = "several ranks train together: the guard does not intervene there yet, so it only refuses bad updates"
-NEAR_STEPS = 8
-"""A symptom that was seen within so many steps before a value that is not finite belongs to it."""
-
-DATA_SHARE = 0.5
+TOGETHER = "several ranks train together, where the guard intervenes in nothing: it only refuses bad updates"
 DATA_CHANGED = (
     "the state from before the trouble has the same loss on the data that follow: the data changed, and from here on "
     "only values that are not finite are acted on"
@@ -99,7 +95,10 @@ class GuardSteering(Steering):
     def call_begins(self, root: nn.Module) -> None:
         run = self._run
         stream = run.streams[0] if run.streams else None
-        if not self._steered.acts or (stream is not None and stream.together):
+        if not self._steered.acts:
+            return
+        if stream is not None and stream.together:
+            run.note(TOGETHER)
             return
         step = stream.step if stream is not None else 0
         if self._live.restored is not None and self._live.undone is not None:
@@ -177,20 +176,8 @@ class GuardSteering(Steering):
         return self._ladder.skips <= self._steered.budget.skips
 
     def _onset(self, stream: Stream, step: int) -> tuple[int, bool]:
-        """The first step of the trouble that ``step`` belongs to, and whether an applied update is part of it: then
-        the weights have left their course already, and leaving out a batch does not help."""
-        window = stream.history.window()
-        refused = window.steps[window.refused].tolist()
-        first = step
-        while refused and refused[-1] == first - 1:
-            first = refused.pop()
-        open_since = [
-            one.first_step
-            for one in self._run.recorder.symptoms.values()
-            if one.stream == stream.name and one.name not in AT_GATE and self._counts(one)
-            if one.last_step >= first - NEAR_STEPS and max(self._ladder.since, self._acted_at) < one.first_step < first
-        ]
-        return min([first, *open_since]), bool(open_since)
+        counted = [one for one in self._run.recorder.symptoms.values() if one.name not in AT_GATE and self._counts(one)]
+        return onset_of(stream, step, counted, since=max(self._ladder.since, self._acted_at))
 
     def finite(self, stream: Stream, measured: Measurement) -> str | None:
         if stream.together:
@@ -198,18 +185,12 @@ class GuardSteering(Steering):
         self._live.measured(measured)
         if not self._steered.acts and not self._held:
             return None
-        for name in OUTLIERS:
-            if self._steered.symptoms.get(name) == "skip" and self._may_skip_outlier(name, stream, measured):
+        for name in [one for one in OUTLIERS if self._steered.symptoms.get(one) == "skip"]:
+            if is_outlier(name, stream, measured) and self._may_skip(name):
                 return f"{name} at the gate"
         for intervention in (*self._held.values(), *self._reverting.values()):
             intervention.gate(self._live)
         return None
-
-    def _may_skip_outlier(self, name: str, stream: Stream, measured: Measurement) -> bool:
-        value = measured.record.scalars.get("loss" if name == "loss-spike" else "gradient_norm")
-        window = stream.history.window()
-        signal = window.applied("loss" if name == "loss-spike" else "gradient_norm").values
-        return value is not None and outlier(signal, value) and self._may_skip(name)
 
     # -- between two steps -----------------------------------------------------------------------------------------
 
@@ -253,18 +234,18 @@ class GuardSteering(Steering):
         live.undo_groups()
         self._hand.between_steps(stream)
         if self._resumption is not None and self._resumption.is_over(stream.step):
-            names = [name for name in self._resumption.held if name in self._held]
-            self._resumption.held.clear()
-            self._by_hand.difference_update(names)
-            for name in names:
+            for name in [one for one in self._resumption.take() if one in self._held]:
+                self._by_hand.discard(name)
                 self._revert(stream, name, self._resumption.why_over)
         if self._steered.acts:
             live.keep_norm(stream.name, stream.step)
         if self._waiting is not None:
             (symptom, onset, why), self._waiting = self._waiting, None
             self._intervene(stream, symptom, onset, why)
-        elif self._levels is not None and stream.step == self._acted_at + SETTLE_STEPS and self._data_changed(stream):
-            self._accept(stream)
+        elif self._levels is not None and stream.step == self._acted_at + SETTLE_STEPS and live.restored is not None:
+            levels, self._levels = self._levels, None
+            if data_changed(stream, levels, self._acted_at):
+                self._accept(stream)
         elif self._ladder.is_calm(stream.step):
             self._take_back(stream)
         for name in [name for name, one in self._reverting.items() if one.is_over(live)]:
@@ -322,16 +303,6 @@ class GuardSteering(Steering):
         why = f"no symptom in {self._ladder.cool_down:,} steps"
         actions = [action for name in self._of_ladder() for action in self._revert(stream, name, why)]
         self._run.tell(intervention_message(stream.step, why, actions))
-
-    def _data_changed(self, stream: Stream) -> bool:
-        """Whether the state that the run rolled back to has the loss of the trouble on the data that follow."""
-        levels, self._levels = self._levels, None
-        losses = stream.history.window().applied("loss")
-        now = losses.values[losses.steps > self._acted_at]
-        if levels is None or not len(now) or self._live.restored is None:
-            return False
-        before, trouble = levels
-        return median(now) > before + DATA_SHARE * (trouble - before)
 
     def _accept(self, stream: Stream) -> None:
         """No state helps against other data: take back what was made, and let the run learn them. What was usual before

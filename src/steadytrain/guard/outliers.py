@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from steadytrain.capture.step.gate import Measurement
+from steadytrain.capture.step.optimizer_streams import Stream
+
 WINDOW = 128
 VALUES_MIN = 16
 DEVIATIONS = 6.0
@@ -27,3 +30,10 @@ def outlier(values: NDArray[np.float64], value: float) -> bool:
     middle = float(np.median(recent))
     spread = MAD_TO_DEVIATION * float(np.median(np.abs(recent - middle)))
     return value > middle + max(DEVIATIONS * spread, (RATIO_MIN - 1) * abs(middle))
+
+
+def is_outlier(symptom: str, stream: Stream, measured: Measurement) -> bool:
+    """Whether the loss (of ``loss-spike``) or the gradient norm of the step at the gate is an outlier."""
+    signal = "loss" if symptom == "loss-spike" else "gradient_norm"
+    value = measured.record.scalars.get(signal)
+    return value is not None and outlier(stream.history.window().applied(signal).values, value)

@@ -72,6 +72,12 @@ class Resumption:
         """Whether the fixes are to be taken back."""
         return bool(self.held) and step - self._calm_since >= self._cool_down
 
+    def take(self) -> list[str]:
+        """The names of the fixes that hold; from here on none does."""
+        names = list(self.held)
+        self.held.clear()
+        return names
+
     @property
     def why_over(self) -> str:
         """The reason for that."""

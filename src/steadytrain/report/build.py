@@ -157,21 +157,11 @@ def from_run(run: Run) -> Report:
     measured = health(run, streams[0], window).facts() if window is not None else ()
     if len(seen) > SYMPTOMS_MAX:
         notes.append(f"{len(seen)} symptoms are recorded; the first {SYMPTOMS_MAX} are shown.")
-    target = short_name(run.path)
-    diagnosis = _diagnosis([*paths, run.path])
-    commands = _of_cause(incidents, diagnosis)
-    if run.state == "running":
-        commands.append(Command("look again", f"steadytrain show {target}"))
-    if incidents:
-        where = short_name(Path(incidents[0].path))
-        commands.append(Command("look into the incident", f"steadytrain show {where}"))
-    elif seen and diagnosis is None:
-        commands.append(Command("find the cause", f"steadytrain diagnose {target}"))
-    commands.append(Command("keep this as a page", f"steadytrain report {target} -o report.html"))
-    commands += _explanations([symptom for symptom, _ in seen])
-    gravest = _incident_of(incidents)
-    verdict = _run_verdict(run, [symptom for symptom, _ in seen], incidents, steps)
     told = [symptom for symptom, _ in seen]
+    diagnosis = _diagnosis([*paths, run.path])
+    commands = _commands_of_run(run, incidents, told, diagnosis)
+    gravest = _incident_of(incidents)
+    verdict = _run_verdict(run, told, incidents, steps)
     onset = gravest.onset_step if gravest is not None else next((one.first_step for one in told), None)
     first = FirstScreen(
         status=_status(run, actions, any(one.name.startswith("nonfinite") for one in told)),
@@ -255,6 +245,23 @@ def _incident_of(incidents: Sequence[IncidentPart]) -> Incident | None:
         return open_for_report(Path(incidents[0].path)).incident if incidents else None
     except UsageError:
         return None
+
+
+def _commands_of_run(
+    run: Run, incidents: Sequence[IncidentPart], symptoms: Sequence[Symptom], diagnosis: DiagnosisPart | None
+) -> list[Command]:
+    """What to call next, the best command first."""
+    target = short_name(run.path)
+    commands = _of_cause(incidents, diagnosis)
+    if run.state == "running":
+        commands.append(Command("look again", f"steadytrain show {target}"))
+    if incidents:
+        where = short_name(Path(incidents[0].path))
+        commands.append(Command("look into the incident", f"steadytrain show {where}"))
+    elif symptoms and diagnosis is None:
+        commands.append(Command("find the cause", f"steadytrain diagnose {target}"))
+    commands.append(Command("keep this as a page", f"steadytrain report {target} -o report.html"))
+    return commands + _explanations(symptoms)
 
 
 def _of_cause(incidents: Sequence[IncidentPart], diagnosis: DiagnosisPart | None) -> list[Command]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import gc
 import sys
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from torch import Tensor, nn
 from steadytrain.capture.hooks.manual_updates import HandWritten
 from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.script_frames import user_frames
+from steadytrain.core.torch_private import VERSION
 
 if TYPE_CHECKING:
     from steadytrain.capture.step.watcher import Watcher
@@ -68,7 +68,7 @@ class ForeignOptimizers:
         self._held: dict[int, tuple[Any, HandWritten]] = {}
         self._looks = self._compared = 0
         self._before: tuple[Any, ...] | None = None
-        self._leaves: list[weakref.ref[Tensor]] = []
+        self._leaves: list[Tensor] = []
         self.told = False
         """Whether the note was shown."""
 
@@ -77,16 +77,15 @@ class ForeignOptimizers:
     def before_backward(self, roots: Iterable[Tensor]) -> None:
         """A backward begins while the run has no stream: report parameters that changed since the last one."""
         self._compare()
-        if not self.told and self._compared < COMPARED_MAX:
-            with suppress(TypeError):  # a leaf that cannot be referred to weakly
-                self._leaves = [weakref.ref(one) for one in leaves(roots)]
+        # No weak references: `torch.utils.swap_tensors` and thereby `Module.to` refuse tensors that have one.
+        self._leaves = [] if self.told or self._compared >= COMPARED_MAX else leaves(roots)
 
     def _compare(self) -> None:
         if self.told or self._before is None or self._compared >= COMPARED_MAX:
             return
         self._compared += 1
         before, self._before = self._before, None
-        if before[0] == [id(one) for one in self._parameters()] and before != self._state():
+        if before != self._state():
             self.told = True
             code = next(iter(user_frames()), None)
             place = f" in the loop of {code.code.co_filename}:{code.line}" if code is not None else ""
@@ -114,6 +113,11 @@ class ForeignOptimizers:
         while self._undo:
             self._undo.pop()()
         self._held.clear()
+        self.trained()
+
+    def trained(self) -> None:
+        """The run has a stream, or ends: hold nothing of the script's."""
+        self._leaves, self._before = [], None
 
     # -- what is wrapped -------------------------------------------------------------------------------------------
 
@@ -125,7 +129,7 @@ class ForeignOptimizers:
 
     def _wrap_holders(self) -> None:
         """Wrap the methods of plain objects that hold the parameters and do not run this backward themselves."""
-        wanted = {id(one) for one in self._parameters()}
+        wanted = {id(one) for one in self._leaves}
         if not wanted:
             return
         running = _running()
@@ -187,8 +191,9 @@ class ForeignOptimizers:
         if kept is not None:
             return kept[1]
         held = {id(one): one for one in _tensors(_fields(optimizer), CONTAINER_DEPTH)}
-        known = self._parameters()
+        known = self._leaves
         parameters = [one for one in known if id(one) in held] or known
+        parameters = parameters or [one for one in held.values() if one.is_leaf and one.requires_grad]
         if not any(one.grad is not None for one in parameters) or len(self._held) >= STAND_INS_MAX:
             return None
         if not self._run.streams and self._before is not None and self._before != self._state():
@@ -202,16 +207,13 @@ class ForeignOptimizers:
 
     # -- what is compared ------------------------------------------------------------------------------------------
 
-    def _parameters(self) -> list[Tensor]:
-        return [one for leaf in self._leaves if (one := leaf()) is not None]
-
     def _state(self) -> tuple[Any, ...]:
-        """Which parameters there are, their versions, and some values: a write through ``.data`` has no version."""
-        parameters = self._parameters()
+        """Versions of the parameters, and some values: a write through ``.data`` has no version."""
+        parameters = self._leaves
         chosen = parameters[:: max(1, len(parameters) // SAMPLED_PARAMETERS)][:SAMPLED_PARAMETERS]
         with self._run.own_time.unseen, torch.no_grad():
             values = [_sample(one) for one in chosen]
-        return [id(one) for one in parameters], [one._version for one in parameters], values
+        return [VERSION.of(one) for one in parameters], values
 
 
 def leaves(roots: Iterable[Tensor]) -> list[Tensor]:

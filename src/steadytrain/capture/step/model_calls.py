@@ -168,6 +168,8 @@ class ModelCalls:
         if not run.streams and self.foreign is not None and run.rerun is None:
             with run.own_time, run.guard.part("looking for updates without an optimizer"):
                 self.foreign.before_backward(_as_tensors(roots))
+        elif self.foreign is not None:
+            self.foreign.trained()
         run.in_backward = True
         self.backward_calls += 1
         self._count_calls()
