@@ -50,7 +50,7 @@ help:
 	@echo "make attack        kills, full disks, ways to train, mutants, secrets, errors of ours: tried and survived; fifteen minutes (FORM=--quick, ONLY=name)"
 	@echo "make bench-against  how often the first fix mends a run, ours against rules of practice and a coin; 40 minutes (EVERY=3, ONLY=name)"
 	@echo "make zoo           every run of the zoo diagnosed and its fix tried: docs/scoreboard.md; an hour or two"
-	@echo "make pages         pages of three runs of the zoo, opened in Chromium: screenshots, overflow, console; about two minutes (ONLY=name)"
+	@echo "make pages         pages of three runs of the zoo, opened in Chromium: screenshots, overflow, console; four minutes (ONLY=name)"
 	@echo "make docs          the pages of docs/ that are made of the plug-ins' docstrings"
 	@echo "make clean         remove environments, caches and what the demo wrote"
 
