@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,15 +13,10 @@ from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.core.incident import UNTOUCHING, ActionWord
 from steadytrain.core.json_values import JsonValue
 from steadytrain.core.plugins import name_of, nearest
+from steadytrain.core.toml_files import read_toml
 from steadytrain.grouping.catalog import log_detectors
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 POLICY_VERSION = 1
-FILE_BYTES_MAX = 1 << 20
 NONFINITE_LOSS = "nonfinite-loss"
 DEFAULT_NAME = "default"
 
@@ -88,20 +82,7 @@ def read_policy(path: Path) -> GatePolicy:
         UsageError: it cannot be read, is no policy, contradicts itself, or is of a newer version; the text names the
             entry.
     """
-    try:
-        with path.open("rb") as file:
-            text = file.read(FILE_BYTES_MAX + 1)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-    if len(text) > FILE_BYTES_MAX:
-        raise UsageError(f"{path}: larger than {FILE_BYTES_MAX >> 10} KiB, so it is no policy of a gate")
-    try:
-        data = tomllib.loads(text.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 text (byte {error.start})") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(f"{path}: not TOML: {' '.join(str(error).split())}") from None
-    return _Reading(path).policy(data)
+    return _Reading(path).policy(read_toml(path, what="policy of a gate"))
 
 
 class _Reading:

@@ -7,7 +7,6 @@ the settings of interventions. Whatever it holds that has no meaning is an error
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import MAX_SKIPS_DEFAULT
 from steadytrain.core.plugins import name_of, nearest
+from steadytrain.core.toml_files import read_toml
 from steadytrain.grouping.catalog import detectors
 from steadytrain.guard.intervention import kinds
 from steadytrain.guard.policy import (
@@ -31,12 +31,6 @@ from steadytrain.guard.policy import (
     built_in,
 )
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-FILE_BYTES_MAX = 1 << 20
 SECTIONS = ("policy", "symptoms", "budget", "ladders", "interventions")
 ENDING = ".toml"
 OWN_RESPONSE = "default"
@@ -62,19 +56,7 @@ def read_policy(path: Path) -> Policy:
     Raises:
         UsageError: it cannot be read, or is no policy; the text names the entry.
     """
-    try:
-        with path.open("rb") as file:
-            text = file.read(FILE_BYTES_MAX + 1)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from None
-    if len(text) > FILE_BYTES_MAX:
-        raise UsageError(f"{path}: larger than {FILE_BYTES_MAX >> 10} KiB, so it is no policy")
-    try:
-        data = tomllib.loads(text.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 text (byte {error.start})") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(f"{path}: not TOML: {' '.join(str(error).split())}") from None
+    data = read_toml(path, what="policy")
     if not data:
         raise UsageError(f'{path}: empty; a policy begins with, for example, policy = "steady"')
     return _Reading(str(path)).policy(data)
