@@ -16,6 +16,9 @@ import steadytrain
 from gate_loops import recorded, same
 
 STEPS, SPIKE = 90, 60
+HARDER_FROM = 1_000
+"""From this step on the targets are larger."""
+
 ROLL_BACK = """
 policy = "steady"
 [ladders]
@@ -56,7 +59,7 @@ class Training:
     def steps(self, left_out: Collection[int] = ()) -> Iterator[int]:
         for step in range(1, STEPS + 1):
             x = torch.randn(16, 8)
-            y = x[:, :1] * x[:, 1:2] + x.sum(1, keepdim=True)
+            y = (x[:, :1] * x[:, 1:2] + x.sum(1, keepdim=True)) * (30 if step >= HARDER_FROM else 1)
             before = copy.deepcopy(self.model.state_dict()) if step in left_out else None
             if step == SPIKE and before is None:
                 with torch.no_grad():
@@ -120,6 +123,22 @@ def test_a_healthy_run_is_not_touched(tmp_path: Path, monkeypatch: pytest.Monkey
         pass
     assert same(steered.state(), bare.state())
     assert recorded(tmp_path).actions == ()
+
+
+def test_a_roll_back_that_did_not_help_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task became harder, and the weights are as good as they were: they go on from where they were."""
+    monkeypatch.setattr("test_roll_back.SPIKE", -1)
+    monkeypatch.setattr("test_roll_back.HARDER_FROM", 60)
+    steered = watched("AdamW", tmp_path, policy_file(tmp_path))
+    back, again = recorded(tmp_path).actions
+    assert (back.what, again.what) == ("rolled-back", "rolled-back")
+    assert "the data changed" in again.reason
+    assert back.after["step"] < 60 <= again.after["step"] == back.before["step"]
+    twin = Training("AdamW")
+    for _ in twin.steps(left_out=range(int(again.after["step"]) + 1, int(again.before["step"]) + 1)):
+        pass
+    parts = ("model", "optimizer", "schedule", "random")
+    assert same({name: steered.state()[name] for name in parts}, {name: twin.state()[name] for name in parts})
 
 
 def test_the_undone_steps_are_forgotten_and_the_incident_is_kept(tmp_path: Path) -> None:

@@ -17,6 +17,10 @@ NEAR_STEPS = 8
 """A symptom that was seen within so many steps before a value that is not finite belongs to it."""
 
 DATA_SHARE = 0.5
+DATA_CHANGED = (
+    "the state from before the trouble has the same loss on the data that follow: the data changed, and from here on "
+    "only values that are not finite are acted on"
+)
 
 
 def left_its_course(symptom: Symptom, stream: Stream) -> bool:

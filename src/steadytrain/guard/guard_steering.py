@@ -21,7 +21,7 @@ from steadytrain.capture.step.skipping import DAMAGED, is_spent
 from steadytrain.capture.step.steering import Answer, Steering
 from steadytrain.core.incident import Action, ActionWord
 from steadytrain.core.model import Symptom
-from steadytrain.guard.corroboration import data_changed, left_its_course, levels_at, onset_of
+from steadytrain.guard.corroboration import DATA_CHANGED, data_changed, left_its_course, levels_at, onset_of
 from steadytrain.guard.hand import Hand
 from steadytrain.guard.intervention import Intervention, Numbers, kinds
 from steadytrain.guard.interventions.hold_learning_rate import HoldLearningRate
@@ -40,11 +40,6 @@ SETTLE_STEPS = 4
 """Steps after a rung in which a symptom is taken for what was there before."""
 
 TOGETHER = "several ranks train together, where the guard intervenes in nothing: it only refuses bad updates"
-DATA_CHANGED = (
-    "the state from before the trouble has the same loss on the data that follow: the data changed, and from here on "
-    "only values that are not finite are acted on"
-)
-
 SPENT = "the ladder for {symptom} is spent"
 
 
@@ -246,6 +241,7 @@ class GuardSteering(Steering):
             levels, self._levels = self._levels, None
             if data_changed(stream, levels, self._acted_at):
                 self._accept(stream)
+            live.left = None
         elif self._ladder.is_calm(stream.step):
             self._take_back(stream)
         for name in [name for name, one in self._reverting.items() if one.is_over(live)]:
@@ -305,10 +301,14 @@ class GuardSteering(Steering):
         self._run.tell(intervention_message(stream.step, why, actions))
 
     def _accept(self, stream: Stream) -> None:
-        """No state helps against other data: take back what was made, and let the run learn them. What was usual before
-        says little from here on, so symptoms of finite values are only recorded."""
+        """No state helps against other data: take back all that was made, and let the run learn them. What was
+        usual before says little from here on, so symptoms of finite values are only recorded."""
         self._accepts = True
         actions = [action for name in self._of_ladder() for action in self._revert(stream, name, DATA_CHANGED)]
+        returned = self._live.return_to_left()
+        if returned is not None and self._live.undone is not None:
+            actions.append(self._act(stream, "rolled-back", "roll-back", DATA_CHANGED, *returned))
+            self._run.rolled_back(stream, *self._live.undone)
         self._ladder.ends(stream.step)
         self._run.tell(intervention_message(stream.step, DATA_CHANGED, actions))
 

@@ -44,6 +44,9 @@ class Live(Launched):
         self.restored: StateCopy | None = None
         """The state that the run has rolled back to in this rung."""
 
+        self.left: StateCopy | None = None
+        """The state that this roll-back left, until it is known whether the roll-back helped."""
+
         self.undone: tuple[int, int] | None = None
         """The first and the last step that the roll-back undid."""
 
@@ -105,7 +108,8 @@ class Live(Launched):
 
     def rung_begins(self, onset: int, attempt: int) -> None:
         """Interventions for trouble since step ``onset`` follow, as the ``attempt``-th rung, from 0."""
-        self.onset, self.attempt, self.restored, self.undone = onset, attempt, None, None
+        self.onset, self.attempt = onset, attempt
+        self.restored = self.left = self.undone = None
 
     def rate(self) -> float:
         """The script's learning rate of the first group, 0 if there is none."""
@@ -140,10 +144,21 @@ class Live(Launched):
             raise CannotApplyError(NO_COPY.format(step=wanted))
         if self.step - copy.step > UNDONE_MAX:
             raise CannotApplyError(TOO_FAR.format(step=copy.step, count=self.step - copy.step))
+        self.left = copy.now(self.step) if self.copies.fits(copy) else None
         copy.restore()
         self.copies.forget_after(copy.step)
         self.restored, self.undone = copy, (copy.step + 1, self.step)
         return {"step": float(self.step)}, {"step": float(copy.step)}
+
+    def return_to_left(self) -> tuple[Mapping[str, float], Mapping[str, float]] | None:
+        """Undo the roll-back: it did not help. None if what it left is not finite, or was not kept."""
+        left, self.left = self.left, None
+        if left is None or not left.is_finite:
+            return None
+        left.restore()
+        self.copies.forget_after(left.step)
+        self.restored, self.undone = left, (left.step + 1, self.step)
+        return {"step": float(self.step)}, {"step": float(left.step)}
 
     def is_damaged(self) -> bool:
         """Whether a weight holds NaN or Inf."""

@@ -67,6 +67,24 @@ class StateCopy:
         return all(bool(torch.isfinite(one).all()) for one in tensors if one.is_floating_point())
 
     @torch.no_grad()
+    def now(self, step: int) -> StateCopy:
+        """What the same tensors and optimizers hold now, after ``step``."""
+        return StateCopy(
+            step,
+            parameters=[(parameter, parameter.detach().clone()) for parameter, _ in self.parameters],
+            buffers=[
+                (owner, name, buffer.detach().clone())
+                for owner, name, _ in self.buffers
+                if isinstance(buffer := dict(BUFFERS.of(owner).items()).get(name), Tensor)
+            ],
+            optimizers=[
+                (optimizer, {key: _copy_of(values) for key, values in optimizer.state.items()})
+                for optimizer, _ in self.optimizers
+            ],
+            rates={id(optimizer): _rates(optimizer) for optimizer, _ in self.optimizers},
+        )
+
+    @torch.no_grad()
     def restore(self) -> None:
         """Put everything back. Tensors keep their identity."""
         for parameter, values in self.parameters:
@@ -136,6 +154,10 @@ class StateCopies:
                 return copy
         return next((copy for copy in self._copies if copy.step == 0 and copy.is_finite), None)
 
+    def fits(self, copy: StateCopy) -> bool:
+        """Whether there is memory for one more like ``copy``."""
+        return self.size_bytes + copy.size_bytes <= self._size_bytes_max
+
     def forget_after(self, step: int) -> None:
         """Drop the copies of later states: the run has rolled back to ``step``."""
         while self._copies and self._copies[-1].step > step:
@@ -184,8 +206,12 @@ def _copied(
             ]
     for optimizer in optimizers:
         copy.optimizers.append((optimizer, {key: _copy_of(values) for key, values in optimizer.state.items()}))
-        copy.rates[id(optimizer)] = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group]
+        copy.rates[id(optimizer)] = _rates(optimizer)
     return copy
+
+
+def _rates(optimizer: torch.optim.Optimizer) -> list[float]:
+    return [float(group["lr"]) for group in optimizer.param_groups if "lr" in group]
 
 
 def _copy_of(value: Any) -> Any:
