@@ -7,6 +7,7 @@ PYTHON ?= $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null 
 VENV := .venv
 DEMO_VENV := .venv-demo
 READY := $(VENV)/ready
+SITE_READY := $(VENV)/site-ready
 DEMO_READY := $(DEMO_VENV)/ready
 
 # Benchmark environment: an ordinary install beside the tools that it is compared with.
@@ -25,7 +26,7 @@ STOPPED := 70
 
 PACKAGE_FILES := $(shell find src -type f -not -path '*/__pycache__/*') README.md LICENSE
 
-.PHONY: help demo demo-healthy test test-all test-torch golden lint bench bench-gpu bench-rewind bench-locate bench-repro bench-store bench-statistics bench-symptoms bench-early bench-scripts bench-data bench-trials bench-against zoo zoo-unseen pages docs clean
+.PHONY: help demo demo-healthy test test-all test-torch golden lint bench bench-gpu bench-rewind bench-locate bench-repro bench-store bench-statistics bench-symptoms bench-early bench-scripts bench-data bench-trials bench-against bench-guard zoo zoo-unseen pages docs docs-check newcomer site site-serve release-check clean bench-top bench-ui bench-ranks ways
 
 help:
 	@echo "make demo          a real training run goes wrong, is stopped, diagnosed and mended; about five minutes after the install"
@@ -47,11 +48,20 @@ help:
 	@echo "make bench-scripts  109 scripts of another hand: silent faults that are named, healthy ones that are not; fifteen minutes"
 	@echo "make bench-trials  which trial removes which incident, on a byte-level GPT; under ten minutes"
 	@echo "make bench-data  what check-data costs over a gigabyte of JSON Lines; ten minutes, 1 GB of disk"
-	@echo "make attack        kills, full disks, ways to train, mutants, secrets, errors of ours: tried and survived; fifteen minutes (FORM=--quick, ONLY=name)"
+	@echo "make attack        kills, full disks, ways to train, mutants, secrets, errors of ours: tried and survived; fifteen minutes (FORM=--quick, ONLY=name, INTO=folder adds up)"
 	@echo "make bench-against  how often the first fix mends a run, ours against rules of practice and a coin; 40 minutes (EVERY=3, ONLY=name)"
+	@echo "make bench-top     what \`top\` costs on a million steps and beside a run of 100 steps a second; three minutes"
+	@echo "make bench-ui      what \`ui\` costs: a million steps opened and zoomed, 50 pages beside a run of 100 steps a second; four minutes"
+	@echo "make bench-guard    nine faults, five seeds: the guard against clipping, ZClip, skip-step, AdaGC and rewinding; 20 minutes (ONLY=name)"
+	@echo "make ways          a script for each of 27 frameworks, each in an environment of its own, bare against watched: docs/ways.md; an hour or two, goes on where it was cut off (ONLY=name, AGAIN=1, KEEP=1)"
 	@echo "make zoo           every run of the zoo diagnosed and its fix tried: docs/scoreboard.md; an hour or two"
-	@echo "make pages         pages of three runs of the zoo, opened in Chromium: screenshots, overflow, console; four minutes (ONLY=name)"
+	@echo "make pages         pages of three runs of the zoo and those of \`ui\`, opened in Chromium: screenshots, overflow, contrast, keys, console; five minutes (ONLY=name)"
 	@echo "make docs          the pages of docs/ that are made of the plug-ins' docstrings"
+	@echo "make release-check builds, reads, installs and lists the release, from a fresh clone; five minutes (FINAL=1: the tag is next)"
+	@echo "make docs-check    every command and code block of README and docs, run as written; half an hour (ONLY=name of a page)"
+	@echo "make newcomer      docs/first-ten-minutes.md as a new user: empty folder, new environment, no network after the install; some minutes"
+	@echo "make site          the site of docs in build/site, links checked; opens without a server and without a network"
+	@echo "make site-serve    the same while pages are written"
 	@echo "make clean         remove environments, caches and what the demo wrote"
 
 demo: $(DEMO_READY)
@@ -71,7 +81,7 @@ demo-healthy: $(DEMO_READY)
 	$(DEMO_VENV)/bin/steadytrain show
 
 test: lint
-	$(VENV)/bin/pytest -n 2 -m "not gpu and not long"
+	$(VENV)/bin/pytest -n 2 --dist worksteal -m "not gpu and not long"
 
 test-all: lint
 	STEADYTRAIN_COLD_TESTS=1 $(VENV)/bin/pytest -n 2
@@ -100,7 +110,7 @@ lint: $(READY)
 
 # Hand-written attacks on the promises. FORM=--quick is the short form, two minutes.
 attack: $(READY)
-	$(VENV)/bin/python benchmarks/attack.py $(FORM) $(if $(ONLY),--only $(ONLY))
+	$(VENV)/bin/python benchmarks/attack.py $(FORM) $(if $(ONLY),--only $(ONLY)) $(if $(INTO),--into $(INTO))
 
 bench: $(BENCH_READY)
 	$(BENCH_VENV)/bin/python benchmarks/overhead.py
@@ -141,6 +151,22 @@ bench-trials: $(READY)
 bench-against: $(READY)
 	$(VENV)/bin/python benchmarks/against.py $(if $(EVERY),--every $(EVERY)) $(if $(ONLY),--only $(ONLY))
 
+bench-top: $(READY)
+	$(VENV)/bin/python benchmarks/top_cost.py
+
+bench-ui: $(READY)
+	$(VENV)/bin/python benchmarks/ui_load.py
+
+bench-ranks: $(READY)
+	$(VENV)/bin/python benchmarks/ranks.py $(if $(ONLY),--only $(ONLY))
+	$(VENV)/bin/python benchmarks/ranks.py --cost
+
+bench-guard: $(READY)
+	$(VENV)/bin/python benchmarks/guard_against.py $(if $(ONLY),--only $(ONLY))
+
+ways: $(READY)
+	$(VENV)/bin/python benchmarks/ways.py --docs docs/ways.md $(if $(ONLY),--only $(ONLY)) $(if $(AGAIN),--again) $(if $(KEEP),--keep)
+
 zoo: $(READY)
 	$(VENV)/bin/python zoo/scoreboard.py --write docs/scoreboard.md $(if $(ONLY),--only $(ONLY))
 
@@ -149,9 +175,28 @@ zoo-unseen: $(READY)
 
 pages: $(READY)
 	$(VENV)/bin/python benchmarks/pages.py $(if $(ONLY),--only $(ONLY))
+	$(VENV)/bin/python benchmarks/ui_pages.py build/pages/runs/$(or $(ONLY),nan_row) --out build/pages/ui
 
 docs: $(READY)
 	$(VENV)/bin/python -m steadytrain.cli._catalogues docs
+
+# Wheel, sdist and SBOM are left in build/release. Nothing is uploaded, and no tag is made: docs/releasing.md.
+release-check:
+	$(PYTHON) release/check.py $(if $(FINAL),--final)
+
+# A new user's first page, from an empty folder with an empty home: installs torch, takes some minutes.
+newcomer: $(READY)
+	$(VENV)/bin/python release/newcomer.py
+
+docs-check: $(READY)
+	$(VENV)/bin/pytest tests/docs $(if $(ONLY),-k $(ONLY))
+
+site: $(SITE_READY)
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
+	$(VENV)/bin/python website/other_hosts.py build/site
+
+site-serve: $(SITE_READY)
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs serve
 
 clean:
 	rm -rf $(VENV) $(DEMO_VENV) $(BENCH_VENV) build demo-report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -161,6 +206,10 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt torch
 	$(VENV)/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable '.[dev,report,demo,query]'
+	@touch $@
+
+$(SITE_READY): $(READY)
+	$(VENV)/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
 	@touch $@
 
 $(DEMO_READY): pyproject.toml constraints.txt $(PACKAGE_FILES)

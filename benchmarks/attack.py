@@ -1,9 +1,10 @@
 """Attack: all attacks one after the other, each within its share of the time; what was tried, and what survived.
 
-    python benchmarks/attack.py [--quick] [--only NAME] [--seed N] [--json FILE]
+    python benchmarks/attack.py [--quick] [--only NAME] [--seed N] [--json FILE] [--into FOLDER]
 
 ``--quick`` is the short form of the tests: two minutes. The whole form takes fifteen minutes on two cores and draws
 what it tries anew each time; the seed that it prints repeats it. Each attack runs by itself too, without a bound.
+``--into`` keeps what was tried, and ways and functions that are there already are left out: ``attack_sums.py`` adds up.
 """
 
 from __future__ import annotations
@@ -23,24 +24,44 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Part:
-    """An attack: its script and options, and its share of the time in the whole and in the short form, in seconds."""
+    """An attack: its script and options, and its share of the time in the whole and in the short form, in seconds.
+
+    ``kept`` is its name in the folder of ``--into``; with ``goes_on`` it leaves out what is there already.
+    """
 
     name: str
     words: tuple[str, ...]
     seconds: int
     quick_s: int
+    kept: str
+    goes_on: bool = False
 
 
 PARTS = (
-    Part("kills and faults of the disk", ("attack_kills.py",), 210, 30),
-    Part("ways to train", ("attack_ways.py",), 210, 20),
-    Part("checkpoints of scripts, kept and judged", ("attack_saves.py",), 60, 10),
-    Part("relaunched scripts", ("attack_relaunched.py",), 90, 15),
-    Part("a function of ours raises, eager", ("attack_sweep.py", "--mode", "eager"), 60, 15),
-    Part("a function of ours raises, compiled", ("attack_sweep.py", "--mode", "compiled"), 60, 0),
-    Part("a function of ours raises, two ranks", ("attack_sweep.py", "--mode", "ranks"), 60, 0),
-    Part("damaged files", ("attack_mutants.py",), 90, 15),
-    Part("secrets", ("attack_secrets.py", "--quick"), 60, 20),
+    Part("kills and faults of the disk", ("attack_kills.py",), 195, 30, "kills"),
+    Part("ways to train", ("attack_ways.py", "--warm"), 195, 20, "ways", goes_on=True),
+    Part("checkpoints of scripts, kept and judged", ("attack_saves.py",), 60, 10, "saves"),
+    Part("relaunched scripts", ("attack_relaunched.py",), 90, 15, "relaunched"),
+    Part("a function of ours raises, eager", ("attack_sweep.py", "--mode", "eager"), 60, 15, "eager", goes_on=True),
+    Part(
+        "a function of ours raises, compiled",
+        ("attack_sweep.py", "--mode", "compiled"),
+        60,
+        0,
+        "sweep_compiled",
+        goes_on=True,
+    ),
+    Part(
+        "a function of ours raises, two ranks",
+        ("attack_sweep.py", "--mode", "ranks"),
+        60,
+        0,
+        "sweep_ranks",
+        goes_on=True,
+    ),
+    Part("damaged files", ("attack_mutants.py",), 90, 15, "mutants"),
+    Part("hostile requests to ui", ("attack_served.py",), 30, 0, "served"),
+    Part("secrets", ("attack_secrets.py", "--quick"), 60, 20, "secrets"),
 )
 
 
@@ -53,10 +74,13 @@ class Outcome:
     failures: tuple[str, ...]
 
 
-def run(part: Part, *, seed: int, seconds: int) -> Outcome:
-    """Run one attack; its output goes to the terminal as it comes."""
+def run(part: Part, *, seed: int, seconds: int, into: Path | None = None) -> Outcome:
+    """Run one attack; its output goes to the terminal as it comes, and its tries into the folder ``into``."""
     script, *words = part.words
     line = [sys.executable, str(HERE / script), *words, "--seed", str(seed), "--seconds", str(seconds)]
+    if into is not None:
+        line += ["--json", str(into / f"{part.kept}-{seed}.json")]
+        line += ["--but", *map(str, into.glob(f"{part.kept}-*.json"))] if part.goes_on else []
     began = time.monotonic()
     printed = []
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
@@ -90,14 +114,17 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="NAME", help="attacks with this word in their name")
     parser.add_argument("--seed", type=int, help="what is drawn (default: another one each time)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result here too")
+    parser.add_argument("--into", type=Path, metavar="FOLDER", help="keep there what was tried, and go on from there")
     options = parser.parse_args()
+    if options.into:
+        options.into.mkdir(parents=True, exist_ok=True)
     seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
     outcomes = []
     for part in PARTS:
         seconds = part.quick_s if options.quick else part.seconds
         if options.only in part.name and seconds:
             print(f"\n{part.name}, {seconds} s, seed {seed}", flush=True)
-            outcomes.append(run(part, seed=seed, seconds=seconds))
+            outcomes.append(run(part, seed=seed, seconds=seconds, into=options.into))
     if not outcomes:
         parser.error(f"no attack has {options.only!r} in its name")
     print("\n| attack | tried | survived | seconds |\n|---|---|---|---|")

@@ -3,8 +3,9 @@
 A library of our own (``attack_programs/kills/faults.c``, compiled when this starts, loaded by LD_PRELOAD) counts the
 system calls on files below the run folder. Each phase runs once without a fault to count them; then a call is drawn and
 the fault happens there. Afterwards script's output, status and weights are those of the bare run (but after a kill),
-`show`, `runs` and `query` answer, every bundle is whole and listed, no step is lost but the one in flight, nothing
-half-written stays after the next run, and what a disk took is said. Commands are called a second time and work.
+the script's checkpoints load, `show`, `runs` and `query` answer, every bundle is whole and listed, no step is lost but
+the one in flight, nothing half-written stays after the next run, and what a disk took is said. Commands are called a
+second time and work.
 
     python benchmarks/attack_kills.py [--faults N] [--quick] [--seed N] [--only PHASE] [--jobs N] [--json FILE]
     python benchmarks/attack_kills.py --only PHASE --fault FAULT --call N [--keep FOLDER]      repeats one
@@ -36,7 +37,9 @@ TESTS = Path(__file__).resolve().parents[1] / "tests"
 PROGRAMS = Path(__file__).resolve().parent / "attack_programs" / "kills"
 RUNS = "steadytrain-runs"
 STATE_BYTES = 520
-PROCESS_S_MAX = 90.0
+PROCESS_S_MAX = 600.0
+"""One that hangs takes this long; one on a busy machine may not."""
+
 FAULTS_BY_DEFAULT = 500
 QUICK_FAULTS = 14
 QUICK_PHASES = ("run", "incident", "compaction", "replay")
@@ -56,12 +59,14 @@ FAULTS = {"kill-before": 30, "kill-after": 25, "full": 10, "full-brief": 8, "quo
 
 @dataclass(frozen=True)
 class Phase:
-    """What runs, and how often it is drawn, in percent. ``again``: a command on a finished bundle, not a training."""
+    """What runs, and how often it is drawn, in percent. ``again``: a command on a finished bundle, not a training.
+    ``saves``: the script's checkpoints are checked too, so calls on its files count, and only kills are drawn."""
 
     line: tuple[str, ...]
     share: int
     script: tuple[str, ...] = ()
     again: bool = False
+    saves: bool = False
 
 
 _RUN = ("run", "--level", "full", "--name", "run")
@@ -70,6 +75,8 @@ PHASES = {
     "snapshot": Phase((*_RUN, "--keep-rewind", "train.py"), 16, ("60", "0", "0.003")),
     "compaction": Phase((*_RUN, "--rewind-mb", "0", "train.py"), 18, ("200", "0", "0.002")),
     "incident": Phase((*_RUN, "train.py"), 24, ("40", "30", "0.003")),
+    "pin": Phase((*_RUN, "saves.py"), 12, ("60", "0", "0.003"), saves=True),
+    "roll-back": Phase((*_RUN, "--policy", "steady", "saves.py"), 12, ("110", "75", "0.003"), saves=True),
     "replay": Phase(("replay", f"{RUNS}/run", "--once"), 7, again=True),
     "locate": Phase(("locate", f"{RUNS}/run"), 6, again=True),
     "diagnose": Phase(("diagnose", f"{RUNS}/run", "--budget", "20s"), 7, again=True),
@@ -117,9 +124,10 @@ class Tried:
 class Attack:
     """The folder in which all is tried, the interpreter, and what each phase does without a fault."""
 
-    def __init__(self, base: Path, *, keep: Path | None = None) -> None:
+    def __init__(self, base: Path, *, keep: Path | None = None, on: str = "") -> None:
         self._base = base
         self._keep = keep
+        self._on = on
         self._numbers = itertools.count(1)
         self._making = threading.Lock()
         os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", XDG_STATE_HOME=str(base / "home"))
@@ -166,7 +174,7 @@ class Attack:
     def attacked(self, name: str, case: Path, plan: str, trace: str = "") -> Ended:
         """Run the phase with a fault."""
         phase = PHASES[name]
-        under = str(case if phase.again else case / "work" / RUNS)
+        under = str(case if phase.again else case / "work" if phase.saves else case / "work" / RUNS)
         return self.call(self._line(phase), case, plan, under=under, trace=trace)
 
     def _line(self, phase: Phase) -> list[str]:
@@ -202,7 +210,7 @@ class Attack:
         trace = self._base / f"{name}.trace"
         expected = self.attacked(name, case, "none 0 0", str(trace))
         if not phase.again and phase.script[1] == "0":
-            bare = self.call(["train.py", *phase.script], case)
+            bare = self.call([phase.line[-1], *phase.script], case)
             if (bare.status, bare.out) != (expected.status, expected.out):
                 raise SystemExit(f"attack_kills: without a fault, {name} is not as the bare run: {expected.err}")
         self.expected[name] = expected
@@ -210,7 +218,7 @@ class Attack:
         for line in trace.read_text(errors="replace").splitlines():
             number, what = line.split(" ", 1)
             calls[re.sub(r"\d+|(?<=\.json\.)\w+|tmp\w+", "N", what)].append(int(number))
-        self.kinds[name] = list(calls.values())
+        self.kinds[name] = [numbers for what, numbers in calls.items() if re.search(self._on, what)]
         shutil.rmtree(case, ignore_errors=True)
         return expected.calls
 
@@ -251,7 +259,8 @@ class Attack:
 def _fill(case: Path) -> None:
     for folder in ("work", "tmp"):
         (case / folder).mkdir(parents=True)
-    shutil.copy(PROGRAMS / "train.py", case / "work")
+    for program in ("train.py", "saves.py"):
+        shutil.copy(PROGRAMS / program, case / "work")
 
 
 def library(folder: Path) -> Path:
@@ -319,15 +328,16 @@ def _last(err: str) -> str:
 # -- which faults ------------------------------------------------------------------------------------------------------
 
 
-def drawn(attack: Attack, counts: dict[str, int], number: int, seed: int) -> Iterator[Fault]:
-    """So many faults: half of them at any call, half at a kind of call first, so that the rare ones are met too."""
+def drawn(attack: Attack, counts: dict[str, int], number: int, seed: int, *, on_kinds: float) -> Iterator[Fault]:
+    """So many faults: that share of them at a kind of call first, so that the rare ones are met too, others at any."""
     chance, names = random.Random(seed), list(counts)
     for turn in range(number):
         name = names[turn] if turn < len(names) else chance.choices(names, [PHASES[one].share for one in names])[0]
         call = chance.randint(1, counts[name])
-        if attack.kinds[name] and chance.random() < 0.5:
+        if attack.kinds[name] and chance.random() < on_kinds:
             call = chance.choice(chance.choice(attack.kinds[name]))
-        yield Fault(name, chance.choices(list(FAULTS), list(FAULTS.values()))[0], call)
+        shares = {kind: share for kind, share in FAULTS.items() if kind.startswith("kill") or not PHASES[name].saves}
+        yield Fault(name, chance.choices(list(shares), list(shares.values()))[0], call)
 
 
 def table(tried: Sequence[Tried]) -> str:
@@ -345,6 +355,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no further fault after so long")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=PHASES, action="append", metavar="PHASE", help=", ".join(PHASES))
+    parser.add_argument(
+        "--on", metavar="PATTERN", help="only at calls whose name and path match this regular expression"
+    )
     parser.add_argument("--fault", choices=FAULTS, help="this fault alone, at the call of --call")
     parser.add_argument("--call", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
@@ -354,11 +367,11 @@ def main() -> int:
     names, begin = options.only or list(QUICK_PHASES if options.quick else PHASES), time.monotonic()
     number = min(options.faults, QUICK_FAULTS) if options.quick else options.faults
     with tempfile.TemporaryDirectory(prefix="attack-kills-", ignore_cleanup_errors=True) as base:
-        attack = Attack(Path(base), keep=options.keep)
+        attack = Attack(Path(base), keep=options.keep, on=options.on or "")
         tried = []
         with ThreadPoolExecutor(options.jobs) as pool:
             counts = dict(zip(names, pool.map(attack.count, names), strict=True))
-            faults = list(drawn(attack, counts, number, options.seed))
+            faults = list(drawn(attack, counts, number, options.seed, on_kinds=1.0 if options.on else 0.5))
             if options.fault:
                 faults = [Fault(name, options.fault, options.call) for name in names]
 

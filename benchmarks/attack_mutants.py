@@ -1,11 +1,11 @@
-"""Attack: damaged and hostile bundles, run folders, logs and data files against the commands that read them.
+"""Attack: damaged and hostile bundles, run folders, logs, data and settings against the commands that read them.
 
 A mutant is a copy with one to three changes: bits, blocks and lines are changed, doubled or cut out, numbers become
 huge, a file becomes sparse, a pipe, a folder or a link without an end. Half of the bundles get a new manifest, so that
 their checksums hold. Each command runs in a fork of this process with a bound on memory and time. A mutant has survived
 if the command answered, or refused in lines of its own with status 2: no traceback, no signal, no hang.
 
-    python benchmarks/attack_mutants.py [--count 2000] [--seed 0] [--quick] [--keep FOLDER]
+    python benchmarks/attack_mutants.py [--count 2000] [--seed 0] [--quick] [--keep FOLDER] [--json FILE]
 """
 
 from __future__ import annotations
@@ -24,16 +24,20 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-import builders
+from attack_originals import VARIABLES, make_originals
+
 from steadytrain.storage.bundle import MANIFEST, seal
 
 MUTANTS, QUICK_MUTANTS = 2_000, 60
-COMMAND_S_MAX = 30.0
+COMMAND_S_MAX = 30
+"""Seconds of the processor; in those of a clock ``WAIT_S_MAX``, for one that waits for ever."""
+
+WAIT_S_MAX = 300.0
 MEMORY_BYTES_MAX = 2 << 30
 """Memory that a command may take beside what this process has when it forks."""
 
@@ -43,15 +47,33 @@ READ_BYTES_MAX = 1 << 26
 
 TOLD_BYTES_MAX = 1 << 20
 STATUSES = (0, 1, 2)
-OWN_LINE = "steadytrain: "
+OWN_LINES = ("steadytrain: ", "next  ")
 COMMANDS = {
-    "bundle": (("show", "{}"), ("show", "--json", "{}"), ("report", "{}", "-o", "{}.html")),
+    "bundle": (
+        ("show", "{}"),
+        ("show", "--json", "{}"),
+        ("report", "{}", "-o", "{}.html"),
+        ("bundle", "inspect", "{}"),
+        ("bundle", "inspect", "--json", "{}"),
+        ("bundle", "strip", "--no-data", "--no-weights", "{}", "-o", "{}.small"),
+    ),
     "run": (
         ("show", "{}"),
         ("show", "--json", "{}"),
         ("runs", "--runs-dir", "{}/.."),
         ("query", "--seconds", "20", "{}", "SELECT * FROM steps, symptoms LIMIT 5"),
         ("analyze", "{}"),
+        ("gate", "{}"),
+        ("gate", "--json", "--junit", "{}.xml", "--sarif", "{}.sarif", "--markdown", "{}.md", "{}"),
+        ("ledger", "{}"),
+        ("checkpoints", "{}"),
+        ("checklist", "{}"),
+    ),
+    "settings": (
+        ("run", "--runs-dir", "{}/runs", "{}/train.py"),
+        ("gate", "--policy", "{}/gate.toml", "{}/log.csv"),
+        ("policy", "show", "{}/guard.toml"),
+        ("runs", "--runs-dir", "{}/runs"),
     ),
     "log": (("analyze", "{}"), ("analyze", "--json", "{}")),
     "data": (("check-data", "{}"), ("check-data", "--json", "--fast", "{}")),
@@ -118,7 +140,7 @@ def command_end(words: list[str], told_at: Path) -> tuple[str, str]:
     child = os.fork()
     if not child:
         _be_command(words, told_at)
-    deadline = time.monotonic() + COMMAND_S_MAX
+    deadline = time.monotonic() + WAIT_S_MAX
     while True:
         done, status, used = os.wait4(child, os.WNOHANG)
         if done:
@@ -126,12 +148,12 @@ def command_end(words: list[str], told_at: Path) -> tuple[str, str]:
         if time.monotonic() > deadline:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            return f"no end within {COMMAND_S_MAX:.0f} s", ""
+            return f"no end within {WAIT_S_MAX:.0f} s", ""
         time.sleep(0.002)
     with told_at.open("rb") as file:
         told = file.read(TOLD_BYTES_MAX).decode("utf-8", "replace")
     if os.WIFSIGNALED(status):
-        return f"signal {signal.Signals(os.WTERMSIG(status)).name}", told
+        return f"signal {signal.Signals(os.WTERMSIG(status)).name} ({used.ru_utime + used.ru_stime:.0f} s)", told
     if used.ru_maxrss * 1024 > resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 + MEMORY_BYTES_MAX:
         return f"{used.ru_maxrss >> 10:,} MiB of memory", told
     return _judged(os.WEXITSTATUS(status), told), told
@@ -140,7 +162,7 @@ def command_end(words: list[str], told_at: Path) -> tuple[str, str]:
 def _judged(status: int, told: str) -> str:
     if status not in STATUSES or "Traceback" in told:
         return f"status {status}"
-    strange = [line for line in told.splitlines() if not line.startswith(OWN_LINE)]
+    strange = [line for line in told.splitlines() if line.strip() and not line.startswith(OWN_LINES)]
     if strange:
         return f"a line that is not ours: {strange[0][:120]}"
     if status == 2 and not told:
@@ -157,7 +179,9 @@ def _be_command(words: list[str], told_at: Path) -> None:
         used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + 2 * MEMORY_BYTES_MAX,) * 2)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (COMMAND_S_MAX, COMMAND_S_MAX))
         sys.argv = ["steadytrain", *words]
+        _enter(Path(words[-1]).parent)
         from steadytrain.cli.main import entry
 
         entry()
@@ -173,6 +197,19 @@ def _be_command(words: list[str], told_at: Path) -> None:
         os._exit(status)
 
 
+def _enter(folder: Path) -> None:
+    """Goes into a folder of settings, with its variables; others have none."""
+    if not (folder / VARIABLES).is_file():
+        return
+    os.chdir(folder)
+    with (folder / VARIABLES).open("rb") as file:
+        lines = file.read(TOLD_BYTES_MAX).splitlines()
+    for line in lines:
+        name, _, value = line.partition(b"=")
+        if name.startswith(b"STEADYTRAIN_") and b"\0" not in line:
+            os.environb[name] = value
+
+
 def _import_all() -> None:
     """Imports what the commands import, once for all forks; nothing that starts a thread."""
     import importlib
@@ -183,7 +220,7 @@ def _import_all() -> None:
         except ImportError:
             continue
     importlib.import_module("steadytrain.report.html")
-    for name in ("show", "report", "runs", "query", "analyze", "check_data"):
+    for name in ("show", "report", "runs", "query", "analyze", "check_data", "gate", "ledger", "checkpoints", "run"):
         importlib.import_module(f"steadytrain.cli.{name}")
 
 
@@ -196,6 +233,7 @@ def mutate(mutant: Path, kind: str, chance: random.Random) -> list[str]:
     for _ in range(chance.choice((1, 1, 2, 3))):
         files = [mutant] if not mutant.is_dir() else sorted(mutant.rglob("*"))
         files = [file for file in files if file.is_file() and file.stat().st_size < READ_BYTES_MAX]
+        files = [file for file in files if file.suffix != ".py"]
         if not files:
             break
         file = chance.choice(files)
@@ -307,65 +345,6 @@ def folder(file: Path, chance: random.Random) -> None:
 CHANGES = (bits, cut, block, number, length, nested, retyped, sparse, pipe, endless, folder)
 
 
-# What is mutated.
-
-
-def make_originals(place: Path) -> dict[str, list[Path]]:
-    """Small whole examples of each kind."""
-    place.mkdir(parents=True)
-    bad = builders.bad_run(place / "bad")
-    found = {"bundle": sorted((bad / "incidents").iterdir()), "run": [bad, builders.quiet_run(place / "quiet")]}
-    return {**found, "log": _logs(place), "data": _data(place)}
-
-
-def _logs(place: Path) -> list[Path]:
-    rows = [{"step": step, "loss": 4.0 / step, "grad_norm": 1.0, "lr": 1e-3} for step in range(1, 120)]
-    texts = {
-        "log.jsonl": "\n".join(map(json.dumps, rows)),
-        "log.csv": "\n".join([",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]),
-        "train.log": "\n".join(f"step {row['step']}/120 | loss {row['loss']:.4f} | lr 1e-3" for row in rows),
-        "bars.log": "\n".join(f"{row['step']}/120 [00:01<00:09, 3.2it/s] loss: {row['loss']:.3f}" for row in rows),
-        "trainer_state.json": json.dumps({"global_step": 119, "log_history": rows}),
-    }
-    return _written(place / "logs", texts)
-
-
-def _data(place: Path) -> list[Path]:
-    import numpy as np
-
-    rows = [{"id": n, "text": f"a sentence number {n} of some words", "label": n % 3} for n in range(200)]
-    texts = {
-        "rows.jsonl": "\n".join(map(json.dumps, rows)),
-        "rows.json": json.dumps(rows),
-        "rows.csv": "\n".join([",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]),
-    }
-    found = _written(place / "data", texts)
-    np.save(place / "data" / "rows.npy", np.arange(4_000).reshape(40, 100))
-    np.arange(9_000, dtype=np.uint16).tofile(place / "data" / "tokens.bin")
-    found += [place / "data" / name for name in ("rows.npy", "tokens.bin")]
-    try:
-        import pyarrow
-        from pyarrow import feather, parquet
-    except ImportError:
-        return found
-    arrow = pyarrow.Table.from_pylist([{**row, "input_ids": [row["id"]] * 20} for row in rows])
-    parquet.write_table(arrow, place / "data" / "rows.parquet")
-    feather.write_feather(arrow, place / "data" / "rows.feather", compression="uncompressed")
-    with (
-        pyarrow.OSFile(str(place / "data" / "rows.arrow"), "wb") as file,
-        pyarrow.ipc.new_stream(file, arrow.schema) as out,
-    ):
-        out.write_table(arrow)
-    return [*found, *(place / "data" / f"rows.{suffix}" for suffix in ("parquet", "feather", "arrow", "arrow"))]
-
-
-def _written(place: Path, texts: dict[str, str]) -> list[Path]:
-    place.mkdir()
-    for name, text in texts.items():
-        (place / name).write_text(text + "\n", encoding="utf-8")
-    return [place / name for name in texts]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=MUTANTS)
@@ -373,11 +352,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no more mutants after that time")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_MUTANTS} mutants")
     parser.add_argument("--keep", type=Path, help="where the mutants go that did not survive")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result here too")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="steadytrain-mutants-") as place:
         count = QUICK_MUTANTS if options.quick else options.count
         results = attack(count, seed=options.seed, place=Path(place), keep=options.keep, seconds=options.seconds)
     print(table(results))
+    if options.json:
+        options.json.write_text(json.dumps([asdict(one) for one in results], indent=1), encoding="utf-8")
     sys.exit(1 if any(result.why for result in results) else 0)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -197,6 +198,7 @@ def main() -> int:
     parser.add_argument("--without-kernel", action="store_true", help="as on a kernel without Landlock")
     parser.add_argument("--seconds", type=float, help="begin no more scripts after that time, in an order by the seed")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result here too")
     options = parser.parse_args()
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     if options.without_kernel:
@@ -218,6 +220,10 @@ def main() -> int:
         attacks.append(attack(script, commands=commands, chance=chance, environment=environment))
         print(table(attacks[-1:]).splitlines()[2], file=sys.stderr, flush=True)
     print(table(attacks))
+    if options.json:
+        tried = [one for one in attacks if not one.note]
+        rows = [{"name": one.name, "survived": one.survived, "note": str(one.changed or "")} for one in tried]
+        options.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
     return 0 if all(one.survived or one.note for one in attacks) and any(one.survived for one in attacks) else 1
 
 

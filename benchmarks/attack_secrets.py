@@ -142,8 +142,11 @@ class Attack:
         self._write_script()
         variables = {f"TORCH_PLACE_{at}": text for at, text in enumerate(self.texts("environment"))}
         options = ("--policy", "observe", "--to", "everything", "--keep-rewind", "--runs-dir", "runs", "--name", "run")
+        options += ("--on-incident", "cat >> alerts.jsonl", "--notify-at", "warning")
         said = self._call("run", *options, "train.py", *self.texts("arguments"), variables=variables)
         self.printed.append("\n".join(_ours(said)))
+        if not (self.folder / "alerts.jsonl").exists():
+            self.failed.append("no alert came")
         for line in self._commands("runs/run"):
             self.printed.append(self._call(*line))
         self._desk()

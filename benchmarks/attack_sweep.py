@@ -301,6 +301,8 @@ def sweep(mode: str, base: Path, options: argparse.Namespace) -> Iterator[Try]:
         raise SystemExit(f"attack_sweep: watched, the training differs in the mode {mode}: {first.last_error()}")
     names = [name for name in json.loads(listed.read_text()) if options.only in name]
     part, parts = map(int, options.share.split("/"))
+    tried = {one["function"] for file in options.but for one in json.loads(file.read_text(encoding="utf-8"))}
+    names = [name for name in names if f"{mode} {name}" not in tried]
     waiting, running = names[part - 1 :: parts], {}
     if options.seed is not None:
         random.Random(options.seed).shuffle(waiting)
@@ -331,6 +333,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no more of a mode after that time")
     parser.add_argument("--seed", type=int, help="try them in an order drawn with it")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result here too")
+    parser.add_argument("--but", type=Path, nargs="*", default=[], metavar="FILE", help="not those of these results")
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
     import_all()

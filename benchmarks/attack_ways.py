@@ -7,13 +7,17 @@ of its own. A program that differs between two bare runs proves nothing; it is n
 A program is a file, or a package that runs as a module. Comments `# Interpreter:`, `# Arguments:` and `# Input:` give
 it options of the interpreter, arguments, and a line on standard input.
 
-    python benchmarks/attack_ways.py [FOLDER] [--only WORD...] [--jobs N] [--quick] [--json FILE]
+    python benchmarks/attack_ways.py [FOLDER] [--only WORD...] [--jobs N] [--quick] [--warm] [--json FILE]
+
+With ``--warm`` both runs are forks of a process that has imported torch, which takes a third of the time; a way that
+fails so is tried again in fresh interpreters, and that counts.
 """
 
 from __future__ import annotations
 
 import argparse
 import difflib
+import functools
 import hashlib
 import json
 import math
@@ -31,6 +35,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 PROGRAMS = Path(__file__).parent / "attack_programs" / "ways"
+TESTS = Path(__file__).resolve().parents[1] / "tests"
 QUICK = ("dispatch_mode", "jit_trace_midway", "sweep_nothing_alive")
 RUNS = "steadytrain-runs"
 PROGRAM_S_MAX = 240.0  # an inductor build takes 90 s on a busy machine
@@ -62,7 +67,14 @@ def given(program: Path, word: str) -> str:
     return found[1] if found else ""
 
 
-def run(program: Path, launcher: Sequence[str], look: Callable[[Path], None] = lambda folder: None) -> End:
+def run(
+    program: Path,
+    launcher: Sequence[str],
+    look: Callable[[Path], None] = lambda folder: None,
+    *,
+    python: str = sys.executable,
+    s_max: float = PROGRAM_S_MAX,
+) -> End:
     """Run a copy of ``program`` in a fresh folder; ``look`` sees that folder before it is removed."""
     with tempfile.TemporaryDirectory(prefix="way-") as folder:
         script = Path(folder) / program.name
@@ -72,7 +84,7 @@ def run(program: Path, launcher: Sequence[str], look: Callable[[Path], None] = l
             shutil.copyfile(program, script)
         target = ["-m", script.name] if program.is_dir() else [script.name]
         options, arguments = given(program, "Interpreter").split(), given(program, "Arguments").split()
-        line = [sys.executable, *options, *launcher, *target, *arguments]
+        line = [python, *options, *launcher, *target, *arguments]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": folder}
         with (
             tempfile.TemporaryFile("w+") as into,
@@ -83,7 +95,7 @@ def run(program: Path, launcher: Sequence[str], look: Callable[[Path], None] = l
             into.seek(0)
             started = subprocess.Popen(line, cwd=folder, env=environment, stdin=into, stdout=out, stderr=err, text=True)
             try:
-                status: int | None = started.wait(PROGRAM_S_MAX)
+                status: int | None = started.wait(s_max)
             except subprocess.TimeoutExpired:
                 started.kill()
                 started.wait()
@@ -111,7 +123,14 @@ def files_in(folder: Path) -> dict[str, str]:
     return found
 
 
-def attack(program: Path) -> Way:
+def attack(program: Path, *, warm: str = "", s_max: float = PROGRAM_S_MAX) -> Way:
+    """Try ``program``: in interpreters ``warm``, if there are such, and in fresh ones if it does not survive those."""
+    if warm and (way := _compared(program, functools.partial(run, python=warm, s_max=s_max))).survived:
+        return way
+    return _compared(program, functools.partial(run, s_max=s_max))
+
+
+def _compared(program: Path, run: Callable[..., End]) -> Way:
     bare = run(program, ())
     watched = run(program, ("-m", "steadytrain", "run"))
     note = difference(bare, watched)
@@ -139,6 +158,13 @@ def difference(one: End, other: End) -> str:
     return ""
 
 
+def _warm() -> str:
+    sys.path.insert(0, str(TESTS))
+    import warm
+
+    return warm.python()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=PROGRAMS)
@@ -147,7 +173,10 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no more programs after that time")
     parser.add_argument("--seed", type=int, help="try them in an order drawn with it")
     parser.add_argument("--quick", action="store_true", help="a handful of programs")
+    parser.add_argument("--but", type=Path, nargs="*", default=[], metavar="FILE", help="not those of these results")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result here too")
+    parser.add_argument("--warm", action="store_true", help="in forks of a process that has imported torch")
+    parser.add_argument("--program-s", type=float, default=PROGRAM_S_MAX, help="a slower program fails")
     options = parser.parse_args()
     found = [*options.folder.glob("*.py"), *(path.parent for path in options.folder.glob("*/__main__.py"))]
     programs = [path for path in sorted(found) if any(word in path.stem for word in options.only or [""])]
@@ -155,12 +184,19 @@ def main() -> int:
         programs = [path for path in programs if path.stem in QUICK]
     if not programs:
         parser.error(f"no program in {options.folder}")
+    tried = {one["name"] for file in options.but for one in json.loads(file.read_text(encoding="utf-8"))}
+    programs = [path for path in programs if path.stem not in tried]
     if options.seed is not None:
         random.Random(options.seed).shuffle(programs)
+    warm = _warm() if options.warm else ""
     until = time.monotonic() + options.seconds
+
+    def in_time(program: Path) -> Way | None:
+        return attack(program, warm=warm, s_max=options.program_s) if time.monotonic() < until else None
+
     with ThreadPoolExecutor(options.jobs) as pool:
         ways = []
-        for way in pool.map(lambda program: attack(program) if time.monotonic() < until else None, programs):
+        for way in pool.map(in_time, programs):
             if way is None:
                 continue
             ways.append(way)

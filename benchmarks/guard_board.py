@@ -1,7 +1,8 @@
 """The guard on training scripts of another hand: which incidents it recovers, and whether it leaves healthy runs alone.
 
-``benchmarks/guard_unseen`` holds the scripts. A case counts as recovered by its final number alone: the last line
-``final: X``, the loss on a fixed held-out set. For a case that nothing can help, the run has to end with status 70.
+``benchmarks/guard_unseen`` and its two successors (``--set``) hold the scripts. A case counts as recovered
+by its final number alone: the last line ``final: X``, the loss on a fixed held-out set. For a case that nothing can
+help, the run has to end with status 70.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parent / "guard_unseen"
+SETS = ("guard_unseen", "guard_unseen_2", "guard_unseen_3")
+FOLDER = Path(__file__).parent / SETS[0]
 SCRIPT_S_MAX = 180.0
 CLOSE = 0.05
 STOPPED = 70
@@ -37,12 +39,17 @@ def launched(command: list[str], folder: str) -> dict[str, Any]:
     return {"status": done.returncode, "final": final, "said": done.stderr[-600:]}
 
 
+def run_watched(script: Path, seed: int, policy: str, folder: str) -> dict[str, Any]:
+    """One run under ``steadytrain run``, recorded in ``folder`` as ``case``."""
+    options = ["--policy", policy, "--runs-dir", folder, "--to", "none", "--name", "case"]
+    return launched(["-m", "steadytrain", "run", *options, str(script), "--seed", str(seed)], folder)
+
+
 def watched(script: Path, seed: int, policy: str) -> dict[str, Any]:
     """One run under ``steadytrain run``, with the actions of its ledger."""
     with tempfile.TemporaryDirectory() as folder:
+        result = run_watched(script, seed, policy, folder)
         runs = ["--runs-dir", folder]
-        tool = ["-m", "steadytrain", "run", "--policy", policy, *runs, "--to", "none", "--name", "case"]
-        result = launched([*tool, str(script), "--seed", str(seed)], folder)
         ledger = subprocess.run(
             [sys.executable, "-m", "steadytrain", "ledger", *runs, "--json", "case"],
             capture_output=True, text=True, timeout=SCRIPT_S_MAX, check=False, cwd=folder,
@@ -126,11 +133,13 @@ def table(cases: list[dict[str, Any]]) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", nargs="*", default=[], help="scripts whose folder/name contains one of these")
+    parser.add_argument("--set", choices=SETS, default=SETS[0], help="folder of the scripts (default: guard_unseen)")
     parser.add_argument("--seeds", nargs="*", type=int, default=[0])
     parser.add_argument("--policy", default="steady", help="policy that guards (default: steady)")
     parser.add_argument("--json", type=Path, help="write everything into this file too")
     chosen = parser.parse_args()
-    truth = json.loads((FOLDER / "truth.json").read_text(encoding="utf-8"))
+    place = FOLDER.parent / chosen.set
+    truth = json.loads((place / "truth.json").read_text(encoding="utf-8"))
 
     def measured(job: tuple[Path, int]) -> dict[str, Any]:
         script, seed = job
@@ -141,7 +150,7 @@ def main() -> None:
         print(f"{script.parent.name}/{script.stem} seed {seed}: {short(case['held'])}", file=sys.stderr, flush=True)
         return case
 
-    scripts = [path.resolve() for kind in ("sick", "healthy") for path in sorted((FOLDER / kind).glob("*.py"))]
+    scripts = [path.resolve() for kind in ("sick", "healthy") for path in sorted((place / kind).glob("*.py"))]
     scripts = [p for p in scripts if not chosen.only or any(o in f"{p.parent.name}/{p.stem}" for o in chosen.only)]
     with ThreadPoolExecutor(max_workers=2) as pool:
         cases = list(pool.map(measured, [(script, seed) for script in scripts for seed in chosen.seeds]))

@@ -1,10 +1,12 @@
-"""Makes the pages of a few runs of the zoo, opens them in Chromium and looks for what a reader would trip over.
+"""Makes pages of every kind, opens them in Chromium and looks for what a reader would trip over.
 
     python benchmarks/pages.py [--out build/pages] [--only nan_row]
 
-Every page is opened at three sizes, light and dark: a screenshot each, no horizontal overflow, no message on the
-console, under 2 MB. Chromium is driven through its debugging pipe, so nothing but Chromium is needed. Without Chromium
-the pages are still made, and one line says that nobody looked at them.
+Whole runs of the zoo with their incidents and diagnoses, and one page each of `analyze`, `compare`, `audit`,
+`preflight`, `check-data` and `debug`. Every page is opened at three sizes, light and dark: a screenshot each, no
+horizontal overflow, no message on the console, contrast of AA, everything reached by Tab, under 2 MB. Chromium is
+driven through its debugging pipe, so nothing but Chromium is needed. Without Chromium the pages are still made, and one
+line says that nobody looked at them.
 """
 
 from __future__ import annotations
@@ -22,13 +24,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+from page_checks import faint_texts, unreached
+from page_results import make_results
+
 ZOO = Path(__file__).parents[1] / "zoo" / "runs"
 RUNS = ("prompts_too_long", "nan_row", "scores_explode")
 SIZES = ((1400, 900), (800, 900), (400, 900))
 SCHEMES = ("light", "dark")
 SIZE_BYTES_MAX = 2_000_000
-COMMAND_WAIT_S = 600
-ANSWER_WAIT_S = 60
+COMMAND_WAIT_S = 1800
+ANSWER_WAIT_S = 300
 SETTLE_S = 1.5
 MESSAGE_LENGTH_MAX = 300
 OPEN_ALL = "document.querySelectorAll('details').forEach(one => one.open = true)"
@@ -70,6 +75,10 @@ class Browser:
     def evaluate(self, expression: str) -> Any:
         return self.ask("Runtime.evaluate", expression=expression)["result"].get("value")
 
+    def evaluate_value(self, expression: str) -> Any:
+        """Like ``evaluate``, also for arrays and objects."""
+        return self.ask("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
+
     def close(self) -> None:
         self._process.terminate()
         self._process.wait(ANSWER_WAIT_S)
@@ -91,6 +100,11 @@ class Browser:
         grave = told.get("type") in ("error", "warning", "assert") if method == "Runtime.consoleAPICalled" else True
         if grave and method in ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"):
             self.messages.append(json.dumps(told)[:MESSAGE_LENGTH_MAX])
+
+
+def chromium() -> str | None:
+    """The program, None where it is not installed."""
+    return shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
 
 
 def make(name: str, out: Path) -> Path:
@@ -132,6 +146,9 @@ def look(browser: Browser, page: Path) -> list[str]:
                 time.sleep(SETTLE_S if state else 0)
                 shot = browser.ask("Page.captureScreenshot", captureBeyondViewport=bool(state), **_clip(browser, state))
                 page.with_name(f"{where}{state}.png").write_bytes(base64.b64decode(shot["data"]))
+                wrong += [f"{where}{state}: {text}" for text in faint_texts(browser)]
+                if not state and scheme == SCHEMES[0]:
+                    wrong += [f"{where}: {text}" for text in unreached(browser)]
                 over = browser.evaluate(OVERFLOW)
                 if over:
                     wrong.append(f"{where}{state}: {over} pixels wider than the window")
@@ -156,7 +173,11 @@ def main() -> int:
     arguments.out.mkdir(parents=True, exist_ok=True)
     names = [arguments.only] if arguments.only else RUNS
     pages = [arguments.out / f"{name}.html" if arguments.keep else make(name, arguments.out) for name in names]
-    program = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
+    if arguments.only is None:
+        if not arguments.keep:
+            make_results(arguments.out, COMMAND_WAIT_S)
+        pages += sorted(arguments.out.glob("of-*.html"))
+    program = chromium()
     if program is None:
         print(f"pages: Chromium is not installed: {len(pages)} pages made in {arguments.out}, none looked at")
         return 0

@@ -19,6 +19,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+import warm
+
 # How fast an example is made or run says how busy the machine is.
 hypothesis.settings.register_profile(
     "whatever-the-load", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -35,6 +37,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 TESTS = os.path.dirname(__file__)
 PATHS = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
 os.environ["PYTHONPATH"] = os.pathsep.join(PATHS if TESTS in PATHS else [*PATHS, TESTS])
+
+if warm.POSSIBLE and not os.environ.get(warm.COLD):
+    # No test takes the power away, and a disk takes milliseconds for each file. So it is in warm processes.
+    os.fsync = warm.sync
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So a shell starts what runs in its background, and a process that is started from there could not be interrupted.

@@ -22,13 +22,19 @@ RUN: dict[str, Any] = {**DESCRIPTION, **FACTS, "argv": ["train.py", "--hub-token
 
 
 def histogram_reading() -> Reading:
-    """Two tensors: 1/4 zeros, 1/2 in [1/4, 1/2) and 1/4 in [1/2, 1) each; the third was not measured."""
-    values = np.zeros((3, len(BINS)), np.float32)
+    """Two tensors: 1/4 zeros, 1/2 in [1/4, 1/2) and 1/4 in [1/2, 1) each; the third was not measured.
+
+    Of the gradient the elements from 1/2 on are positive, and the others are not.
+    """
+    values = np.zeros((4, len(BINS)), np.float32)
     values[:, BINS.index("zero")] = 0.25
     values[:, BINS.index("2^-2")] = 0.5
     values[:, BINS.index("2^-1")] = 0.25
     values[2] = np.nan
-    return Reading("histograms", ("gradient:head.weight", "weight:head.weight", "activation:head"), BINS, values)
+    values[3] = 0.0
+    values[3, [BINS.index("zero"), BINS.index("2^-1")]] = 0.75, 0.25
+    rows = ("gradient:head.weight", "weight:head.weight", "activation:head", "gradient+:head.weight")
+    return Reading("histograms", rows, BINS, values)
 
 
 def machine_reading() -> Reading:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -20,12 +21,14 @@ FOLDER = Path(__file__).parent / "golden"
 HELP_WIDTH = 100
 
 
+@functools.cache  # a test asks for each text
 def current() -> dict[str, str]:
     """The texts as they are now, by the name of their file."""
     pages = {f"help/{name}.txt": text for name, text in _help_pages()}
     return {"public_api.txt": "\n".join(_api_lines()) + "\n", **pages}
 
 
+@functools.cache
 def frozen() -> dict[str, str]:
     """The texts as they were written."""
     files = sorted(FOLDER.rglob("*.txt"))
@@ -97,4 +100,4 @@ if __name__ == "__main__":
     for file, text in current().items():
         (FOLDER / file).parent.mkdir(parents=True, exist_ok=True)
         (FOLDER / file).write_text(text, encoding="utf-8")
-    print(f"{FOLDER}: {len(frozen())} files")
+    print(f"{FOLDER}: {len(current())} files")

@@ -8,6 +8,11 @@ from typing import Any
 import pytest
 
 
+def long(*values: Any) -> Any:
+    """One row of parameters that is long."""
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
 def telling(values: Iterable[Any], short: Collection[Any], name: Callable[[Any], str] = str) -> list[Any]:
     """All ``values`` as parameters by ``name``; those whose names are not in ``short`` are long."""
     named = {name(value): value for value in values}

@@ -13,6 +13,7 @@ from steadytrain.capture.hooks.fail_open import raise_own_errors
 from steadytrain.capture.settings import Settings
 from steadytrain.capture.snapshots.rewind import Rewind
 from steadytrain.capture.snapshots.snapshots import Snapshots
+from steadytrain.capture.snapshots.stream_rewinds import StreamRewinds
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.watcher import Watcher
@@ -20,7 +21,7 @@ from steadytrain.detection import run_recorder
 from steadytrain.replay.engine import Replayer
 from steadytrain.replay.own_steps import OwnSteps
 from steadytrain.replay.verdict import Replayed
-from steadytrain.storage.tape_files import Recording, find_recording
+from steadytrain.storage.tape_files import Recording, find_recording, recording_folder
 
 BYTES_MAX = 1 << 30
 Loop = Callable[[], None]
@@ -52,17 +53,21 @@ class Patient(Rewind):
         super().gate(stream, seen, measured)
 
 
-def record(loop: Loop, folder: Path, *, every: int) -> Recording:
+def record(loop: Loop, folder: Path, *, every: int, stream: str = "main") -> Recording:
     """Run ``loop`` under a recorder that takes a snapshot every so many steps, and keep what it recorded."""
-    snapshots = Snapshots(BYTES_MAX, every_steps=every, cost_share=math.inf)
-    observer = Patient(BYTES_MAX, note=print, keep=True, snapshots=snapshots)
+
+    def patient(size_bytes_max: int) -> Rewind:
+        snapshots = Snapshots(size_bytes_max, every_steps=every, cost_share=math.inf)
+        return Patient(size_bytes_max, note=print, keep=True, snapshots=snapshots)
+
+    observer = StreamRewinds(BYTES_MAX, patient)
     settings = Settings(run_dir=folder, run_name="run", policy="observe")
     watcher = Watcher(settings, tell=print, record=run_recorder.recording(), observer=observer)
     try:
         loop()
     finally:
         watcher.close(ended="finished")
-    return find_recording(folder)
+    return find_recording(recording_folder(folder, stream))
 
 
 def replay(loop: Loop, recording: Recording, first: int, *, own_steps: int = 1) -> Replayed | str:

@@ -30,8 +30,8 @@ SCRIPT = """
         optimizer.step()
 """
 LOSSES = "step,loss\n" + "".join(f"{step},{2.0 - step / 100}\n" for step in range(1, 60)) + "60,nan\n"
-LONG = ("Diagnosis", "debug", "diagnose")
-"""Trials take a minute."""
+LONG = ("Diagnosis", "debug", "diagnose", "replay")
+"""Trials take a minute; ``locate`` replays as ``replay`` does."""
 
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 

@@ -43,7 +43,8 @@ def stopped(runs_dir: Path) -> steadytrain.RunStopped:
 def test_in_a_notebook_a_refused_update_is_one_line_and_no_exit(tmp_path: Path, shell: object) -> None:
     error = stopped(tmp_path)
     assert not isinstance(error, (SystemExit, Exception))
-    assert error._render_traceback_() == [f"RunStopped: {error}"]  # type: ignore[attr-defined]
+    shown = f"RunStopped: {error}; next: steadytrain.load_run({str(tmp_path / 'run')!r})"
+    assert error._render_traceback_() == [shown]  # type: ignore[attr-defined]
     assert "refused the update of step 1" in str(error)
     assert type(error).__name__ == "RunStopped"
 
@@ -90,4 +91,8 @@ def test_a_diagnosis_prints_in_a_line() -> None:
     cause = RankedCause("bad-batch", "a <row>", "likely", 0.7, (), None, (), ())
     diagnosis = Diagnosis("runs/a", "loss-spike", "exact", "", "bad-batch", "likely", "why", (cause,), ())
     assert repr(diagnosis) == "<Diagnosis of 'runs/a': likely: bad-batch; replay exact>"
-    assert "likely, 0.70: a &lt;row&gt;" in diagnosis._repr_html_()
+    assert "a &lt;row&gt;" in diagnosis._repr_html_()
+
+
+def test_bad_use_is_one_line_in_a_notebook() -> None:
+    assert steadytrain.UsageError("what")._render_traceback_() == ["UsageError: what"]

@@ -19,7 +19,7 @@ def test_a_broken_plug_in_of_a_tool_costs_the_tools_and_not_the_run(
         raise KeyError("planted")
 
     monkeypatch.setattr(exporters, "known_tools", broken)
-    assert Options().to == ("none",)
+    assert Options(to="wandb").to == ("none",)
     assert "the tools of --to could not be checked (KeyError: 'planted')" in capsys.readouterr().err
 
 

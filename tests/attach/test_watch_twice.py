@@ -115,7 +115,7 @@ def test_a_watch_prints_as_what_it_watches(tmp_path: Path) -> None:
     page = watch._repr_html_()
     assert "a &lt;b&gt;" in page
     assert "<b>" not in page
-    assert "main 3" in page
+    assert "at 3 steps" in page
 
 
 def test_an_option_that_there_is_not_is_a_type_error(tmp_path: Path) -> None:

@@ -39,7 +39,8 @@ def test_each_attack_is_there_and_takes_a_share_of_the_time_and_a_seed(attack: M
 
 
 def test_an_attack_that_breaks_down_is_no_survival(attack: ModuleType, capfd: pytest.CaptureFixture[str]) -> None:
-    part = attack.Part("broken", ("attack_sweep.py", "--only", "no function has this name", "--mode", "none"), 1, 1)
+    words = ("attack_sweep.py", "--only", "no function has this name", "--mode", "none")
+    part = attack.Part("broken", words, 1, 1, "broken")
     outcome = attack.run(part, seed=0, seconds=1)
     assert (outcome.tried, outcome.survived) == (1, 0)
     assert outcome.failures == ("FAILED attack_sweep.py ended with 2",)

@@ -75,3 +75,18 @@ def test_optimizers_that_take_turns(tmp_path: Path) -> None:
                     part.zero_grad()
         facts = [stream.history.window().facts for stream in watcher.streams]
     assert facts == [{"optimizers_in_turn": 2.0}] * 2
+
+
+def test_one_phase_after_the_other_is_no_turn(tmp_path: Path) -> None:
+    """A model that is trained, and then fine-tuned with an optimizer of its own."""
+    with watching(tmp_path / "run", "observe") as watcher:
+        model = nn.Linear(4, 1)
+        kept = []
+        for _ in range(2):
+            kept.append(torch.optim.SGD(model.parameters(), lr=1e-2))
+            for _ in range(STEPS):
+                model(torch.randn(8, 4)).square().mean().backward()
+                kept[-1].step()
+                model.zero_grad()
+        facts = [stream.history.window().facts for stream in watcher.streams]
+    assert facts == [{}] * 2

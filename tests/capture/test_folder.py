@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from torch import nn
 
 import steadytrain
+from parameters import telling
 from scripts import WAIT_S_MAX, command, run_script, write_script
 from steadytrain.cli.main import commands
 from steadytrain.core.model import GRADIENT_ABSENT
@@ -46,7 +47,7 @@ KILLED_AFTER = 50
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kill", range(KILLS))
+@pytest.mark.parametrize("kill", telling(range(KILLS), ["1"]))
 def test_a_killed_run_loses_at_most_the_step_in_flight(kill: int, tmp_path: Path) -> None:
     script = write_script(tmp_path, ENDLESS)
     finished = tmp_path / "finished.txt"

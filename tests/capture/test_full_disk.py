@@ -12,6 +12,7 @@ import pytest
 from fail_open_for_users import _as_for_users  # noqa: F401 (an autouse fixture)
 
 import builders
+from parameters import long
 from scripts import Ended, finished, run_script, write_script
 from scripts import bare as plain_python
 from steadytrain.capture.incident import incident
@@ -108,7 +109,7 @@ def ends(out: str) -> tuple[int, bool]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fill_at", [1, 20])
+@pytest.mark.parametrize("fill_at", [long(1), 20])
 def test_a_full_disk_does_not_stop_a_healthy_run(fill_at: int, disk: Path, tmp_path: Path) -> None:
     plain = finished(plain_python(write_script(tmp_path, TRAINS), "0", "0", ""))
     outcome = run_on(disk, tmp_path, bad_step=0, fill_at=fill_at)
@@ -123,7 +124,7 @@ def test_a_full_disk_does_not_stop_a_healthy_run(fill_at: int, disk: Path, tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fill_at", [1, 10])
+@pytest.mark.parametrize("fill_at", [1, long(10)])
 def test_a_bad_step_is_refused_on_a_full_disk(fill_at: int, disk: Path, tmp_path: Path) -> None:
     outcome = run_on(disk, tmp_path, bad_step=10, fill_at=fill_at)
     assert outcome.status == 70, outcome.err

@@ -159,7 +159,9 @@ def timeless(err: str) -> str:
 TRACED = {"capture.hooks.module_hooks", "capture.tensors.in_graph"}
 """Files that torch.compile may trace through."""
 
-BEFORE_AND_AFTER = {"capture.hooks.launch", "capture.hooks.import_hook", "capture.hooks.seeding"}
+BEFORE_AND_AFTER = {
+    *("capture.hooks.launch", "capture.hooks.import_hook", "capture.hooks.last_signals", "capture.hooks.seeding")
+}
 """What runs when no graph does: at the start and at the end."""
 
 CHANGES_OF_A_LIVE_STEP = {"trial_runs.changes", "trial_runs.function_stand_ins", "trial_runs.launched_script"}

@@ -182,9 +182,13 @@ def test_a_module_is_run_as_python_m_runs_it(module: str, tmp_path: Path) -> Non
     assert not ours.warnings
 
 
+ALIKE = {"exit-none", "exit-true", "exit-256", "chained", "syntax-error-later", "import-error"}
+"""Exit statuses and tracebacks beside others."""
+
+
 @pytest.mark.slow
 @in_a_fresh_interpreter
-@pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.name)
+@pytest.mark.parametrize("ending", telling(ENDINGS, {one.name for one in ENDINGS} - ALIKE, lambda one: one.name))
 def test_a_script_ends_as_under_plain_python(ending: Ending, tmp_path: Path) -> None:
     write(tmp_path, ending.source)
     plain, ours = both(tmp_path, "script.py")

@@ -75,7 +75,7 @@ def test_full_measures_all_every_8_steps_and_histograms_of_all_kinds_together(tm
     histograms = run.table("histograms")
     assert histograms.steps.tolist() == [1, 80]
     last = dict(zip(histograms.rows, histograms.values[-1], strict=True))
-    assert {row.partition(":")[0] for row in last} == {"gradient", "weight", "activation"}
+    assert {row.partition(":")[0] for row in last} == {"gradient", "gradient+", "weight", "weight+", "activation"}
     assert all(row.sum() == pytest.approx(1.0, abs=1e-5) for row in last.values())
 
 

@@ -11,6 +11,8 @@ from torch import nn
 
 from steadytrain.capture.hooks.model_discovery import (
     find_model,
+    living_modules,
+    living_optimizers,
     module_names,
     name_parameters,
     optimizer_parameters,
@@ -121,6 +123,21 @@ def test_a_module_whose_init_has_not_run_and_objects_that_lie_about_their_class_
     unfinished, lazy, model = nn.Module.__new__(nn.Linear), Lazy(), Tied()
     assert find_model(list(model.parameters())).roots == (model,)
     del unfinished, lazy
+
+
+def test_modules_and_optimizers_whose_init_raised_are_left_out() -> None:
+    model = Tied()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(ValueError, match="learning rate") as refused:
+        torch.optim.SGD(model.parameters(), lr=-1.0)
+    unfinished = nn.Module.__new__(nn.Linear)
+    assert {id(one) for one in living_optimizers()} & {id(optimizer), id(_made(refused))} == {id(optimizer)}
+    assert {id(one) for one in living_modules()} & {id(model), id(unfinished)} == {id(model)}
+
+
+def _made(refused: pytest.ExceptionInfo[ValueError]) -> object:
+    """The object in whose ``__init__`` the error was raised."""
+    return refused.traceback[-1].frame.f_locals["self"]
 
 
 def test_a_cycle_of_modules_is_found() -> None:

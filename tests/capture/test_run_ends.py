@@ -90,7 +90,7 @@ def test_what_could_not_be_looked_for_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("how", "fail_on", "status"),
     [
-        ({"skip": 3}, "warning", 1),
+        ({"skip": 3}, "warning", 71),
         ({"skip": 3}, "critical", 0),
         ({}, "warning", 0),
         ({"skip": 3, "then": "sys.exit(4)"}, "warning", 4),

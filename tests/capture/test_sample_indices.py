@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -203,6 +204,123 @@ def test_of_sets_put_together_the_place_in_all_of_them_is_told(tmp_path: Path) -
 @pytest.mark.parametrize("batches", [of_a_stream, changed_and_ahead])
 def test_what_is_not_known_is_not_told(batches: Callable[[], Iterator[Item]], tmp_path: Path) -> None:
     assert samples_at_the_incident(tmp_path / "run", lambda: train(batches)) == ()
+
+
+def planted_in_place() -> Iterator[Item]:
+    for batch in shuffled(Subset(Houses(), range(BAD))):
+        batch["features"][2, 1] = torch.nan
+        yield batch
+
+
+def test_a_value_that_came_in_after_the_loader_is_not_the_samples(tmp_path: Path) -> None:
+    (samples,) = samples_at_the_incident(tmp_path / "run", lambda: train(planted_in_place))
+    assert samples.nonfinite_rows == samples.nonfinite_fields == ()
+    assert samples.later_rows == (2,)
+
+
+def spoilt(batch: Item) -> Item:
+    return {name: value.clone().index_fill_(0, torch.tensor([2]), torch.nan) for name, value in batch.items()}
+
+
+def changed_and_planted() -> Iterator[Item]:
+    yield from map(spoilt, shuffled(Subset(Houses(), range(BAD))))
+
+
+def test_a_batch_that_was_changed_as_a_whole_does_not_blame_the_sample(tmp_path: Path) -> None:
+    (samples,) = samples_at_the_incident(tmp_path / "run", lambda: train(changed_and_planted))
+    assert samples.nonfinite_rows == ()
+    assert samples.later_rows == (2,)
+
+
+def test_a_changed_copy_beside_what_the_loader_returned_is_later() -> None:
+    images, prices = torch.zeros(4, 8, dtype=torch.uint8), torch.ones(4)
+    draws, iterator = DrawnSamples(), iter(shuffled(Houses()))
+    draws.drawn(iterator, [7, 8, 9, 10])
+    draws.given(iterator, {"images": images, "prices": prices})
+    augmented = images / 255
+    augmented[2, 1] = torch.nan
+    found = draws._recent[0].with_bad_rows([augmented, prices], 0)
+    assert (found.nonfinite_rows, found.later_rows, found.indices) == ((), (2,), (7, 8, 9, 10))
+
+
+def test_of_a_batch_that_is_gone_and_has_another_dtype_nothing_is_claimed() -> None:
+    prices = torch.ones(4)
+    draws, iterator = DrawnSamples(), iter(shuffled(Houses()))
+    draws.drawn(iterator, [7, 8, 9, 10])
+    measured = torch.ones(4, 3, dtype=torch.float64)
+    measured[2, 1] = torch.nan
+    draws.given(iterator, [measured, prices])
+    measured = measured.float()
+    found = draws._recent[0].with_bad_rows([measured, prices], 0)
+    assert (found.nonfinite_rows, found.later_rows) == ((), ())
+
+
+def test_what_was_made_in_inference_mode_has_no_version_and_is_named() -> None:
+    with torch.inference_mode():
+        embedded = torch.ones(4, 3)
+        embedded[1, 1] = torch.nan
+    draws, iterator = DrawnSamples(), iter(shuffled(Houses()))
+    draws.drawn(iterator, [7, 8, 9, 10])
+    draws.given(iterator, [embedded])
+    found = draws._recent[0].with_bad_rows([embedded.clone()], 0)
+    assert (found.nonfinite_rows, found.later_rows, found.nonfinite_fields) == ((1,), (), ("0",))
+
+
+def test_a_copy_stands_for_the_batch_that_is_gone(tmp_path: Path) -> None:
+    def copies() -> Iterator[Item]:
+        yield from ({name: one.clone() for name, one in batch.items()} for batch in shuffled(Houses()))
+
+    (samples,) = samples_at_the_incident(tmp_path / "run", lambda: train(copies))
+    assert [samples.named(row) for row in samples.nonfinite_rows] == [f"Houses[{BAD}]"]
+    assert samples.later_rows == ()
+
+
+class Graphs:
+    """What the loader of PyTorch Geometric returns: its fields are in a store."""
+
+    def __init__(self, items: list[Item]) -> None:
+        self._store = SimpleNamespace()
+        nodes = [torch.stack([one["features"]] * (2 + place)) for place, one in enumerate(items)]
+        graph_of = torch.cat([torch.full((len(one),), place) for place, one in enumerate(nodes)])
+        prices = torch.stack([one["price"] for one in items])
+        self._store._mapping = {"x": torch.cat(nodes), "y": prices, "batch": graph_of}
+
+
+def test_the_graph_of_a_bad_node_is_named(tmp_path: Path) -> None:
+    def batches() -> Iterator[Item]:
+        for graphs in shuffled(Houses(), collate_fn=Graphs):
+            fields = graphs._store._mapping
+            sums = torch.zeros(len(fields["y"]), 3).index_add(0, fields["batch"], fields["x"])
+            yield {"features": sums, "price": fields["y"]}
+
+    (samples,) = samples_at_the_incident(tmp_path / "run", lambda: train(batches))
+    assert [samples.named(row) for row in samples.nonfinite_rows] == [f"Houses[{BAD}]"]
+    assert samples.nonfinite_fields == ("x",)
+
+
+@pytest.mark.filterwarnings("ignore")  # nested tensors are a prototype
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_the_part_of_a_nested_batch_is_named(layout: torch.layout, tmp_path: Path) -> None:
+    class Sums(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(3, 1)
+
+        def forward(self, parts: torch.Tensor) -> torch.Tensor:
+            return self.head(torch.stack([part.sum(0) for part in parts.unbind()]))
+
+    def nested(items: list[Item]) -> torch.Tensor:
+        return torch.nested.nested_tensor([torch.stack([one["features"]] * 2) for one in items], layout=layout)
+
+    def run() -> None:
+        model = Sums()
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+        for batch in shuffled(Houses(), collate_fn=nested):
+            model(batch).pow(2).mean().backward()
+            optimizer.step()
+
+    (samples,) = samples_at_the_incident(tmp_path / "run", run)
+    assert [samples.named(row) for row in samples.nonfinite_rows] == [f"Houses[{BAD}]"]
 
 
 def of_sound_ones() -> Iterator[Item]:

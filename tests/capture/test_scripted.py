@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import steadytrain
+from parameters import telling
 from scripts import Ended, bare, call, finished, run_script, write_script
 from steadytrain.capture.hooks.module_hooks import ModuleHook, hook_after, hook_before, nothing
 from steadytrain.capture.hooks.scripting import hooks_hidden
@@ -83,7 +84,7 @@ def same(one: list[Tensor], other: list[Tensor]) -> bool:
     return len(one) == len(other) and all(map(torch.equal, one, other))
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", telling(MODELS, ["scripted", "a scripted part"]))
 def test_the_guard_stops_before_the_update_of_a_scripted_model(name: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = MODELS[name]()
@@ -95,7 +96,7 @@ def test_the_guard_stops_before_the_update_of_a_scripted_model(name: str, tmp_pa
     assert (tmp_path / "run" / "incidents" / f"step-{BAD_STEP:06d}").is_dir()
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", telling(MODELS, ["traced", "a scripted part"]))
 def test_a_healthy_scripted_model_trains_as_if_nobody_watched(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import steadytrain
 from gate_loops import BAD_STEP, NAN, OPTIMIZERS, Net, healthy, recorded, same, state
+from parameters import telling
 from steadytrain.capture.step.skipping import without_parameters
 from watching import stopping
 
@@ -48,15 +49,25 @@ def train(
     bad: set[int],
     *,
     leave: bool = False,
+    closed: bool = False,
     watch: dict[str, Any] | None = None,
     broken: Any = lambda loss: loss * NAN,
 ) -> tuple[dict[str, Any], BaseException | None]:
-    """Trains with a schedule. In the steps ``bad`` the loss is not finite, or with ``leave`` there is no step."""
+    """Trains with a schedule. In the steps ``bad`` the loss is not finite, or with ``leave`` there is no step.
+
+    ``closed``: the optimizer calls forward and backward itself, as Lightning lets it.
+    """
     torch.manual_seed(3)
     model = Net()
     optimizer = make(model.parameters())
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, 3, 0.5)
     ending: BaseException | None = None
+
+    def evaluate(step: int) -> Tensor:
+        loss = healthy(model)
+        loss = broken(loss) if step in bad else loss
+        loss.backward()
+        return loss
 
     def loop() -> None:
         for step in range(1, STEPS + 1):
@@ -66,9 +77,11 @@ def train(
                 healthy(model)  # the same random draws
                 model.load_state_dict(before)
             else:
-                loss = healthy(model)
-                (broken(loss) if step in bad else loss).backward()
-                optimizer.step()
+                if closed:
+                    optimizer.step(lambda at=step: evaluate(at))
+                else:
+                    evaluate(step)
+                    optimizer.step()
             schedule.step()
 
     try:
@@ -82,7 +95,7 @@ def train(
     return {**state(model, optimizer), "schedule": schedule.state_dict(), "own": getattr(optimizer, "calls", 0)}, ending
 
 
-@pytest.mark.parametrize("name", [*OPTIMIZERS, *MORE])
+@pytest.mark.parametrize("name", telling([*OPTIMIZERS, *MORE], ["SGD with momentum", "AdamW, fused", "NAdam", "Rprop"]))
 def test_the_run_ends_as_one_that_never_made_the_step(name: str, tmp_path: Path) -> None:
     make, bad = {**OPTIMIZERS, **MORE}[name], {2, BAD_STEP, BAD_STEP + 1}
     skipped, ending = train(make, bad, watch={"runs_dir": tmp_path, "policy": "skip"})
@@ -94,6 +107,15 @@ def test_the_run_ends_as_one_that_never_made_the_step(name: str, tmp_path: Path)
     window = run.scalars(run.streams()[0])
     assert set(window.steps[window.refused].tolist()) == bad
     assert [path.name for path in run.incidents] == ["step-000002", f"step-{BAD_STEP:06}"]  # one a stretch
+
+
+@pytest.mark.parametrize("name", telling([*OPTIMIZERS, *MORE], ["SGD with momentum", "Adam", "Adafactor"]))
+def test_a_step_with_a_closure_is_skipped_alike(name: str, tmp_path: Path) -> None:
+    make, bad = {**OPTIMIZERS, **MORE}[name], {2, BAD_STEP, BAD_STEP + 1}
+    skipped, ending = train(make, bad, closed=True, watch={"runs_dir": tmp_path, "policy": "skip"})
+    assert ending is None
+    assert same(skipped, train(make, bad, leave=True)[0])
+    assert [action.step for action in recorded(tmp_path).actions] == sorted(bad)
 
 
 def test_an_optimizer_of_the_script_keeps_its_counts(tmp_path: Path) -> None:

@@ -51,6 +51,18 @@ def test_edges_of_the_bins() -> None:
     assert found == {"zero": 2, "below": 1, "2^-40": 1, "2^0": 2, "2^23": 1, "above": 1, "nonfinite": 2}
 
 
+def test_the_sign_has_rows_of_its_own() -> None:
+    values = torch.tensor([1.0, -1.0, 3.0, -3.0, 0.25, 0.0, -INF, NAN])
+    rows = [("gradient:a", values), ("weight:b", values.half()), ("weight:c", torch.arange(3))]
+    reading = log2_histogram(rows, with_sign=True).result()
+    assert reading.rows == ("gradient:a", "weight:b", "gradient+:a", "weight+:b")
+    for row in (0, 1):
+        assert np.array_equal(reading.values[row], log2_histogram(rows).result().values[row])
+        positive = zip(HISTOGRAM_COLUMNS, (8 * reading.values[2 + row]).tolist(), strict=True)
+        found = {column: count for column, count in positive if count}
+        assert found == {"zero": 4.0, "2^-2": 1.0, "2^0": 1.0, "2^1": 1.0, "nonfinite": 1.0}
+
+
 def test_what_holds_no_floats_has_no_row() -> None:
     rows = [("a", torch.arange(3)), ("b", torch.ones(2, requires_grad=True)), ("c", torch.ones(2, device="meta"))]
     reading = log2_histogram(rows).result()

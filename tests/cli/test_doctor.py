@@ -28,6 +28,16 @@ def torch() -> Any:
     return pytest.importorskip("torch")
 
 
+def test_each_extra_of_ours_is_named_with_what_it_is_for() -> None:
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    table = text.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
+    extras = dict(re.findall(r"^(\w+) = \[([^\]]*)\]$", table, re.MULTILINE))
+    theirs = ("torch", "hf", "lightning", "accelerate", "ray", "docs", "demo", "dev")
+    first = [re.findall(r'"([\w-]+)', packages)[0] for name, packages in extras.items() if name not in theirs]
+    assert len(first) >= 9
+    assert set(first) <= set(doctor.OPTIONAL)
+
+
 def test_a_training_can_be_watched_here(torch: Any) -> None:
     status, out = run("--json")
     found = json.loads(out)

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from builders import bad_run, quiet_run, records, symptom
 from scripts import Ended, call, run_script
+from steadytrain.cli.check_data import command as check_data
 from steadytrain.cli.gate import command
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.segments import StepRecord
@@ -126,6 +127,18 @@ def test_a_policy_and_references(tmp_path: Path) -> None:
     assert document["references"] == ["seed-0", "seed-1", "seed-2"]
     assert (statuses["loss-noise"], statuses["gradient-norm-noise"]) == ("pass", "pass")
     assert (statuses["loss-bounds"], statuses["preflight"]) == ("fail", "unknown")
+
+
+def test_data_that_check_data_found_bad_fail_a_gate_that_requires_them(tmp_path: Path) -> None:
+    run, data, policy = quiet_run(tmp_path / "run"), tmp_path / "rows.jsonl", tmp_path / "gate.toml"
+    policy.write_text("version = 1\n[require]\ndata = true\n", encoding="utf-8")
+    assert "no result of check-data --keep-with" in gate(run, "--policy", policy, status=1).stdout
+    for rows, status in (([f"row {at} says {at * 7919 % 1013}" for at in range(200)], 0), ([""] * 200, 1)):
+        data.write_text("".join(json.dumps({"text": row}) + "\n" for row in rows), encoding="utf-8")
+        checked = CliRunner().invoke(check_data, [str(data), "--keep-with", str(run)], standalone_mode=False)
+        assert checked.return_value == status, checked.output
+        told = gate(run, "--policy", policy, status=status).stdout
+    assert "FAIL     data" in told
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ NAN = float("nan")
 def query(*arguments: str | Path) -> str:
     result = CliRunner().invoke(command, [str(argument) for argument in arguments], catch_exceptions=False)
     assert result.exit_code == 0
-    return result.output
+    return result.stdout
 
 
 def rows(*arguments: str | Path) -> list[list[Any]]:
@@ -108,7 +108,7 @@ def test_the_views_are_listed_and_nothing_else(tmp_path: Path) -> None:
     path = add_gradients(builders.bad_run(tmp_path / "run"))
     listed = [name for (name,) in rows(path, "SHOW TABLES")]
     views = ["actions", "facts", "gradients", "histograms", "incidents", "machine"]
-    assert listed == [*views, "modules", "runs", "script", "steps", "symptoms", "tensors"]
+    assert listed == [*views, "modules", "ranks", "replica", "runs", "script", "steps", "symptoms", "tensors"]
     assert [row[0] for row in rows(path, "DESCRIBE gradients")] == [
         "run",
         "rank",

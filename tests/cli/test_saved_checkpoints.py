@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from parameters import long
 from scripts import bare, call, finished, run_script, write_script
 
 TRAINS = """
@@ -65,7 +66,7 @@ def checkpoints(run: Path, *, status: int = 0) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-@pytest.mark.parametrize("how", ["overwrite", "rename", "rotate", "thread", "folder"])
+@pytest.mark.parametrize("how", ["overwrite", long("rename"), "rotate", "thread", "folder"])
 def test_the_last_good_one_survives_a_nan_and_what_the_script_does_to_its_files(how: str, tmp_path: Path) -> None:
     import torch
     from safetensors.torch import load_file

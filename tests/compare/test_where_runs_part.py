@@ -187,7 +187,7 @@ def test_statuses_and_the_document(tmp_path: Path, capsys: pytest.CaptureFixture
         (("--group", "x=a", "--group", "y=a"), "belongs to one"),
         (("--group", "x"), "NAME=RUN"),
         (("a", "empty"), "no recorded steps"),
-        (("a", "b", "--html", "no/such/folder/x.html"), "cannot be written"),
+        (("a", "b", "--html", "no/such/folder/x.html"), "no such folder to write"),
     ],
 )
 def test_bad_use_is_one_line(tmp_path: Path, arguments: tuple[str, ...], what: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 from steadytrain.core.model import Severity, Symptom
 from steadytrain.diagnosis.opening import as_recorded, looked, with_symptoms
 from steadytrain.experiments.case import Case
+from steadytrain.experiments.progress_file import Progress
 from steadytrain.experiments.specs import NO_TIME_LEFT, Entry, Outcome, Spec, StepSeen
 from steadytrain.trial_runs.diagnose import Request, _Bench, _put_back
 from trial_cases import finite_case
@@ -81,7 +82,8 @@ def test_a_run_from_the_beginning_is_held_against_the_recorded_losses() -> None:
 
 def test_trials_that_no_time_was_left_for_wait_as_before() -> None:
     """They did not fail to tell causes apart: nobody asked them."""
-    bench = _Bench(Request(Path("incident"), 60.0, 1), finite_case(), (), {}, {}, print, 0.0, lambda: 0.0)
+    progress = Progress(Path("incident"))
+    bench = _Bench(Request(Path("incident"), 60.0, 1), finite_case(), (), {}, {}, print, 0.0, lambda: 0.0, progress)
     specs = {name: Spec(name, 0, 1, ()) for name in ("unchanged", "drop-batch", "beta2-lower")}
     bench.outcomes = {
         "unchanged": [Outcome(specs["unchanged"], False, NO_TIME_LEFT)],

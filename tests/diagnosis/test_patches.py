@@ -75,6 +75,47 @@ def test_the_line_that_mends(cause: str, body: str, line: str | None) -> None:
     assert changed(cause, body) == [line or "loader = DataLoader(rows, batch_size=4, shuffle=True)"]
 
 
+BAD_ROWS = Wound(rows=(417, 3))
+
+
+@pytest.mark.parametrize(
+    ("body", "lines"),
+    [
+        (
+            "loader = DataLoader(rows, batch_size=4)\n",
+            [
+                "kept = [row for row in range(len(rows)) if row not in {3, 417}]",
+                "loader = DataLoader(torch.utils.data.Subset(rows, kept), batch_size=4)",
+            ],
+        ),
+        (
+            "kept = 1\ntrain = DataLoader(dataset=Rows(kept), shuffle=True)\ntest = DataLoader(others)\n",
+            [
+                "dataset = Rows(kept)",
+                "kept_2 = [row for row in range(len(dataset)) if row not in {3, 417}]",
+                "train = DataLoader(dataset=torch.utils.data.Subset(dataset, kept_2), shuffle=True)",
+            ],
+        ),
+    ],
+)
+def test_rows_that_are_not_finite_are_left_out(body: str, lines: list[str]) -> None:
+    assert changed("nonfinite-input", body, BAD_ROWS) == lines
+
+
+@pytest.mark.parametrize(
+    ("body", "wound", "why"),
+    [
+        ("loader = DataLoader(rows)\n", Wound(), "no row of a data set is known"),
+        ("loader = DataLoader(rows)\n", Wound(rows=tuple(range(40))), "40 rows"),
+        ("loader = DataLoader(rows, sampler=own)\n", BAD_ROWS, "a sampler of its own"),
+        ("a, b = DataLoader(rows), DataLoader(others)\n", BAD_ROWS, "makes no loaders of training data"),
+        ("batches = rows.split(4)\n", BAD_ROWS, "makes no loaders of training data"),
+    ],
+)
+def test_rows_are_left_out_of_one_known_data_set_only(body: str, wound: Wound, why: str) -> None:
+    assert why in refused("nonfinite-input", body, wound)
+
+
 @pytest.mark.parametrize(
     ("operation", "before", "after"),
     [

@@ -263,9 +263,9 @@ def test_names(text: str, names: tuple[str, ...]) -> None:
     [
         (
             "tensorbord",
-            "'tensorbord': no exporter has that name; one of mlflow, tensorboard, wandb, auto, none",
+            "'tensorbord': no exporter has that name; one of mlflow, otel, prometheus, tensorboard, wandb, auto, none",
         ),
-        ("", "'': no exporter has that name; one of mlflow, tensorboard, wandb, auto, none"),
+        ("", "'': no exporter has that name; one of mlflow, otel, prometheus, tensorboard, wandb, auto, none"),
         ("none,auto", "'none,auto': none excludes all others"),
     ],
 )
@@ -277,7 +277,7 @@ def test_bad_names_are_told_in_a_line(text: str, line: str) -> None:
 
 @pytest.mark.parametrize("tool", known_tools())
 def test_a_tool_that_is_not_there_names_what_to_install(tool: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, tool, None)
+    monkeypatch.setitem(sys.modules, known_tools()[tool].requires, None)
     with pytest.raises(UsageError) as error:
         check_to([tool])
     assert str(error.value) == f"'{tool}': not installed here; pip install 'steadytrain[{tool}]'"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from builders import records
 from feeding import BINS, histogram_reading
 from steadytrain.core.model import GRADIENT_ABSENT, Reading
 from steadytrain.exporters import sent_values
-from steadytrain.exporters.exporter import known_tools
+from steadytrain.exporters.exporter import Histogram, known_tools
 from steadytrain.exporters.sent_values import FULL_CADENCE_COUNT, ROWS_PER_TABLE_MAX, Allowance, Cadence
 from steadytrain.storage.segments import StepRecord
 
@@ -95,6 +96,8 @@ def test_the_columns_that_are_sent_are_measured() -> None:
 def test_signals_go_out_as_often_as_a_tool_says() -> None:
     assert {name: tool.signals_every_steps for name, tool in known_tools().items()} == {
         "mlflow": 10,
+        "otel": 1,
+        "prometheus": 1,
         "tensorboard": 1,
         "wandb": 1,
     }
@@ -109,6 +112,33 @@ def test_histograms_have_every_bin_and_leave_out_what_was_not_measured() -> None
     assert len(first.edges) == len(first.bars) + 1
     by_edge = dict(zip(first.edges, first.bars, strict=False))
     assert {edge: bar for edge, bar in by_edge.items() if bar} == {-42: 0.25, -2: 0.5, -1: 0.25}
+
+
+def test_a_histogram_over_the_values_has_the_sign_and_the_shape_of_its_tensor() -> None:
+    random = np.random.default_rng(7)
+    values = np.concatenate([random.normal(0.3, 1.0, 20_000), random.normal(0, 1e-6, 1000), [0.0] * 500, [900.0]])
+    powers = range(-40, 24)
+
+    def shares(of: np.ndarray) -> list[float]:
+        found = np.floor(np.log2(np.abs(of[of != 0])))
+        return [float((found == power).sum()) / len(values) for power in powers]
+
+    zero = float((values == 0).mean())
+    own = Histogram(1, 0.0, "a", -40, shares(values), zero, 0.0, 0.0, 0.0, [0.0, *shares(values[values > 0]), 0.0])
+    assert own.positive_share == pytest.approx((values > 0).sum() / (values != 0).sum())
+    signed = own.signed(16)
+    assert signed is not None
+    heights, edges = signed
+    assert (edges[0], edges[-1], len(heights)) == (-4.0, 4.0, 16)
+    assert sum(heights) == pytest.approx(1.0)
+    middle = len(heights) // 2
+    expected, _ = np.histogram(values.clip(-3.99, 3.99), bins=edges)
+    assert sum(heights[:middle]) == pytest.approx((values < 0).mean() + zero / 2)
+    # Whole powers of two are exact: from 1 to 2, and from 2 to 4 with what is outside.
+    assert sum(heights[middle + 2 : middle + 4]) == pytest.approx(expected[middle + 2 : middle + 4].sum() / len(values))
+    assert sum(heights[middle + 4 :]) == pytest.approx(expected[middle + 4 :].sum() / len(values))
+    assert np.abs(np.array(heights) - expected / len(values)).max() < 0.05
+    assert replace(own, positive=None).signed(16) is None
 
 
 def test_many_histograms_are_bounded_for_each_kind() -> None:

@@ -6,6 +6,7 @@ import math
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("tensorboard")
@@ -59,7 +60,15 @@ def test_a_run_is_read_back(tmp_path: Path) -> None:
     assert events.Scalars("machine/cuda:0/temperature_c")[0].value == 61.0
     assert "machine/host/temperature_c" not in events.Tags()["scalars"]
 
-    assert events.Tags()["histograms"] == ["gradients/head.weight/log2", "weights/head.weight/log2"]
+    names = ["gradients/head.weight/log2", "gradients/head.weight/values", "weights/head.weight/log2"]
+    assert events.Tags()["histograms"] == names
+    (signed,) = events.Histograms("gradients/head.weight/values")
+    limits = np.array(signed.histogram_value.bucket_limit)
+    heights = np.array(signed.histogram_value.bucket)
+    assert (limits[0], limits[-1]) == (pytest.approx(-1 + 1 / 30), 1.0)
+    assert heights[limits < -0.51].sum() == pytest.approx(0.0)
+    assert heights[(limits > -0.51) & (limits < -0.2)].sum() == pytest.approx(0.5)
+    assert heights[limits > 0.51].sum() == pytest.approx(0.25)
     (histogram,) = events.Histograms("gradients/head.weight/log2")
     value = histogram.histogram_value
     filled = {limit: count for limit, count in zip(value.bucket_limit, value.bucket, strict=True) if count}
@@ -68,7 +77,7 @@ def test_a_run_is_read_back(tmp_path: Path) -> None:
 
     assert [(event.step, event.value) for event in events.Scalars("symptoms/nonfinite-gradient")] == [(STEPS, 3.0)]
     ((step, message),) = texts(events, "symptoms/nonfinite-gradient/message")
-    assert (step, message) == (STEPS, f"**critical**, step {STEPS}: 2 of 3 gradients are not finite")
+    assert (step, message) == (STEPS, f"    critical, step {STEPS}: 2 of 3 gradients are not finite")
     ((step, incident),) = texts(events, "incidents")
     assert step == STEPS
     assert "aten.log.default" in incident
@@ -76,7 +85,7 @@ def test_a_run_is_read_back(tmp_path: Path) -> None:
     ((_, facts),) = texts(events, "run")
     assert "--hub-token" in facts
     assert SECRET not in facts
-    assert texts(events, "ended") == [(0, "stopped")]
+    assert texts(events, "ended") == [(0, "    stopped")]
     assert not list((tmp_path / "run").glob("*.log"))
 
 

@@ -15,6 +15,7 @@ pytest.importorskip("wandb")
 from builders import records
 from feeding import SECRET, STEPS, feed
 from scripts import Started, write
+from steadytrain.exporters import run_exports
 
 BLOCK_BYTES = 32768
 
@@ -87,6 +88,12 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     return [_items(record.history.item) for record in read(folder) if record.HasField("history")]
 
 
+@pytest.fixture(autouse=True)
+def _time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """W&B takes seconds to start and to end a run; these tests want to see what came of it."""
+    monkeypatch.setattr(run_exports, "CLOSE_WAIT_S_MAX", 90.0)
+
+
 def summary(folder: Path) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for record in read(folder):
@@ -132,11 +139,13 @@ def test_a_run_of_ours_is_read_back(tmp_path: Path) -> None:
     assert loss[STEPS] == "NaN" or loss[STEPS] != loss[STEPS]
     norms = {row["step"]: row["gradients/model.head.bias/norm"] for row in logged if "gradients/norm_median" in row}
     assert norms == pytest.approx({1: 0.1, 50: 0.1, 100: 0.1})
-    name = "gradients/head.weight/log2"
+    name, over_values = "gradients/head.weight/log2", "gradients/head.weight/values"
     (histogram,) = (row for row in logged if f"{name}/_type" in row)
     assert (histogram["step"], histogram[f"{name}/_type"]) == (100, "histogram")
     counted = zip(histogram[f"{name}/bins"], histogram[f"{name}/values"], strict=False)
     assert {left: count for left, count in counted if count} == {-42: 0.25, -2: 0.5, -1: 0.25}
+    signed = zip(histogram[f"{over_values}/bins"], histogram[f"{over_values}/values"], strict=False)
+    assert sum(count for left, count in signed if left < -0.25) == pytest.approx(0.5)
     assert [row["step"] for row in logged if "symptoms/nonfinite-gradient" in row] == [STEPS]
     assert [row["_step"] for row in logged] == list(range(len(logged)))
 

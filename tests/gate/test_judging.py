@@ -69,6 +69,11 @@ def test_a_step_that_a_gradient_scaler_skipped_does_not_count() -> None:
     assert check("nonfinite-losses", run).status == "pass"
 
 
+def test_steps_that_were_not_recorded_are_named() -> None:
+    told = check("nonfinite-losses", recorded(unrecorded=3945)).reason
+    assert told.endswith("3,945 steps were not recorded: the run rested (--every-step records all)")
+
+
 def test_symptoms_count_from_the_severity_of_the_policy() -> None:
     run = recorded(symptoms=(symptom(7, severity="warning", name="loss-spike"),))
     assert check("symptoms", run).status == "pass"
@@ -79,10 +84,10 @@ def test_symptoms_count_from_the_severity_of_the_policy() -> None:
 
 def test_what_was_not_recorded_is_unknown_and_does_not_pass() -> None:
     run = recorded(windows=(), looked=0, ended=None)
-    policy = GatePolicy(loss=Bounds(highest=1.0), checklist=True, preflight=True)
+    policy = GatePolicy(loss=Bounds(highest=1.0), checklist=True, preflight=True, data=True)
     judged = judge_run(run, policy)
     unknown = [one.name for one in judged.checks if one.status == "unknown"]
-    assert unknown == ["ended", "symptoms", "nonfinite-losses", "loss-bounds", "checklist", "preflight"]
+    assert unknown == ["ended", "symptoms", "nonfinite-losses", "loss-bounds", "checklist", "preflight", "data"]
     assert not judged.passed
 
 
@@ -108,6 +113,7 @@ def test_an_action_that_changed_the_run_fails_unless_it_is_allowed() -> None:
     skip = Action(5, "skip", "skipped-update", "the loss is NaN")
     run = recorded(actions=(Action(4, "skip", "observed", "seen"), skip))
     assert (check("actions", run).status, check("actions", run).step) == ("fail", 5)
+    assert check("actions", run).reason.startswith("1 action changed the run, the first at step 5")
     assert check("actions", run, GatePolicy(allowed_actions=("skipped-update",))).status == "pass"
 
 
@@ -117,6 +123,16 @@ def test_a_required_checklist_has_to_be_complete() -> None:
     assert check("checklist", recorded(checklist=(done,)), policy).status == "pass"
     found = check("checklist", recorded(checklist=(done, missing)), policy)
     assert (found.status, found.reason) == ("fail", "not done: Minimal reproduction (steadytrain repro)")
+
+
+@pytest.mark.parametrize(
+    ("done", "status", "word"),
+    [(True, "pass", "all 1 done"), (False, "fail", "failed: "), (None, "unknown", "not judged: ")],
+)
+def test_required_checks_of_the_data_have_to_be_clean(done: bool | None, status: str, word: str) -> None:
+    found = check("data", recorded(data=(Done("check-data rows.jsonl", done, "12 rows"),)), GatePolicy(data=True))
+    assert found.status == status
+    assert found.reason.startswith(word)
 
 
 REFERENCES = tuple(recorded(np.full(100, level), np.full(100, 10 * level)) for level in (1.0, 1.1, 0.9, 1.05))
@@ -157,6 +173,7 @@ unfinished = true
 [require]
 checklist = true
 preflight = true
+data = true
 [reference]
 confidence = 0.99
 both-sides = true
@@ -182,6 +199,7 @@ def test_a_policy_file_sets_everything(tmp_path: Path) -> None:
         unfinished=True,
         checklist=True,
         preflight=True,
+        data=True,
         confidence=0.99,
         both_sides=True,
     )

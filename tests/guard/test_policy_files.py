@@ -29,7 +29,7 @@ WRONG = {
     'policy = "steady"\n[budget]\npatience = 3': "'patience'",
     'policy = "steady"\n[ladders]\ndefault = []': "default = []",
     'policy = "steady"\n[ladders]\ndefault = ["pray"]': "'pray'",
-    'policy = "steady"\n[ladders]\ndefault = ["skip"]': "'skip' stands alone",
+    'policy = "steady"\n[ladders]\ndivergence = ["skip"]': "'skip' stands alone",
     'policy = "steady"\n[ladders]\nplateau = ["clip"]': "never used",
     'policy = "steady"\n[interventions.clip]\nlevel = "high"': "level = 'high'",
     'policy = "steady"\n[interventions.clip]\nlevel = -1.0': "level -1.0",

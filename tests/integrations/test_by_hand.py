@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import steadytrain
+from parameters import long
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.run_folder import open_run
 from steadytrain.testing import Probe, assert_contract, by_itself, zero_code
@@ -93,8 +94,13 @@ class CompiledUpdate:
         return losses
 
 
-@pytest.mark.parametrize("attach", [by_itself, zero_code], ids=["own watch", "borrowed watch"])
-@pytest.mark.parametrize("train", [after_backward, without_backward, without_gradients])
+@pytest.mark.parametrize(
+    ("train", "attach"),
+    [
+        *((after_backward, by_itself), (without_backward, zero_code), (without_gradients, by_itself)),
+        *(long(after_backward, zero_code), long(without_backward, by_itself), long(without_gradients, zero_code)),
+    ],
+)
 def test_an_update_by_hand(train: Any, attach: Any) -> None:
     recorded = assert_contract(train, step=3, attach=attach)
     (window,) = recorded.streams.values()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from parameters import telling
+from parameters import long, telling
 from scripts import Started, recorded, watched, write
 from steadytrain import RunStopped, attach
 from steadytrain.core.errors import UsageError
@@ -109,7 +110,7 @@ WEIGHT = "transformer.h.0.mlp.c_fc.weight"
 ADAPTER = "base_model.model.transformer.h.0.attn.c_attn.lora_A.default.weight"
 
 
-@pytest.mark.parametrize("settings", [PLAIN, EVALUATED, CHECKPOINTED], ids=["accumulation", "evaluation", "bf16"])
+@pytest.mark.parametrize("settings", [long(PLAIN), EVALUATED, CHECKPOINTED], ids=["accumulation", "evaluation", "bf16"])
 def test_with_the_callback(settings: Mapping[str, Any]) -> None:
     recorded = assert_contract(Training(settings), step=3, parameter=WEIGHT, attach=by_itself)
     assert recorded.streams["main"].steps.tolist() == list(range(1, STEPS + 1))
@@ -282,3 +283,19 @@ def test_a_script_under_steadytrain_run(nan_at: int, status: int, printed: str, 
         assert open_bundle(path).incident.step == nan_at
     else:
         assert run.scalars().steps.tolist() == [1, 2, 3, 4]
+
+
+def test_a_checkpoint_of_a_touched_run_holds_the_ledger(tmp_path: Path) -> None:
+    model, calls = gpt(), iter([1.0, float("nan")])
+    model.transformer.wte.register_forward_hook(lambda module, inputs, output: output * next(calls, 1.0))
+    trainer = transformers.Trainer(
+        model=model,
+        args=arguments(tmp_path, save_strategy="steps", save_steps=STEPS),
+        train_dataset=rows(2 * STEPS),
+        callbacks=[SteadyTrainCallback(policy="skip", name="touched", runs_dir=str(tmp_path), to=("none",))],
+    )
+    trainer.train()
+    state = json.loads((tmp_path / "out" / f"checkpoint-{STEPS}" / "trainer_state.json").read_text(encoding="utf-8"))
+    held = state["stateful_callbacks"]["SteadyTrainCallback"]
+    assert [(action["step"], action["what"]) for action in held["attributes"]["ledger"]] == [(2, "skipped-update")]
+    assert held["args"] == {"policy": "skip", "name": "touched", "runs_dir": str(tmp_path)}

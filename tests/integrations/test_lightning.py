@@ -205,3 +205,27 @@ def test_a_fit_that_fails_and_one_that_goes_on_from_its_checkpoint(tmp_path: Pat
     assert (fit["global_step_at_begin"], fit["global_step_minus_step"]) == (3, 3)
     assert [evaluation["global_step"] for evaluation in fit["evaluations"]][-1] == 3 + int(run.scalars().steps[-1])
     assert set(fit["evaluations"][0]["metrics"]) == {"validation_loss"}
+
+
+@pytest.mark.parametrize("bad", [True, False], ids=["touched", "healthy"])
+def test_a_checkpoint_of_a_touched_run_holds_the_ledger(bad: bool, tmp_path: Path) -> None:
+    task, calls = Task(), iter([1.0, float("nan") if bad else 1.0])
+    task.encoder.register_forward_hook(lambda module, inputs, output: output * next(calls, 1.0))
+    trainer = lightning.Trainer(
+        max_steps=STEPS,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        default_root_dir=tmp_path,
+        callbacks=[SteadyTrainCallback(policy="skip", name="run", runs_dir=str(tmp_path), to=("none",))],
+    )
+    saved: list[dict[str, Any]] = []
+    task.on_save_checkpoint = saved.append  # type: ignore[method-assign, assignment]
+    task.on_train_epoch_end = lambda: trainer.save_checkpoint(tmp_path / "model.ckpt")  # type: ignore[method-assign]
+    trainer.fit(task, DataLoader(TensorDataset(torch.randn(2 * STEPS, 4)), batch_size=2))
+    (state,) = saved
+    ledgers = [held["ledger"] for name, held in state["callbacks"].items() if "SteadyTrain" in name]
+    assert [[(action["step"], action["what"]) for action in one] for one in ledgers] == (
+        [[(2, "skipped-update")]] if bad else []
+    )

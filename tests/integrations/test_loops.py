@@ -300,7 +300,6 @@ WAYS = [
 TELLING = {
     *("the first step", "accumulation", "without clipping", "bf16 autocast, every statistic", "checkpoint, reentrant"),
     *("compiled by inductor, every statistic", "model.compile()", "compiled blocks", "LBFGS", "GAN, the other"),
-    *("model.compile() before attaching, every statistic", "two optimizers, the second, in the first step"),
     "two optimizers, the second begins badly",
 }
 SCALED = [

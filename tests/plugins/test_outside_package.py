@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import write
+from scripts import WAIT_S_MAX, write
 
 SOURCE = Path(__file__).parents[1] / "fixtures" / "outside_package"
 BROUGHT = (
@@ -60,7 +60,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(SOURCE, folder / "source")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]
     command = [*pip, "--no-build-isolation", "--target", str(folder / "site"), str(folder / "source")]
-    subprocess.run(command, check=True, timeout=120)
+    subprocess.run(command, check=True, timeout=WAIT_S_MAX)
     return folder / "site"
 
 
@@ -69,7 +69,7 @@ def run(installed: Path, folder: Path, *arguments: str, status: int = 0) -> subp
     path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(installed)]))
     command = [sys.executable, *arguments]
     environment = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=WAIT_S_MAX)
     assert done.returncode == status, done.stdout + done.stderr
     return done
 
@@ -82,24 +82,25 @@ def test_explain_knows_them_and_names_the_one_that_is_refused(installed: Path, t
     assert [plugin["entry_point"] for plugin in document["broken"]] == ["old-loss = outsider.loud_loss:OldLoss"]
 
 
-@pytest.mark.parametrize(
-    ("name", "part"),
-    [
-        ("loud-loss", "loss_max = 1000.0: chosen for a test."),
-        ("spoiled-file", "4. copy the file again (trial without-the-file)"),
-        ("without-the-file", "- one batch does the harm (data)"),
-        ("copy-the-file", "- spoiled-file: copy the file again (rung 4, trial without-the-file)"),
-        ("wide-layers", "Cost: free"),
-        ("shouting", "Write these rows in small letters."),
-        ("tiny-trainer", "Use: from outsider.tiny_trainer import fit"),
-    ],
-)
-def test_explain_prints_their_pages_without_torch(installed: Path, tmp_path: Path, name: str, part: str) -> None:
+PAGES = {
+    "loud-loss": "loss_max = 1000.0: chosen for a test.",
+    "spoiled-file": "4. copy the file again (trial without-the-file)",
+    "without-the-file": "- one batch does the harm (data)",
+    "copy-the-file": "- spoiled-file: copy the file again (rung 4, trial without-the-file)",
+    "wide-layers": "Cost: free",
+    "shouting": "Write these rows in small letters.",
+    "tiny-trainer": "Use: from outsider.tiny_trainer import fit",
+}
+
+
+def test_explain_prints_their_pages_without_torch(installed: Path, tmp_path: Path) -> None:
     program = (
         "import sys\nsys.modules['torch'] = None\nfrom steadytrain.cli.explain import command\n"
-        f"command([{name!r}], standalone_mode=False)"
+        "for name in sys.argv[1:]:\n    command([name], standalone_mode=False)\n    print('== end of the page ==')"
     )
-    assert part in run(installed, tmp_path, "-c", program).stdout
+    *pages, _ = run(installed, tmp_path, "-c", program, *PAGES).stdout.split("== end of the page ==")
+    for page, (name, part) in zip(pages, PAGES.items(), strict=True):
+        assert part in page, name
 
 
 def test_the_generated_docs_have_them_where_they_are_asked_for(installed: Path, tmp_path: Path) -> None:
@@ -137,6 +138,10 @@ def test_a_run_has_its_symptom_and_goes_to_its_exporter(installed: Path, tmp_pat
     assert len([line for line in diary if line[0].isdigit()]) == 40
     assert "symptom loud-loss" in diary
     assert diary[-1] == "finished"
+    done = run(installed, tmp_path, "-m", "steadytrain", "export", "--runs-dir", "runs", "run")
+    assert "diary: page run -> " in done.stdout
+    documents = (tmp_path / "runs" / "run" / "documents.txt").read_text()
+    assert documents.startswith("page run report.html")
 
 
 @pytest.mark.slow

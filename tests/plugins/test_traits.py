@@ -62,6 +62,7 @@ ONCE = [
     (DETECTORS, "nonfinite_rank", 5, "nonfinite-gradient"),
     (DETECTORS, "nonfinite_rank", 6, "nonfinite-weight nonfinite-optimizer-state"),
     (DETECTORS, "same_event_as", "lost-progress", "lost-level"),
+    (DETECTORS, "part_of", "divergence", "loss-spike"),
     (DATA_CHECKS, "of_loader", "fault", "repeated-ngrams empty-rows nonfinite-features"),
     (DATA_CHECKS, "of_loader", "oddity", "exact-duplicates"),
     (DATA_CHECKS, "of_loader", "order", "row-order"),

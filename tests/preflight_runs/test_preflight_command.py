@@ -177,6 +177,34 @@ def test_checks_that_do_not_apply_are_named_with_status_two(tmp_path: Path) -> N
     assert "the task is classification" in done.stdout
 
 
+STACKED = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+table, net = nn.Embedding(9, 8), nn.Linear(8, 9)
+model = nn.Sequential(table, net)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(6):
+    rows = [(torch.randint(9, (16,)), torch.rand(16)) for _ in range(32)]
+    tokens, weights = (torch.stack(parts) for parts in zip(*rows))
+    losses = nn.functional.cross_entropy(model(tokens[:, :-1]).transpose(1, 2), tokens[:, 1:], reduction="none")
+    weights = weights[:, 1:]
+    loss = (losses * weights).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_samples_that_the_script_stacks_are_not_taken_for_rows(tmp_path: Path) -> None:
+    """They are as long as the check takes rows, so their tokens would be turned round in their place."""
+    path = script(tmp_path, STACKED)
+    done = run("preflight", "--checks", "order-invariance,eval-determinism", path, folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "make the batch anew" in " ".join(done.stdout.split())
+
+
 def test_a_name_that_is_no_check_is_told_before_anything_is_run(tmp_path: Path) -> None:
     done = run("preflight", "--checks", "causalty", script(tmp_path, "raise SystemExit(9)\n"), folder=tmp_path)
     assert done.returncode == 2

@@ -150,12 +150,19 @@ def test_the_loss_watch_knows_what_made_the_scores() -> None:
 
 def test_a_guest_is_told_everything_and_answers_nothing() -> None:
     def public(cls: type) -> set[str]:
-        return {name for name in vars(cls) if not name.startswith("_")} - {"gates_max", "replays", "scalers"}
+        return {name for name in vars(cls) if not name.startswith("_")} - {
+            "gates_max",
+            "replays",
+            "from_start",
+            "scalers",
+        }
 
     assert public(StepObserver) <= public(CompositeObserver)
     told: list[str] = []
 
     class First(StepObserver):
+        from_start = True
+
         def fetched(self, dataset: int, batch: Any) -> Any:
             told.append("first")
             return "other batch"
@@ -167,6 +174,8 @@ def test_a_guest_is_told_everything_and_answers_nothing() -> None:
 
     both = CompositeObserver(First(), Guest())
     assert both.fetched(0, None) == "other batch"
+    assert both.from_start
+    assert not CompositeObserver(Guest(), First()).from_start
     assert sorted(told) == ["first", "guest"]
 
 

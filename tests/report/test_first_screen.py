@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 from rich.console import Console
 
 import builders
@@ -16,8 +17,9 @@ from steadytrain.core.model import Series
 from steadytrain.diagnosis.answer import Diagnosis, PatchTried, RankedCause, Status, TrialRow
 from steadytrain.report import build, diagnosis_shown, first_screen, html, incidents_shown, source_lines, svg, zoom
 from steadytrain.report import text as text_report
+from steadytrain.report.first_screen import TrialEvidence, _dedented, proof
 from steadytrain.report.measured import with_measured
-from steadytrain.report.thinned_curves import curve
+from steadytrain.report.thinned_curves import curve, spans_decades
 from steadytrain.storage.bundle import open_bundle
 from steadytrain.storage.run_folder import open_run
 
@@ -179,3 +181,39 @@ def test_bad_gradients_are_counted_once() -> None:
     console = Console(width=100, file=io.StringIO())
     console.print(text_report._incident(part))
     assert "and 36 more" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_overlapping_bands_are_all_named_above_each_other() -> None:
+    names = ("divergence", "loss-spike", "loss-plateau", "no-learning")
+    rows = build._symptom_rows([(builders.symptom(10, last=20 + at, name=name), "") for at, name in enumerate(names)])
+    drawn = curve("loss", "loss", Series(np.arange(1, 41), np.linspace(5, 1, 40)))
+    assert drawn is not None
+    labels = svg.band_labels(rows, 1, 40, svg.WIDE.across(1, 40), svg.WIDE)
+    assert [label.row for label in labels] == [0, 1, 2]  # the fourth has no room
+    assert len(set(re.findall(r'class="tick named critical" x="[\d.]+" y="([\d.]+)"', svg.drawing(drawn, rows)))) == 3
+
+
+def test_the_evidence_is_one_line_with_control_and_placebo() -> None:
+    def row(trial: str, effect: str, placebo: str = "", second: str = "") -> TrialEvidence:
+        return TrialEvidence(trial, effect, "persists", placebo, second, "")
+
+    rows = [row("clip", "removed"), row("drop-batch", "removed", "persists", "removed"), row("other", "persists")]
+    assert proof(rows) == (
+        "drop-batch removes the symptom (control: persists; placebo: persists; second seed: removed); 2 more trials"
+    )
+    assert proof(rows, ("clip: every value is finite",)).startswith("clip removes the symptom (control: persists)")
+    assert proof(rows[2:]) == proof(()) == ""
+
+
+def test_a_diff_loses_the_indentation_that_all_its_lines_share() -> None:
+    diff = ["     a = 1", "-        b = 2", "+        b = 3", " ", "     c"]
+    assert _dedented(diff) == (" a = 1", "-    b = 2", "+    b = 3", " ", " c")
+    assert _dedented([]) == ()
+
+
+@pytest.mark.parametrize(
+    ("values", "wide"),
+    [([5.0, 5e12], True), ([5.0, 2.0, float("nan")], False), ([0.0, 1e9], False), ([float("inf")], False), ([], False)],
+)
+def test_a_rise_over_decades_gets_a_logarithmic_axis(values: list[float], wide: bool) -> None:
+    assert spans_decades(np.array(values)) is wide

@@ -165,7 +165,7 @@ def test_an_exporter_whose_pipe_the_script_closed_is_gone(tmp_path: Path, monkey
 
     process = Process()
     process.stdin, process.stdout = stdin, stdout  # type: ignore[attr-defined]
-    child = exporter_process.ChildExporter("wandb")
+    child = exporter_process.ChildExporter("wandb", print)
     child._process, child._log = process, tmp_path / "log"  # type: ignore[assignment]
     child._log.write_bytes(b"")
     child._pipes = {pipe.fileno(): file_id(pipe.fileno()) for pipe in (stdin, stdout)}

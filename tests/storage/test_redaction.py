@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from steadytrain.storage import redaction
 from steadytrain.storage.redaction import (
     REDACTED,
     is_secret_name,
@@ -203,3 +204,15 @@ def test_redaction_of_a_hostile_megabyte_is_quick(piece: str) -> None:
     redact_text(piece * (300_000 // len(piece)))
     # A few tenths of a second; anything quadratic takes minutes.
     assert time.thread_time() - started < 5
+
+
+def test_what_is_remembered_holds_no_secret_and_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "CLEAN_TEXTS_MAX", 3)
+    redaction._clean.clear()
+    token = "hf_" + "aB3dE5gH7jK9mN1pQ3sT5vW7xY9zA1bC3d"
+    for number in range(10):
+        plain = f"layers.{number}.weight.of.a.block"
+        assert redaction.redact_text(plain) == redaction.redact_text(plain) == plain
+        assert token not in redaction.redact_text(f"the token is {token} {number}")
+        assert len(redaction._clean) <= 3
+    assert not any(token in text for text in redaction._clean)

@@ -142,7 +142,7 @@ def test_a_full_disk_leaves_what_was_there(
 def test_a_reader_beside_the_rewriting_never_misses_a_step(tmp_path: Path, small: None, form: str) -> None:
     folder, known = tmp_path / "main" / "t", {}
     writer = TableWriter(tmp_path / "main", "t")
-    done = threading.Event()
+    done, one_reading = threading.Event(), threading.Event()
     failures: list[BaseException] = []
 
     def read() -> None:
@@ -154,19 +154,27 @@ def test_a_reader_beside_the_rewriting_never_misses_a_step(tmp_path: Path, small
                     newest = int(table.steps.max(initial=0))
                     assert set(range(max(1, newest - 60), newest + 1)) <= set(table.steps.tolist())
                     read_series(folder, ROWS[0], "norm") if newest else None
+                    one_reading.set()
         except BaseException as error:
             failures.append(error)
+        finally:
+            done.set()
 
     reader = threading.Thread(target=read)
     reader.start()
     for step in range(1, 1201):
         writer.append(step, 1000.0 + step / 3, reading(step))
         if step % 40 == 0:
+            # A reading that ends beside this rewriting; a writer that rewrote without end would let none end.
+            one_reading.clear()
+            while not done.is_set() and not one_reading.wait(0.1):
+                pass
             compact_table(folder, places=[], known=known, may_go_on=always)
     done.set()
-    reader.join(10)
+    reader.join(60)
     writer.close()
     assert failures == []
+    assert not reader.is_alive()
 
 
 def test_parts_that_another_covers_do_not_count_and_are_cleaned_up(tmp_path: Path) -> None:
@@ -187,3 +195,20 @@ def test_a_part_that_is_no_file_of_the_run_is_not_followed(tmp_path: Path) -> No
     (folder / "000002.rows").symlink_to(elsewhere / "000001.rows")
     (folder / "000002.json").symlink_to(elsewhere / "000001.json")
     assert len(read_table(folder)) == 3
+
+
+def test_a_part_that_is_rewritten_under_its_name_while_it_is_read_is_read_again(tmp_path: Path) -> None:
+    """It was thinned for newer parts, and the first listing lacks them."""
+    (tmp_path / "000001.rows").write_text("dense")
+    seen: list[list[str]] = []
+
+    def read(listed: list[parts.Part]) -> list[str]:
+        if not seen:
+            (tmp_path / "new").write_text("thinned")
+            os.replace(tmp_path / "new", tmp_path / "000001.rows")
+            (tmp_path / "000002.rows").write_text("dense")
+        seen.append([part.path.read_text() for part in listed])
+        return seen[-1]
+
+    assert parts.read_parts(tmp_path, tables.SUFFIXES, read) == ["thinned", "dense"]
+    assert seen == [["thinned"], ["thinned", "dense"]]

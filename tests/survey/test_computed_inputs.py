@@ -26,6 +26,34 @@ def test_what_a_model_computed_is_not_the_batch() -> None:
     assert bad_inputs(torch.ones(1, 2), batch * weight) == []
 
 
+def test_targets_that_a_loader_gives_are_read_with_the_step_that_uses_them() -> None:
+    batches, clean = Batches(), torch.ones(3, 2)
+    for step, bad in ((4, ()), (5, (1,)), (6, ())):
+        targets = torch.ones(3, 1)
+        targets[list(bad)] = float("nan")
+        batches.fetched(0, [clean, {"y": targets, "n": torch.ones(3, dtype=torch.long)}])
+        batches.called(step, (clean,), {})
+    assert batches.finish()["batch_nonfinite"] == [
+        {"step": 5, "input": "1.y of the loader's batch", "rows": [1], "count": 1}
+    ]
+
+
+def test_missing_targets_of_earlier_steps_did_no_harm() -> None:
+    batches, clean = Batches(), torch.ones(3, 2)
+    for step in (4, 5):
+        batches.fetched(0, (clean, torch.tensor([1.0, float("nan"), 1.0])))
+        batches.called(step, (clean + step,), {})
+    batches.mark(5)
+    assert batches.finish()["batch_nonfinite"] == []
+
+
+def test_an_input_of_the_loader_is_named_once() -> None:
+    batches, bad = Batches(), torch.tensor([[1.0, float("nan")]])
+    batches.fetched(0, (bad, torch.ones(1)))
+    batches.called(5, (bad,), {})
+    assert [entry["input"] for entry in batches.finish()["batch_nonfinite"]] == ["0"]
+
+
 SCRIPT = """
     import torch
     from torch import nn

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,45 @@ def test_an_older_copy_is_never_overwritten(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="earlier patch"):
         patched_files.write("new = 1\n", of_script(script), "-")
     assert (script.read_text(), kept.read_text()) == ("old = 1\n", "oldest = 1\n")
+
+
+@pytest.mark.parametrize("call_at", range(1, 5))
+def test_a_disk_that_fails_while_a_patch_is_written_leaves_the_script_and_the_way_to_write_it_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call_at: int
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("old = 1\n")
+    case, calls = of_script(script), []
+
+    def failing(real: Callable[..., None]) -> Callable[..., None]:
+        def call(*given: object) -> None:
+            calls.append(given)
+            if len(calls) == call_at:
+                raise OSError(28, "No space left on device")
+            real(*given)
+
+        return call
+
+    with monkeypatch.context() as broken:
+        broken.setattr("os.fsync", failing(os.fsync))
+        broken.setattr("os.replace", failing(os.replace))
+        with pytest.raises(UsageError, match="No space left"):
+            patched_files.write("new = 1\n", case, "-")
+    assert script.read_text() == "old = 1\n"
+    assert {file.name for file in tmp_path.iterdir()} <= {"train.py", "train.py.orig"}
+    (tmp_path / ".train.py.new").write_text("ha")  # as a kill leaves it
+    assert patched_files.write("new = 1\n", case, "-") == tmp_path / "train.py.orig"
+    assert (script.read_text(), (tmp_path / "train.py.orig").read_text()) == ("new = 1\n", "old = 1\n")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["train.py", "train.py.orig"]
+
+
+def test_a_link_to_the_script_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "train.py").write_text("old = 1\n")
+    (tmp_path / "train.py").symlink_to("real/train.py")
+    patched_files.write("new = 1\n", of_script(tmp_path / "train.py"), "-")
+    assert (tmp_path / "train.py").is_symlink()
+    assert (tmp_path / "real" / "train.py").read_text() == "new = 1\n"
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ AT_THE_EDGE: dict[str, Callable[[Tensor], Tensor]] = {
     "logit": lambda zero: torch.logit(zero + 1),
     "erfinv": lambda zero: torch.erfinv(zero + 1),
     "exp": lambda zero: (zero[:1] + 1e4).exp(),
+    "zero times infinity": lambda zero: zero * torch.full_like(zero, -torch.inf),
     "rows over their std": lambda zero: (zero - zero.mean()) / zero.std(),
 }
 

@@ -202,6 +202,11 @@ CASES: list[tuple[str, dict[str, Any], Loop]] = [
     ("accumulation-mean", {}, accumulated),
     ("scale-targets", {"factor": 0.1}, regress),
     ("scale-inputs", {}, regress),
+    ("clip-per-tensor", {"warm_up": 2, "level": 1e-3}, classify),
+    ("clip-by-z-score", {"warm_up": 2, "z_max": 0.01}, not_zeroed),
+    ("shrink-embedding-gradient", {"share": 0.5}, not_zeroed),
+    ("float32-calls", {"modules": ["head"]}, under_autocast),
+    ("dynamic-loss-scale", {"scale": 2.0**40}, under_autocast),
 ]
 SAME_TO_THE_LAST_BIT = {"math-attention", "safe-softmax"}
 """Changes that need not change the losses of these loops."""
@@ -209,8 +214,10 @@ SAME_TO_THE_LAST_BIT = {"math-attention", "safe-softmax"}
 ELSEWHERE = {
     "balance-router",
     "causal-mask",
+    "clip-query-key-weights",
     "deterministic",
     "eager",
+    "float32-norms",
     "float32-positions",
     "hide-labels",
     "offset-tokens",

@@ -59,7 +59,7 @@ class Desk:
 def test_the_budget_ends_a_launch_and_its_time_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "TELL_S", 0.2)
     desk, done = Desk(tmp_path), queue.Queue[Outcome | BaseException]()
-    Worker(desk, 0).work(done, time.monotonic() + 1.0, threading.Event())
+    Worker(desk, 0).work(done, work_time() + 1.0, threading.Event())
     outcome = done.get_nowait()
     assert isinstance(outcome, Outcome)
     assert (outcome.ran, outcome.why_not) == (False, NO_TIME_LEFT)
@@ -69,7 +69,7 @@ def test_the_budget_ends_a_launch_and_its_time_is_told(tmp_path: Path, monkeypat
 def test_a_limit_of_its_own_is_no_spent_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "LAUNCH_S_MAX", 0.3)
     done = queue.Queue[Outcome | BaseException]()
-    Worker(Desk(tmp_path), 0).work(done, time.monotonic() + 100.0, threading.Event())
+    Worker(Desk(tmp_path), 0).work(done, work_time() + 100.0, threading.Event())
     outcome = done.get_nowait()
     assert isinstance(outcome, Outcome)
     assert outcome.why_not == "the launched script took more than 0.3 s to reach the start of the trials"

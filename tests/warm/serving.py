@@ -23,18 +23,24 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 import numpy as np
+import numpy.ctypeslib
+import numpy.ma  # a first median imports it
 import torch
 import torch._dynamo  # a first optimizer imports it
 
 import steadytrain
+import warm
 from steadytrain.capture.hooks.fail_open import RAISE_VARIABLE, Guard
+from steadytrain.capture.hooks.patches import keep_compiler_out
+from steadytrain.capture.incident import environment
+from steadytrain.exporters.exporter import known_tools
 
 FILES_MAX = 64
 READ_AT_IMPORT = ("PYTHON", "TORCH", "PYTORCH", "OMP_", "MKL_", "OPENBLAS_", "ATEN_", "LD_")
 """Variables that begin so are read by Python, torch or what they load: a process with others has to begin anew."""
 READ_LATER = ("PYTHONWARNINGS", "TORCHINDUCTOR_CACHE_DIR", "PYTORCH_NVML_BASED_CUDA_CHECK")
 """Variables of this kind that are read where they are used; libraries set them in the process that imports them."""
-NOT_IMPORTED = ("__main__", "exporters", "integrations", "pytest_plugin", "start", "testing")
+NOT_IMPORTED = ("__main__", "integrations", "pytest_plugin", "start", "testing", "tools")
 """Of our own: what is run, what is imported once another library is, and what only tests import."""
 
 
@@ -53,6 +59,7 @@ def serve(path: str, client: str) -> Job:
     """Serve until standard input ends; in a forked process, return what it is to become."""
     own = _read_at_import(dict(os.environ))
     _import_all_of(steadytrain)
+    _do_once()
     gc.collect()
     gc.freeze()
     listener = socket.socket(socket.AF_UNIX)
@@ -110,6 +117,14 @@ def _import_all_of(package: ModuleType) -> None:
             module = importlib.import_module(found.name)
             if found.ispkg:
                 _import_all_of(module)
+
+
+def _do_once() -> None:
+    """What a process of ours does in its first run and remembers."""
+    keep_compiler_out()
+    environment.versions()
+    known_tools()
+    os.fsync = warm.sync
 
 
 def _reap(lines: dict[int, socket.socket], chosen: selectors.BaseSelector) -> None:

@@ -7,13 +7,18 @@ import pytest
 from steadytrain.grouping.catalog import detector_name, detectors
 from zoo_cases import ZOO, cases
 
+OF_RANKS = ("diverged-replicas", "rank-loss", "rank-settings", "same-data-on-ranks", "unshared-gradients")
+SEVERAL = "a run of the zoo has one process: tests/capture/test_rank_agreement.py and benchmarks/ranks_unseen have both"
+
 WITHOUT_SICK = {
+    **dict.fromkeys(OF_RANKS, SEVERAL),
     "throughput-stall": "a script can only sleep, and beside other work the machine decides how long a step takes",
     "constant-targets": "it is always a note, because an adversarial loss has such targets",
     "stale-target": "it is a note for the first 16,000 updates",
     "summed-gradients": "it is always a note, because the rate may have been chosen for the sum",
 }
 WITHOUT_HEALTHY = {
+    **dict.fromkeys(OF_RANKS, SEVERAL),
     "throughput-stall": WITHOUT_SICK["throughput-stall"],
     "nonfinite-optimizer-state": "no healthy run holds NaN or Inf in its moments, and one without is not like it",
 }

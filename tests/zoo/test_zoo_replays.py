@@ -57,6 +57,9 @@ def test_every_script_is_listed() -> None:
     zoo_cases.check_listed(FOLDER)
 
 
+REPLAYS_MAX = 5
+
+
 @pytest.mark.parametrize("case", parameters(faults=False))
 def test_exact_from_every_snapshot(case: dict[str, Any], tmp_path: Path) -> None:
     outcome, source = recorded(case, tmp_path)
@@ -76,7 +79,10 @@ def test_exact_from_every_snapshot(case: dict[str, Any], tmp_path: Path) -> None
 def test_what_does_not_repeat_is_named(case: dict[str, Any], tmp_path: Path) -> None:
     _, source = recorded(case, tmp_path)
     first = find_recording(source).starts()[0]  # a later snapshot may lie behind the step that differs
-    _, document = replay(source, "--from", str(first))
+    for _ in range(REPLAYS_MAX):
+        _, document = replay(source, "--from", str(first))
+        if document["first_difference"] is not None:
+            break  # what depends on the order of threads may repeat by chance
     assert document["first_difference"]["step"] == case["differs"]
     assert (document["kind"], document["switch"]) == (case["kind"], case["switch"]), document["why"]
     operation = document["operation"]

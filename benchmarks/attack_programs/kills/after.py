@@ -13,6 +13,7 @@ import os
 import runpy
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,32 @@ def finished_steps(progress: Path, before_ns: int) -> int:
     return sum(1 for line in lines if not before_ns or int(line.split()[1]) < before_ns)
 
 
+def lost_checkpoints(work: Path) -> list[str]:
+    """What the script had saved and does not load now. A kill in its own write spoils the file that it wrote in place,
+    as it does without us: then a pin has to load."""
+    lines = (work / "saves.txt").read_text().splitlines() if (work / "saves.txt").exists() else []
+    newest = {name: int(step) for name, step in map(str.split, lines)}
+    pins = list(work.glob("steadytrain-runs/run/checkpoints/*/*.pt"))
+    wrong = [f"the pin {pin.parent.name}/{pin.name} does not load" for pin in pins if step_of(pin) is None]
+    for name, step in newest.items():
+        paths = [work / f"{name}.pt", *(pins if name == "saved" else [])]
+        found = [one for path in paths if (one := step_of(path)) is not None]
+        if not found or max(found) < step:
+            wrong.append(f"of {name}.pt, saved at step {step}, there is {found or 'nothing'}")
+    return wrong
+
+
+def step_of(path: Path) -> int | None:
+    """The step of a checkpoint that loads and is finite."""
+    import torch
+
+    try:
+        state = torch.load(path, weights_only=True)
+    except Exception:
+        return None
+    return int(state["step"]) if all(bool(one.isfinite().all()) for one in state["model"].values()) else None
+
+
 def broken_files(bundle: Path) -> list[str]:
     """What the manifest says and the files do not; each file may also be the successor that the manifest announces."""
     try:
@@ -164,7 +191,11 @@ def main() -> None:
 
     def look() -> None:
         made = Look(runs_dir, before_ns)
-        made.run()
+        try:
+            made.run()
+        except Exception as error:
+            made.wrong.append(f"looking raised {error!r} at {traceback.extract_tb(error.__traceback__)[-1]}")
+        made.wrong += lost_checkpoints(runs_dir.parent)
         print(json.dumps({"wrong": made.wrong, "steps": made.steps, "incidents": made.incidents, "said": made.said}))
 
     def run_again() -> None:

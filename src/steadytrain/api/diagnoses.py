@@ -11,6 +11,7 @@ from steadytrain.api.targets import Target, incident_or_run_of, needs_torch, pat
 from steadytrain.core.errors import UsageError
 from steadytrain.diagnosis.answer import Diagnosis
 from steadytrain.replay.child_processes import ending_in_order
+from steadytrain.replay.loop_command import parse_loop, replacing_the_command
 from steadytrain.replay.moved_files import NOT_MOVED
 from steadytrain.storage.bundle import is_bundle, open_bundle
 from steadytrain.storage.run_folder import open_run
@@ -30,6 +31,8 @@ def diagnose(
     engine: Literal["local", "ray"] = "local",
     moved: str = NOT_MOVED,
     runs_dir: str | Path = RUNS_DIR_DEFAULT,
+    step_fn: Callable[..., object] | str | None = None,
+    build: Callable[..., object] | str | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Diagnosis:
     """Find out by trials on a replay, each with one change and a control, why a run went wrong.
@@ -47,6 +50,9 @@ def diagnose(
         engine: ``local`` or ``ray``.
         moved: ``OLD=NEW``: read the files under OLD from the folder NEW; ``-`` for none.
         runs_dir: folder of run folders.
+        step_fn: a function ``f(model, batch)`` of a module that returns the loss, or its ``MODULE:NAME``; replaces a
+            script that cannot be launched.
+        build: another one, with ``step_fn``: returns ``(model, optimizer)`` or ``(model, optimizer, update)``.
         tell: a function that gets lines of progress.
 
     Returns:
@@ -56,7 +62,7 @@ def diagnose(
     Raises:
         UsageError: there is no such run or incident, or an argument is out of bounds.
 
-    Example:
+    Examples:
         >>> diagnosis = steadytrain.diagnose("runs/stopped", budget_s=60)
         >>> diagnosis.verdict
         'singular-operation'
@@ -66,11 +72,12 @@ def diagnose(
     check_bounds(budget_s, workers)
     name, onset = symptom if isinstance(symptom, tuple) else (symptom, None)
     source = _source_of(target, runs_dir, name)
+    loop = parse_loop(step_fn, build)
     needs_torch("diagnose needs PyTorch to run the steps again")
     request = diagnosing.Request(
         source, budget_s, workers or default_workers(source), engine, moved, symptom=name, onset=onset
     )
-    with ending_in_order():
+    with ending_in_order(), replacing_the_command(loop):
         return diagnosing.diagnose(request, tell=tell or (lambda line: None))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from steadytrain.grouping.gravest import gravest_incident
 from steadytrain.locate import locate_failure
 from steadytrain.replay import failing_step
 from steadytrain.replay.child_processes import ending_in_order
+from steadytrain.replay.loop_command import parse_loop, replacing_the_command
 from steadytrain.storage.run_search import RUNS_DIR_DEFAULT
 from steadytrain.storage.step_look import keep_look
 
@@ -66,6 +68,8 @@ def locate(
     step: int | None = None,
     wait_s: float = 900.0,
     runs_dir: str | Path = RUNS_DIR_DEFAULT,
+    step_fn: Callable[..., object] | str | None = None,
+    build: Callable[..., object] | str | None = None,
 ) -> Location:
     """Launch the recorded command again, replay the failing step, and name the first bad operation.
 
@@ -77,11 +81,14 @@ def locate(
             only its tape.
         wait_s: time limit of the launched script, in seconds.
         runs_dir: folder of run folders.
+        step_fn: a function ``f(model, batch)`` of a module that returns the loss, or its ``MODULE:NAME``; replaces a
+            script that cannot be launched.
+        build: another one, with ``step_fn``: returns ``(model, optimizer)`` or ``(model, optimizer, update)``.
 
     Raises:
-        UsageError: there is no such run or step, or the script is gone.
+        UsageError: there is no such run or step, or it cannot be launched.
 
-    Example:
+    Examples:
         >>> location = steadytrain.locate("runs/stopped")
         >>> location.finding.located.operation, location.step
         ('aten.log.default', 4)
@@ -94,10 +101,11 @@ def locate(
         path = gravest_incident(path_of(target, runs_dir))
     else:
         path = incident_or_run_of(target, runs_dir)
+    loop = parse_loop(step_fn, build)
     asked = locate_failure.target(path, step)
     needs_torch("locate needs PyTorch to run the step again")
     recorded = asked.bundle.finding if asked.bundle is not None else Finding(None, NOT_SEARCHED)
-    with ending_in_order():
+    with ending_in_order(), replacing_the_command(loop):
         found = locate_failure.find_again(asked, wait_s=wait_s)
     if asked.bundle is not None:
         failing_step.keep_better(asked.bundle, found.finding)

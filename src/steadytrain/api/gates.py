@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from steadytrain.core.errors import UsageError
+from steadytrain.experiments.command_results import results_of
 from steadytrain.gate.judging import judge_run
 from steadytrain.gate.policy import GatePolicy, read_policy
 from steadytrain.gate.recorded import Done, Recorded, of_log, of_run
@@ -40,7 +41,7 @@ def gate(
     Raises:
         UsageError: a target or policy does not exist or cannot be read, or the policy contradicts itself.
 
-    Example:
+    Examples:
         >>> result = steadytrain.gate("losses.csv")
         >>> result.passed
         False
@@ -111,6 +112,7 @@ def _run(path: Path, policy: GatePolicy) -> Recorded:
         run,
         checklist=[Done(tick.title, tick.done, tick.command or "; ".join(tick.evidence)) for tick in ticks],
         preflight=[_preflight(check) for check in checks],
+        data=_data(path) if policy.data else (),
     )
 
 
@@ -119,3 +121,10 @@ def _preflight(check: dict[str, object]) -> Done:
     status = check.get("status")
     done = {"fail": False, "pass": True, "warn": True, "not-run": True}.get(str(status))
     return Done(str(check.get("name")), True if check.get("known") else done, str(check.get("message") or status))
+
+
+def _data(path: Path) -> list[Done]:
+    """The results that ``check-data --keep-with`` kept. A warning passes, as in a preflight."""
+    known = {"fail": False, "pass": True, "warn": True}
+    kept = [one for name, one in results_of(path).items() if name.startswith("check-data ")]
+    return [Done(one.command, known.get(one.effect), one.what) for one in kept]

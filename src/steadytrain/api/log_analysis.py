@@ -108,7 +108,7 @@ def analyze(
     Raises:
         UsageError: nothing could be read, or a named column does not exist.
 
-    Example:
+    Examples:
         >>> analysis = steadytrain.analyze("losses.csv")
         >>> [(run.log.name, run.judgement.health) for run in analysis.runs]
         [('losses.csv', 'sick')]

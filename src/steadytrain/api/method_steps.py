@@ -37,7 +37,7 @@ def checklist(target: Target = None, *, runs_dir: str | Path = RUNS_DIR_DEFAULT)
     Raises:
         UsageError: there is no such run or incident, or it is damaged.
 
-    Example:
+    Examples:
         >>> checklist = steadytrain.checklist("runs/stopped")
         >>> [tick.name for tick in checklist.ticks]
         ['reproduction', 'data', 'telemetry', 'precision', 'tuning']
@@ -79,7 +79,7 @@ def debug(
     Raises:
         UsageError: there is no such script, run or incident, or an argument is out of bounds.
 
-    Example:
+    Examples:
         >>> walk = steadytrain.debug("runs/stopped", budget_s=60)
         >>> len(walk.steps), walk.steps[0].status
         (10, 'done')

@@ -13,6 +13,7 @@ from steadytrain.core.signatures import chosen, takes_options
 from steadytrain.experiments.command_results import keep_result
 from steadytrain.replay import launcher, verdict
 from steadytrain.replay.child_processes import ending_in_order
+from steadytrain.replay.loop_command import parse_loop, replacing_the_command
 from steadytrain.replay.moved_files import NOT_MOVED, Moved
 from steadytrain.storage.run_search import RUNS_DIR_DEFAULT
 from steadytrain.storage.secret_words import REDACTED
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 TIMES_MAX = 1000
 Tell = Callable[[str], None]
+Function = Callable[..., object]
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,9 @@ class ReplayOptions:
         until: last step; by default that of the incident.
         times: number of replays.
         once: no further replays to find why a step differs.
-        step_fn: ``MODULE:NAME`` of a function ``f(model, batch)`` that returns the loss; replays without the script.
-        build: ``MODULE:NAME`` of a function, with ``step_fn``: returns ``(model, optimizer)`` or ``(model, optimizer,
-            update)``.
+        step_fn: a function ``f(model, batch)`` of a module that returns the loss, or its ``MODULE:NAME``; replays
+            without the script.
+        build: another one, with ``step_fn``: returns ``(model, optimizer)`` or ``(model, optimizer, update)``.
         moved: ``OLD=NEW``: read the files under OLD from the folder NEW; ``-`` for none.
         lead_s: the script runs the steps before the first itself if they take at most this many seconds.
         runs_dir: folder of run folders.
@@ -49,8 +51,8 @@ class ReplayOptions:
     until: int | None = None
     times: int = 1
     once: bool = False
-    step_fn: str | None = None
-    build: str | None = None
+    step_fn: Function | str | None = None
+    build: Function | str | None = None
     moved: str = NOT_MOVED
     lead_s: float = 120.0
     runs_dir: str | Path = RUNS_DIR_DEFAULT
@@ -66,16 +68,12 @@ class ReplayOptions:
         for option, step in (("--from", self.first), ("--until", self.until)):
             if step is not None and step < 1:
                 raise UsageError(f"{option} {step}: steps count from 1")
-        if (self.step_fn is None) != (self.build is None):
-            raise UsageError("--step-fn and --build go together: one returns the loss, the other model and optimizer")
-        for option, name in (("--step-fn", self.step_fn), ("--build", self.build)):
-            if name is not None and not all(name.partition(":")):
-                raise UsageError(f"{option} {name}: must be MODULE:NAME")
+        parse_loop(self.step_fn, self.build)
 
     @property
     def loop(self) -> tuple[str, str] | None:
         """What replaces the script, None if the recorded command is launched."""
-        return None if self.step_fn is None or self.build is None else (self.step_fn, self.build)
+        return parse_loop(self.step_fn, self.build)
 
 
 class ReplayOptionsGiven(TypedDict, total=False):
@@ -85,8 +83,8 @@ class ReplayOptionsGiven(TypedDict, total=False):
     until: int | None
     times: int
     once: bool
-    step_fn: str | None
-    build: str | None
+    step_fn: Function | str | None
+    build: Function | str | None
     moved: str
     lead_s: float
     runs_dir: str | Path
@@ -137,7 +135,7 @@ def replay(target: Target = None, **options: Unpack[ReplayOptionsGiven]) -> Repl
         UsageError: there is no such run, it has nothing to replay, or an option is out of bounds.
         CannotReplayError: the launched script did not reach the step.
 
-    Example:
+    Examples:
         >>> result = steadytrain.replay("runs/stopped")
         >>> result.exact, result.symptom
         (True, True)
@@ -152,19 +150,14 @@ def replay_with(target: Target, options: ReplayOptions, *, tell: Tell = lambda l
     moved = Moved.parse(options.moved)
     source = recorded_source(target, options.runs_dir)
     needs_torch("replay needs PyTorch to run the steps again")
-    plan = launcher.plan(
-        source,
-        first=options.first,
-        until=options.until,
-        moved=moved,
-        wait_s=options.wait_s,
-        lead_s=options.lead_s,
-        loop=options.loop,
-    )
-    if options.loop is None and any(REDACTED in str(argument) for argument in plan.environment.get("argv") or ()):
-        tell(f"note: a secret among the arguments was not stored; the script gets {REDACTED}...]")
-    with ending_in_order():
-        replays, judgement = launcher.replay(plan, times=options.times, explain=not options.once)
+    with replacing_the_command(options.loop):
+        plan = launcher.plan(
+            source, first=options.first, until=options.until, moved=moved, wait_s=options.wait_s, lead_s=options.lead_s
+        )
+        if options.loop is None and any(REDACTED in str(argument) for argument in plan.environment.get("argv") or ()):
+            tell(f"note: a secret among the arguments was not stored; the script gets {REDACTED}...]")
+        with ending_in_order():
+            replays, judgement = launcher.replay(plan, times=options.times, explain=not options.once)
     result = ReplayResult(source, tuple(replays), judgement, plan.looked_for)
     keep_result(source, verdict.command_result(result.to_json()))
     return result

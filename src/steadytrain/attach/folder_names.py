@@ -19,13 +19,16 @@ _made: dict[Path, tuple[Path, ...]] = {}
 """Folders that this process created for run names, each run's own first."""
 
 
-def free_folder(runs_dir: Path, name: str, *, named: bool) -> Path:
-    """Create a folder with that name that no other run uses. A torchrun worker shares its launcher's folder."""
+def free_folder(runs_dir: Path, name: str, *, named: bool, shared: bool = False) -> Path:
+    """Create a folder with that name that no other run uses.
+
+    A torchrun worker shares its launcher's folder. ``shared``: so do the tasks of a SLURM job step, ranks of one run.
+    """
     name = shortened(without_secrets(name))
     is_there, is_folder = os.path.lexists(runs_dir), os.path.isdir(runs_dir)  # unlike Path's, these do not raise
     if os.path.exists(runs_dir) and not is_folder:
         raise UsageError(f"{runs_dir}: not a folder; name another with --runs-dir")
-    if "LOCAL_RANK" in os.environ:
+    if shared or "LOCAL_RANK" in os.environ:
         return runs_dir / name
     is_new = not is_there
     for number in itertools.count(1):

@@ -13,12 +13,17 @@ from steadytrain.attach.entry_points import guest
 from steadytrain.attach.folder_names import give_back
 from steadytrain.attach.messages import tell
 from steadytrain.attach.options import Options, OptionsGiven
+from steadytrain.attach.own_command_line import OwnCommandLine, own_command_line
 from steadytrain.attach.process_watch import Attached, attach, attached, finish, tell_unwatched
 from steadytrain.attach.watched_run import begin_run
 from steadytrain.core.errors import UsageError
-from steadytrain.core.notebook import as_html
+from steadytrain.core.notebook import as_card, as_html
 from steadytrain.core.signatures import chosen, takes_options
+from steadytrain.core.switch import VARIABLE, is_off
+from steadytrain.exporters.alerts.settings import urls_of_environment
 from steadytrain.storage.redaction import redact_tree
+from steadytrain.storage.run_folder import open_run
+from steadytrain.storage.run_search import RUNS_DIR_DEFAULT
 
 if TYPE_CHECKING:
     import torch
@@ -27,8 +32,10 @@ if TYPE_CHECKING:
     from steadytrain.capture.hooks.manual_updates import Gradients, Updates
     from steadytrain.capture.step.step_batches import StepBatches
     from steadytrain.capture.step.watcher import Watcher
+    from steadytrain.core.incident import Action
 
 StepFunction = Callable[..., "torch.Tensor"]
+BuildFunction = Callable[[], tuple[Any, ...]]
 
 
 @takes_options(Options)
@@ -37,47 +44,61 @@ def watch(
     optimizer: torch.optim.Optimizer | None = None,
     *,
     step_fn: StepFunction | None = None,
+    build: BuildFunction | None = None,
     **options: Unpack[OptionsGiven],
 ) -> Watch:
     """Watch the training in this process from here on.
 
     A watch that is already open is shared; this call does not change it. Under ``steadytrain run`` the options of the
     command apply; one line reports the options that the script asked for. If steadytrain cannot watch this torch
-    (``steadytrain doctor``), it prints one line and the watch does nothing.
+    (``steadytrain doctor``), it prints one line and the watch does nothing. With ``STEADYTRAIN=0`` in the environment
+    the watch does nothing.
 
     Args:
         model: the module that the loop trains, wrapped (data parallel, compiled) or not. Without it steadytrain finds
             the model through the optimizers, as ``steadytrain run`` does.
         optimizer: the model's optimizer. Optimizers created or stepped later are watched too. A loop without an
             optimizer calls :meth:`Watch.update`.
-        step_fn: the function ``step_fn(model, batch) -> loss`` of a loop that cannot be launched again; its batches are
-            recorded, so that ``steadytrain replay --step-fn --build`` can replay its steps.
+        step_fn: the function ``step_fn(model, batch) -> loss`` of a loop that cannot be launched again, such as one in
+            a notebook; its batches are recorded.
+        build: with ``step_fn``: a function that returns ``(model, optimizer)``, or ``(model, optimizer, update)`` if
+            the loop does more than ``optimizer.step()``. If both are in a module, ``replay``, ``locate`` and
+            ``diagnose`` of a notebook's run launch them.
         options: the fields of :class:`steadytrain.attach.Options`:
 
     Raises:
         UsageError: an argument is of the wrong kind, or this script has a watch open with other options.
 
-    Example:
+    Examples:
         >>> with steadytrain.watch(model, optimizer, name="first", level="light") as watch:
         ...     model(batch).square().mean().backward()
         ...     optimizer.step()
         >>> watch.steps
         {'main': 1}
     """
+    if is_off() and not _is_watched():
+        return _Unwatched(Path(options.get("runs_dir", RUNS_DIR_DEFAULT)), f"off by {VARIABLE}")
     import torch
 
     if model is not None and not isinstance(model, torch.nn.Module):
         raise UsageError(f"watch: model must be a torch.nn.Module, got {type(model).__name__}")
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
         raise UsageError(f"watch: optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}")
-    asked = chosen(Options, options, "watch")
+    asked = chosen(Options, {"notify": urls_of_environment(), **options}, "watch")
     try:
-        return _watched(model, optimizer, step_fn, asked, tuple(options))
+        command = own_command_line(step_fn, build)
+        return _watched(model, optimizer, step_fn, asked, tuple(options), command)
     except UsageError:
         raise
     except Exception as error:
         tell_unwatched(error)
         return _Unwatched(Path(asked.runs_dir))
+
+
+def _is_watched() -> bool:
+    """Whether a watch is open here: of a command that launched this script, or one of its own."""
+    watchers = sys.modules.get("steadytrain.capture.step.watcher")
+    return attached() is not None or getattr(watchers, "launched", None) is not None
 
 
 def _watched(
@@ -86,6 +107,7 @@ def _watched(
     step_fn: StepFunction | None,
     asked: Options,
     given: tuple[str, ...],
+    command: OwnCommandLine,
 ) -> Watch:
     from steadytrain.capture.step import watcher as watchers
     from steadytrain.capture.step.step_batches import StepBatches
@@ -100,7 +122,7 @@ def _watched(
             _agree(own, asked, given, other_step=other_step)
         borrowed.step_batches = held or step_batches
         return Watch(borrowed, borrowed=True, model=model)
-    return _begun(model, optimizer, asked, step_batches)
+    return _begun(model, optimizer, asked, step_batches, command)
 
 
 def _begun(
@@ -108,10 +130,10 @@ def _begun(
     optimizer: torch.optim.Optimizer | None,
     asked: Options,
     step_batches: StepBatches | None,
+    own: OwnCommandLine,
 ) -> Watch:
     """Start a new watch, or one that does nothing if this torch cannot be watched."""
-    script = sys.argv[0] or "python"
-    run = begin_run(script, Path(script).stem or "run", [*sys.argv], asked, is_module=False)
+    run = begin_run(own.script, own.stem, own.argv, asked, is_module=own.is_module, typed_into=own.typed_into)
     try:
         watcher = attach(run, by_command=False).watcher
     except UsageError:
@@ -121,6 +143,8 @@ def _begun(
         give_back(Path(run.run_dir))
         return _Unwatched(Path(run.run_dir))
     watcher.step_batches = step_batches
+    if own.note is not None:
+        tell(own.note)
     if model is not None:
         watcher.watch_model(model, optimizer)
     elif optimizer is not None:
@@ -135,8 +159,8 @@ def _agree(own: Attached, asked: Options, given: tuple[str, ...], *, other_step:
         UsageError: the options differ, and this script itself started the open watch.
     """
     pairs = asked.differing(own.run.options, given)
-    wanted = [f"{name} {here!r}" for name, (here, _) in pairs.items()] + ["another step_fn"] * other_step
-    kept = [f"{name} {there!r}" for name, (_, there) in pairs.items()] + ["its own"] * other_step
+    wanted = [_shown(name, here) for name, (here, _) in pairs.items()] + ["another step_fn"] * other_step
+    kept = [_shown(name, there) for name, (_, there) in pairs.items()] + ["its own"] * other_step
     if not wanted:
         return
     difference = f"watch: asked for {', '.join(wanted)}, but the open watch has {', '.join(kept)}"
@@ -147,10 +171,16 @@ def _agree(own: Attached, asked: Options, given: tuple[str, ...], *, other_step:
         tell(f"note: {difference} from `steadytrain run`, which is kept")
 
 
+def _shown(name: str, value: Any) -> str:
+    """An option with its value. Addresses and commands of alerts may hold secrets."""
+    secret = name in ("notify", "on_incident")
+    return f"another {name}" if secret and value else f"no {name}" if secret else f"{name} {value!r}"
+
+
 class Watch:
     """A watch in this process: use it as a context manager, or call ``close``. Closing removes every hook.
 
-    Example:
+    Examples:
         >>> watch = steadytrain.watch(model, optimizer, name="second")
         >>> watch
         <Watch of 'second': policy stop, steps none yet, symptoms none, state open>
@@ -168,7 +198,12 @@ class Watch:
         return f"<Watch of {self.run_dir.name!r}: {facts}>"
 
     def _repr_html_(self) -> str:
-        return as_html(f"Watch of {self.run_dir.name}", {**self._facts(), "folder": self.run_dir})
+        """The first screen of the run so far, or what the watch itself knows before its first step."""
+        facts = {**self._facts(), "folder": self.run_dir}
+        try:
+            return as_card(open_run(self.run_dir), f"Watch of {self.run_dir.name}", facts)
+        except UsageError:
+            return as_html(f"Watch of {self.run_dir.name}", facts)
 
     def _facts(self) -> dict[str, str]:
         own, symptoms = attached(), self._watcher.recorder.symptoms
@@ -196,6 +231,13 @@ class Watch:
     def steps(self) -> dict[str, int]:
         """Number of steps so far, by stream. A stream is one optimizer, or several that step together."""
         return {stream.name: stream.step for stream in self._watcher.streams}
+
+    @property
+    @guest("reading the ledger", ())
+    def actions(self) -> tuple[Action, ...]:
+        """The ledger: what steadytrain did to the run so far. ``[one.to_json() for one in watch.actions]`` in a
+        checkpoint tells its readers."""
+        return tuple(self._watcher.recorder.actions)
 
     @guest("adding a fact")
     def set_fact(self, name: str, value: object) -> None:
@@ -266,13 +308,14 @@ class Watch:
 
 
 class _Unwatched(Watch):
-    """Replaces a watch that could not start, so that the script continues as if it had not asked for one."""
+    """Replaces a watch that could not start or is switched off: the script continues as if it had asked for none."""
 
-    def __init__(self, run_dir: Path) -> None:
+    def __init__(self, run_dir: Path, state: str = "could not start") -> None:
         self._run_dir = run_dir
+        self._state = state
 
     def _facts(self) -> dict[str, str]:
-        return {"state": "could not start"}
+        return {"state": self._state}
 
     @property
     def run_dir(self) -> Path:
@@ -285,6 +328,10 @@ class _Unwatched(Watch):
     @property
     def steps(self) -> dict[str, int]:
         return {}
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        return ()
 
     def set_fact(self, name: str, value: object) -> None:
         pass

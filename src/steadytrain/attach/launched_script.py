@@ -29,9 +29,11 @@ from steadytrain.capture.hooks.seeding import (
 )
 from steadytrain.core.errors import UsageError
 from steadytrain.core.model import SEVERITIES, Severity
+from steadytrain.exporters import NONE
 from steadytrain.replay.file_sandbox import SCRATCH_VARIABLE, protect_files
+from steadytrain.storage.ranks_of_run import is_first_recorded, launched_rank
 from steadytrain.storage.redaction import redact_arguments
-from steadytrain.storage.run_folder import open_run
+from steadytrain.storage.run_folder import RUN_FILE, open_run
 
 if TYPE_CHECKING:
     from steadytrain.capture.step.watcher import Watcher
@@ -40,7 +42,8 @@ _START_FOLDER = Path(__file__).parent / "start"
 """Its ``sitecustomize`` attaches to the processes that a watched script starts."""
 
 
-UNHEALTHY_STATUS = 1
+UNHEALTHY_STATUS = 71
+"""Its own: a script that raises ends with 1."""
 STOPPED_STATUS = 70
 
 
@@ -57,7 +60,7 @@ def run_target(
     Args:
         guest: called with the watcher once it exists; may add an observer of the steps.
         randomness: seeds and determinism that hold before the script starts.
-        fail_on: with a symptom of this severity or above, the exit status is 1 instead of 0.
+        fail_on: with a symptom of this severity or above, the exit status is 71 instead of 0.
     """
     try:
         run = _begin(target, options, guest, randomness)
@@ -70,12 +73,22 @@ def run_target(
     def finish_run(how: str, status: int | None, error: BaseException | None) -> int | None:
         override = None
         with end.part("ending the run"):
-            override = _finish_run(Path(run.run_dir), how, status, error)
+            override = _finish_run(run, how, status, error)
         unhealthy = override is None and status == 0 and fail_on is not None and _reaches(Path(run.run_dir), fail_on)
         return UNHEALTHY_STATUS if unhealthy else override
 
     end = Guard(tell)
     return execute(target, finish_run)
+
+
+def run_bare(target: Target) -> int:
+    """Run ``target`` as if steadytrain were not there. Returns the script's exit status.
+
+    A command of ours that launched this process still keeps the script from saving over its files.
+    """
+    if os.environ.get(SCRATCH_VARIABLE):
+        protect_files(Path(os.environ[SCRATCH_VARIABLE]))
+    return execute(target, lambda *_: None)
 
 
 def _begin(
@@ -88,7 +101,8 @@ def _begin(
     arm_children(run.to_json(), _START_FOLDER)
     if os.environ.get(SCRATCH_VARIABLE):
         protect_files(Path(os.environ[SCRATCH_VARIABLE]), also=(Path(run.run_dir).absolute().parent,))
-    tell(f"watching {' '.join(redact_arguments(target.command))} (policy {options.policy}) -> {run.run_dir}")
+    if launched_rank() == 0:
+        tell(f"watching {' '.join(redact_arguments(target.command))} (policy {options.policy}) -> {run.run_dir}")
     begin_process(randomness)
     after_import("torch", Guard(tell).wrap(lambda: _arm(run, guest), what="attaching"))
     return run
@@ -120,10 +134,11 @@ def _arm(run: WatchedRun, guest: Callable[[Watcher], None] | None = None) -> Non
         tell_unwatched(error)
 
 
-def _finish_run(run_dir: Path, how: str, status: int | None, error: BaseException | None) -> int | None:
+def _finish_run(run: WatchedRun, how: str, status: int | None, error: BaseException | None) -> int | None:
     """End the watch after the script: settle open matters, print the summary, and choose the exit status."""
     from steadytrain.detection.summary import summary
 
+    run_dir = Path(run.run_dir)
     own, own_guard = attached(), Guard(tell)
     watcher = own.watcher if own is not None else None
     if watcher is not None:
@@ -141,16 +156,38 @@ def _finish_run(run_dir: Path, how: str, status: int | None, error: BaseExceptio
             finish(watcher, how, status)
     stopped = _stopped_elsewhere(run_dir) or (watcher is not None and watcher.stopped is not None)
     with own_guard.part("the summary"):
-        lines = summary(watcher, run_dir)
+        lines = summary(watcher, run_dir) if launched_rank() == 0 or not is_first_recorded(run_dir) else []
         if watcher is not None and watcher.streams:
             lines = [*lines[:-1], *end_lines(), *lines[-1:]] if lines else []
         for line in lines:
             tell(line)
+    with own_guard.part("alerting"):
+        if how != "finished" and not stopped and not _was_recorded(watcher, run_dir):
+            _alert_of_early_end(run, how, error)
     with own_guard.part("the summary"):
         give_back(run_dir)
     if watcher is not None and watcher.stopped is not None:
         return watcher.stopped.status
     return STOPPED_STATUS if stopped else None
+
+
+def _was_recorded(watcher: Watcher | None, run_dir: Path) -> bool:
+    """Whether this process, or one that the script started, recorded a step: its recorder alerts of the end."""
+    if watcher is not None and watcher.streams:
+        return True
+    return (run_dir / RUN_FILE).exists() and (watcher is None or not watcher.has_folder)
+
+
+def _alert_of_early_end(run: WatchedRun, how: str, error: BaseException | None) -> None:
+    """Alert of a script that failed before its first step, when nothing had been opened yet."""
+    alerts = run.options.alerts()
+    if not alerts.wanted:
+        return
+    from steadytrain.exporters.run_exports import Exports
+
+    sink = Exports((NONE,), tell=tell, alerts=alerts)
+    sink.open(Path(run.run_dir), run.description)
+    sink.close(how, f"{type(error).__name__}: {error}".rstrip(": ") if error is not None else "")
 
 
 def _reaches(run_dir: Path, severity: Severity) -> bool:

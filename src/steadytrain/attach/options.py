@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -11,12 +11,16 @@ from steadytrain.attach.messages import tell
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import MAX_SKIPS_DEFAULT
 from steadytrain.core.levels import LEVEL_DEFAULT, find_level
+from steadytrain.core.model import Severity
 from steadytrain.exporters import NONE, TO_DEFAULT, check_to, parse_to
-from steadytrain.guard.policy import BASES, Policy
+from steadytrain.exporters.alerts.settings import PER_HOUR_DEFAULT, AlertSettings, check_command, check_urls
+from steadytrain.guard.policy import BASES, STEADIED, Policy
 from steadytrain.guard.policy_files import find_policy
 from steadytrain.storage.run_search import RUNS_DIR_DEFAULT
 
 COMPILED = ("edges", "inside")
+NO_RUN = "none"
+"""For ``continues``: a new run, also where SLURM has started the job again."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +37,22 @@ class Options:
         runs_dir: folder of run folders.
         name: name of the run, by default the script's with the time.
         state_mb: bound on model and optimizer state in a bundle, in 10^6 bytes.
-        to: tools that also get the run: ``tensorboard``, ``wandb``, ``mlflow``, in a sequence or in one text with
-            commas; ``auto``, the default, joins an already active run of any of them; ``none`` sends nothing.
+        to: tools that also get the run: ``tensorboard``, ``wandb``, ``mlflow``, ``prometheus``, ``otel``, in a
+            sequence or in one text with commas; ``auto``, the default, joins an already active run of any of them;
+            ``none`` sends nothing.
+        notify: addresses of chat, mail and web hooks that get alerts, as Apprise takes them (``docs/alerts.md``), in a
+            sequence or in one text with spaces; :func:`steadytrain.watch` takes those of ``STEADYTRAIN_NOTIFY`` if it
+            is not given.
+        on_incident: a shell command that gets each alert as JSON on its standard input.
+        notify_at: lowest severity of a symptom that is alerted: ``critical`` or ``warning``.
+        notify_quiet: hours of the day in which only the end of the run is sent, such as ``22:00-07:00``.
+        notify_per_hour: messages to one address within an hour; more are gathered into the next one.
         compiled: where to measure module outputs in compiled code: at its ``edges``, the default, or ``inside``: graphs
             compiled from here on compute them too, in every step. This adds no graph and no graph break, but if the
             compiler then fuses differently, the last bits of the training change (``docs/signals.md``).
         continues: the watched run that this one continues, from its last applied step or, as ``RUN@STEP``, from that of
-            the checkpoint. Steps count on from there, and detectors use that run's last steps as their baseline.
+            the checkpoint. Steps count on from there, and detectors use that run's last steps as their baseline. By
+            default, a SLURM job that was started again continues its own run; ``none``: it does not.
         rewind_mb: disk space, in 10^6 bytes, for the tape and the snapshots that allow a replay of the last steps; 0:
             none.
         checkpoints_mb: disk space, in 10^6 bytes, for good checkpoints that the script has removed; 0: none.
@@ -62,6 +75,11 @@ class Options:
     name: str | None = None
     state_mb: int = 4096
     to: Sequence[str] = TO_DEFAULT
+    notify: Sequence[str] = field(default=(), repr=False)
+    on_incident: str = field(default="", repr=False)
+    notify_at: Severity = "critical"
+    notify_quiet: str = ""
+    notify_per_hour: int = PER_HOUR_DEFAULT
     compiled: str = "edges"
     continues: str | None = None
     rewind_mb: int = 4096
@@ -76,7 +94,7 @@ class Options:
         object.__setattr__(self, "fixes", tuple(self.fixes))
         if self.fixes and self.resume_from is None:
             raise UsageError(f"--with {self.fixes[0]}: it needs --resume-from INCIDENT")
-        if self.resume_from is not None and self.continues is not None:
+        if self.resume_from is not None and self.continues not in (None, NO_RUN):
             raise UsageError("--resume-from and --continues: give one; the incident names its run and step itself")
         if self.resume_from is not None and self.policy == "observe":
             raise UsageError("--resume-from loads a state; it contradicts --policy observe, which touches nothing")
@@ -97,6 +115,9 @@ class Options:
             )
             to = (NONE,)
         object.__setattr__(self, "to", to)
+        object.__setattr__(self, "notify", check_urls(self.notify))
+        object.__setattr__(self, "on_incident", check_command(self.on_incident))
+        self.alerts()
         name = self.name
         if name is not None and (not name or name != Path(name).name or name.startswith(".")):
             raise UsageError(f"{name!r}: a run's name is one plain folder name; set its place with --runs-dir")
@@ -116,6 +137,23 @@ class Options:
             UsageError: there is no such policy, or its file is not valid.
         """
         return find_policy(str(self.policy), max_skips=max(1, self.max_skips))
+
+    def alerts(self) -> AlertSettings:
+        """What is alerted, with the responses of the policy.
+
+        Raises:
+            UsageError: one of its options is not valid.
+        """
+        policy = self.steering_policy()
+        return AlertSettings(
+            urls=tuple(self.notify),
+            command=self.on_incident,
+            at=self.notify_at,
+            quiet=self.notify_quiet,
+            per_hour=self.notify_per_hour,
+            responses={name: policy.response(name) for name in (*STEADIED, *policy.symptoms)},
+            response=policy.default,
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "runs_dir": str(self.runs_dir)}
@@ -138,6 +176,11 @@ class OptionsGiven(TypedDict, total=False):
     name: str | None
     state_mb: int
     to: Sequence[str]
+    notify: Sequence[str]
+    on_incident: str
+    notify_at: Severity
+    notify_quiet: str
+    notify_per_hour: int
     compiled: str
     continues: str | None
     rewind_mb: int

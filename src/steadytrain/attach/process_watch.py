@@ -13,11 +13,13 @@ from steadytrain.attach.folder_names import give_back
 from steadytrain.attach.messages import tell
 from steadytrain.capture.hooks.import_hook import forget_imports
 from steadytrain.capture.hooks.seeding import begin_torch
+from steadytrain.core.interactive import typed_into
 from steadytrain.core.torch_private import require
 
 if TYPE_CHECKING:
     from steadytrain.attach.watched_run import WatchedRun
     from steadytrain.capture.step.watcher import Watcher
+    from steadytrain.detection.sink import Sink
 
 
 @dataclass
@@ -52,12 +54,21 @@ def attach(run: WatchedRun, *, by_command: bool) -> Attached:
     from steadytrain.grouping.catalog import broken, detectors
     from steadytrain.tracing.investigator import StepInvestigator
 
+    sink: Sink = Exports(run.options.to, tell=tell, alerts=run.options.alerts())
+    line = None
+    if typed_into() == "notebook":
+        from steadytrain.attach.live_line import LiveLine, Several
+
+        line = LiveLine()
+        sink = Several(sink, line)
     watcher = Watcher(
         run.settings(),
         tell=tell,
-        record=recording(detectors(), Exports(run.options.to, tell=tell)),
+        record=recording(detectors(), sink),
         investigator=StepInvestigator(),
     )
+    if line is not None:
+        line.steps_of = lambda: max((stream.step for stream in watcher.streams), default=0)
     _attached = Attached(watcher, run, by_command)
     for plug_in in broken():
         tell(f"warning: the detector plug-in {plug_in.entry_point} is left out: {plug_in.why}")

@@ -13,9 +13,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steadytrain.attach.folder_names import free_folder, start_stamp
-from steadytrain.attach.options import Options
+from steadytrain.attach.folder_names import free_folder, start_stamp, without_secrets
+from steadytrain.attach.messages import tell
+from steadytrain.attach.options import NO_RUN, Options
+from steadytrain.attach.restarted_run import earlier_try, elastic_restarts, name_of_try
+from steadytrain.attach.slurm_job import KEY as SLURM
+from steadytrain.attach.slurm_job import earlier_run, job_here, shared_name
 from steadytrain.capture.hooks.seeding import AS_IT_IS, KEY, Randomness
+from steadytrain.core.interactive import Typed
 from steadytrain.core.levels import find_level
 from steadytrain.core.version import __version__
 from steadytrain.storage.redaction import redact_arguments
@@ -86,16 +91,23 @@ def begin_run(
     *,
     is_module: bool,
     randomness: Randomness = AS_IT_IS,
+    typed_into: Typed | None = None,
 ) -> WatchedRun:
-    """Choose the folder of the run and collect its description.
+    """Choose the folder of the run and collect its description. ``script`` is "" if nothing can be launched again.
 
     Raises:
-        UsageError: a run of that name exists, or the run to continue does not.
+        UsageError: a run of that name exists, the run to continue does not, or no service has an address of alerts.
     """
     from steadytrain.capture.incident.git import git_diff, git_state
 
-    continues = None
-    if options.continues is not None:
+    _check_alerts(options)
+    argv = redact_arguments(list(command))
+    shared = shared_name(stem)
+    name = without_secrets(options.name or shared or f"{stem}-{start_stamp()}")
+    continues, job = None, job_here()
+    if options.continues is None and options.resume_from is None:
+        continues = earlier_run(job, argv, Path(options.runs_dir)) or earlier_try(name, Path(options.runs_dir))
+    elif options.continues not in (None, NO_RUN):
         from steadytrain.storage.continued_run import which_run
 
         continues = which_run(options.continues, Path(options.runs_dir))
@@ -103,13 +115,14 @@ def begin_run(
         from steadytrain.guard.resume_plan import plan_resume
 
         continues = plan_resume(options.resume_from, options.fixes, Path(options.runs_dir)).continues
-    folder = Path.cwd() if is_module else Path(script).absolute().parent
-    name = options.name or f"{stem}-{start_stamp()}"
-    run_dir = free_folder(Path(options.runs_dir).absolute(), name, named=options.name is not None)
+    folder = Path.cwd() if is_module or not script else Path(script).absolute().parent
+    named, is_shared = options.name is not None, shared is not None
+    own_name = name_of_try(name, elastic_restarts())
+    run_dir = free_folder(Path(options.runs_dir).absolute(), own_name, named=named, shared=is_shared)
     description = {
         "name": run_dir.name,
-        "argv": redact_arguments(list(command)),
-        "script": None if is_module else str(Path(script).absolute()),
+        "argv": argv,
+        "script": None if is_module or not script else str(Path(script).absolute()),
         "module": script if is_module else None,
         "cwd": os.getcwd(),
         "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -120,6 +133,24 @@ def begin_run(
         "git": git_state(folder),
         "steadytrain": __version__,
         "pid": os.getpid(),
+        **({SLURM: job} if job is not None else {}),
         **({KEY: randomness.to_json()} if randomness.given else {}),
+        **({"typed_into": typed_into} if typed_into else {}),
     }
     return WatchedRun(options, str(run_dir), continues, git_diff(folder), description, os.getpid())
+
+
+def _check_alerts(options: Options) -> None:
+    """Refuse an address that no service has, before the script starts.
+
+    Raises:
+        UsageError: there is one.
+    """
+    if not options.notify:
+        return
+    from steadytrain.exporters.alerts.url_check import refuse_bad_urls
+    from steadytrain.exporters.exporter_process import child_environment
+
+    why = refuse_bad_urls(options.notify, child_environment())
+    if why:
+        tell(f"warning: the addresses of --notify could not be checked ({why})")

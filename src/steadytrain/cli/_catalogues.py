@@ -23,12 +23,13 @@ def catalogues() -> tuple[Pages, ...]:
     from steadytrain.diagnosis.cause_catalog import CAUSE_PAGES, INTERVENTION_PAGES
     from steadytrain.experiments.trial_catalog import TRIAL_PAGES
     from steadytrain.exporters.exporter import EXPORTER_PAGES
+    from steadytrain.guard.intervention_pages import LIVE_INTERVENTION_PAGES
     from steadytrain.integrations import INTEGRATION_PAGES
     from steadytrain.logs.reader import LOG_READER_PAGES
 
     return (
         *(SYMPTOM_PAGES, CAUSE_PAGES, CHECK_PAGES, DATA_CHECK_PAGES),
-        *(TRIAL_PAGES, INTERVENTION_PAGES),
+        *(TRIAL_PAGES, INTERVENTION_PAGES, LIVE_INTERVENTION_PAGES),
         *(LOG_READER_PAGES, DATA_FORMAT_PAGES, EXPORTER_PAGES, INTEGRATION_PAGES),
     )
 
@@ -38,6 +39,7 @@ FILES: Mapping[str, str] = {
     "causes": "causes.md",
     "trials": "all-trials.md",
     "interventions": "interventions.md",
+    "live_interventions": "live-interventions.md",
     "checks": "checks.md",
     "data_checks": "data-checks.md",
 }

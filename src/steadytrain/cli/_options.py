@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from steadytrain.cli._settings import SharedOption, made_with_source
 from steadytrain.core.errors import UsageError
 from steadytrain.replay.programs import NETWORK_VARIABLE
 from steadytrain.storage.run_search import RUNS_DIR_DEFAULT
@@ -24,6 +25,7 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 runs_dir = click.option(
     "--runs-dir",
+    cls=SharedOption,
     type=click.Path(path_type=Path),
     default=RUNS_DIR_DEFAULT,
     show_default=True,
@@ -31,6 +33,26 @@ runs_dir = click.option(
 )
 as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print the JSON document (docs/schemas.md) and nothing else."
+)
+
+
+def writable(context: click.Context, _: click.Parameter, output: Path | None) -> Path | None:
+    """Refuse what is no file before the work that the page would show."""
+    if output == Path("-"):
+        raise UsageError("-o -: the result in words goes to standard output; name a file with -o FILE.html")
+    if output is not None and output.is_dir():
+        raise UsageError(f"{output}: this is a folder; name a file with -o FILE.html")
+    if output is not None and not output.absolute().parent.is_dir():
+        raise UsageError(f"{output.parent}: no such folder to write {output.name} into; make it first")
+    return output
+
+
+page_output = click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    callback=writable,
+    help="Also write the result as one offline HTML page.",
 )
 tree = click.option(
     "--tree", "moved", default="-", metavar="OLD=NEW", help="Read the files under OLD from the folder NEW instead."
@@ -46,6 +68,16 @@ engine = click.option(
     default="local",
     show_default=True,
     help="Run trials in processes here, or on Ray.",
+)
+step_fn = click.option(
+    "--step-fn",
+    metavar="MODULE:NAME",
+    help="Run the steps without the script: the function f(model, batch) that returns the loss.",
+)
+build = click.option(
+    "--build",
+    metavar="MODULE:NAME",
+    help="With --step-fn: a function that returns (model, optimizer) or (model, optimizer, update).",
 )
 symptom = click.option("--symptom", metavar="NAME", help="Symptom to test; by default the first of the most severe.")
 onset = click.option(
@@ -137,7 +169,7 @@ def gathered(kind: Callable[[], type[Any]], *, into: str) -> Callable[[Callable[
         def gathering(**parameters: Any) -> int:
             made = kind()
             own = {field.name: parameters.pop(field.name) for field in fields(made) if field.name in parameters}
-            return body(**parameters, **{into: made(**own)})
+            return body(**parameters, **{into: made_with_source(made, own)})
 
         return gathering
 

@@ -18,3 +18,8 @@ def say(text: str = "", *, err: bool = False, nl: bool = True) -> None:
 def say_document(document: Any, *, indent: int = 1, ensure_ascii: bool = False) -> None:
     """Print a document as redacted JSON."""
     click.echo(as_json(document, indent=indent, ensure_ascii=ensure_ascii))
+
+
+def say_with_own_secret(text: str) -> None:
+    """Print text that holds a secret which this command made for the user: redacted it would be of no use."""
+    click.echo(text)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steadytrain.cli import _options, _terminal
+from steadytrain.cli._next import say_next
 from steadytrain.cli._output import say, say_document
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.documents import redact_value
@@ -62,9 +63,12 @@ _DIM = "dim"
 )
 @_options.as_json
 @click.option(
+    "-o",
+    "--output",
     "--html",
+    "html",
     type=click.Path(path_type=Path),
-    metavar="FILE",
+    callback=_options.writable,
     help="Also write an HTML page with the curves; for several runs one each, with the run's name added to FILE's.",
 )
 @click.option(
@@ -140,6 +144,12 @@ def _print(judged: Sequence[AnalyzedRun], pages: Sequence[tuple[Path, int]]) -> 
     _terminal.show(Group(*_parts(redact_value(judged))), crop=False)
     for path, size in pages:
         say(f"{path}  {size / 1024:,.0f} KiB")
+    from steadytrain.core.model import SEVERITIES
+
+    symptoms = [one for entry in judged for one in entry.judgement.symptoms if one.severity != "note"]
+    if symptoms:
+        gravest = max(symptoms, key=lambda one: SEVERITIES.index(one.severity))
+        say_next("explain", gravest.name, why="causes, and what to do")
 
 
 def _parts(judged: Sequence[AnalyzedRun]) -> Iterator[RenderableType]:
@@ -163,15 +173,6 @@ def _parts(judged: Sequence[AnalyzedRun]) -> Iterator[RenderableType]:
         counts = Counter(entry.judgement.health for entry in judged)
         told = ", ".join(f"{counts[health]} {health}" for health in _HEALTH_STYLES if counts[health])
         yield Text(f"{len(judged)} runs: {told}\n")
-    names = dict.fromkeys(
-        symptom.name for entry in judged for symptom in entry.judgement.symptoms if symptom.severity != "note"
-    )
-    if names:
-        yield Text("Next", style="bold")
-        for name in names:
-            yield Text.assemble(
-                f"  steadytrain explain {name}", ("   # causes, and what to do", _DIM), no_wrap=True, overflow="ignore"
-            )
 
 
 def _run_line(entry: AnalyzedRun) -> Text:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._next import say_next_of
 from steadytrain.cli._output import say, say_document
 from steadytrain.core.errors import UsageError
 
@@ -23,9 +25,12 @@ SHOWN_MAX = 40
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.option("--run", "run_name", help="Run that saved the checkpoint: a folder, or a name under --runs-dir.")
 @click.option("--against", type=click.Path(path_type=Path), help="Reference checkpoint.")
+@_options.page_output
 @_options.runs_dir
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.audit/1).")
-def command(checkpoint: Path, run_name: str | None, against: Path | None, runs_dir: Path, as_json: bool) -> int:
+def command(
+    checkpoint: Path, run_name: str | None, against: Path | None, output: Path | None, runs_dir: Path, as_json: bool
+) -> int:
     """Check a checkpoint against the run that saved it or another checkpoint.
 
     Finds weights, moments, step counters, optimizer settings, scheduler, scaler, random states and data position that
@@ -38,11 +43,30 @@ def command(checkpoint: Path, run_name: str | None, against: Path | None, runs_d
     if importlib.util.find_spec("torch") is None:
         raise UsageError("audit needs PyTorch to read checkpoints; install it, or run this where the training ran")
     result = _audited(checkpoint, run_name, against, runs_dir)
+    if output is not None:
+        _write(output, result, run_name, runs_dir)
     if as_json:
         say_document(result.to_json())
     else:
         say("\n".join(_lines(result)))
+        if run_name is not None and not result.clean:
+            from steadytrain.storage.run_search import find
+
+            say_next_of("checkpoints", find(run_name, runs_dir), why="the other ones that the run saved")
     return 0 if result.clean else DIFFERS_STATUS
+
+
+def _write(output: Path, result: Audit, run_name: str | None, runs_dir: Path) -> None:
+    from steadytrain.core.version import __version__
+    from steadytrain.report.checks_page import audit_page
+    from steadytrain.report.page_file import write_page
+    from steadytrain.storage.documents import redact_value
+    from steadytrain.storage.run_search import find
+
+    command = "steadytrain runs"
+    if run_name is not None:
+        command = f"steadytrain checkpoints {shlex.quote(str(find(run_name, runs_dir)))}"
+    write_page(output, audit_page(redact_value(result.to_json()), command, version=__version__))
 
 
 def _audited(checkpoint: Path, run_name: str | None, against: Path | None, runs_dir: Path) -> Audit:

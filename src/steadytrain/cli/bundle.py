@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from steadytrain.cli._next import say_next
 from steadytrain.cli._output import say, say_document
+from steadytrain.cli._standard_output import a_folder
 
 if TYPE_CHECKING:
     from steadytrain.storage.bundle_contents import Contents
@@ -34,6 +36,11 @@ def inspect(path: Path, as_json: bool) -> int:
         say_document(contents.to_json())
     else:
         say("\n".join(_lines(contents)))
+        if contents.size_of("data") or contents.size_of("weights"):
+            smaller = f"{path.resolve().name}-stripped"
+            say_next("bundle", "strip", str(path), "--no-data", "--no-weights", "-o", smaller, why="before you send it")
+        else:
+            say_next("show", str(path))
     return 0
 
 
@@ -42,7 +49,12 @@ def inspect(path: Path, as_json: bool) -> int:
 @click.option("--no-data", is_flag=True, help="Leave out the recorded batches: tensors and text.")
 @click.option("--no-weights", is_flag=True, help="Leave out weights, optimizer state and snapshots.")
 @click.option(
-    "-o", "--output", required=True, type=click.Path(path_type=Path), help="Folder to write; it must not exist."
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path),
+    callback=a_folder,
+    help="Folder to write; it must not exist.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.bundle-contents/1).")
 def strip(path: Path, no_data: bool, no_weights: bool, output: Path, as_json: bool) -> int:
@@ -53,10 +65,11 @@ def strip(path: Path, no_data: bool, no_weights: bool, output: Path, as_json: bo
     if as_json:
         say_document(contents.to_json())
         return 0
-    say(f"{output}: {contents.size_bytes:,} bytes; `steadytrain show {output}` reads it")
+    say(f"{output}: {contents.size_bytes:,} bytes")
     for left_out, lost in ((no_data, REPLAY_NEEDS_DATA), (no_weights, REPLAY_NEEDS_WEIGHTS)):
         if left_out:
             say(f"  without {'data' if lost is REPLAY_NEEDS_DATA else 'weights'}: {lost}")
+    say_next("show", str(output))
     return 0
 
 
@@ -80,5 +93,3 @@ def _lines(contents: Contents) -> Iterator[str]:
         yield f"  {name:<10} {fact}"
     for file in contents.files:
         yield f"  {file.size_bytes:>14,}  {file.kind:<12}  {clean(file.name)}"
-    if contents.size_of("data") or contents.size_of("weights"):
-        yield "  next       steadytrain bundle strip PATH --no-data --no-weights -o OUT"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steadytrain.cli import _options, _terminal
+from steadytrain.cli._next import say_next
 from steadytrain.cli._output import say_document
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.documents import redact_value
@@ -79,10 +80,13 @@ class DataOptions:
 @click.option("--against", metavar="PATH", help="A test split that must share no row with the data.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Read the first N rows only.")
 @click.option("--fast", is_flag=True, help=f"Read the first {FAST_ROWS:,} rows only.")
-@click.option("--keep-with", metavar="RUN|INCIDENT", help="Keep the result with this run, for `checklist` and `debug`.")
+@click.option(
+    "--keep-with", metavar="RUN|INCIDENT", help="Keep the result with this run, for `checklist`, `debug`, `gate`."
+)
+@_options.page_output
 @_options.as_json
 @_options.gathered(lambda: DataOptions, into="options")
-def command(what: str, keep_with: str | None, as_json: bool, options: DataOptions) -> int:
+def command(what: str, keep_with: str | None, output: Path | None, as_json: bool, options: DataOptions) -> int:
     """Check data before you train on it.
 
     PATH is JSON Lines (also .gz), Parquet, Arrow, a dataset that Hugging Face's datasets saved, tokens in .bin or .npy,
@@ -105,10 +109,15 @@ def command(what: str, keep_with: str | None, as_json: bool, options: DataOption
         report = look_at(wanted, circumstances, against=other, tell=tell)
     if place is not None:
         _keep(place, report)
+    if output is not None:
+        _write(output, report)
     if as_json:
         say_document(document(report), ensure_ascii=True)
     else:
         _print(report)
+        worst = next((finding for status in ("fail", "warn") for finding in report.of_status(status)), None)
+        if worst is not None:
+            say_next("explain", worst.check, why="what it means, and what to do")
     return FAILED_STATUS if report.status == "fail" else 0
 
 
@@ -123,7 +132,15 @@ def _keep(place: Path, report: Report) -> None:
     from steadytrain.experiments.command_results import CommandResult, keep_result
 
     name = Path(report.source.name).name or report.source.name
-    keep_result(place, CommandResult(f"check-data {name}", True, report.summary))
+    keep_result(place, CommandResult(f"check-data {name}", True, report.summary, report.status))
+
+
+def _write(output: Path, report: Report) -> None:
+    from steadytrain.core.version import __version__
+    from steadytrain.report.checks_page import data_page
+    from steadytrain.report.page_file import write_page
+
+    write_page(output, data_page(redact_value(document(report)), version=__version__))
 
 
 def document(report: Report) -> dict[str, Any]:

@@ -69,6 +69,8 @@ def _lines(run: Run, found: list[Checkpoint], good: Checkpoint | None) -> list[s
     for one in found[-SHOWN_MAX:]:
         lines.append(f"  step {one.step:,}  {one.verdict}  {clean(one.path or 'not to a file')}")
         lines.append(f"    {clean(one.why)}" + ("" if one.kept_at else "; its content is gone"))
+        if one.touched:
+            lines.append(f"    steadytrain had changed the run: {clean(one.touched)}")
     if good is None:
         return [*lines, "no good checkpoint is left"]
     return [*lines, f"last good: step {good.step:,}  {clean(good.kept_at or '')}"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._next import say_next
 from steadytrain.cli._output import say, say_document
 from steadytrain.core.errors import UsageError
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 DIFFER_STATUS = 1
 CANNOT_TELL_STATUS = 125
 ENTRIES_SHOWN_MAX = 20
+PAGE = "compare.html"
 RUNS_MAX = 200
 _STATUS = {"equal": 0, "no-difference": 0, "differ": DIFFER_STATUS, "cannot-tell": CANNOT_TELL_STATUS}
 
@@ -35,7 +37,15 @@ _STATUS = {"equal": 0, "no-difference": 0, "differ": DIFFER_STATUS, "cannot-tell
     help="Runs that differ only by their seed: names, folders or patterns. Give two or more groups.",
 )
 @_options.runs_dir
-@click.option("--html", type=click.Path(path_type=Path), help="Also write plots and tables to this HTML file.")
+@click.option(
+    "-o",
+    "--output",
+    "--html",
+    "html",
+    type=click.Path(path_type=Path),
+    callback=_options.writable,
+    help="Also write plots and tables to this HTML file.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.compare/1).")
 def command(runs: tuple[str, ...], groups: tuple[str, ...], runs_dir: Path, html: Path | None, as_json: bool) -> int:
     """Find where runs first differ, or whether groups differ beyond seed noise.
@@ -45,7 +55,7 @@ def command(runs: tuple[str, ...], groups: tuple[str, ...], runs_dir: Path, html
 
     \b
     steadytrain compare baseline repeated
-    steadytrain compare --group "old=old-*" --group "new=new-*" --html compared.html
+    steadytrain compare --group "old=old-*" --group "new=new-*" -o compared.html
 
     RUN is a run folder, the name of a run under --runs-dir, or a pattern of either. Needs no PyTorch. Exits with 0 if
     runs are equal (groups: no difference beyond seed noise), 1 if they differ, 125 if the groups are too small to
@@ -68,6 +78,9 @@ def command(runs: tuple[str, ...], groups: tuple[str, ...], runs_dir: Path, html
         say_document(comparison.to_json())
     else:
         say("\n".join(_lines(comparison, html)))
+        if html is None and _STATUS[comparison.verdict] == DIFFER_STATUS:
+            asked = [word for group in groups for word in ("--group", group)] or list(runs)
+            say_next("compare", *asked, *_options.elsewhere(runs_dir), "-o", PAGE, why="the curves side by side")
     return _STATUS[comparison.verdict]
 
 

@@ -7,7 +7,11 @@ from pathlib import Path
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._next import say_next_of
 from steadytrain.cli._output import say, say_document
+
+ENDS = ("stop", "status")
+"""Commands after which only a look at the run is left."""
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -45,4 +49,8 @@ def command(target: str, words: tuple[str, ...], runs_dir: Path, *, as_json: boo
         say_document({"schema": "steadytrain.ctl/1", "run": path.name, "command": text, "done": done, "answer": answer})
     else:
         say(answer if done else f"refused: {answer}", err=not done)
+        if text in ENDS:
+            say_next_of("show", path, why="what was seen in the run")
+        else:
+            say_next_of("ctl", path, "status", why="what holds now")
     click.get_current_context().exit(0 if done else 1)

@@ -14,6 +14,8 @@ import click
 from steadytrain.cli import _consent, _options
 from steadytrain.cli._output import say, say_document
 from steadytrain.cli._progress import progress
+from steadytrain.cli._standard_output import is_standard_output, page_at
+from steadytrain.core.errors import UsageError
 
 if TYPE_CHECKING:
     from steadytrain.method.walk import Walk
@@ -38,7 +40,12 @@ class DebugOptions:
 @click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS...]")
 @click.option("--budget", default="10m", show_default=True, metavar="TIME", help="Time for all steps: 90s, 10m, 1h.")
 @click.option("--data", multiple=True, metavar="PATH", help="Data set to check in step 2; may be given several times.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Also write the result as one offline HTML page.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Also write the result as one offline HTML page; - for standard output.",
+)
 @_options.workers
 @_options.tree
 @_options.runs_dir
@@ -62,7 +69,9 @@ def command(
     from steadytrain.api.method_steps import debug
     from steadytrain.api.pages import check_writable, report
 
-    if output is not None:
+    if is_standard_output(output) and as_json:
+        raise UsageError("-o - and --json: both go to standard output; name a file with -o")
+    if output is not None and not is_standard_output(output):
         check_writable(output)
     budget_s = _options.seconds(options.budget)
     with progress() as tell:
@@ -77,7 +86,8 @@ def command(
             tell=tell,
         )
     if output is not None:
-        report(walk.incident, output, walk=walk)
+        with page_at(output) as file:
+            report(walk.incident, file, walk=walk)
     if as_json:
         say_document(walk.to_json())
     else:
@@ -92,4 +102,7 @@ def _print(walk: Walk, output: Path | None) -> None:
         sys.stdout.reconfigure(errors="replace")
     width = min(WIDTH_MAX, shutil.get_terminal_size((WIDTH_MAX, 24)).columns)
     lines = method_shown.as_lines(method_shown.part(walk.to_json()), width)
-    say("\n".join([*lines, f"page: {output or f'steadytrain debug {shlex.quote(walk.target)} -o debug.html'}"]))
+    err = is_standard_output(output)
+    say(
+        "\n".join([*lines, f"page: {output or f'steadytrain debug {shlex.quote(walk.target)} -o debug.html'}"]), err=err
+    )

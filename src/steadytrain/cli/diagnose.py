@@ -28,13 +28,23 @@ INTERRUPTED_STATUS = 130
 @_options.onset
 @_options.workers
 @_options.engine
+@_options.step_fn
+@_options.build
 @_options.tree
 @_options.runs_dir
 @_options.allow_network
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.diagnosis/1).")
 @_consent.before_launch
 @_options.gathered(lambda: _options.TrialOptions, into="options")
-def command(incident: str | None, budget: str, runs_dir: Path, as_json: bool, options: _options.TrialOptions) -> int:
+def command(
+    incident: str | None,
+    budget: str,
+    runs_dir: Path,
+    step_fn: str | None,
+    build: str | None,
+    as_json: bool,
+    options: _options.TrialOptions,
+) -> int:
     """Find out by trials on a replay why a run went wrong.
 
     INCIDENT is a bundle, or a run (its most severe incident, or the run itself if it has none); by default the newest
@@ -57,6 +67,8 @@ def command(incident: str | None, budget: str, runs_dir: Path, as_json: bool, op
                 engine=options.engine,
                 moved=options.moved,
                 runs_dir=runs_dir,
+                step_fn=step_fn,
+                build=build,
                 tell=tell,
             )
     except KeyboardInterrupt as interrupt:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import platform
+import shlex
 import sys
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import click
 
+from steadytrain.cli._next import say_next
 from steadytrain.cli._output import say, say_document
+from steadytrain.cli._settings_shown import settings_here, settings_lines
 from steadytrain.core.version import __version__
 
 SCHEMA = "steadytrain.doctor/1"
@@ -32,26 +36,36 @@ OPTIONAL = {
     "tensorboard": "`--to tensorboard`",
     "wandb": "`--to wandb`",
     "mlflow": "`--to mlflow`",
+    "prometheus-client": "`--to prometheus`",
+    "opentelemetry-sdk": "`--to otel`",
+    "apprise": "`--notify`",
 }
 """Packages of the extras, and their purpose."""
 
 
 @click.command()
+@click.argument("script", required=False, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the JSON document (docs/schemas.md) and nothing else.")
-def command(as_json: bool) -> int:
-    """Show Python, torch, GPUs and frameworks, and what works with them here.
+def command(script: Path | None, as_json: bool) -> int:
+    """Show what is installed here, what works with it, and which settings of `run` hold.
 
-    Exits with 1 if steadytrain cannot watch a training run here, else with 0 (also without torch).
+    The settings are those of the environment and of the settings file above SCRIPT's folder or this one. Exits with 1
+    if steadytrain cannot watch a training run here, else with 0 (also without torch).
     """
-    found = examine()
+    found = examine(script)
     if as_json:
         say_document(found)
     else:
         say("\n".join(_lines(found)))
+        if found["torch"]["version"] is None or found["torch"]["too_old"]:
+            needed = f"torch>={'.'.join(map(str, TORCH_MIN))}"
+            say(f"\nnext  {shlex.join([sys.executable, '-m', 'pip', 'install', needed])}")
+        elif found["works"]:
+            say_next("run", "--help", why="watch a training")
     return 0 if found["works"] else 1
 
 
-def examine() -> dict[str, Any]:
+def examine(script: Path | None = None) -> dict[str, Any]:
     """The document. Imports torch and its compiler if installed."""
     torch, names = _torch(), []
     if torch["version"] is not None and torch["error"] is None:
@@ -69,6 +83,7 @@ def examine() -> dict[str, Any]:
             {"package": name, "version": _version(name), "used_for": used_for} for name, used_for in OPTIONAL.items()
         ],
         "names": names,
+        "settings": settings_here(script),
         "file_protection": {
             "kernel": protected,
             "lost": None if protected else "a replayed script's writes are redirected in Python only, not in C or C++",
@@ -142,6 +157,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
     lines.append("File protection: " + ("by the kernel (Landlock)" if found["file_protection"]["kernel"] else "partly"))
     if found["file_protection"]["lost"]:
         lines.append(f"  {found['file_protection']['lost']}")
+    lines += ["", *settings_lines(found["settings"])]
     lines += ["", "Optional packages:"]
     lines += [
         _row(f"  {one['package']}", f"{one['version'] or '-':<12} {one['used_for']}") for one in found["optional"]

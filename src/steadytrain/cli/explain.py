@@ -14,7 +14,7 @@ FOUND_MAX = 8
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@click.option("--json", "as_json", is_flag=True, help="Print the JSON document (docs/schemas.md) and nothing else.")
 @click.argument("name", required=False)
 def command(as_json: bool, name: str | None) -> None:
     """Explain a symptom, cause, trial, fix or check; without NAME, list all.
@@ -22,8 +22,8 @@ def command(as_json: bool, name: str | None) -> None:
     For a symptom: its meaning, possible causes, next steps, and thresholds with their sources. For a cause: its
     meaning, its rivals, what confirms it, and what fixes it. A few names are both. For a trial: what it changes, what
     it shows, and its side effects. For a fix (intervention): the causes that it mends, and the trial that tests it. For
-    a check of `steadytrain preflight`: its meaning, thresholds and cost. For one of `steadytrain check-data`: its
-    meaning and what to do.
+    a live intervention (of `run --policy`): what it does to a run, and its settings. For a check of `steadytrain
+    preflight`: its meaning, thresholds and cost. For one of `steadytrain check-data`: its meaning and what to do.
     """
 
     from steadytrain.cli._catalogues import catalogues

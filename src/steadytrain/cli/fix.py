@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steadytrain.cli import _consent, _options
-from steadytrain.cli._next import say_next_of
+from steadytrain.cli._next import say_next, say_next_of
 from steadytrain.cli._output import say, say_document
 from steadytrain.cli._progress import progress
 
@@ -62,12 +62,22 @@ def command(incident: str | None, budget: str, writes: bool, moved: str, runs_di
         if fixed.effect == "removed" and not writes:
             say_next_of("fix", source, "--write", why="write the patch into the script")
         elif fixed.effect == "removed":
-            say_next_of("checklist", source, why="what is left to do")
+            _say_run_again(source)
         else:
             say_next_of("report", source, why="the evidence on one page")
     if fixed.effect == "removed":
         return REMOVED_STATUS
     return CANNOT_TELL_STATUS if fixed.effect in ("inconclusive", "not-run") else NOT_REMOVED_STATUS
+
+
+def _say_run_again(source: Path) -> None:
+    from steadytrain.replay.launch_notice import words_to_run_again
+
+    words = words_to_run_again(source)
+    if words is None:
+        say_next_of("checklist", source, why="what is left to do")
+    else:
+        say_next("run", *words, why="the patched script, from its start to its end")
 
 
 def _print(fixed: Fixed) -> None:

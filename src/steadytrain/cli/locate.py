@@ -24,9 +24,19 @@ NOT_LOCATED_STATUS = 1
 @_options.allow_network
 @click.option("--step", type=int, metavar="STEP", help="Recorded step to replay; by default that of the incident.")
 @click.option("--wait-s", default=900.0, show_default=True, help="Time limit of the launched script.")
+@_options.step_fn
+@_options.build
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.locate/1).")
 @_consent.before_launch
-def command(incident: str | None, runs_dir: Path, step: int | None, wait_s: float, as_json: bool) -> int:
+def command(
+    incident: str | None,
+    runs_dir: Path,
+    step: int | None,
+    wait_s: float,
+    step_fn: str | None,
+    build: str | None,
+    as_json: bool,
+) -> int:
     """Replay the failing step and name the first bad operation.
 
     INCIDENT is a bundle, or a run (its most severe incident; with --step also a run without incidents that still has
@@ -37,7 +47,7 @@ def command(incident: str | None, runs_dir: Path, step: int | None, wait_s: floa
     """
     from steadytrain.api.failure_location import locate
 
-    found = locate(incident, step=step, wait_s=wait_s, runs_dir=runs_dir)
+    found = locate(incident, step=step, wait_s=wait_s, runs_dir=runs_dir, step_fn=step_fn, build=build)
     if as_json:
         say_document(found.to_json())
     else:

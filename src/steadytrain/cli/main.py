@@ -29,6 +29,9 @@ RUN_SCRIPTS = ("run", "preflight")
 SUMMARY_MAX = 1000
 """Characters of a command's summary: far more than any has, so none is cut."""
 
+COMPLETION_VARIABLE = "_STEADYTRAIN_COMPLETE"
+"""Set by the shell that asks for completions."""
+
 ENTERED = "entered"
 """Object of the outermost click context where the whole process is this command."""
 
@@ -44,6 +47,10 @@ class Commands(click.Group):
             return None
         module = importlib.import_module(f"steadytrain.cli.{name.replace('-', '_')}")
         command: click.Command = module.command
+        if os.environ.get(COMPLETION_VARIABLE):
+            from steadytrain.cli._completion import completing
+
+            return completing(command, name)
         return command
 
     def resolve_command(
@@ -109,7 +116,7 @@ def _run(*, of_script: bool = False) -> NoReturn:
     except OSError as error:
         if error.errno == errno.ENOSPC:
             _refuse(f"the output cannot be written ({error.strerror})")
-        if error.errno is None or of_script:
+        if error.errno is None or (of_script and error.errno != errno.ENAMETOOLONG):  # that is a name in an option
             raise
         _refuse(f"{error.filename or 'a file'}: cannot be read or written ({error.strerror})")
     sys.exit(status if isinstance(status, int) else 0)

@@ -45,8 +45,12 @@ def interventions(*, as_json: bool) -> None:
         return
     width = max(len(entry["name"]) for entry in entries)
     for entry in entries:
-        settings = ", ".join(f"{key} {value:g}" for key, value in entry["settings"].items())
+        settings = ", ".join(_said(key, value) for key, value in entry["settings"].items())
         say(f"{entry['name']:{width}}  {entry['what']}" + (f" ({settings})" if settings else ""))
+
+
+def _said(key: str, value: float | str) -> str:
+    return f"{key} {value:g}" if isinstance(value, (int, float)) else f"{key} {value!r}"
 
 
 def _document(policy: Policy) -> dict[str, Any]:
@@ -60,6 +64,7 @@ def _document(policy: Policy) -> dict[str, Any]:
         "starts_from": policy.base,
         "symptoms": {name: policy.response(name) for name in sorted(symptom_names())},
         "default": policy.default,
+        "always": list(policy.always),
         "budget": asdict(policy.budget),
         "ladders": {name: [list(rung) for rung in rungs] for name, rungs in policy.ladders.items()},
         "interventions": {name: dict(settings) for name, settings in policy.settings.items()},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._next import next_line
 from steadytrain.core.bounded_files import DOCUMENT_BYTES_MAX, read_json
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.documents import as_json
@@ -36,6 +38,7 @@ class PreflightOptions:
     as_json: bool
     junit: Path | None
     sarif: Path | None
+    output: Path | None
     baseline: Path | None
     wait_s: float
     runs_dir: Path
@@ -68,8 +71,9 @@ class Outlets:
     known: dict[str, Any] | None
     junit: Path | None
     sarif: Path | None
+    page: Path | None
 
-    def settle(self, document: dict[str, Any]) -> dict[str, Any]:
+    def settle(self, document: dict[str, Any], following: tuple[str, ...] = ()) -> dict[str, Any]:
         """Compare with the baseline, and write the requested files."""
         from steadytrain.report.preflight import as_junit, as_sarif, with_baseline
 
@@ -80,6 +84,11 @@ class Outlets:
         for path, rendered in ((self.junit, as_junit), (self.sarif, as_sarif)):
             if path is not None:
                 _write(path, rendered(document))
+        if self.page is not None:
+            from steadytrain.report.checks_page import preflight_page
+
+            command = shlex.join(("steadytrain", *following)) if following else ""
+            _write(self.page, preflight_page(redact_tree(document), command))
         return document
 
 
@@ -97,6 +106,7 @@ class Outlets:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.preflight/1).")
 @click.option("--junit", type=click.Path(path_type=Path), help="Also write the outcome as JUnit XML.")
 @click.option("--sarif", type=click.Path(path_type=Path), help="Also write the outcome as SARIF 2.1.0.")
+@_options.page_output
 @click.option(
     "--baseline",
     type=click.Path(path_type=Path),
@@ -123,7 +133,7 @@ def command(as_module: bool, script: str, arguments: tuple[str, ...], options: P
     if importlib.util.find_spec("torch") is None:
         raise UsageError(f"preflight needs PyTorch and {sys.executable} has none; install torch in this environment")
     wanted = options.wanted()
-    outlets = Outlets(options.baseline, _read_baseline(options.baseline), options.junit, options.sarif)
+    outlets = Outlets(options.baseline, _read_baseline(options.baseline), options.junit, options.sarif, options.output)
     if options.then_run:
         return _then_run(target, wanted, outlets, runs_dir=options.runs_dir, name=options.name)
     stdout = os.dup(1)
@@ -132,8 +142,10 @@ def command(as_module: bool, script: str, arguments: tuple[str, ...], options: P
     def emit(document: dict[str, Any]) -> int:
         from steadytrain.report.preflight import as_text, fails
 
-        document = redact_tree(outlets.settle(document))
+        document = redact_tree(outlets.settle(document, _next_words(document, target)))
         text = as_json(document, indent=1, ensure_ascii=False) + "\n" if options.as_json else as_text(document)
+        if not options.as_json and (words := _next_words(document, target)):
+            text += f"{next_line(*words)}\n"
         sys.stdout.flush()
         _write_all(stdout, text.encode())
         if document["checks"] and document["counts"]["not-run"] == len(document["checks"]):
@@ -142,6 +154,17 @@ def command(as_module: bool, script: str, arguments: tuple[str, ...], options: P
         return FAILED_STATUS if fails(document) else 0
 
     return run_script(target, wanted, emit, wait_s=options.wait_s)
+
+
+def _next_words(document: dict[str, Any], target: Target) -> tuple[str, ...]:
+    """What a failed check means; else the training itself, if anything was checked."""
+    states = {check["name"]: check["status"] for check in document["checks"]}
+    failed = [name for name, status in states.items() if status == "fail"]
+    if failed:
+        return ("explain", failed[0])
+    if set(states.values()) <= {"not-run"}:
+        return ()
+    return ("run", *target.command)
 
 
 def _then_run(target: Target, wanted: Wanted, outlets: Outlets, *, runs_dir: Path, name: str | None) -> int:

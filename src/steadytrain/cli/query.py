@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steadytrain.cli import _options, _terminal
+from steadytrain.cli._next import say_next, say_next_of
 from steadytrain.cli._output import say
 from steadytrain.storage.documents import as_json
 from steadytrain.storage.redaction import redact_text
@@ -69,6 +70,10 @@ def command(words: tuple[str, ...], runs_dir: Path, form: str | None, seconds: f
     bounds = Bounds(seconds, None if memory is None else int(memory * 2**30))
     with ask(runs, sql, bounds) as answer:
         {"json": _print_json, "csv": _print_csv, None: _print_table}[form](answer)
+    if form is None and len(runs) == 1:
+        say_next_of("show", runs[0].path, why="what was seen in the run", err=True)
+    elif form is None:
+        say_next("runs", *_options.elsewhere(runs_dir), err=True)
 
 
 def _find(target: str, runs_dir: Path) -> list[Run]:

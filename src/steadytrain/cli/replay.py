@@ -29,16 +29,8 @@ def _options_of_a_replay() -> type[ReplayOptions]:
 @click.option("--until", type=int, metavar="STEP", help="Last step; by default that of the incident.")
 @click.option("--times", default=1, show_default=True, help="Number of replays.")
 @click.option("--once", is_flag=True, help="No further replays to find why a step differs.")
-@click.option(
-    "--step-fn",
-    metavar="MODULE:NAME",
-    help="Replay without the script: the function f(model, batch) that returns the loss.",
-)
-@click.option(
-    "--build",
-    metavar="MODULE:NAME",
-    help="With --step-fn: a function that returns (model, optimizer) or (model, optimizer, update).",
-)
+@_options.step_fn
+@_options.build
 @_options.tree
 @click.option(
     "--lead-s",

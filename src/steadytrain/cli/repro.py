@@ -10,6 +10,7 @@ import click
 from steadytrain.cli import _consent, _options
 from steadytrain.cli._next import say_next_of
 from steadytrain.cli._output import say, say_document
+from steadytrain.cli._standard_output import a_folder
 from steadytrain.core.errors import UsageError
 
 NOT_MADE_STATUS = 1
@@ -25,6 +26,7 @@ BEFORE_MAX = 64
     "folder",
     required=True,
     type=click.Path(path_type=Path),
+    callback=a_folder,
     help="Folder to write into; new or empty.",
 )
 @_options.runs_dir

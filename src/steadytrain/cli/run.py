@@ -5,17 +5,25 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._output import say
+from steadytrain.cli._settings import ConfiguredCommand
 from steadytrain.cli.main import ENTERED
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import MAX_SKIPS_DEFAULT
+from steadytrain.core.switch import VARIABLE, is_off
 
 if TYPE_CHECKING:
     from steadytrain.attach import Options
+    from steadytrain.capture.hooks.launch import Target
     from steadytrain.core.model import Severity
 
 
@@ -25,7 +33,30 @@ def _options_of_a_run() -> type[Options]:
     return Options
 
 
+def _bare_when_off(body: Callable[..., int]) -> Callable[..., int]:
+    """Run SCRIPT without us where everything is switched off: then no option holds, and none is judged."""
+
+    @wraps(body)
+    def deciding(**parameters: Any) -> int:
+        if not is_off():
+            return body(**parameters)
+        from steadytrain.attach.launched_script import run_bare
+
+        target = _target(parameters["as_module"], parameters["script"], parameters["arguments"])
+        say(f"steadytrain: switched off by {VARIABLE}={os.environ[VARIABLE]}; nothing is watched", err=True)
+        return run_bare(target)
+
+    return deciding
+
+
+def _target(as_module: bool, script: str, arguments: tuple[str, ...]) -> Target:
+    from steadytrain.capture.hooks.launch import module_target, script_target
+
+    return module_target(script, arguments) if as_module else script_target(script, arguments)
+
+
 @click.command(
+    cls=ConfiguredCommand,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     options_metavar="[OPTIONS]",
 )
@@ -55,8 +86,42 @@ def _options_of_a_run() -> type[Options]:
     "--to",
     default="auto",
     show_default=True,
-    help="Tools that also get the run: tensorboard, wandb, mlflow, several with commas. auto: any of them in which "
-    "the script has started a run itself; none: no tool.",
+    help="Tools that also get the run: tensorboard, wandb, mlflow, prometheus, otel, several with commas. auto: any of "
+    "them in which the script has started a run itself; none: no tool.",
+)
+@click.option(
+    "--notify",
+    multiple=True,
+    metavar="URL",
+    envvar="STEADYTRAIN_NOTIFY",
+    help="Alert this address of a chat, a mail server or a web hook (see docs/alerts.md), with the extra `notify`. "
+    "Repeatable; also STEADYTRAIN_NOTIFY, with spaces between addresses.",
+)
+@click.option(
+    "--on-incident",
+    default="",
+    metavar="COMMAND",
+    help="Run this shell command with each alert as JSON on its standard input.",
+)
+@click.option(
+    "--notify-at",
+    type=click.Choice(["warning", "critical"]),
+    default="critical",
+    show_default=True,
+    help="Lowest severity of a symptom that is alerted. A stop and the end of the run always are.",
+)
+@click.option(
+    "--notify-quiet",
+    default="",
+    metavar="HH:MM-HH:MM",
+    help="Local hours in which addresses get nothing but the end of the run; the rest waits for their end.",
+)
+@click.option(
+    "--notify-per-hour",
+    type=int,
+    default=12,
+    show_default=True,
+    help="Most messages to one address within an hour; more are gathered into the next one.",
 )
 @click.option(
     "--compiled",
@@ -70,7 +135,8 @@ def _options_of_a_run() -> type[Options]:
     default=None,
     metavar="RUN[@STEP]",
     help="Run that this one continues, and the step of its checkpoint (by default its last). Steps count on "
-    "from there, and detectors use that run's history as their baseline.",
+    "from there, and detectors use that run's history as their baseline. By default, a SLURM job that was started "
+    "again continues its own run; none: a new run.",
 )
 @click.option(
     "--resume-from",
@@ -127,16 +193,19 @@ def _options_of_a_run() -> type[Options]:
 @click.option(
     "--fail-on",
     type=click.Choice(["warning", "critical"]),
-    help="Exit with 1 if a symptom of this severity or above was found and the script itself ended with 0.",
+    help="Exit with 71 if a symptom of this severity or above was found and the script itself ended with 0.",
 )
+@click.option("--top", is_flag=True, help="Show the run live under the output of SCRIPT, as `steadytrain top` does.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@_bare_when_off
 @_options.gathered(_options_of_a_run, into="options")
 def command(
     as_module: bool,
     seed: int | None,
     deterministic: bool,
     fail_on: Severity | None,
+    top: bool,
     script: str,
     arguments: tuple[str, ...],
     options: Options,
@@ -145,12 +214,15 @@ def command(
 
     The script keeps its own arguments, output, signals and exit status. Its loss and gradients are checked between
     backward and the update: a NaN or Inf never reaches the weights. Put options before SCRIPT.
+
+    Each option is also read from STEADYTRAIN_<OPTION> in the environment, and from [run] in steadytrain.toml or
+    [tool.steadytrain.run] in pyproject.toml. STEADYTRAIN=0 switches everything off. `steadytrain doctor` shows what
+    holds.
     """
     from steadytrain.attach import run_target
-    from steadytrain.capture.hooks.launch import module_target, script_target
     from steadytrain.capture.hooks.seeding import Randomness
 
-    target = module_target(script, arguments) if as_module else script_target(script, arguments)
+    target = _target(as_module, script, arguments)
     if importlib.util.find_spec("torch") is None:
         raise UsageError(
             f"run needs PyTorch and {sys.executable} has none; install torch in this environment, "
@@ -158,7 +230,16 @@ def command(
         )
     if seed is not None:
         _seed_hashes(seed)
-    return run_target(target, options, fail_on=fail_on, randomness=Randomness(seed, deterministic))
+    with _shown(options, top=top):
+        return run_target(target, options, fail_on=fail_on, randomness=Randomness(seed, deterministic))
+
+
+def _shown(options: Options, *, top: bool) -> AbstractContextManager[None]:
+    if not top:
+        return nullcontext()
+    from steadytrain.cli._top_under import picture_under
+
+    return picture_under(Path(options.runs_dir))
 
 
 def _seed_hashes(seed: int) -> None:

@@ -18,6 +18,9 @@ from steadytrain.core.own_command import NAME, pasteable
 if TYPE_CHECKING:
     from steadytrain.experiments.fix_verification import Verified
 
+DROP_BATCH = "drop-batch"
+COMES_AGAIN = "  the script's own batches after the tape may hold the same rows again: leave them out of the data set"
+
 REMOVED_STATUS, NOT_REMOVED_STATUS, CANNOT_TELL_STATUS = 0, 1, 125
 
 
@@ -82,10 +85,24 @@ def command(
                 say(f"to go on from before the incident with this fix: {pasteable(line)}")
             say_next_of("fix", path, why="makes a patch of the script and runs it")
         else:
-            say_next_of("diagnose", path, why="find the cause by trials")
+            if found.verdict.effect == "delayed" and found.verdict.trial == DROP_BATCH:
+                say(COMES_AGAIN)
+            _say_what_else(path)
     if found.verdict.effect == "removed":
         return REMOVED_STATUS
     return CANNOT_TELL_STATUS if found.verdict.effect in ("inconclusive", "not-run") else NOT_REMOVED_STATUS
+
+
+def _say_what_else(path: Path) -> None:
+    """The next command after a fix that does not help: a patch, if the cause that was found has one."""
+    from steadytrain.diagnosis import answer_files
+    from steadytrain.diagnosis.patches.table import has_recipe
+
+    answer = answer_files.read(path)
+    if answer is not None and answer.status is not None and has_recipe(answer.verdict):
+        say_next_of("fix", path, why="makes a patch of the script and runs it")
+    else:
+        say_next_of("diagnose", path, why="find the cause by trials")
 
 
 def _print(found: Verified, onset: int) -> None:

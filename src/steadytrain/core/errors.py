@@ -11,13 +11,17 @@ class UsageError(ValueError):
 
     The command line prints the text without a traceback and exits with status 2.
 
-    Example:
+    Examples:
         >>> try:
         ...     steadytrain.load_run("no-such-run")
         ... except steadytrain.UsageError as error:
         ...     print(error)
         no-such-run: no such run or incident, here or under steadytrain-runs; `steadytrain runs` lists the runs
     """
+
+    def _render_traceback_(self) -> list[str]:
+        """The line that IPython prints in place of a traceback."""
+        return [f"{type(self).__name__}: {self}"]
 
 
 def refuse_newer(path: Path, version: Any, known: int, *, what: str = "") -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from steadytrain.core.json_values import JsonValue
 from steadytrain.core.model import Symptom, worst
-from steadytrain.core.notebook import as_html
+from steadytrain.core.notebook import as_card
 
 Phase = Literal["forward", "loss", "backward", "clip", "optimizer", "communication"]
 """Where an operation ran. ``clip`` covers all changes to gradients between backward and the update: clipping,
@@ -105,6 +105,10 @@ class Located(JsonValue, closed=True):
     method: str
 
 
+UNKNOWN_OWNER = "a tensor from before the re-run"
+"""In ``Finding.why``: no weight, buffer or state of an optimizer held the value, but a tensor of the script."""
+
+
 @dataclass(frozen=True)
 class Finding(JsonValue):
     """The result of the search for the first bad operation: the operation, or the reason why it was not found."""
@@ -152,9 +156,10 @@ class Action(JsonValue, closed=True):
 class Samples(JsonValue):
     """The data set samples of a batch, in the order in which the loader's sampler drew them.
 
-    ``batch`` numbers the model's calls in the step, from 0. ``nonfinite_rows`` are the rows with NaN or Inf.
-    ``nonfinite_fields`` names the fields of the batch (a key or a number) that hold them, if the script still held the
-    batch.
+    ``batch`` numbers the model's calls in the step, from 0. ``nonfinite_rows`` are the rows with NaN or Inf in what the
+    data set returned. ``nonfinite_fields`` names the fields of the batch (a key or a number) that hold them, if the
+    script still held the batch. ``later_rows`` are the rows whose NaN or Inf came in after the loader, or whose tensor
+    was changed in place after it. ``later_lines`` are the lines of the script that changed the batch between, as text.
     """
 
     batch: int
@@ -162,6 +167,8 @@ class Samples(JsonValue):
     indices: tuple[int, ...]
     nonfinite_rows: tuple[int, ...] = ()
     nonfinite_fields: tuple[str, ...] = ()
+    later_rows: tuple[int, ...] = ()
+    later_lines: tuple[str, ...] = ()
 
     def named(self, row: int) -> str:
         """The data set index of the sample in that row, as text."""
@@ -170,8 +177,11 @@ class Samples(JsonValue):
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Samples:
         found = super().from_json(data)
+        known = range(len(found.indices))
         return replace(
-            found, nonfinite_rows=tuple(row for row in found.nonfinite_rows if 0 <= row < len(found.indices))
+            found,
+            nonfinite_rows=tuple(row for row in found.nonfinite_rows if row in known),
+            later_rows=tuple(row for row in found.later_rows if row in known),
         )
 
 
@@ -188,7 +198,7 @@ class Incident(
     batch and state. If it is ``symptom``, detectors raised ``symptoms[0]``: ``step`` is the last step that they
     analysed, training went on, and the recording holds batches and states.
 
-    Example:
+    Examples:
         >>> steadytrain.load_run("runs/stopped").open_incidents()[0]
         <Incident at step 4 of 'stopped': nonfinite-loss, nonfinite-gradient; aten.log.default made inf>
     """
@@ -216,7 +226,7 @@ class Incident(
     def _repr_html_(self) -> str:
         facts = {symptom.name: symptom.message for symptom in self.symptoms}
         kept = {"first bad operation": self._operation(), "done": self.action.what, "weights": self.state_note}
-        return as_html(f"Incident at step {self.step} of {self.run}", {**facts, **kept})
+        return as_card(self, f"Incident at step {self.step} of {self.run}", {**facts, **kept})
 
     def _operation(self) -> str:
         located = self.finding.located

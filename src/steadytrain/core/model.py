@@ -69,10 +69,14 @@ TABLES: Mapping[str, str] = {
     "gradients": "L2 norm of every gradient before clipping, a row a parameter, every step",
     "tensors": "weights, gradients, updates and optimizer moments, a row a parameter, on a cadence",
     "modules": "outputs of modules, a row a module, on a cadence",
-    "histograms": "log2 histograms of magnitudes, rows `gradient:name`, `weight:name`, `activation:name`, on a cadence",
+    "histograms": "log2 histograms of magnitudes, rows `gradient:name`, `weight:name`, `activation:name`, on a cadence "
+    "(`gradient+:name` and `weight+:name` count the positive elements of a sample, and the others as zero)",
     "machine": "host and accelerators, a row a device, on a cadence of wall-clock time",
     "script": "what the script does with model, loss and data, a row `measure:place`, in a few early steps and after "
     "a change",
+    "replica": "digests of settings, inputs, optimizer state and parameters, a row each, of a run of several ranks, on "
+    "a cadence (`replica_probe` of the smallest parameter, every step)",
+    "ranks": "in what the ranks differ, a row `measure:rank`, written by the first rank",
 }
 """The tables of a run. The modules that measure them define their columns."""
 

@@ -15,12 +15,13 @@ import pkgutil
 import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
+from functools import cache, lru_cache
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar, cast
 
+from steadytrain.core.installed import entry_points
 from steadytrain.core.plugin_source import class_in_source, file_of
 
 API_VERSION = 1
@@ -212,11 +213,7 @@ class Kind(Generic[Plugin]):
         return module_names(importlib.import_module(self.package), besides=self.besides)
 
     def _described(self, path: Path) -> type[Plugin]:
-        stem = path.stem.replace("_", "-")
-        found = class_in_source(path, lambda name: kebab(name) == stem, self.contract)
-        assert found is not None, f"{path.name} holds no class that is called {stem}"
-        found.__module__ = f"{self.package}.{path.stem}"
-        return found
+        return cast("type[Plugin]", _shipped_source(path, self.package, cast(Any, self.contract)))
 
     def _declared(self, *, described: bool = False) -> list[type[Plugin] | Broken]:
         groups = filter(None, (self.group, self.older_group))
@@ -257,6 +254,15 @@ class Kind(Generic[Plugin]):
         if version != API_VERSION:
             return f"written for version {version} of the plug-in API; this steadytrain has version {API_VERSION}"
         return self.lacks(cls) or (f"the name {name_of(cls)} is taken" if name_of(cls) in taken else None)
+
+
+@cache  # a run asks for all of a kind, and parsing them takes 15 ms
+def _shipped_source(path: Path, package: str, contract: Any) -> Any:
+    stem = path.stem.replace("_", "-")
+    found: Any = class_in_source(path, lambda name: kebab(name) == stem, contract)
+    assert found is not None, f"{path.name} holds no class that is called {stem}"
+    found.__module__ = f"{package}.{path.stem}"
+    return found
 
 
 def _good(declared: Iterable[type[Plugin] | Broken]) -> tuple[type[Plugin], ...]:

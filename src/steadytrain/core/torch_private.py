@@ -387,7 +387,8 @@ HOOKS_OF_MODULES = (
     *("_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"),
 )
 HOOKS_OF_OPTIMIZERS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
-HOOKS_OF_TENSORS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+HOOKS_OF_COMPLETE_GRADIENTS = "_post_accumulate_grad_hooks"
+HOOKS_OF_TENSORS = ("_backward_hooks", HOOKS_OF_COMPLETE_GRADIENTS)
 HOOKS_OF_EVERY_OPTIMIZER = ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")
 HOOKS_OF_EVERY_MODULE = (
     *("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks"),

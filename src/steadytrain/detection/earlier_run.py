@@ -14,6 +14,7 @@ import numpy as np
 from steadytrain.capture.step import ranks
 from steadytrain.core.model import GRADIENT_ABSENT, Reading, Window
 from steadytrain.detection.step_history import STEPS_MAX, TABLES_KEPT, StepHistory
+from steadytrain.storage.ranks_of_run import rank_folder
 from steadytrain.storage.run_folder import Run, open_run
 from steadytrain.storage.segments import StepRecord
 
@@ -44,8 +45,8 @@ def history_of(stream: str, continues: Mapping[str, Any]) -> tuple[StepHistory, 
 
 
 def _of_this_rank(path: Path) -> Run:
-    own = path / "ranks" / f"{ranks.rank():04d}"
-    return open_run(own if ranks.rank() and own.is_dir() else path)
+    own = rank_folder(path, ranks.rank())
+    return open_run(own if own.is_dir() else path)
 
 
 def _thinned(window: Window, stop: int) -> int:

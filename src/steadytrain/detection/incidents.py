@@ -26,6 +26,7 @@ from steadytrain.capture.hooks.fail_open import Guard, Tell
 from steadytrain.capture.incident import freeze
 from steadytrain.capture.incident.incident import process_facts, script_facts
 from steadytrain.capture.settings import utc_now
+from steadytrain.capture.step import ranks
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.capture.step.recording import Recorder
@@ -301,10 +302,14 @@ class SymptomIncidents:
             first = job.incident.symptoms[0]
             if first.severity == "note":  # no alarm: other tools have the symptom, and no bundle of it is sent to them
                 self._notes.append((job.path, job.incident))
-                self._tell(f"note: {first.message}; the steps around it are kept: {job.path}")
+                self._say(f"note: {first.message}; the steps around it are kept: {job.path}")
                 return
             self._recorder.add_incident(job.path, job.incident)
-            self._tell(f"the steps around it are kept: {job.path}")
+            self._say(f"the steps around it are kept: {job.path}")
+
+    def _say(self, text: str) -> None:
+        if ranks.speaks(self._recorder.settings.run_dir):
+            self._tell(text)
 
     def _count_notes(self) -> None:
         """Put the number of those that followed into the bundle of the first of their kind."""

@@ -14,6 +14,7 @@ import torch
 
 from steadytrain.capture.hooks import seeding
 from steadytrain.capture.hooks.fail_open import Guard, Tell
+from steadytrain.capture.hooks.last_signals import note_signals, remove_empty_notes
 from steadytrain.capture.incident import environment
 from steadytrain.capture.machine import MachineSampler, Sample
 from steadytrain.capture.settings import Settings, utc_now
@@ -33,6 +34,7 @@ from steadytrain.detectors import Detector
 from steadytrain.grouping.catalog import spoils_weights
 from steadytrain.grouping.courses import OPEN
 from steadytrain.grouping.stories import Story, tell
+from steadytrain.storage.ranks_of_run import rank_folder
 from steadytrain.storage.retention import Keeper
 from steadytrain.storage.run_folder import RUN_FILE, RunWriter
 from steadytrain.storage.segments import SegmentWriter
@@ -46,9 +48,9 @@ VOCABULARY_MIN = 256
 """Logits of a model that is given tokens are taken for its vocabulary from here on: bytes have as many. Fewer may be
 the classes of a whole text."""
 
-NOT_SENT = ("gradients", "script")
+NOT_SENT = ("gradients", "script", "replica", "replica_probe", "ranks")
 """Tables whose readings are not sent to other tools: these have the gradients with the step, and of what the script
-does the symptoms."""
+and the ranks do the symptoms."""
 
 _NO_TENSORS = np.zeros(0, np.float32)
 
@@ -131,6 +133,8 @@ class RunRecorder:
             self._run.set_fact("torch", torch.__version__)
             for name, value in self._facts_waiting.items():
                 self._run.set_fact(name, value)
+            with self._guard.part("noting signals"):
+                note_signals(self._run.path)
         return self._run
 
     @property
@@ -147,7 +151,7 @@ class RunRecorder:
         """The run folder for the first process that trains; a folder under ``ranks`` for the others."""
         rank = ranks.rank()
         if rank:
-            return self.settings.run_dir / "ranks" / f"{rank:04d}"
+            return rank_folder(self.settings.run_dir, rank)
         if (self.settings.run_dir / RUN_FILE).exists():
             return self.settings.run_dir / "ranks" / f"process-{os.getpid()}"
         return self.settings.run_dir
@@ -308,7 +312,8 @@ class RunRecorder:
             key = (symptom.name, symptom.stream, symptom.first_step)
             if symptom.severity != "note" and self._told.get(key) != symptom.severity:
                 self._told[key] = symptom.severity
-                self._tell(f"{symptom.severity}: {symptom.message}")
+                if ranks.speaks(self.settings.run_dir):
+                    self._tell(f"{symptom.severity}: {symptom.message}")
 
     def close(self, streams: Sequence[Stream], facts: dict[str, Any]) -> None:
         """Close the segments and the folder, with how the run ended."""
@@ -330,7 +335,9 @@ class RunRecorder:
                 self._keeper.close()
         if self._run is not None:
             with self._guard.part("exporting"):
-                self._sink.close(str(facts.get("ended")))
+                last = max((stream.step for stream in streams), default=0)
+                self._sink.close(str(facts.get("ended")), str(facts.get("failure") or ""), last)
+            remove_empty_notes(self._run.path)
             with contextlib.closing(self._run):
                 for name, value in {**facts, "ended_at": utc_now(), "warnings": self._guard.warnings}.items():
                     self._run.set_fact(name, value)

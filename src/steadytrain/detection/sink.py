@@ -36,8 +36,10 @@ class Sink(Protocol):
     def action(self, stream: str, action: Action) -> None:
         """An entry of the ledger: what steadytrain did to the run after a step of ``stream``."""
 
-    def close(self, ended: str) -> None:
-        """The run is over; ``ended`` is how, as in the run folder. May wait, within a bound."""
+    def close(self, ended: str, why: str = "", step: int = 0) -> None:
+        """The run is over; ``ended`` is how, as in the run folder, and ``why`` what ended the script if it failed.
+        ``step`` is the last one, recorded or not. May wait, within a bound.
+        """
 
     def forget(self) -> None:
         """This is a forked child: nothing here is its own. Leave everything alone and let go of what was inherited."""
@@ -53,7 +55,7 @@ class NoSink:
     def symptom(self, symptom: Symptom) -> None: ...
     def incident(self, path: Path, incident: Incident) -> None: ...
     def action(self, stream: str, action: Action) -> None: ...
-    def close(self, ended: str) -> None: ...
+    def close(self, ended: str, why: str = "", step: int = 0) -> None: ...
     def forget(self) -> None: ...
 
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 from steadytrain.core.model import SEVERITIES
 from steadytrain.core.own_command import own_command
+from steadytrain.detection.other_ranks import of_other_ranks
 from steadytrain.grouping.stories import Story
 from steadytrain.report.action_words import counted
+from steadytrain.storage.ranks_of_run import launched_rank
 from steadytrain.storage.run_folder import RUN_FILE
 from steadytrain.storage.run_search import short_name
 
@@ -56,12 +58,12 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
         verdict = f"no symptom from {which}"
     if watcher.notes:
         verdict += f"; {len(watcher.notes)} {'note' if len(watcher.notes) == 1 else 'notes'} above"
-    lines = [f"{seen}; {verdict}", *told, *_not_looked(waiting, idle)]
+    lines = [f"{seen}; {verdict}", *told, *of_other_ranks(run_dir, raised), *_not_looked(waiting, idle)]
     done = counted(watcher.recorder.actions)
     if done and recorded:
         lines.append(f"steadytrain changed this run: {done}; the ledger lists each action")
     ended = [watcher.failure] if watcher.failure is not None else []
-    if watcher.has_folder and not recorded:
+    if watcher.has_folder and not recorded and launched_rank() == 0:
         ended.append(f"the run folder {run_dir} is gone: it was deleted or replaced during the run, with its records")
     last = "; ".join([*ended, f"next: {look}"] if recorded else ended)
     return [*lines, last] if last else lines

@@ -73,6 +73,10 @@ class Detector(ABC):
     """The name of a detector that judges the same by another rule. Of two that report one event only one is told: the
     graver, and this one's if neither is."""
 
+    part_of: ClassVar[str] = ""
+    """The name of a detector whose longer symptom this one may begin or lie in. Where it does, only the longer one is
+    listed, and says so."""
+
     spoils_weights: ClassVar[bool] = False
     """Whether a checkpoint that is written during it is not to be trusted."""
 
@@ -106,6 +110,15 @@ class ScriptRule(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("script.value",)
     aim: ClassVar[Aim] = "progress"
+    hasty: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class RankRule(Detector):
+    """A detector of what differs between ranks, by rows of the table ``ranks`` (``statistics.rank_rows``)."""
+
+    needs: ClassVar[tuple[str, ...]] = ("ranks.value",)
+    keeps_incident: ClassVar[bool] = False
     hasty: ClassVar[bool] = True
 
 

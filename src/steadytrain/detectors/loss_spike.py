@@ -57,6 +57,7 @@ class LossSpike(Detector):
     bursts: ClassVar[bool] = True
     grows: ClassVar[bool] = True
     spoils_weights: ClassVar[bool] = True
+    part_of: ClassVar[str] = "divergence"
 
     z: float = threshold(
         10.0,

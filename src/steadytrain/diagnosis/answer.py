@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from steadytrain.core.json_values import JsonValue
-from steadytrain.core.notebook import as_html
+from steadytrain.core.notebook import as_card
 
 SCHEMA = "steadytrain.diagnosis/1"
 Status = Literal["confirmed", "likely", "possible", "refuted"]
@@ -150,7 +150,7 @@ class Diagnosis(JsonValue, schema=SCHEMA):
     tensor of the batch. ``axis`` is where the fault lies, None in answers from before it existed and in those without a
     symptom. ``patch`` is what ``steadytrain fix`` made and tried, None before.
 
-    Example:
+    Examples:
         >>> diagnosis = steadytrain.diagnose("runs/stopped")
         >>> diagnosis.verdict, diagnosis.status
         ('singular-operation', 'confirmed')
@@ -179,7 +179,7 @@ class Diagnosis(JsonValue, schema=SCHEMA):
     def _repr_html_(self) -> str:
         causes = {one.cause: f"{one.status}, {one.confidence:.2f}: {one.summary}" for one in self.diagnoses[:SHOWN_MAX]}
         axis = {} if self.axis is None else {"axis": f"{self.axis.name}: {self.axis.why}"}
-        return as_html(f"Diagnosis: {self.verdict}", {"symptom": self.symptom, "why": self.why, **axis, **causes})
+        return as_card(self, f"Diagnosis: {self.verdict}", {"symptom": self.symptom, "why": self.why, **axis, **causes})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Diagnosis:

@@ -20,9 +20,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from steadytrain.diagnosis.cause import STRONG
+from steadytrain.diagnosis.cause import CERTAIN, STRONG
 from steadytrain.diagnosis.weighing import Suspect, plain
 from steadytrain.experiments.contrast import Contrast
+from steadytrain.experiments.judging import WEAKENED
 from steadytrain.experiments.specs import Verdict
 
 
@@ -138,6 +139,9 @@ def _by_cure(
     # A trial that does not apply to this run has no verdict: its rival is impossible here.
     asked = [trial for trial in suspect.cause.spared if trial in verdicts]
     spared = [trial for trial in asked if persists(verdicts, trial)]
+    certain = any(sign.weight >= CERTAIN for sign in suspect.signature.signs)
+    if certain and not spared:  # the cause itself was seen, so a rival's cure that leaves the run sick is enough
+        spared = [trial for trial in asked if WEAKENED in verdicts[trial].numbers]
     if asked and not spared:
         return Proof(False, lacks=f"{' and '.join(asked)} did not separate it from its rivals")
     beside = f", {' and '.join(spared)} {'do' if len(spared) > 1 else 'does'} not" if spared else ""

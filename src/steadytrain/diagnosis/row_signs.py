@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from steadytrain.core.incident import UNKNOWN_OWNER
 from steadytrain.diagnosis.signs import Signs, fact, measured, when
 
 if TYPE_CHECKING:
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
 
 COPIES_MIN, COPIES_MORE = 0.5, 0.4
 """Share of rows that are copies of others. Drawing with replacement from a small data set makes as many before."""
+
+
+def holds_nan_from_before(case: Case) -> bool:
+    """Whether the first bad value was in a tensor of the script before the step: in its data. Inf may be a mask."""
+    return case.finding is not None and f"{UNKNOWN_OWNER} held NaN" in case.finding.why
 
 
 def copies_since(case: Case, weight: float) -> Signs:

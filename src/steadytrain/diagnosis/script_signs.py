@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from steadytrain.diagnosis.signs import enumerated, fact
+from steadytrain.diagnosis.signs import enumerated, fact, noted, seen
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
+
+
+OTHERS_SHARE_MIN = 0.9
+"""Share of the elements that the loss reaches and no optimizer holds."""
+
+
+def holds_others(case: Case) -> bool:
+    """Whether no parameter of the optimizer has a gradient, while those that the loss reaches are in no optimizer: it
+    was given another model, such as a copy."""
+    outside = noted(case, "parameters-outside-optimizer")
+    share = outside.numbers.get("share", 0.0) if outside is not None else 0.0
+    return share >= OTHERS_SHARE_MIN and seen(case, "optimizer-without-gradients") is not None
 
 
 def made_by_script(case: Case) -> str:
@@ -38,6 +50,19 @@ _DIVISORS = {
     "sum": "a sum that is 0",
     "mean": "a mean that is 0",
 }
+
+
+def unequal_terms(case: Case) -> list[Mapping[str, Any]]:
+    """The terms of the loss that outweigh another one because they were reduced differently."""
+    found = fact(case, "loss_reductions")
+    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+
+
+def weighs_unequal_terms(case: Case) -> bool:
+    """Whether a number that changed stands in the line that adds up such terms."""
+    lines = {one["line"] for one in unequal_terms(case)}
+    changed = fact(case, "settings_changed")
+    return isinstance(changed, list) and any(isinstance(one, Mapping) and one.get("line") in lines for one in changed)
 
 
 def rows_made(case: Case) -> tuple[int, ...]:

@@ -85,6 +85,8 @@ class Case:
     of_loader: bool = False
     before: int | None = None
     lead_s: float = LEAD_S_MAX
+    stream: str = FIRST_STREAM
+    """The optimizer whose steps ``onset``, ``step`` and the tape count."""
 
     @property
     def aim(self) -> Aim:

@@ -45,7 +45,9 @@ def open_case(
     recording = find_recording(path)
     source = _read(path, recording)
     window, symptoms, step = source.window, source.symptoms, source.step
-    leading = _leading(symptoms, symptom, own=is_bundle(path))
+    leading = _leading(
+        [one for one in symptoms if one.stream == source.stream] or symptoms, symptom, own=is_bundle(path)
+    )
     by_hand = symptom is not None and not is_bundle(path) and (leading is None or leading.severity == "note")
     if symptom is not None and (leading is None or leading.severity == "note"):
         others = [one for one in symptoms if one is not leading]
@@ -62,7 +64,8 @@ def open_case(
     seen = step if step is not None else began
     seconds = window.series("step_s").values
     recorded = _recorded(recording, seen)
-    no_tape = from_start or (leading is not None and leading.stream != FIRST_STREAM)
+    # A run folder is replayed by the steps of its first optimizer; the bundle of another has a recording of its own.
+    no_tape = from_start or (leading is not None and leading.stream != FIRST_STREAM and not is_bundle(path))
     return Case(
         path=path,
         symptom=leading,
@@ -80,6 +83,7 @@ def open_case(
         guarded=bool(recorded.get("no_update")),
         of_loader=bool(recorded.get("fetches")),
         before=source.before,
+        stream=source.stream,
     )
 
 
@@ -112,6 +116,7 @@ class _Source:
     finding: Finding | None = None
     of_note: bool = False
     before: int | None = None
+    stream: str = FIRST_STREAM
 
 
 def _read(path: Path, recording: Recording) -> _Source:
@@ -123,7 +128,16 @@ def _read(path: Path, recording: Recording) -> _Source:
     if incident.is_note:
         symptoms = (replace(symptoms[0], severity="warning"), *symptoms[1:])
     before = step_before(path, incident, recording)
-    return _Source(bundle.window, bundle.environment, symptoms, incident.step, bundle.finding, incident.is_note, before)
+    return _Source(
+        bundle.window,
+        bundle.environment,
+        symptoms,
+        incident.step,
+        bundle.finding,
+        incident.is_note,
+        before,
+        incident.stream,
+    )
 
 
 def _began(leading: Symptom, symptoms: Sequence[Symptom], window: Window, recording: Recording) -> int:
@@ -138,7 +152,8 @@ def _onset(leading: Symptom, symptoms: Sequence[Symptom]) -> int:
     if declared(leading.name).aim == "finite" or declared(leading.name).is_act:
         return leading.first_step
     near = range(leading.first_step - SAME_STORY_STEPS, leading.first_step + 1)
-    grown = (one.first_step for one in symptoms if one.first_step in near and one.severity != "note")
+    own = (one for one in symptoms if one.stream == leading.stream)  # others count the steps of another optimizer
+    grown = (one.first_step for one in own if one.first_step in near and one.severity != "note")
     return min(grown, default=leading.first_step)
 
 

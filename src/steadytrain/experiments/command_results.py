@@ -29,7 +29,8 @@ class CommandResult(JsonValue):
 
     ``command`` is its name with what it tried (``replay``, ``trial clip``, ``verify clip``), ``done`` whether it came
     to a result, ``what`` the result as one line, ``when`` a time in ISO 8601, UTC. ``effect`` is that of a trial
-    (``experiments.specs.EFFECTS``); of a replay `again`, `gone` (the symptom), `exact` (there is none) or `differs`.
+    (``experiments.specs.EFFECTS``); of a replay `again`, `gone` (the symptom), `exact` (there is none) or `differs`; of
+    `check-data` the status of its report.
     """
 
     command: str

@@ -131,6 +131,11 @@ FACTS: Mapping[str, str] = {
     "between two shapes of the same number of elements or that differ in rank",
     "loss_terms": "list of {line, place, first, last}: numbers that the script adds or subtracts where it sums up its "
     "loss, with their sign there, at the first and at the last surveyed step",
+    "loss_reductions": "list of {line, place, averaged, summed, heavier}: terms of the loss that sum `summed` elements "
+    "of a row beside one that is a mean over `averaged` elements of it, and so weigh `heavier` times more than beside "
+    "a sum",
+    "policy_entropy": "{line, steps, lowered} of a loss with a policy gradient and an entropy: in how many of the "
+    "surveyed steps the loss falls as the entropy does",
     "loss_sum": "whether the loss is a sum over the batch (reduction sum)",
     "label_smoothing": "largest label smoothing of a cross-entropy",
     "dropout": "largest share that dropout sets to zero in training steps",
@@ -213,7 +218,7 @@ FACTS: Mapping[str, str] = {
     # -- batches
     "input_scale": "{largest, middle, feature, features}: root mean squares of the features of the first "
     "floating-point input at the first surveyed step",
-    "batch_nonfinite": "list of {step, input, rows, count}: NaN or Inf in what the loader or the script gave the model",
+    "batch_nonfinite": "list of {step, input, rows, count}: NaN or Inf in what a loader gave or the model got",
     "batch_scale": "largest absolute value of the last step's float inputs over the median step's",
     "target_scale": "the same for float targets",
     "batch_length": "longest dimension of the last step's rows over that of the median batch before it",

@@ -52,11 +52,11 @@ def from_the_beginning(trial: Trial, case: Case, *changes: Change) -> tuple[Spec
 
 def _of_another_optimizer(case: Case) -> str | None:
     """Why the steps that can be run again are not those of the symptom; None if they are. Steps are counted for each
-    optimizer, and the tape is that of the first."""
+    optimizer: in a bundle those of the optimizer that it is about, in a run folder those of the first."""
     stream = case.symptom.stream if case.symptom is not None else FIRST_STREAM
-    if stream == FIRST_STREAM:
+    if stream == case.stream:
         return None
-    return f"the symptom is in the steps of {stream}, and only those of the first optimizer can be run again"
+    return f"the symptom is in the steps of {stream}, and those that can be run again are of {case.stream}"
 
 
 def in_half(case: Case) -> bool:

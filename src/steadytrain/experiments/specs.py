@@ -88,7 +88,11 @@ class Spec(JsonValue):
     @property
     def trained(self) -> int:
         """Number of entries that are not probes."""
-        return sum(entry.role != "probe" for entry in self.schedule)
+        return self.trained_before(len(self.schedule))
+
+    def trained_before(self, entry: int) -> int:
+        """The same, of the entries before ``entry``."""
+        return sum(one.role != "probe" for one in self.schedule[:entry])
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def check_to(names: Sequence[str]) -> tuple[str, ...]:
     """
     if isinstance(names, str):
         names = names.split(",")
-    tools = known_tools()
+    tools = known_tools() if set(names) - {AUTO, NONE} else {}  # their files are read for their names
     for name in names:
         if name not in (*tools, AUTO, NONE):
             raise UsageError(f"{name!r}: no exporter has that name; one of {', '.join((*tools, AUTO, NONE))}")

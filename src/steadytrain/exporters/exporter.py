@@ -8,6 +8,7 @@ often, so an exporter contains only the code for its tool. Torch-free.
 from __future__ import annotations
 
 import abc
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import Severity, Symptom
 from steadytrain.core.plugin_pages import Pages
 from steadytrain.core.plugins import Kind, kebab
+from steadytrain.report.wording import clean
 
 PREFIX = "steadytrain/"
 """Prefix of our names in a run that belongs to the script."""
@@ -26,6 +28,9 @@ PREFIX = "steadytrain/"
 SEVERITY_LEVELS: Mapping[Severity, int] = {"note": 1, "warning": 2, "critical": 3}
 """The severity of a symptom as the value of its marker."""
 
+
+COVERED_SHARE = 0.999
+"""A histogram over the values reaches so far: the largest element alone would squeeze all others into one bin."""
 
 INCIDENT_BYTES_MAX = 64 << 20
 TENSOR_SUFFIX = ".safetensors"
@@ -60,7 +65,8 @@ class Histogram:
     """Distribution of a tensor's elements over powers of two, as shares of all elements.
 
     ``shares[i]`` have a magnitude in ``[2**(first + i), 2**(first + i + 1))``. ``below`` and ``above`` are finite and
-    outside this range.
+    outside this range. ``positive`` has the positive part of ``below``, the shares and ``above``; None if the sign was
+    not measured.
     """
 
     step: int
@@ -72,6 +78,7 @@ class Histogram:
     below: float
     above: float
     nonfinite: float
+    positive: Sequence[float] | None = None
 
     @property
     def bars(self) -> list[float]:
@@ -85,6 +92,75 @@ class Histogram:
     def edges(self) -> list[int]:
         """The left edges of the bars and, last, the right edge of the last one."""
         return [self.first - 2 + position for position in range(len(self.shares) + 4)]
+
+    @property
+    def positive_share(self) -> float | None:
+        """The positive elements as a share of those that are finite and not zero, None if unknown."""
+        total = sum(self.bars) - self.zero
+        return sum(self.positive) / total if self.positive is not None and total > 0 else None
+
+    def signed(self, count: int) -> tuple[list[float], list[float]] | None:
+        """Heights and edges of ``count`` bins (even) of one width over the values themselves, None without a sign.
+
+        They reach as far as ``COVERED_SHARE`` of the finite elements; what is outside is in the outermost bins. Within
+        a power of two the elements are taken as evenly spread.
+        """
+        if self.positive is None or not any(self.bars[1:]):
+            return None
+        sizes = self.bars[1:]
+        edges = [0.0, *(2.0**edge for edge in self.edges[2:])]
+        bound = self._bound(sizes, edges)
+        heights = [0.0] * count
+        half, width = count // 2, 2 * bound / count
+        for size, positive, low, high in zip(sizes, self.positive, edges, edges[1:], strict=False):
+            positive = min(size, positive)  # a sample may have more of them
+            for share, side in ((positive, 1), (size - positive, -1)):
+                first, last = min(low / width, half - 1.0), min(high / width, float(half))
+                for at in range(int(first), max(int(first) + 1, math.ceil(last))):
+                    inside = (min(at + 1.0, last) - max(float(at), first)) / (last - first) if last > first else 1.0
+                    heights[half + at if side > 0 else half - 1 - at] += share * inside
+        heights[half - 1] += self.zero / 2
+        heights[half] += self.zero / 2
+        return heights, [width * (at - half) for at in range(count + 1)]
+
+    def _bound(self, sizes: Sequence[float], edges: Sequence[float]) -> float:
+        """The power of two below which ``COVERED_SHARE`` of the finite elements are."""
+        seen, total = self.zero, sum(sizes) + self.zero
+        for size, high in zip(sizes, edges[1:], strict=False):
+            seen += size
+            if seen >= COVERED_SHARE * total:
+                return high
+        return edges[-1]
+
+    def quantiles(self, wanted: Sequence[float]) -> dict[float, float]:
+        """The quantiles of the magnitudes at these shares, as powers of two. Ignores NaN and Inf.
+
+        For tools that draw no histogram. ``wanted`` rises.
+        """
+        found: dict[float, float] = {}
+        total, seen = sum(self.bars), 0.0
+        waiting = list(wanted)
+        for left, bar in zip(self.edges, self.bars, strict=False):
+            while waiting and bar and seen + bar >= waiting[0] * total:
+                share = waiting.pop(0)
+                found[share] = left + (share * total - seen) / bar
+            seen += bar
+        return found
+
+
+@dataclass(frozen=True)
+class Document:
+    """What was concluded about a run: a ``diagnosis``, a ``page``, the ``ledger``, an ``incident`` in words.
+
+    ``name`` is that of the bundle, or of the run. ``text`` is redacted, and short for a page; ``files`` are paths of
+    files that a tool that takes files gets.
+    """
+
+    kind: str
+    name: str
+    step: int
+    text: str
+    files: Sequence[str] = ()
 
 
 class ExporterError(Exception):
@@ -121,13 +197,23 @@ class Exporter(abc.ABC):
     def action(self, action: Action) -> None:  # noqa: B027 (an exporter for which nothing is done live has no place for it)
         """Write an entry of the ledger: what steadytrain did to the run."""
 
+    def failed(self, why: str) -> None:  # noqa: B027 (most tools have no place for it)
+        """What ended the script, in one line, if it did not end normally. Called before ``close``."""
+
     @abc.abstractmethod
     def flush(self) -> None:
         """Write out the batch that was handed over."""
 
+    def idle(self) -> None:  # noqa: B027 (most exporters hear of a failure where it happens)
+        """Nothing was handed over for a while."""
+
     @abc.abstractmethod
     def close(self, ended: str) -> None:
         """End the run. A run that belongs to the script stays open."""
+
+    def place(self) -> Mapping[str, str] | None:
+        """How the run is found there again after its end, with ``tool``; None if it need not be. Holds no secret."""
+        return None
 
     def let_go(self) -> None:  # noqa: B027 (most exporters have nothing to let go of)
         """Stop waiting. Called from another thread while ``close`` or another method may hang."""
@@ -151,6 +237,18 @@ class ActiveRun:
     handle: Any
 
 
+class DocumentStore(abc.ABC):
+    """Takes documents of a run that is over, in a process that does nothing else."""
+
+    @abc.abstractmethod
+    def keep(self, document: Document) -> None:
+        """Store one document."""
+
+    @abc.abstractmethod
+    def close(self) -> str:
+        """Write out everything, and say in a few words where it is."""
+
+
 class Tool(abc.ABC):
     """The contract of an exporter plug-in: the facts about a tool before its library is imported, and how a run there
     starts. Subclasses are final and have no state. Their class variables are literals, because they are read from
@@ -158,13 +256,15 @@ class Tool(abc.ABC):
 
     ``requires`` is the module that must be installed, "" if none; ``install`` is its name for pip. ``loaded`` is a
     module whose import shows that the script may have its own run there; if it is "", steadytrain does not look for
-    such a run. ``signals_every_steps`` is how often a step's signals are sent.
+    such a run. ``signals_every_steps`` is how often a step's signals are sent, ``keeps_documents`` whether `steadytrain
+    export` can send there.
     """
 
     requires: ClassVar[str] = ""
     install: ClassVar[str] = ""
     loaded: ClassVar[str] = ""
     signals_every_steps: ClassVar[int] = 1
+    keeps_documents: ClassVar[bool] = False
 
     @abc.abstractmethod
     def begin(self) -> Exporter:
@@ -180,6 +280,11 @@ class Tool(abc.ABC):
 
     def join(self, handle: Any) -> Exporter:
         """The exporter for the script's own run whose :class:`ActiveRun` has this ``handle``."""
+        raise NotImplementedError
+
+    def documents(self, run: Run, place: Mapping[str, str] | None) -> DocumentStore:
+        """Where the documents of a run go that is over. ``place`` is that of its exporter, None if the run never went
+        there. Called where ``keeps_documents``."""
         raise NotImplementedError
 
 
@@ -216,25 +321,35 @@ def load_tool(name: str) -> Tool:
     return EXPORTERS.one(name)()
 
 
+def symptom_text(symptom: Symptom) -> str:
+    """A symptom in one line: severity, step, message."""
+    return clean(f"{symptom.severity}, step {symptom.first_step}: {symptom.message}")
+
+
 def action_text(action: Action) -> str:
     """An entry of the ledger in one line: what was done, to what, and why."""
     numbers = ", ".join(f"{name} {value:.4g}" for name, value in action.after.items())
     done = " ".join(filter(None, [action.what, action.intervention, f"({numbers})" if numbers else ""]))
-    return f"step {action.step}: {done}: {action.reason}"
+    return clean(f"step {action.step}: {done}: {action.reason}")
 
 
 def incident_text(path: Path, incident: Incident) -> str:
-    """An incident in a few lines of Markdown: when, why, the first bad operation, the action, the path."""
-    lines = [f"**step {incident.step}**: {incident.action.reason} ({incident.action.what})"]
+    """An incident in a few lines: when, why, the first bad operation, the action, the path."""
+    lines = [f"step {incident.step}: {incident.action.reason} ({incident.action.what})"]
     located = incident.finding.located
     if located is not None:
-        where = f", {located.file}:{located.line} `{located.code}`" if located.file else ""
+        where = f", {located.file}:{located.line}: {located.code}" if located.file else ""
         lines.append(f"first bad operation: {located.operation} ({located.phase}, gave {located.produced}){where}")
     else:
         lines.append(f"first bad operation: not named: {incident.finding.why}")
     lines += [f"{symptom.severity}: {symptom.message}" for symptom in incident.symptoms]
-    lines.append(f"bundle: `{path}`; look: `steadytrain report {shlex.quote(str(path))}`")
-    return "\n\n".join(lines)
+    lines += [f"bundle: {path}", f"look: steadytrain report {shlex.quote(str(path))}"]
+    return "\n".join(map(clean, lines))
+
+
+def as_block(text: str) -> str:
+    """``text`` for a place that shows Markdown: an indented block, in which nothing is markup, no link and no image."""
+    return "\n".join(f"    {clean(line)}" for line in text.splitlines())
 
 
 def incident_files(path: Path, *, tensors: bool) -> tuple[list[Path], list[Path]]:
@@ -242,7 +357,8 @@ def incident_files(path: Path, *, tensors: bool) -> tuple[list[Path], list[Path]
 
     ``INCIDENT_BYTES_MAX`` bounds the total: the state of a large model belongs on disk, not in a tracker.
     """
-    files = sorted((file for file in path.iterdir() if file.is_file()), key=lambda file: (file.stat().st_size, file))
+    inside = (file for file in path.iterdir() if file.is_file() and not file.is_symlink())
+    files = sorted(inside, key=lambda file: (file.stat().st_size, file))
     sent: list[Path] = []
     room = INCIDENT_BYTES_MAX
     for file in files:

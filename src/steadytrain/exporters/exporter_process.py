@@ -14,6 +14,7 @@ import os
 import select
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -27,12 +28,16 @@ from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import Symptom
 from steadytrain.exporters.exporter import Exporter, ExporterError, ExporterGoneError, Histogram, Row, Run, load_tool
 from steadytrain.exporters.exporter_queue import in_a_line
+from steadytrain.exporters.run_places import keep_place
 from steadytrain.storage.documents import COMPACT, as_json
 from steadytrain.storage.own_file import FileId, abandon, file_id
 from steadytrain.storage.redaction import redact_text
 
 FINISH_S_MAX = 60.0
 """Time limit for a child to finish its run after the script's end. Nothing waits that long for it."""
+
+ALERTS = "alerts"
+"""The exporter that is no tool of ``--to``."""
 
 MESSAGES_WAITING_MAX = 8192
 POLL_S = 0.02
@@ -57,10 +62,18 @@ _NOT_INHERITED = (ATTACH_VARIABLE, "WANDB_SERVICE")
 
 @final
 class ChildExporter(Exporter):
-    """Stands in for the exporter of ``tool`` in another process. Its library's output goes to ``<run>/<tool>.log``."""
+    """Stands in for the exporter of ``tool`` in another process. Its library's output goes to ``<run>/<tool>.log``.
 
-    def __init__(self, tool: str) -> None:
+    Args:
+        tool: the name of an exporter, or ``alerts``.
+        tell: prints one line of the other process for the user.
+        settings: for alerts: what they are and where they go. They may hold secrets, and go through the pipe alone.
+    """
+
+    def __init__(self, tool: str, tell: Callable[[str], None], settings: Mapping[str, Any] | None = None) -> None:
         self._tool = tool
+        self._settings = settings
+        self._tell = tell
         self._process: subprocess.Popen[bytes] | None = None
         self._pipes: dict[int, FileId | None] = {}
         self._answers = b""
@@ -69,6 +82,10 @@ class ChildExporter(Exporter):
 
     def open(self, run: Run) -> None:
         self._log = Path(run.folder) / f"{self._tool}.log"
+        if not self._log.parent.is_dir():  # the script failed before its first step
+            descriptor, name = tempfile.mkstemp(prefix=f"steadytrain-{self._tool}-", suffix=".log")
+            os.close(descriptor)
+            self._log = Path(name)
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, self._tool, str(FINISH_S_MAX)],
@@ -76,13 +93,15 @@ class ChildExporter(Exporter):
                 stdout=subprocess.PIPE,
                 stderr=log,
                 bufsize=0,
-                env=_environment(),
+                env=child_environment(),
                 start_new_session=True,
             )
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdout.fileno(), False)
         self._pipes = {number: file_id(number) for number in map(_number, (self._process.stdin, self._process.stdout))}
         try:
+            if self._settings is not None:
+                self._write(json.dumps({"do": "settings", "settings": self._settings}))  # a password is used as it is
             self._say("open", run=vars(run))
         except ExporterError:
             self._hang_up()
@@ -103,8 +122,14 @@ class ChildExporter(Exporter):
     def action(self, action: Action) -> None:
         self._say("action", action=action.to_json())
 
+    def failed(self, why: str) -> None:
+        self._say("failed", why=why)
+
     def flush(self) -> None:
         self._say("flush")
+        self._hear()
+
+    def idle(self) -> None:
         self._hear()
 
     def close(self, ended: str) -> None:
@@ -143,6 +168,9 @@ class ChildExporter(Exporter):
             self._drop(pipe)
         if self._process.poll() is None:
             _left.append(self._process)
+            if self._all_said:  # otherwise it was killed
+                what = "alerts are" if self._tool == ALERTS else f"what is left for {self._tool} is"
+                self._tell(f"note: {what} still being sent; what fails is in {self._log}")
         elif not self._log.stat().st_size:
             self._log.unlink()
 
@@ -159,10 +187,12 @@ class ChildExporter(Exporter):
             abandon(pipe)
 
     def _say(self, what: str, **arguments: Any) -> None:
+        self._write(as_json({"do": what, **arguments}, separators=COMPACT))
+
+    def _write(self, line: str) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
-        text = as_json({"do": what, **arguments}, separators=COMPACT) + "\n"
-        data = memoryview(text.encode("utf-8", "backslashreplace"))
+        data = memoryview(f"{line}\n".encode("utf-8", "backslashreplace"))
         if not self._process.stdin.closed and not self._is_ours(self._process.stdin):
             raise ExporterGoneError("the script closed the pipe to its process")
         try:
@@ -173,16 +203,20 @@ class ChildExporter(Exporter):
             raise ExporterGoneError(f"its process is gone; see {self._log}") from None
 
     def _hear(self) -> None:
-        """Raise the child's first error since the last call."""
+        """Print what the child has to tell, and raise its first error since the last call."""
         assert self._process is not None
         assert self._process.stdout is not None
         if not self._process.stdout.closed and not self._is_ours(self._process.stdout):
             return
         self._answers += self._process.stdout.read(ANSWER_BYTES_MAX) or b""
         *lines, self._answers = self._answers.split(b"\n")
-        if lines:
-            answer = json.loads(lines[0])
-            raise (ExporterGoneError if answer["gone"] else ExporterError)(answer["error"])
+        answers = [json.loads(line) for line in lines]
+        for answer in answers:
+            if "tell" in answer:
+                self._tell(answer["tell"])
+        for answer in answers:
+            if "error" in answer:
+                raise (ExporterGoneError if answer["gone"] else ExporterError)(answer["error"])
 
 
 def _number(pipe: IO[bytes] | None) -> int:
@@ -194,10 +228,19 @@ _left: list[subprocess.Popen[bytes]] = []
 """Children that finish alone. Keeping them avoids ResourceWarnings."""
 
 
-def _environment() -> dict[str, str]:
+def child_environment() -> dict[str, str]:
+    """The environment of a process of ours that imports the library of a tool."""
     kept = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     path = [entry for entry in kept.get("PYTHONPATH", "").split(os.pathsep) if entry]
     return {**_DEFAULTS, **kept, "PYTHONPATH": os.pathsep.join([*path, _OUR_FOLDER])}
+
+
+def environment_of_script() -> dict[str, str]:
+    """In such a process: the environment without what :func:`child_environment` added."""
+    kept = {name: value for name, value in os.environ.items() if _DEFAULTS.get(name) != value}
+    path = kept.pop("PYTHONPATH", "").split(os.pathsep)
+    path = [entry for entry in path if entry and entry != _OUR_FOLDER]
+    return {**kept, **({"PYTHONPATH": os.pathsep.join(path)} if path else {})}
 
 
 # In the child.
@@ -220,12 +263,19 @@ def main(tool: str, finish_s_max: float) -> int:
             return False
         return True
 
+    def tell(line: str) -> None:
+        with contextlib.suppress(OSError):
+            os.write(answers, as_json({"tell": line}).encode() + b"\n")
+
     exporter: Exporter | None = None
+    settings: dict[str, Any] = {}
 
     def begin(run: Run) -> None:
         nonlocal exporter
-        exporter = load_tool(tool).begin()
-        exporter.open(run)
+        made = _alerts(settings, tell) if tool == ALERTS else load_tool(tool).begin()
+        made.open(run)
+        exporter = made
+        keep_place(run, made)
 
     messages: Queue[dict[str, Any]] = Queue(MESSAGES_WAITING_MAX)
     threading.Thread(target=_listen, args=(messages,), daemon=True).start()
@@ -234,7 +284,9 @@ def main(tool: str, finish_s_max: float) -> int:
         if message["do"] == "close":
             ended = message["ended"]
             break
-        if exporter is None:
+        if message["do"] == "settings":
+            settings = message["settings"]
+        elif exporter is None:
             if not attempt(partial(begin, Run(**message["run"])), gone=True):
                 return 1
         else:
@@ -242,6 +294,13 @@ def main(tool: str, finish_s_max: float) -> int:
     if exporter is not None:
         attempt(partial(exporter.close, ended))
     return 0
+
+
+def _alerts(settings: dict[str, Any], tell: Callable[[str], None]) -> Exporter:
+    from steadytrain.exporters.alerts.alert_exporter import AlertExporter
+    from steadytrain.exporters.alerts.settings import AlertSettings
+
+    return AlertExporter(AlertSettings.from_json(settings), tell, environment_of_script())
 
 
 def _end_after_the_parent(finish_s_max: float) -> None:
@@ -276,6 +335,8 @@ def _obey(exporter: Exporter, message: Mapping[str, Any]) -> None:
             exporter.action(Action.from_json(message["action"]))
         case "incident":
             exporter.incident(Path(message["path"]), Incident.from_json(message["incident"]))
+        case "failed":
+            exporter.failed(message["why"])
         case "flush":
             exporter.flush()
 

@@ -8,11 +8,13 @@ repeatedly is dropped; one that hangs is abandoned.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
 
 from steadytrain.exporters.exporter import Exporter, ExporterError, ExporterGoneError, Run
+from steadytrain.exporters.run_places import keep_place
 from steadytrain.storage.redaction import redact_text
 
 FLUSH_EVERY_S = 1.0
@@ -98,6 +100,7 @@ class Outlet:
         try:
             exporter = self._exporter = self._make()
             exporter.open(self._run)
+            keep_place(self._run, exporter)
         except Exception as error:
             self._ended = self._ended or "failed"
             self._tell(f"warning: nothing goes to {self.name}: {in_a_line(error)}")
@@ -113,6 +116,8 @@ class Outlet:
             last = self._ended is not None
             if self._rows or self._markers:
                 self._hand_over(exporter)
+            elif not last:
+                self._idle(exporter)
             if self._failures >= FAILURES_MAX:
                 self._ended = self._ended or "failed"
                 self._tell(f"warning: nothing more goes to {self.name}: {self._why}")
@@ -136,6 +141,10 @@ class Outlet:
             if not self._told_failure and self._failures < FAILURES_MAX:
                 self._told_failure = True
                 self._tell(f"warning: {self.name} failed: {self._why}; training goes on")
+
+    def _idle(self, exporter: Exporter) -> None:
+        with contextlib.suppress(Exception):  # what it is about fails again, and is reported, with the next batch
+            exporter.idle()
 
     def _close(self, exporter: Exporter) -> None:
         try:

@@ -8,6 +8,7 @@ because its library is already loaded. If a named tool has an active run at the 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -16,16 +17,21 @@ from typing import Any, final
 
 from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import Reading, Symptom
-from steadytrain.exporters import AUTO, sent_values
+from steadytrain.exporters import AUTO, NONE, sent_values
 from steadytrain.exporters.active_runs import active_runs
-from steadytrain.exporters.exporter import ActiveRun, Exporter, Run, known_tools, load_tool
-from steadytrain.exporters.exporter_process import ChildExporter
+from steadytrain.exporters.alerts.settings import AlertSettings
+from steadytrain.exporters.exporter import ActiveRun, Exporter, Row, Run, known_tools, load_tool
+from steadytrain.exporters.exporter_process import ALERTS, ChildExporter
 from steadytrain.exporters.exporter_queue import Outlet, Send, Tell
 from steadytrain.exporters.sent_values import Allowance, Cadence
-from steadytrain.storage.redaction import redact_tree
+from steadytrain.storage.documents import redact_value
+from steadytrain.storage.redaction import redact_text, redact_tree
 from steadytrain.storage.segments import StepRecord
 
 LOOK_EVERY_STEPS = 20
+ALERTS_HEAR_EVERY_S = 10.0
+"""How often the process of alerts gets the number of the last step."""
+
 CLOSE_WAIT_S_MAX = 5.0
 JOINED_MAX = 32
 """Most runs of the script that are joined one after the other: a loop over seeds has one for each."""
@@ -39,14 +45,16 @@ class Exports:
     Args:
         to: names of exporters, and ``auto`` or ``none``, checked by :func:`steadytrain.exporters.check_to`.
         tell: prints one line for the user; called from other threads, too.
+        alerts: which alerts go where; None for none.
     """
 
-    def __init__(self, to: Sequence[str], *, tell: Tell) -> None:
-        self._named = [name for name in to if name in known_tools()]
+    def __init__(self, to: Sequence[str], *, tell: Tell, alerts: AlertSettings | None = None) -> None:
+        self._named = [name for name in to if name not in (AUTO, NONE)]
         self._joins = AUTO in to
         self._tell = tell
+        self._alerts = alerts if alerts is not None and alerts.wanted else None
         self._run: Run | None = None
-        self._feeds: dict[str, _Feed] = {}
+        self._feeds: dict[str, _Feed | _AlertFeed] = {}
         self._ending: list[Outlet] = []
         self._joined: list[tuple[str, str]] = []
         self._severities: dict[tuple[str, str, int], str] = {}
@@ -61,7 +69,11 @@ class Exports:
             if tool in active:
                 self._join(active[tool], named=True)
             else:
-                self._feeds[tool] = _Feed(tool, Outlet(tool, partial(ChildExporter, tool), self._run, self._tell))
+                make = partial(ChildExporter, tool, self._tell)
+                self._feeds[tool] = _Feed(tool, Outlet(tool, make, self._run, self._tell))
+        if self._alerts is not None:
+            make = partial(ChildExporter, ALERTS, self._tell, self._alerts.to_json())
+            self._feeds[ALERTS] = _AlertFeed(Outlet(ALERTS, make, self._run, self._tell))
         self._look()
 
     def step(self, stream: str, record: StepRecord, tensor_names: tuple[str, ...]) -> None:
@@ -81,18 +93,23 @@ class Exports:
         key = (symptom.name, symptom.stream, symptom.first_step)
         if self._severities.get(key) != symptom.severity:
             self._severities[key] = symptom.severity
-            self._mark(lambda exporter: exporter.symptom(symptom))
+            self._mark(lambda exporter: exporter.symptom(redact_value(symptom)))
 
     def incident(self, path: Path, incident: Incident) -> None:
         """Send a sealed bundle."""
-        self._mark(lambda exporter: exporter.incident(path, incident))
+        self._mark(lambda exporter: exporter.incident(path, redact_value(incident)))
 
     def action(self, stream: str, action: Action) -> None:
         """Send an entry of the ledger."""
-        self._mark(lambda exporter: exporter.action(action))
+        self._mark(lambda exporter: exporter.action(redact_value(action)))
 
-    def close(self, ended: str) -> None:
+    def close(self, ended: str, why: str = "", step: int = 0) -> None:
         """Write out everything, and wait at most ``CLOSE_WAIT_S_MAX`` seconds in total."""
+        alerts = self._feeds.get(ALERTS)
+        if step and isinstance(alerts, _AlertFeed):
+            alerts.reached(step)
+        if why:
+            self._mark(lambda exporter: exporter.failed(redact_text(why)))
         deadline = time.monotonic() + CLOSE_WAIT_S_MAX
         for tool in list(self._feeds):
             self._end(tool, ended)
@@ -142,6 +159,40 @@ class Exports:
         feed.send_held()
         feed.outlet.ask_to_close(ended)
         self._ending.append(feed.outlet)
+
+
+class _AlertFeed:
+    """The outlet of alerts: no table, and of the steps the last one."""
+
+    identity = ""
+
+    def __init__(self, outlet: Outlet) -> None:
+        self.outlet = outlet
+        self._held: tuple[str, StepRecord] | None = None
+        self._next_s = -math.inf
+
+    def step(self, stream: str, record: StepRecord, tensor_names: tuple[str, ...]) -> None:
+        self._held = stream, record
+        if record.time >= self._next_s:  # if the process is killed, this is known of it
+            self._next_s = record.time + ALERTS_HEAR_EVERY_S
+            self.send_held()
+
+    def reading(self, stream: str, step: int, time: float, reading: Reading) -> None: ...
+
+    def mark(self, send: Send) -> None:
+        self.send_held()
+        self.outlet.put_marker(send)
+
+    def reached(self, step: int) -> None:
+        """The last step, which may not have been recorded."""
+        self.send_held()
+        self.outlet.put_marker(lambda exporter: exporter.scalars(Row(step, 0.0, {})))
+
+    def send_held(self) -> None:
+        """Send the number of the last step, before what refers to it."""
+        if self._held is not None:
+            (stream, record), self._held = self._held, None
+            self.outlet.put_marker(lambda exporter: exporter.scalars(sent_values.signals(stream, record)))
 
 
 class _Feed:

@@ -9,11 +9,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from steadytrain.core.model import GRADIENT_ABSENT, Reading
 from steadytrain.exporters.exporter import Histogram, Row
+from steadytrain.report.wording import clean
+from steadytrain.storage.redaction import redact_text
 from steadytrain.storage.segments import StepRecord
 
 ROWS_PER_TABLE_MAX = 64
@@ -59,6 +62,7 @@ COLUMNS: Mapping[str, Sequence[str]] = {
 """The columns of each table that are sent. A table that is not listed sends all columns."""
 
 _BIN = re.compile(r"2\^(-?\d+)$")
+NAMES_KEPT_MAX = 4096
 _KINDS = {"gradient": "gradients", "weight": "weights", "activation": "activations"}
 
 
@@ -124,7 +128,8 @@ def scalars(stream: str, step: int, time: float, reading: Reading) -> Row:
         measured = column != GRADIENT_ABSENT if reading.table == GRADIENTS else ~np.isnan(column)
         for row in chosen:
             if measured[row]:
-                values["/".join(filter(None, (start, reading.rows[row], name)))] = float(column[row])  # the root is ""
+                path = (start, shown_name(reading.rows[row]), name)
+                values["/".join(filter(None, path))] = float(column[row])  # the root is ""
         if reading.table != MACHINE and measured.any():
             values[f"{start}/{name}_median"] = float(np.median(column[measured]))
             values[f"{start}/{name}_largest"] = float(column[measured].max())
@@ -139,6 +144,7 @@ def histograms(stream: str, step: int, time: float, reading: Reading) -> list[Hi
     first, last = min(exponents), max(exponents)
     other = {column: at for at, column in enumerate(reading.columns) if not _BIN.match(column)}
     found = []
+    places = {row: at for at, row in enumerate(reading.rows)}
     for row in _chosen_of_each_kind(reading.rows):
         kind, _, name = reading.rows[row].partition(":")
         values = reading.values[row]
@@ -148,17 +154,27 @@ def histograms(stream: str, step: int, time: float, reading: Reading) -> list[Hi
         def share(at: int | None, values: np.ndarray[tuple[int], np.dtype[np.float32]] = values) -> float:
             return 0.0 if at is None or math.isnan(values[at]) else float(values[at])
 
+        positive = places.get(f"{kind}+:{name}")
         found.append(
             Histogram(
                 step=step,
                 time=time,
-                name=f"{_start(stream)}{_KINDS.get(kind, kind)}/{name}",
+                name=f"{_start(stream)}{_KINDS.get(kind, kind)}/{shown_name(name)}",
                 first=first,
                 shares=tuple(share(exponents.get(exponent)) for exponent in range(first, last + 1)),
                 **{place: share(other.get(place)) for place in ("zero", "below", "above", "nonfinite")},
+                positive=None if positive is None else _positive(reading.values[positive], exponents, other),
             )
         )
     return found
+
+
+def _positive(
+    values: np.ndarray[tuple[int], np.dtype[np.float32]], exponents: Mapping[int, int], other: Mapping[str, int]
+) -> tuple[float, ...]:
+    """The shares of positive elements: below, in each power of two, above."""
+    at = [other.get("below"), *(exponents[exponent] for exponent in sorted(exponents)), other.get("above")]
+    return tuple(0.0 if one is None or math.isnan(values[one]) else float(values[one]) for one in at)
 
 
 def chosen_rows(count: int) -> list[int]:
@@ -171,13 +187,21 @@ def chosen_rows(count: int) -> list[int]:
 def _chosen_of_each_kind(rows: Sequence[str]) -> list[int]:
     kinds: dict[str, list[int]] = {}
     for position, row in enumerate(rows):
-        kinds.setdefault(row.partition(":")[0], []).append(position)
+        kind = row.partition(":")[0]
+        if not kind.endswith("+"):  # the sign of another row
+            kinds.setdefault(kind, []).append(position)
     return sorted(positions[at] for positions in kinds.values() for at in chosen_rows(len(positions)))
 
 
 def _chosen_columns(reading: Reading) -> list[int]:
     chosen = COLUMNS.get(reading.table, reading.columns)
     return [position for position, column in enumerate(reading.columns) if column in chosen]
+
+
+@lru_cache(NAMES_KEPT_MAX)
+def shown_name(name: str) -> str:
+    """The name of a tensor or module, which the script chose: redacted, and without control characters."""
+    return clean(redact_text(name))
 
 
 def _start(stream: str) -> str:

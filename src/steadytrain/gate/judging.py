@@ -19,6 +19,7 @@ from steadytrain.report.wording import clean, count, enumerated, number
 
 NAMES_MAX = 6
 LOSS, GRADIENT_NORM = "loss", "gradient_norm"
+_KEPT = {"checklist": "checklist", "preflight": "preflight", "data": "result of check-data --keep-with"}
 
 
 def judge_run(run: Recorded, policy: GatePolicy, references: Sequence[Recorded] = ()) -> GatedRun:
@@ -41,6 +42,8 @@ def _checks(run: Recorded, policy: GatePolicy, references: Sequence[Recorded]) -
         yield _required("checklist", run, run.checklist)
     if policy.preflight:
         yield _required("preflight", run, run.preflight)
+    if policy.data:
+        yield _required("data", run, run.data)
     if references:
         yield from _noise(run, policy, references)
 
@@ -92,12 +95,23 @@ def _losses(run: Recorded, policy: GatePolicy) -> Check:
         return Check(
             name,
             "fail",
-            f"{count(total)} losses are NaN or Inf{by_script}, the first at step {count(first)}{allowed}",
+            f"{_of(total, 'loss is', 'losses are')} NaN or Inf{by_script}, the first at step {count(first)}{allowed}",
             first,
         )
     if not measured:
         return Check(name, "unknown", "no loss was recorded")
-    return Check(name, "pass", f"{count(total)} of {count(measured)} losses are NaN or Inf")
+    return Check(name, "pass", f"{count(total)} of {count(measured)} losses are NaN or Inf{_unrecorded(run)}")
+
+
+def _of(number: int, one: str, several: str) -> str:
+    return f"{count(number)} {one if number == 1 else several}"
+
+
+def _unrecorded(run: Recorded) -> str:
+    """Silence is named: the losses of these steps are not on record."""
+    if not run.unrecorded:
+        return ""
+    return f"; {count(run.unrecorded)} steps were not recorded: the run rested (--every-step records all)"
 
 
 def _series(run: Recorded, signal: str) -> Series:
@@ -135,21 +149,22 @@ def _actions(run: Recorded, policy: GatePolicy) -> Check:
     if bad:
         first = min(bad, key=lambda action: action.step)
         what = enumerated(list(dict.fromkeys(clean(action_words(action)) for action in bad)), NAMES_MAX)
-        where = f"{count(len(bad))} actions changed the run, the first at step {count(first.step)}"
+        where = f"{_of(len(bad), 'action', 'actions')} changed the run, the first at step {count(first.step)}"
         return Check("actions", "fail", f"{where}: {what}", first.step)
     if touched:
-        return Check("actions", "pass", f"{count(len(touched))} actions changed the run, all allowed")
+        return Check("actions", "pass", f"{_of(len(touched), 'action', 'actions')} changed the run, all allowed")
     return Check("actions", "pass", "steadytrain changed nothing in the run")
 
 
 def _required(name: str, run: Recorded, entries: Sequence[Done]) -> Check:
     if not entries:
-        why = f"no {name} of this run is on disk" if run.is_run else f"a log has no {name}"
+        why = f"no {_KEPT[name]} of this run is on disk" if run.is_run else f"a log has no {_KEPT[name]}"
         return Check(name, "unknown", why)
-    for status, wanted in (("fail", False), ("unknown", None)):
+    bad = "not done" if name == "checklist" else "failed"
+    for status, wanted, word in (("fail", False, bad), ("unknown", None, "not judged")):
         found = [f"{clean(one.title)} ({clean(one.why)})" for one in entries if one.done is wanted]
         if found:
-            return Check(name, "fail" if status == "fail" else "unknown", f"not done: {enumerated(found, NAMES_MAX)}")
+            return Check(name, "fail" if status == "fail" else "unknown", f"{word}: {enumerated(found, NAMES_MAX)}")
     return Check(name, "pass", f"all {count(len(entries))} done")
 
 

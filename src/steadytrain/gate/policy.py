@@ -60,6 +60,7 @@ class GatePolicy(JsonValue):
     unfinished: bool = False
     checklist: bool = False
     preflight: bool = False
+    data: bool = False
     confidence: float = CONFIDENCE
     both_sides: bool = False
 
@@ -70,7 +71,7 @@ _SECTIONS: Mapping[str, tuple[str, ...]] = {
     "gradient-norm": ("lowest", "highest", "end-lowest", "end-highest"),
     "actions": ("allow",),
     "run": ("unfinished",),
-    "require": ("checklist", "preflight"),
+    "require": ("checklist", "preflight", "data"),
     "reference": ("confidence", "both-sides"),
 }
 
@@ -111,6 +112,7 @@ class _Reading:
             unfinished=self._switch("run", parts["run"], "unfinished"),
             checklist=self._switch("require", required, "checklist"),
             preflight=self._switch("require", required, "preflight"),
+            data=self._switch("require", required, "data"),
             confidence=self._confidence(noise),
             both_sides=self._switch("reference", noise, "both-sides"),
         )

@@ -28,7 +28,8 @@ class Recorded:
     """A run as a gate sees it. ``windows`` are its streams, ``main`` first, then those of other ranks.
 
     ``looked`` is the number of detectors that could look. ``is_run`` says that it is a run folder: only such a run has
-    an end, a ledger, a ``checklist`` and a ``preflight``.
+    an end, a ledger, a ``checklist``, a ``preflight`` and checks of its ``data``.
+    ``unrecorded`` is the number of steps in which the recording rested.
     """
 
     name: str
@@ -41,6 +42,8 @@ class Recorded:
     actions: tuple[Action, ...] = ()
     checklist: tuple[Done, ...] = ()
     preflight: tuple[Done, ...] = ()
+    data: tuple[Done, ...] = ()
+    unrecorded: int = 0
 
 
 def of_log(log: Log) -> Recorded:
@@ -49,10 +52,12 @@ def of_log(log: Log) -> Recorded:
     return Recorded(log.name, log.source, False, (log.window,), judgement.symptoms, len(judgement.looked))
 
 
-def of_run(run: Run, *, checklist: Sequence[Done] = (), preflight: Sequence[Done] = ()) -> Recorded:
+def of_run(
+    run: Run, *, checklist: Sequence[Done] = (), preflight: Sequence[Done] = (), data: Sequence[Done] = ()
+) -> Recorded:
     """A run folder with all its ranks, and the symptoms that were recorded.
 
-    A run that was killed before it listed its detectors is looked at again.
+    A run that was killed before it listed its detectors goes through them again.
 
     Raises:
         UsageError: a part of it is damaged.
@@ -77,4 +82,12 @@ def of_run(run: Run, *, checklist: Sequence[Done] = (), preflight: Sequence[Done
         tuple(action for record in records for action in record.actions),
         tuple(checklist),
         tuple(preflight),
+        tuple(data),
+        sum(_rested(record) for record in records),
     )
+
+
+def _rested(run: Run) -> int:
+    rests = run.facts.get("rests")
+    rested = rests.get("rested") if isinstance(rests, dict) else None
+    return rested if isinstance(rested, int) and rested > 0 else 0

@@ -17,6 +17,7 @@ from steadytrain.core.json_values import JsonValue
 from steadytrain.core.model import SEVERITIES, Severity, Symptom, Window, worst
 from steadytrain.grouping.catalog import declared
 from steadytrain.grouping.courses import told
+from steadytrain.grouping.parts import wholes
 from steadytrain.statistics.rolling_baseline import stride_of
 
 MARGIN_STEPS = 64
@@ -61,7 +62,7 @@ class Story(JsonValue, keys="story:number severity first_step last_step symptoms
     @property
     def course_line(self) -> str:
         """The names in order and the course, for readers who already have the messages; "" if that adds nothing."""
-        names = list(dict.fromkeys(symptom.name for symptom in self.symptoms))
+        names = list(dict.fromkeys(symptom.name for symptom in wholes(self.symptoms)))
         course = told(_gravest(self.symptoms))
         if len(names) < 2 and not course:
             return ""
@@ -100,8 +101,9 @@ def _story(number: int, group: Sequence[Symptom], window: Window, stride: int) -
 
 
 def _text(symptoms: Sequence[Symptom], prelude: Sequence[str]) -> str:
-    """What came before, what moved first, what followed, and the course of the gravest symptom."""
-    names = list({symptom.name: symptom for symptom in reversed(symptoms)}.values())[::-1]
+    """What came before, what moved first, what followed, and the course of the gravest symptom. What is only a part of
+    another symptom is left out."""
+    names = list({symptom.name: symptom for symptom in reversed(wholes(symptoms))}.values())[::-1]
     text = "; then ".join([*prelude, names[0].message])
     for before, symptom in pairwise(names[:TOLD_MAX]):
         # A log does not show which of two things at one step came first.

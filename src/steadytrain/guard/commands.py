@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.levels import find_level
 from steadytrain.core.plugins import nearest
-from steadytrain.guard.intervention import kinds
+from steadytrain.guard.intervention import Setting, kinds
 
 Verb = Literal["apply", "revert", "snapshot", "capture", "level", "pause", "resume", "stop", "status"]
 PLAIN: tuple[Verb, ...] = ("snapshot", "pause", "resume", "stop", "status")
@@ -28,7 +28,7 @@ class Command:
 
     verb: Verb
     name: str = ""
-    settings: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, Setting] = field(default_factory=dict)
     steps: int = 0
 
     @property
@@ -92,12 +92,16 @@ def _intervention(name: str) -> str:
     return name
 
 
-def _settings(name: str, words: Sequence[str], text: str) -> dict[str, float]:
-    found: dict[str, float] = {}
+def _settings(name: str, words: Sequence[str], text: str) -> dict[str, Setting]:
+    found: dict[str, Setting] = {}
+    texts = {one.name for one in fields(kinds()[name]) if isinstance(one.default, str)}  # type: ignore[arg-type]
     for word in words:
         key, equals, value = word.partition("=")
         if not equals:
             raise UsageError(f"{text!r}: {word!r} is no SETTING=VALUE")
+        if key.replace("-", "_") in texts:
+            found[key.replace("-", "_")] = value
+            continue
         try:
             number = float(value)
         except ValueError:

@@ -14,10 +14,12 @@ import socket
 import stat
 import tempfile
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from steadytrain.core.bounded_files import read_json
 from steadytrain.core.errors import UsageError
 from steadytrain.guard.commands import Command, parse_command
 from steadytrain.storage.bundle import write_json
@@ -30,6 +32,7 @@ ANSWER_WAIT_S = 120.0
 
 POLL_S = 1.0
 MESSAGE_BYTES_MAX = 4096
+ANSWER_BYTES_MAX = 1 << 20
 PATH_BYTES_MAX = 100
 """The path of a Unix socket may have 107 bytes."""
 
@@ -157,7 +160,7 @@ def ask(run_folder: Path, text: str) -> tuple[bool, str]:
     file = run_folder / CONTROL_FILE
     not_live = UsageError(f"{run_folder} takes no commands: it is over, was killed, or runs on another machine")
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data = read_json(file, bytes_max=MESSAGE_BYTES_MAX)
         path = Path(data["socket"])
         found = path.lstat()
     except (OSError, ValueError, KeyError, TypeError):
@@ -170,13 +173,15 @@ def ask(run_folder: Path, text: str) -> tuple[bool, str]:
             connection.connect(str(path))
             connection.sendall(text.encode() + b"\n")
             answer = b""
-            while part := connection.recv(MESSAGE_BYTES_MAX):
+            until = time.monotonic() + ANSWER_WAIT_S
+            while (part := connection.recv(MESSAGE_BYTES_MAX)) and len(answer) <= ANSWER_BYTES_MAX:
                 answer += part
+                connection.settimeout(max(until - time.monotonic(), 1e-3))
             said = json.loads(answer)
             return bool(said["done"]), str(said["text"])
         except TimeoutError:
             raise UsageError(f"{run_folder}: no answer within {ANSWER_WAIT_S:.0f} s") from None
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             raise not_live from None
 
 

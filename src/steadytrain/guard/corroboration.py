@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+import numpy as np
 
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.model import Symptom
 from steadytrain.statistics.medians import median
 
 OF_LOSS = ("divergence", "loss-spike", "lost-progress")
+OF_WEIGHTS = (
+    *("learning-rate-jump", "exploding-gradients", "update-norm-spike", "second-moment-lag", "vanishing-weights"),
+    *("representation-collapse", "attention-logit-growth"),
+)
+"""Symptoms that show what a harder task does not: an update or a weight is not as it was."""
+
+GOES_ON_STEPS, USUAL_SHARE = 3, 0.95
 NORM_RATIO, LEVEL_STEPS, LEVEL_STEPS_MIN = 8.0, 256, 8
 ONSET_STEPS = 64
 """A symptom of the loss alone counts if a gradient norm at its onset was so many times the median before."""
@@ -23,24 +32,63 @@ DATA_CHANGED = (
 )
 
 
-def left_its_course(symptom: Symptom, stream: Stream) -> bool:
-    """Whether the gradients say so too: a loss alone also rises where the task becomes harder."""
+def left_its_course(symptom: Symptom, stream: Stream, others: Iterable[Symptom]) -> bool:
+    """Whether something else says so too: a loss alone also rises where the task becomes harder.
+
+    That is the gradient norm, the learning rate, or one of ``others``, the symptoms of the run.
+    """
     if symptom.name.startswith("nonfinite"):
         return True
-    norms = stream.history.window().applied("gradient_norm")
+    window = stream.history.window()
+    norms = window.applied("gradient_norm")
     before = norms.values[norms.steps < symptom.first_step][-LEVEL_STEPS:]
-    since = norms.between(symptom.first_step, symptom.first_step + ONSET_STEPS).values
+    since = norms.between(symptom.first_step - NEAR_STEPS, symptom.first_step + ONSET_STEPS).values
     if len(before) < LEVEL_STEPS_MIN or not len(since):
         return True
     usual = median(before)
-    return usual > 0 and (symptom.name not in OF_LOSS or bool(since.max() > NORM_RATIO * usual))
+    if symptom.name not in OF_LOSS or (usual > 0 and since.max() > NORM_RATIO * usual):
+        return usual > 0
+    return any(
+        other.name in OF_WEIGHTS
+        and other.severity != "note"
+        and other.stream == symptom.stream
+        and abs(other.first_step - symptom.first_step) <= ONSET_STEPS
+        for other in others
+    )
 
 
-def levels_at(stream: Stream, onset: int) -> tuple[float, float] | None:
-    """The level of the loss before the onset and since then; None if one of them is not known."""
+def goes_on(symptom: Symptom, stream: Stream) -> bool:
+    """Whether the loss still lies above its range from before: a single batch that is past needs no answer."""
+    if symptom.name not in OF_LOSS:
+        return True
+    losses = stream.history.window().applied("loss")
+    before = losses.values[losses.steps < symptom.first_step][-LEVEL_STEPS:]
+    since = losses.values[losses.steps >= symptom.first_step]
+    if len(before) < LEVEL_STEPS_MIN:
+        return True
+    return len(since) >= GOES_ON_STEPS and median(since[-GOES_ON_STEPS:]) > float(np.quantile(before, USUAL_SHARE))
+
+
+def first_step_of(symptom: Symptom, others: Iterable[Symptom]) -> int:
+    """The first step of the trouble that ``symptom`` is part of: one of ``others`` may have begun shortly before."""
+    near = [
+        other.first_step
+        for other in others
+        if other.stream == symptom.stream
+        and other.severity != "note"
+        and other.name in (*OF_WEIGHTS, *OF_LOSS, "gradient-norm-spike")
+        and 0 <= symptom.first_step - other.first_step <= 2 * NEAR_STEPS
+    ]
+    return min([symptom.first_step, *near])
+
+
+def levels_at(stream: Stream, onset: int, refused: float | None = None) -> tuple[float, float] | None:
+    """The level of the loss before the onset and since then; None if one of them is not known. ``refused``: the loss of
+    the trouble, where the updates of all its steps were refused."""
     losses = stream.history.window().applied("loss")
     before, since = losses.values[losses.steps < onset][-LEVEL_STEPS:], losses.values[losses.steps >= onset]
-    return (median(before), median(since)) if len(before) and len(since) else None
+    level = median(since) if len(since) else refused
+    return (median(before), level) if len(before) and level is not None else None
 
 
 def onset_of(stream: Stream, step: int, symptoms: Sequence[Symptom], *, since: float) -> tuple[int, bool]:

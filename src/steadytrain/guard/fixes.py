@@ -12,7 +12,7 @@ from steadytrain.experiments.case import Case
 from steadytrain.experiments.fix_verification import plan_fix
 from steadytrain.experiments.specs import Change
 from steadytrain.experiments.trial_catalog import trial, trials
-from steadytrain.guard.intervention import Intervention, kinds
+from steadytrain.guard.intervention import NOT_AT_A_START, Intervention, Setting, kinds
 
 MADE_BY: Mapping[str, tuple[str, str, str]] = {
     "clip-gradients": ("clip", "max_norm", "level"),
@@ -25,15 +25,19 @@ MADE_BY: Mapping[str, tuple[str, str, str]] = {
     "z-loss": ("penalize-logits", "weight", "weight"),
     "clip-updates": ("clip-updates", "", ""),
     "safe-softmax": ("safe-softmax", "", ""),
+    "math-attention": ("plain-attention", "", ""),
+    "qk-clip": ("qk-clip", "limit", "limit"),
+    "float32": ("float32", "", ""),
+    "float32-island": ("float32", "modules", "module"),
     "reset-moments": ("reset-moments", "", ""),
 }
 """The change of a trial: the live intervention that makes it, its value there, and the setting here."""
 
+SHRINK = "embedding-gradient-shrink"
+"""This trial shrinks the gradient of the embedding's weight, by names; the intervention that of all lookups."""
+
 RAMP = "ramp-learning-rate"
 """``reset-moments`` has its own return of the rate, so the ramp of the trial is not made twice."""
-
-NOT_AT_A_START = ("roll-back", "hold-learning-rate", "skip")
-"""Interventions that need steps of this run before them."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +45,14 @@ class Fix:
     """A live intervention with its settings."""
 
     name: str
-    settings: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, Setting] = field(default_factory=dict)
 
     def made(self) -> Intervention:
         """A new one."""
         return kinds()[self.name](**self.settings)
 
     def __str__(self) -> str:
-        values = [f"{key.replace('_', '-')}={value!r}" for key, value in self.settings.items()]
+        values = [f"{key.replace('_', '-')}={value}" for key, value in self.settings.items()]
         return ":".join([self.name, *values])
 
 
@@ -68,17 +72,17 @@ def find_fix(text: str, bundle: Path) -> Fix:
     if name in NOT_AT_A_START:
         raise UsageError(f"--with {name}: it needs earlier steps of the same run; --policy steady makes it when needed")
     known = {one.name: one for one in fields(kinds()[name]) if not one.name.startswith("_")}  # type: ignore[arg-type]
-    settings: dict[str, float] = {}
-    for key, number in [
+    settings: dict[str, Setting] = {}
+    for key, given in [
         *([(next(iter(known), ""), value)] if equals else []),
         *(one.split("=", 1) for one in rest if "=" in one),
     ]:
         key = key.replace("-", "_")
         if key not in known:
             raise UsageError(f"--with {text}: {name} has {'no setting ' + repr(key) if key else 'no setting'}")
-        settings[key] = _number(text, number)
-        if isinstance(known[key].default, int) and settings[key].is_integer():
-            settings[key] = int(settings[key])
+        default = known[key].default
+        number = 0.0 if isinstance(default, str) else _number(text, given)
+        settings[key] = given if isinstance(default, str) else int(number) if _is_whole(default, number) else number
     fix = Fix(name, settings)
     try:
         fix.made().check()
@@ -95,6 +99,8 @@ def live_fix(case: Case, name: str, value: float | None) -> Fix | None:
         return None
     spec = next((one for one in plan if one.repeat == trial(name).fix), plan[0])
     changes = [one for one in spec.changes if one.kind != RAMP or name != "reset-moments"]
+    if name == SHRINK:
+        return Fix("shrink-embedding-gradient", {"share": float(changes[0].values["factor"])})
     return _made_by(changes[0]) if len(changes) == 1 else None
 
 
@@ -105,10 +111,12 @@ def _made_by(change: Change) -> Fix | None:
     values = dict(change.values)
     if not here:
         return Fix(intervention)
-    number = values.pop(there, None)
-    if not isinstance(number, (int, float)) or any(values.values()):
+    setting = values.pop(there, None)
+    if isinstance(setting, list) and len(setting) == 1:
+        setting = setting[0]
+    if not isinstance(setting, (int, float, str)) or any(values.values()):
         return None
-    fix = Fix(intervention, {here: number})
+    fix = Fix(intervention, {here: setting})
     try:
         fix.made().check()
     except ValueError:
@@ -136,6 +144,10 @@ def _of_trial(text: str, name: str, value: float | None, bundle: Path) -> Fix:
             "Make it in the script and leave --with out"
         )
     return fix
+
+
+def _is_whole(default: object, number: float) -> bool:
+    return isinstance(default, int) and number.is_integer()
 
 
 def _number(text: str, value: str) -> float:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 from torch import nn
 
 from steadytrain.capture.incident.message import intervention_message
-from steadytrain.capture.step.gate import Measurement, reason
+from steadytrain.capture.step.gate import LeftOut, Measurement, reason
 from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.capture.step.run_stopped import RunStopped
@@ -21,25 +22,37 @@ from steadytrain.capture.step.skipping import DAMAGED, is_spent
 from steadytrain.capture.step.steering import Answer, Steering
 from steadytrain.core.incident import Action, ActionWord
 from steadytrain.core.model import Symptom
-from steadytrain.guard.corroboration import DATA_CHANGED, data_changed, left_its_course, levels_at, onset_of
+from steadytrain.guard.beginning import Beginning
+from steadytrain.guard.corroboration import (
+    DATA_CHANGED,
+    data_changed,
+    first_step_of,
+    goes_on,
+    left_its_course,
+    levels_at,
+    onset_of,
+)
+from steadytrain.guard.extremes import HELD_BACK, LEARNED, LEARNED_DOUBLING, Extremes
 from steadytrain.guard.hand import Hand
+from steadytrain.guard.held import Held
 from steadytrain.guard.intervention import Intervention, Numbers, kinds
-from steadytrain.guard.interventions.hold_learning_rate import HoldLearningRate
+from steadytrain.guard.interventions.clip import Clip
+from steadytrain.guard.interventions.roll_back import RollBack
 from steadytrain.guard.ladder import Ladder
 from steadytrain.guard.live import Live
 from steadytrain.guard.outliers import is_outlier
-from steadytrain.guard.policy import AT_GATE, OUTLIERS, Policy, Response, Rung
+from steadytrain.guard.policy import AT_GATE, EXTREME, OUTLIERS, Policy, Response, Rung
 from steadytrain.guard.resume_plan import ResumePlan
-from steadytrain.guard.resumption import CannotResumeError, Resumption
+from steadytrain.guard.resumption import Resumption
 from steadytrain.guard.state_copies import StateCopies
 from steadytrain.statistics.medians import median
-from steadytrain.trial_runs.changes import LiveChange
 from steadytrain.trial_runs.launched_script import CannotApplyError
 
 SETTLE_STEPS = 4
 """Steps after a rung in which a symptom is taken for what was there before."""
 
 TOGETHER = "several ranks train together, where the guard intervenes in nothing: it only refuses bad updates"
+TOO_LATE = "{why}, so nothing is changed, and what began before this step is only recorded"
 SPENT = "the ladder for {symptom} is spent"
 
 
@@ -49,16 +62,16 @@ class GuardSteering(Steering):
     def __init__(self, policy: Policy, resume: ResumePlan | None = None) -> None:
         self._steered = policy
         self._resumption = Resumption(resume, policy.budget.cool_down) if resume is not None else None
-        self._loaded = False
+        self._beginning = Beginning(policy, self._resumption)
         self._ladder = Ladder(policy)
         self._copies = StateCopies()
-        self._held: dict[str, Intervention] = {}
-        self._reverting: dict[str, Intervention] = {}
+        self._extremes = Extremes(policy.budget.skips_in_a_row)
         self._waiting: tuple[str, int, str] | None = None
-        self._by_hand: set[str] = set()
         self._acted_at = -math.inf
         self._accepts = False
+        self._passed_over = -1
         self._levels: tuple[float, float] | None = None
+        self._is_extreme = False
         self._seen: set[int] = set()
 
     # -- the run ---------------------------------------------------------------------------------------------------
@@ -68,24 +81,10 @@ class GuardSteering(Steering):
         self._run = run
         self._hand = Hand(run, self)
         self._live = Live(run, self._copies, lowest_share=self._steered.budget.lowest_learning_rate)
+        self._held = Held(self._live, lambda name: kinds()[name](**self._steered.settings.get(name, {})))
 
     def first_calls(self, root: nn.Module) -> None:
-        resumption, run = self._resumption, self._run
-        if resumption is None or self._loaded:
-            return
-        self._loaded = True
-        try:
-            resumption.load(run, root, self._live)
-        except CannotResumeError as error:
-            why = f"--resume-from {resumption.plan.incident}: {error}"
-            run.tell(f"error: {why}")
-            run.stopped = RunStopped(why).with_status(2)
-            return
-        self._held.update(
-            {name: one for name, one in resumption.held.items() if not one.stays or not one.is_over(self._live)}
-        )
-        self._by_hand.update(self._held)
-        resumption.held = dict(self._held)
+        self._held.adopt(self._beginning.first_call(self._run, root, self._live))
 
     def call_begins(self, root: nn.Module) -> None:
         run = self._run
@@ -118,14 +117,11 @@ class GuardSteering(Steering):
         if stream.together:
             return
         self._at(stream)
-        if self._resumption is not None:
-            for action in self._resumption.actions:
-                self._run.recorder.act(stream, action)
-            self._resumption.actions.clear()
-        if not self._held and not self._reverting:
+        self._beginning.first_gate(self._run, stream, self._live)
+        if not self._held:
             return
         self._live.undo_groups()
-        for intervention in (*self._held.values(), *self._reverting.values()):
+        for intervention in self._held:
             intervention.begins(self._live)
 
     def _at(self, stream: Stream) -> None:
@@ -153,11 +149,10 @@ class GuardSteering(Steering):
         if why_not is None and not before and self._ladder.may_skip(name):
             self._ladder.skipped(step)
             return "skip"
-        if why_not is not None and why_not != DAMAGED and not is_spent(why_not):
-            return "stop"  # the update cannot be refused alone
+        cannot_refuse = why_not is not None and why_not != DAMAGED and not is_spent(why_not)
         if why_not != DAMAGED and self._ladder.holds and step <= self._acted_at + self._steered.budget.skips_in_a_row:
-            return "skip"  # the data that a roll-back went past may go on
-        if self._copies.why_not is not None:
+            return "stop" if cannot_refuse else "skip"  # the data that a roll-back went past may go on
+        if cannot_refuse or self._copies.why_not is not None:
             return "stop"
         self._waiting = (name, onset, reason(measured))
         return "skip"
@@ -171,21 +166,49 @@ class GuardSteering(Steering):
         return self._ladder.skips <= self._steered.budget.skips
 
     def _onset(self, stream: Stream, step: int) -> tuple[int, bool]:
-        counted = [one for one in self._run.recorder.symptoms.values() if one.name not in AT_GATE and self._counts(one)]
+        known = () if self._accepts else self._run.recorder.symptoms.values()  # other data say nothing of the weights
+        counted = [one for one in known if one.name not in AT_GATE and self._counts(one)]
         return onset_of(stream, step, counted, since=max(self._ladder.since, self._acted_at))
 
-    def finite(self, stream: Stream, measured: Measurement) -> str | None:
+    def finite(self, stream: Stream, measured: Measurement) -> LeftOut | None:
         if stream.together:
             return None
         self._live.measured(measured)
         if not self._steered.acts and not self._held:
             return None
+        why = self._extremes.why(stream, measured) if self._steered.base == "steady" else None
+        if why is not None and self._extremes.go_on:
+            self._learn(stream)
+        elif why is not None and self._leaves_out(why, measured.record.step):
+            return LeftOut(why, EXTREME, self._extremes.in_a_row_max)
         for name in [one for one in OUTLIERS if self._steered.symptoms.get(one) == "skip"]:
             if is_outlier(name, stream, measured) and self._may_skip(name):
-                return f"{name} at the gate"
-        for intervention in (*self._held.values(), *self._reverting.values()):
-            intervention.gate(self._live)
-        return None
+                return LeftOut(f"{name} at the gate", name)
+        whys = [one.gate(self._live) for one in self._held]
+        why = next(filter(None, whys), None)
+        return LeftOut(why) if why is not None and self._may_skip(why) else None
+
+    def _learn(self, stream: Stream) -> None:
+        """Extreme data go on: they are learned, in updates of the usual size at first."""
+        self._accepts = True
+        self._live.rung_begins(self._extremes.first, 0)
+        with suppress(CannotApplyError):
+            made = self._held.fade("clip", Clip(doubling=LEARNED_DOUBLING))
+            if made is not None:
+                action = self._act(stream, "applied", "clip", LEARNED, *made)
+                self._run.tell(intervention_message(stream.step, LEARNED, [action]))
+
+    def _leaves_out(self, why: str, step: int) -> bool:
+        """Whether the update of an extreme step is skipped. More than a few in a row may be the weights' fault."""
+        extremes = self._extremes
+        if self._accepts or self._ladder.holds or not self._ladder.may_skip(EXTREME):
+            return False
+        if extremes.are_many:
+            if self._copies.why_not is not None or extremes.in_a_row > extremes.in_a_row_max:
+                return False
+            self._waiting = (EXTREME, extremes.first, why)
+        self._ladder.skipped(step)
+        return True
 
     # -- between two steps -----------------------------------------------------------------------------------------
 
@@ -202,7 +225,8 @@ class GuardSteering(Steering):
             if response == "stop" and symptom.name not in AT_GATE:
                 self._stop(stream, f"{symptom.name}: {symptom.message}", symptom.name)
             elif response == "intervene" and symptom.name not in AT_GATE and self._waiting is None:
-                self._waiting = (symptom.name, symptom.first_step, symptom.message)
+                onset = first_step_of(symptom, self._run.recorder.symptoms.values())
+                self._waiting = (symptom.name, onset, symptom.message)
         told = [one for one in symptoms if responses[id(one)] != "note"]
         return told, [one for one in symptoms if responses[id(one)] not in ("note", "alert")]
 
@@ -217,20 +241,21 @@ class GuardSteering(Steering):
             return False
         if not (stream.step > self._acted_at + SETTLE_STEPS and symptom.last_step > self._acted_at + SETTLE_STEPS):
             return False
-        return left_its_course(symptom, stream)
+        if symptom.first_step <= self._passed_over or not goes_on(symptom, stream):
+            return False
+        return left_its_course(symptom, stream, self._run.recorder.symptoms.values())
 
     def updated(self, stream: Stream) -> None:
         if stream.together:
             return
         live = self._live
         self._at(stream)
-        for intervention in (*self._held.values(), *self._reverting.values()):
+        for intervention in self._held:
             intervention.updated(live)
         live.undo_groups()
         self._hand.between_steps(stream)
         if self._resumption is not None and self._resumption.is_over(stream.step):
             for name in [one for one in self._resumption.take() if one in self._held]:
-                self._by_hand.discard(name)
                 self._revert(stream, name, self._resumption.why_over)
         if self._steered.acts:
             live.keep_norm(stream.name, stream.step)
@@ -240,13 +265,12 @@ class GuardSteering(Steering):
         elif self._levels is not None and stream.step == self._acted_at + SETTLE_STEPS and live.restored is not None:
             levels, self._levels = self._levels, None
             if data_changed(stream, levels, self._acted_at):
-                self._accept(stream)
+                self._return(stream, HELD_BACK if self._is_extreme else DATA_CHANGED)
             live.left = None
         elif self._ladder.is_calm(stream.step):
             self._take_back(stream)
-        for name in [name for name, one in self._reverting.items() if one.is_over(live)]:
-            if not self._reverting.pop(name).stays:
-                self._act(stream, "ended", name, "its return is over", {}, {})
+        for name in self._held.over():
+            self._act(stream, "ended", name, "its return is over", {}, {})
 
     def _intervene(self, stream: Stream, symptom: str, onset: int, why: str) -> None:
         ladder, live, run = self._ladder, self._live, self._run
@@ -255,8 +279,14 @@ class GuardSteering(Steering):
             self._stop(stream, f"{SPENT.format(symptom=symptom)}; {why}", symptom)
             return
         run.symptom_incidents.settle(stream)
-        self._acted_at, self._levels = stream.step, levels_at(stream, onset)
+        self._is_extreme = symptom == EXTREME
+        extreme = self._extremes.loss if self._is_extreme else None
+        self._acted_at, self._levels = stream.step, levels_at(stream, onset, extreme)
         live.rung_begins(ladder.onset, ladder.index)
+        too_far = self._why_too_far(rung) if ladder.is_first and symptom not in AT_GATE else None
+        if too_far is not None:
+            self._pass_over(stream, f"{symptom}: {why}; {TOO_LATE.format(why=too_far)}")
+            return
         actions = self._revert_others(stream, rung)
         for name in rung:
             actions += self._apply(stream, name, f"{symptom}: {why}")
@@ -266,77 +296,62 @@ class GuardSteering(Steering):
         elif live.is_damaged():
             self._stop(stream, f"{why}; the weights hold NaN or Inf, and no roll-back is possible", symptom)
 
+    def _why_too_far(self, rung: Rung) -> str | None:
+        """Why the roll-back of a rung cannot be made, where copies are taken. Nothing then shows whether the weights
+        or the data changed, and the rest of the rung would train another run."""
+        if "roll-back" not in rung or self._copies.why_not is not None or self._live.is_damaged():
+            return None
+        one = self._held.kind_of("roll-back")
+        return self._live.why_too_far(one.margin) if isinstance(one, RollBack) else None
+
+    def _pass_over(self, stream: Stream, why: str) -> None:
+        """Make nothing of the rung. What began before this step is only recorded from here on."""
+        self._ladder.ends(stream.step)
+        self._passed_over, self._levels = stream.step, None
+        action = self._act(stream, "not-applied", "roll-back", why, {}, {})
+        self._run.tell(intervention_message(stream.step, why, [action]))
+
     def _apply(self, stream: Stream, name: str, why: str) -> list[Action]:
-        live = self._live
-        there = self._held.get(name) or self._reverting.pop(name, None)
-        one = there or self._made(name)
         try:
-            unfit = one.why_not(live)
-            if unfit is not None:
-                raise CannotApplyError(unfit)
-            before, after = one.again(live) if there is not None else one.apply(live)
+            made = self._held.apply(name)
         except CannotApplyError as error:
             return [self._act(stream, "not-applied", name, f"{why}; not made: {error}", {}, {})]
-        if not one.stays or not one.is_over(live):
-            self._held[name] = one
-        if there is not None and not after:
-            return []
-        if not after and isinstance(one, HoldLearningRate):
-            del self._held[name]
-            return []
         word: ActionWord = "rolled-back" if name == "roll-back" else "applied"
-        return [self._act(stream, word, name, why, before, after)]
-
-    def _made(self, name: str) -> Intervention:
-        return kinds()[name](**self._steered.settings.get(name, {}))
+        return [self._act(stream, word, name, why, *made)] if made is not None else []
 
     def _revert_others(self, stream: Stream, rung: Rung) -> list[Action]:
         """What the rung before held and this one does not: it did not help."""
-        names = [name for name in self._held if name not in rung and name not in self._by_hand]
+        names = [name for name in self._held.of_ladder if name not in rung]
         return [action for name in names for action in self._revert(stream, name, "it did not help")]
 
     def _take_back(self, stream: Stream) -> None:
         why = f"no symptom in {self._ladder.cool_down:,} steps"
-        actions = [action for name in self._of_ladder() for action in self._revert(stream, name, why)]
+        actions = [action for name in self._held.of_ladder for action in self._revert(stream, name, why)]
         self._run.tell(intervention_message(stream.step, why, actions))
 
-    def _accept(self, stream: Stream) -> None:
-        """No state helps against other data: take back all that was made, and let the run learn them. What was
-        usual before says little from here on, so symptoms of finite values are only recorded."""
-        self._accepts = True
-        actions = [action for name in self._of_ladder() for action in self._revert(stream, name, DATA_CHANGED)]
+    def _return(self, stream: Stream, why: str) -> None:
+        """No state helps against other data: take back all that was made, and go on from where the run was. Extreme
+        data are left out for a while. The run learns the others: what was usual before says little from here on, so
+        symptoms of finite values are only recorded."""
+        self._accepts = not self._is_extreme
+        self._extremes.is_known = self._is_extreme
+        actions = [action for name in self._held.of_ladder for action in self._revert(stream, name, why)]
         returned = self._live.return_to_left()
         if returned is not None and self._live.undone is not None:
-            actions.append(self._act(stream, "rolled-back", "roll-back", DATA_CHANGED, *returned))
+            actions.append(self._act(stream, "rolled-back", "roll-back", why, *returned))
             self._run.rolled_back(stream, *self._live.undone)
         self._ladder.ends(stream.step)
-        self._run.tell(intervention_message(stream.step, DATA_CHANGED, actions))
-
-    def _of_ladder(self) -> list[str]:
-        return [name for name in self._held if name not in self._by_hand]
+        self._run.tell(intervention_message(stream.step, why, actions))
 
     def _revert(self, stream: Stream, name: str, why: str) -> list[Action]:
-        one = self._held.pop(name)
-        one.revert(self._live)
-        self._again_functions()
-        if not one.is_over(self._live):
-            self._reverting[name] = one
-        return [] if one.stays else [self._act(stream, "reverted", name, why, {}, {})]
-
-    def _again_functions(self) -> None:
-        """Replaced functions are one mode: without the one that was taken back, the others begin again."""
-        self._live.functions.end()
-        for one in self._held.values():
-            made = getattr(one, "_made", None)
-            if isinstance(made, LiveChange):
-                made.begin(self._live)
+        return [self._act(stream, "reverted", name, why, {}, {})] if self._held.revert(name) else []
 
     # -- by hand ---------------------------------------------------------------------------------------------------
 
     @property
     def holding(self) -> list[str]:
         """The interventions that hold."""
-        return [*self._held, *self._reverting]
+        return self._held.names
 
     def hold(self, stream: Stream, name: str, one: Intervention) -> tuple[Numbers, Numbers]:
         """Make an intervention that the user asked for; it holds until the user takes it back.
@@ -344,29 +359,15 @@ class GuardSteering(Steering):
         Raises:
             CannotApplyError: it cannot be made.
         """
-        live = self._live
-        unfit = one.why_not(live)
-        if unfit is not None:
-            raise CannotApplyError(unfit)
-        live.rung_begins(stream.step + 1, 0)
-        if name in self._held:
-            self._held.pop(name).revert(live)
-        before, after = one.apply(live)
-        if not one.stays or not one.is_over(live):
-            self._held[name] = one
-            self._by_hand.add(name)
-        if live.undone is not None:
-            self._run.rolled_back(stream, *live.undone)
+        self._at(stream)
+        before, after = self._held.put(name, one)
+        if self._live.undone is not None:
+            self._run.rolled_back(stream, *self._live.undone)
         return before, after
 
     def let_go(self, stream: Stream, name: str) -> bool:
         """Take back an intervention; False if it does not hold."""
-        one = self._held.pop(name, None)
-        self._by_hand.discard(name)
-        if one is not None:
-            one.revert(self._live)
-            self._again_functions()
-        return one is not None
+        return self._held.let_go(name)
 
     # -- what is recorded ------------------------------------------------------------------------------------------
 

@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from steadytrain.trial_runs.changes import LiveChange
 
 Numbers = Mapping[str, float]
+Setting = float | str
+"""The value of a setting; text only where its default is text."""
+
+NOT_AT_A_START = ("roll-back", "hold-learning-rate", "skip", "quarantine-rows")
+"""Interventions that need steps of this run before them."""
 
 
 class Intervention:
@@ -19,10 +24,12 @@ class Intervention:
 
     The first line of the docstring says what it does. ``replayed``: a replay of the steps makes the same change,
     because it is in the hyper-parameters or gradients on the tape. ``stays``: there is nothing to take back.
+    ``watches``: a policy that names it calls it at each gate from the first step on, before it is made.
     """
 
     replayed: ClassVar[bool] = False
     stays: ClassVar[bool] = False
+    watches: ClassVar[bool] = False
 
     def check(self) -> None:
         """Raises ValueError if a setting is invalid."""
@@ -46,8 +53,10 @@ class Intervention:
     def begins(self, live: Live) -> None:
         """A gate begins: hyper-parameters may be set for this update."""
 
-    def gate(self, live: Live) -> None:
-        """Loss and gradients are finite and measured; gradients may be changed."""
+    def gate(self, live: Live) -> str | None:
+        """Loss and gradients are finite and measured; gradients may be changed. Returns why the update is to be
+        skipped; None to make it."""
+        return None
 
     def updated(self, live: Live) -> None:
         """The update was made."""
@@ -55,38 +64,55 @@ class Intervention:
     def revert(self, live: Live) -> None:
         """Begin to take it back."""
 
+    def functions_ended(self, live: Live) -> None:
+        """Another one was taken back, and with it the functions that all of them had replaced."""
+
     def is_over(self, live: Live) -> bool:
         """Whether nothing of it holds any more, after :meth:`revert`."""
         return True
+
+    def holds(self, live: Live) -> bool:
+        """Whether something of it is left to hold once it was made."""
+        return not self.stays or not self.is_over(live)
 
 
 class ChangeIntervention(Intervention):
     """One that makes the change of a trial (``trial_runs.changes``) on the live run."""
 
     _made: LiveChange | None = None
+    _replaces: bool = False
+    """Whether it replaces functions."""
 
     def change(self) -> LiveChange:
         """A new change."""
         raise NotImplementedError
 
     def apply(self, live: Live) -> tuple[Numbers, Numbers]:
-        self._made = self.change()
+        self._made, before = self.change(), live.functions.replaced
         self._made.begin_once(live)
+        self._replaces = live.functions.replaced > before
         return {}, {}
+
+    def functions_ended(self, live: Live) -> None:
+        if self._made is not None and self._replaces:
+            self._made.begin(live)
 
     def begins(self, live: Live) -> None:
         if self._made is not None:
             self._made.step_begins(live)
 
-    def gate(self, live: Live) -> None:
+    def gate(self, live: Live) -> str | None:
         if self._made is not None:
             self._made.gate(live)
+        return None
 
     def updated(self, live: Live) -> None:
         if self._made is not None:
             self._made.updated(live)
 
     def revert(self, live: Live) -> None:
+        if self._made is not None:
+            self._made.end(live)
         self._made = None
 
 

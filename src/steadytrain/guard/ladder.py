@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from steadytrain.guard.policy import ROLLBACK_WINDOW, Policy, Rung
-
-SKIP: Rung = ("skip",)
-"""The first rung for non-finite values: it is repeated as often as the budget allows and not climbed."""
-
+from steadytrain.guard.policy import ROLLBACK_WINDOW, SKIP, Policy, Rung
 
 YOUNG_STEPS = 16
 """Trouble that began so early is not of the data: the first rung is left out."""
@@ -27,6 +23,9 @@ class Ladder:
         """The first step of the trouble, by the symptoms so far."""
 
         self.skips = 0
+        self.is_first = False
+        """Whether the newest rung is the first one of the episode."""
+
         self._calm_since = 0
         self._worked = -1
         self._taken_back: int | None = None
@@ -59,6 +58,7 @@ class Ladder:
             self.index, self._patience = self._worked - 1, min(8, 2 * self._patience)
             self.onset = onset
         self.onset = onset if not self.holds else min(self.onset, onset)
+        self.is_first = not self.holds
         self.index += 1
         if self.index == 0 and onset <= YOUNG_STEPS and len(rungs) > 1:
             self.index = 1  # it was never right, so another batch does not help

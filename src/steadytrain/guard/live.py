@@ -54,6 +54,12 @@ class Live(Launched):
         self._factor = 1.0
         self._norms: dict[str, deque[tuple[int, float]]] = {}
 
+    @property
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        """Before the first gate the one that the script made last."""
+        made = self.run.made() if self.stream is None else None
+        return super().optimizers if made is None else [made]
+
     def cannot(self, why: str) -> None:
         """Raises: the intervention cannot be made."""
         raise CannotApplyError(why)
@@ -65,7 +71,6 @@ class Live(Launched):
         self._measured, self._factor = measured, 1.0
 
     def applied_norm(self) -> float | None:
-        """The global norm of the gradients as they are now."""
         if self._measured is None:
             return None
         scalars = self._measured.record.scalars
@@ -73,12 +78,12 @@ class Live(Launched):
         norm = norm if norm is not None else scalars.get("gradient_norm")
         return None if norm is None else norm * self._factor
 
-    @torch.no_grad()
+    @property
+    def gradient_scale(self) -> float:
+        return 1.0 if self._measured is None else self._measured.scale
+
     def scale_gradients(self, factor: float) -> None:
-        """Multiply every gradient by ``factor``."""
-        for parameter in self.parameters:
-            if parameter.grad is not None:
-                parameter.grad.mul_(factor)
+        super().scale_gradients(factor)
         self._factor *= factor
 
     @property
@@ -96,12 +101,16 @@ class Live(Launched):
         """The steps and applied norms of the last steps of ``stream``."""
         return self._norms.setdefault(stream, deque(maxlen=NORMS_KEPT))
 
-    def usual_norm(self) -> float:
-        """A level that nine of ten healthy steps stayed below; 0 if there was none."""
-        assert self.stream is not None
+    def norms_seen(self) -> list[float]:
+        if self.stream is None:
+            return []
         norms = self.norms_before(self.stream.name)
-        healthy = [norm for step, norm in norms if step < self.onset][-USUAL_OF:]
-        healthy = healthy or [norm for _, norm in list(norms)[:1]]
+        return [norm for step, norm in norms if step < self.onset][-USUAL_OF:]
+
+    def usual_norm(self) -> float:
+        healthy = self.norms_seen()
+        if not healthy and self.stream is not None:
+            healthy = [norm for _, norm in list(self.norms_before(self.stream.name))[:1]]
         return float(np.quantile(healthy, USUAL_SHARE)) if healthy else 0.0
 
     # -- between two steps -----------------------------------------------------------------------------------------
@@ -138,17 +147,29 @@ class Live(Launched):
             CannotApplyError: there is no such state.
         """
         assert self.stream is not None
+        copy = self._copy_to_return_to(margin)
+        self.left = copy.now(self.step) if self.copies.fits(copy) else None
+        copy.restore()
+        self.copies.forget_after(copy.step)
+        self.restored, self.undone = copy, (copy.step + 1, self.step)
+        return {"step": float(self.step)}, {"step": float(copy.step)}
+
+    def why_too_far(self, margin: int) -> str | None:
+        """Why no state from before the onset can be returned to, though copies are taken; None if one can."""
+        try:
+            self._copy_to_return_to(margin)
+        except CannotApplyError as error:
+            return str(error)
+        return None
+
+    def _copy_to_return_to(self, margin: int) -> StateCopy:
         wanted = max(1, self.onset - margin * 2**self.attempt)
         copy = self.copies.before(wanted)
         if copy is None:
             raise CannotApplyError(NO_COPY.format(step=wanted))
         if self.step - copy.step > UNDONE_MAX:
             raise CannotApplyError(TOO_FAR.format(step=copy.step, count=self.step - copy.step))
-        self.left = copy.now(self.step) if self.copies.fits(copy) else None
-        copy.restore()
-        self.copies.forget_after(copy.step)
-        self.restored, self.undone = copy, (copy.step + 1, self.step)
-        return {"step": float(self.step)}, {"step": float(copy.step)}
+        return copy
 
     def return_to_left(self) -> tuple[Mapping[str, float], Mapping[str, float]] | None:
         """Undo the roll-back: it did not help. None if what it left is not finite, or was not kept."""

@@ -27,6 +27,12 @@ OUTLIERS = ("loss-spike", "gradient-norm-spike")
 SPIKE, NONFINITE = "default", "nonfinite"
 """Ladders for the symptoms without a ladder of their own."""
 
+EXTREME = "gradient-norm-spike"
+"""The symptom whose ladder decides about updates that are finite and far beyond all of the last steps."""
+
+SKIPPED = (*AT_GATE, EXTREME, NONFINITE, SPIKE)
+"""The ladders that may begin with a skip: what they are for is seen at the gate."""
+
 STEADIED = (
     *("divergence", "loss-spike", "lost-progress", "exploding-gradients", "update-norm-spike", "second-moment-lag"),
     *("embedding-gradient-spike", "nonfinite-weight", "nonfinite-optimizer-state", "nonfinite-activation"),
@@ -59,6 +65,9 @@ class Budget:
 
 ROLLBACK_WINDOW = 10_000
 
+SKIP: Rung = ("skip",)
+"""The first rung: updates that are not finite, or extreme, are skipped as often as the budget allows."""
+
 LADDER: tuple[Rung, ...] = (
     ("roll-back", "clip", "hold-learning-rate"),
     ("roll-back", "clip", "lower-learning-rate"),
@@ -79,6 +88,8 @@ class Policy:
         default: the response to all others.
         ladders: for a symptom, for ``nonfinite`` and for ``default``.
         settings: of interventions, by name.
+        always: interventions that hold from the first step on.
+        asked: those that the user named, here or in a ladder: what cannot be made ends the run before its first update.
     """
 
     name: str
@@ -87,7 +98,9 @@ class Policy:
     default: Response = "capture"
     budget: Budget = field(default_factory=Budget)
     ladders: Mapping[str, tuple[Rung, ...]] = field(default_factory=dict)
-    settings: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    settings: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
+    always: Rung = ()
+    asked: Rung = ()
 
     def response(self, symptom: str) -> Response:
         """What is done for a symptom of that name, if it is a warning or graver."""
@@ -115,6 +128,7 @@ class Policy:
         at_gate = {self.response(name) for name in AT_GATE}
         return (
             self.base == "steady"
+            or bool(self.always)
             or len(at_gate) > 1
             or any(
                 response in ("intervene", "note", "alert") or (response in ("stop", "skip") and name not in AT_GATE)
@@ -129,4 +143,4 @@ def built_in(name: str, *, max_skips: int = MAX_SKIPS_DEFAULT) -> Policy:
     policy = Policy(name, name, dict.fromkeys(AT_GATE, at_gate), budget=Budget(skips_in_a_row=max_skips))
     if name != "steady":
         return policy
-    return replace(policy, ladders={NONFINITE: (("skip",), *LADDER), SPIKE: LADDER})
+    return replace(policy, ladders={NONFINITE: (SKIP, *LADDER), SPIKE: (SKIP, *LADDER)})

@@ -17,23 +17,27 @@ from steadytrain.core.incident import MAX_SKIPS_DEFAULT
 from steadytrain.core.plugins import name_of, nearest
 from steadytrain.core.toml_files import read_toml
 from steadytrain.grouping.catalog import detectors
-from steadytrain.guard.intervention import kinds
+from steadytrain.guard.intervention import NOT_AT_A_START, kinds
 from steadytrain.guard.policy import (
     AT_GATE,
     BASES,
     NONFINITE,
     OUTLIERS,
     RESPONSES,
+    SKIPPED,
     SPIKE,
     Budget,
     Policy,
     Rung,
     built_in,
 )
+from steadytrain.storage.documents import as_json
 
-SECTIONS = ("policy", "symptoms", "budget", "ladders", "interventions")
+SECTIONS = ("policy", "always", "symptoms", "budget", "ladders", "interventions")
 ENDING = ".toml"
 OWN_RESPONSE = "default"
+TEXT_MAX = 200
+"""Characters of a setting that is a text: the dotted name of a module."""
 
 
 def find_policy(name: str, *, max_skips: int = MAX_SKIPS_DEFAULT) -> Policy:
@@ -79,8 +83,12 @@ class _Reading:
         budget = self._budget(self._table(data, "budget"), policy.budget)
         ladders = {name: self._ladder(name, rungs) for name, rungs in self._table(data, "ladders").items()}
         settings = {name: self._settings(name, one) for name, one in self._table(data, "interventions").items()}
+        always = self._always(data.get("always", []))
+        named = [name for rungs in ladders.values() for rung in rungs for name in rung]
         policy = replace(
             policy,
+            always=always,
+            asked=tuple(dict.fromkeys((*always, *named))),
             symptoms={**policy.symptoms, **symptoms},
             default=default,
             budget=budget,
@@ -125,12 +133,21 @@ class _Reading:
                 self._fail(f"[ladders] {name}: {rung!r} must be the name of an intervention or a list of names")
             for one in names:
                 self._intervention(f"[ladders] {name}", one)
-            if "skip" in names and (len(names) > 1 or name not in (*AT_GATE, NONFINITE)):
-                self._fail(f"[ladders] {name}: 'skip' stands alone, and only for {', '.join((*AT_GATE, NONFINITE))}")
+            if "skip" in names and (len(names) > 1 or name not in SKIPPED):
+                self._fail(f"[ladders] {name}: 'skip' stands alone, and only for {', '.join(SKIPPED)}")
             made.append(tuple(names))
         return tuple(made)
 
-    def _settings(self, name: str, given: Any) -> dict[str, float]:
+    def _always(self, names: Any) -> Rung:
+        if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+            self._fail(f"always = {names!r}: must be a list of names of interventions")
+        for one in names:
+            self._intervention("always", one)
+            if one in NOT_AT_A_START:
+                self._fail(f"always: {one!r} needs earlier steps of the run; name it in a ladder")
+        return tuple(dict.fromkeys(names))
+
+    def _settings(self, name: str, given: Any) -> dict[str, float | str]:
         self._intervention("[interventions]", name)
         if not isinstance(given, Mapping):
             self._fail(f"[interventions] {name} = {given!r}: must be a table of settings")
@@ -140,7 +157,10 @@ class _Reading:
         values: dict[str, Any] = {}
         for key, value in given.items():
             is_whole = isinstance(known[key].default, int)
-            if not self._is_number(value) or (is_whole and not isinstance(value, int)):
+            if isinstance(known[key].default, str):
+                if not isinstance(value, str) or not 0 < len(value) <= TEXT_MAX:
+                    self._fail(f"[interventions.{name}] {key} = {value!r}: must be a text, not empty")
+            elif not self._is_number(value) or (is_whole and not isinstance(value, int)):
                 self._fail(f"[interventions.{name}] {key} = {value!r}: must be a {'whole ' if is_whole else ''}number")
             values[known[key].name] = value
         try:
@@ -157,6 +177,8 @@ class _Reading:
                 self._fail(f"[symptoms] {name} = {response!r} contradicts policy = 'observe', which touches nothing")
             if response == "intervene" and name != OWN_RESPONSE and not policy.ladder(name):
                 self._fail(f"[symptoms] {name} = 'intervene', but [ladders] has no ladder for it")
+        if policy.base == "observe" and policy.always:
+            self._fail(f"always = {list(policy.always)} contradicts policy = 'observe', which touches nothing")
         if policy.budget.skips_in_a_row > policy.budget.skips > 0:
             self._fail(f"[budget] skips-in-a-row = {policy.budget.skips_in_a_row} is more than skips, the total")
         if policy.default == "intervene" and not policy.ladders.get(SPIKE):
@@ -197,7 +219,8 @@ def symptom_names() -> tuple[str, ...]:
 
 def as_toml(policy: Policy) -> str:
     """``policy`` as the text of a file that gives the same policy."""
-    lines = [f'policy = "{policy.base}"', "", "[symptoms]"]
+    always = ["always = [" + ", ".join(f'"{one}"' for one in policy.always) + "]"] if policy.always else []
+    lines = [f'policy = "{policy.base}"', *always, "", "[symptoms]"]
     lines += [f'{name} = "{policy.response(name)}"' for name in sorted(symptom_names()) if _is_said(policy, name)]
     lines += [f'default = "{policy.default}"', "", "[budget]"]
     lines += [f"{one.name.replace('_', '-')} = {getattr(policy.budget, one.name)}" for one in fields(Budget)]
@@ -210,9 +233,13 @@ def as_toml(policy: Policy) -> str:
         lines += [
             "",
             f"[interventions.{name}]",
-            *(f"{key.replace('_', '-')} = {value}" for key, value in settings.items()),
+            *(f"{key.replace('_', '-')} = {_toml(value)}" for key, value in settings.items()),
         ]
     return "\n".join(lines)
+
+
+def _toml(value: float | str) -> str:
+    return as_json(value, ensure_ascii=False) if isinstance(value, str) else str(value)
 
 
 def _is_said(policy: Policy, name: str) -> bool:

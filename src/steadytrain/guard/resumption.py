@@ -40,9 +40,6 @@ class Resumption:
     def __init__(self, plan: ResumePlan, cool_down: int) -> None:
         self.plan = plan
         self.held: dict[str, Intervention] = {}
-        self.actions: list[Action] = []
-        """Entries for the ledger that wait for the run's folder."""
-
         self._cool_down = cool_down
         self._calm_since = plan.snapshot.step
 
@@ -51,8 +48,8 @@ class Resumption:
         """The step after which the run goes on."""
         return self.plan.snapshot.step
 
-    def load(self, run: LiveRun, root: nn.Module, live: Live) -> None:
-        """Put the state in place and begin the fixes.
+    def load(self, run: LiveRun, root: nn.Module, live: Live) -> list[Action]:
+        """Put the state in place and begin the fixes. Returns entries for the ledger, which has no folder yet.
 
         Raises:
             CannotResumeError: it does not fit.
@@ -60,7 +57,9 @@ class Resumption:
         try:
             stream = self._stream(run)
             self._restore(run, stream)
-            self._begin(run, stream, live)
+            loaded = f"the state after step {self.step} of {self.plan.continues['run']}"
+            resumed = self._entry(run, "resumed-from", "", loaded, {}, {"step": self.step})
+            return [resumed, *self._begin(run, stream, live)]
         except (UsageError, CannotApplyError) as error:
             raise CannotResumeError(str(error)) from None
 
@@ -115,16 +114,8 @@ class Resumption:
             run.note("the incident has no random state of that step: random numbers are the script's own")
         else:
             random.restore()
-        self._note(
-            run,
-            "resumed-from",
-            "",
-            f"the state after step {self.step} of {self.plan.continues['run']}",
-            {},
-            {"step": self.step},
-        )
 
-    def _begin(self, run: LiveRun, stream: Stream, live: Live) -> None:
+    def _begin(self, run: LiveRun, stream: Stream, live: Live) -> list[Action]:
         live.stream, live.roots, live.step = stream, list(stream.roots()), stream.step
         live.scalers = run.scaling.scalers or {id(one): one for one in living(torch.amp.GradScaler)}
         applied = stream.history.window().applied("gradient_norm")
@@ -132,16 +123,18 @@ class Resumption:
             (int(step), float(norm)) for step, norm in zip(applied.steps, applied.values, strict=True)
         )
         live.rung_begins(self.step + 1, 0)
+        entries = []
         for fix in self.plan.fixes:
             one = fix.made()
             unfit = one.why_not(live)
             if unfit is not None:
                 raise CannotResumeError(f"{fix.name}: {unfit}")
             before, after = one.apply(live)
-            self.held[fix.name] = one
-            self._note(run, "applied", fix.name, f"--with {fix}", before, after)
+            if one.holds(live):
+                self.held[fix.name] = one
+            entries.append(self._entry(run, "applied", fix.name, f"--with {fix}", before, after))
+        return entries
 
-    def _note(self, run: LiveRun, what: Any, name: str, why: str, before: Any, after: Any) -> None:
+    def _entry(self, run: LiveRun, what: Any, name: str, why: str, before: Any, after: Any) -> Action:
         policy = run.settings.policy
-        why = f"{BY_OPTION}: {why}"
-        self.actions.append(Action(self.step, policy, what, why, name, dict(before), dict(after), by="hand"))
+        return Action(self.step, policy, what, f"{BY_OPTION}: {why}", name, dict(before), dict(after), by="hand")

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from steadytrain.core.living_objects import living
+from steadytrain.capture.hooks.model_discovery import living_modules
 from steadytrain.core.torch_private import BUFFERS
 from steadytrain.statistics.medians import median
 
@@ -254,7 +254,7 @@ def _averages_of(roots: Sequence[nn.Module]) -> Iterator[nn.Module]:
     wanted = [_shapes(root) for root in roots]
     trained = {id(parameter) for root in roots for parameter in root.parameters()}
     inside = {id(module) for root in roots for module in root.modules()}
-    for module in living(nn.Module):
+    for module in living_modules():
         if id(module) in inside:
             continue
         own = _shapes(module)

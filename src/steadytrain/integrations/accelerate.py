@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 from steadytrain import attach
 from steadytrain.core.errors import UsageError
 from steadytrain.core.signatures import takes_options
+from steadytrain.core.switch import is_off
 from steadytrain.integrations import Integration
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ def watch(accelerator: Accelerator, **options: Unpack[OptionsGiven]) -> Watch:
     Raises:
         UsageError: nothing is prepared yet, or an option is of the wrong kind.
     """
+    if is_off():
+        return attach.watch(**options)
     models, optimizers = list(accelerator._models), list(accelerator._optimizers)
     if not models or not optimizers:
         missing = "model" if not models else "optimizer"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from steadytrain import attach
 from steadytrain.attach import Options
+from steadytrain.core.switch import is_off
 
 if TYPE_CHECKING:
     import torch
@@ -36,7 +37,8 @@ class Fit:
     """
 
     def __init__(self, trainer: str, options: OptionsGiven) -> None:
-        Options(**options)
+        if not is_off():
+            Options(**options)
         self._trainer = trainer
         self._options = options
         self._watch: Watch | None = None
@@ -48,6 +50,17 @@ class Fit:
     def watch(self) -> Watch | None:
         """The open watch, None between trainings."""
         return self._watch
+
+    @property
+    def ledger(self) -> list[dict[str, Any]]:
+        """What steadytrain did to the run, for the metadata of a checkpoint; empty for a run that it did not touch."""
+        actions = self._watch.actions if self._watch is not None else ()
+        return [action.to_json() for action in actions if action.touched]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that JSON can hold."""
+        return {name: value for name, value in self._options.items() if isinstance(value, (str, int, float))}
 
     def begin(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
         """Start a watch. A watch that an interrupted training left open ends first."""

@@ -19,6 +19,7 @@ import functools
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from transformers import Trainer, TrainerCallback
+from transformers.trainer_callback import ExportableState
 
 from steadytrain.attach import Options
 from steadytrain.attach.entry_points import guest_callbacks
@@ -47,7 +48,7 @@ class HfTrainer(Integration):
 
 
 @guest_callbacks("following the trainer")
-class SteadyTrainCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
+class SteadyTrainCallback(TrainerCallback, ExportableState):  # type: ignore[misc, unused-ignore]
     """Watch each training from ``on_train_begin`` to its end, also if it ends with an exception.
 
     Args:
@@ -78,6 +79,10 @@ class SteadyTrainCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._fit.evaluated(int(state.global_step), kwargs.get("metrics") or {})
+
+    def state(self) -> dict[str, Any]:
+        """The Trainer saves it in ``trainer_state.json`` of each checkpoint: the ledger so far."""
+        return {"args": self._fit.options, "attributes": {"ledger": self._fit.ledger}}
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._fit.end()

@@ -7,7 +7,8 @@
     trainer = lightning.Trainer(..., callbacks=[SteadyTrainCallback(policy="stop")])
 
 ``steadytrain run train.py`` watches a Trainer without this callback. With it the run also knows the trainer's settings,
-its step numbers and when it validated. Under ``steadytrain run`` the callback borrows that watch.
+its step numbers and when it validated, and the checkpoints of a run that steadytrain touched hold the ledger. Under
+``steadytrain run`` the callback borrows that watch.
 """
 
 from __future__ import annotations
@@ -86,6 +87,11 @@ class SteadyTrainCallback(Callback):  # type: ignore[misc, unused-ignore]
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         if not trainer.sanity_checking:
             self._fit.evaluated(trainer.global_step, trainer.callback_metrics)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Lightning saves it in the checkpoint: the ledger of a run that steadytrain touched."""
+        ledger = self._fit.ledger
+        return {"ledger": ledger} if ledger else {}
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         self._fit.end()

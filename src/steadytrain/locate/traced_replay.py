@@ -40,7 +40,8 @@ from steadytrain.tracing.activation_maxima import ActivationMaximaTaker, StepRun
 from steadytrain.tracing.backend_comparison import compare_backends
 from steadytrain.tracing.compiled_graphs import intercept, is_used
 from steadytrain.tracing.float64_shadow import Float64Shadows
-from steadytrain.tracing.investigator import named_tensors, plain_module
+from steadytrain.tracing.input_names import named_tensors
+from steadytrain.tracing.investigator import plain_module
 from steadytrain.tracing.second_looks import SecondLook, opinion_of
 from steadytrain.tracing.tensor_summary import kinds_of
 from steadytrain.tracing.tracer import OperationTracer
@@ -145,7 +146,7 @@ class Locator(StepObserver):
             self._second.loss_seen(root)
 
     def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
-        if self._stream is None:
+        if stream.name == self._replayer.stream:
             self._stream = stream
         step = self._replayer.step_now
         if stream is self._stream and step is not None:

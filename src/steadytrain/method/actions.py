@@ -102,7 +102,6 @@ def _replay(given: Given) -> str | None:
             moved=given.moved,
             wait_s=wait_s,
             lead_s=min(LEAD_S_MAX, wait_s),
-            loop=None,
         )
         replays, judgement = launcher.replay(asked, times=1, explain=wait_s > EXPLAIN_S_MIN)
     except (UsageError, CannotReplayError) as error:
@@ -124,7 +123,7 @@ def _check_data(given: Given) -> str | None:
     for path in given.request.data:
         wanted = Wanted(path, DATA_ROWS_MAX, None, None, Options(None, None))
         report = look_at(wanted, Circumstances(None, None, None), against=None, tell=lambda name, done, size: None)
-        keep_result(place, CommandResult(f"check-data {Path(path).name}", True, report.summary))
+        keep_result(place, CommandResult(f"check-data {Path(path).name}", True, report.summary, report.status))
     return None
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from steadytrain.core.errors import UsageError
+from steadytrain.core.switch import VARIABLE
 from steadytrain.method.evidence import PREFLIGHT_FILE
 from steadytrain.replay.child_processes import process_group
 from steadytrain.replay.file_sandbox import SCRATCH_VARIABLE
@@ -67,7 +68,7 @@ def watched_run(script: Script, runs_dir: Path, *, wait_s: float) -> tuple[Path,
         return folder, ""
     options = ["--runs-dir", str(runs_dir), "--name", folder.name, "--keep-rewind"]
     with tempfile.TemporaryDirectory(prefix="steadytrain-debug-", ignore_cleanup_errors=True) as scratch:
-        ended = _launched(["run", *options, *script.words], wait_s, {SCRATCH_VARIABLE: scratch})
+        ended = _launched(["run", *options, *script.words], wait_s, {SCRATCH_VARIABLE: scratch, VARIABLE: "1"})
         note_written(Path(scratch))
     if not _has_steps(folder):
         when = f"within {wait_s:.0f} s (--budget)" if ended.cut else f"(it ended with {ended.status})"

@@ -128,7 +128,7 @@ def preflight(
     Raises:
         UsageError: an argument is of the wrong kind, or the loss cannot be computed.
 
-    Example:
+    Examples:
         >>> def loss_of(model, batch):
         ...     return model(batch).square().mean()
         >>> result = steadytrain.preflight(model=model, batches=[batch], loss_fn=loss_of, checks=["eval-determinism"])

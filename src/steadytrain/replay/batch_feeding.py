@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from steadytrain.capture.snapshots.digests import digest
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.replay.recorded_steps import RecordedStep
+from steadytrain.replay.verdict import number_text
 from steadytrain.storage.tree import Opaque
 
 NAMES_MAX = 3
@@ -76,3 +77,20 @@ def norms_of(measured: Measurement) -> dict[str, str]:
     """The norm of each gradient by tensor name, as exact hex text, in the form of the tape."""
     values: Sequence[float] = measured.record.gradient_norms.tolist()
     return {name: float(norm).hex() for name, norm in zip(measured.tensor_names, values, strict=True)}
+
+
+def number_differences(
+    losses: Sequence[str], norms: Mapping[str, str], measured: Measurement
+) -> Iterator[tuple[str, str, str, str]]:
+    """What differs from the recorded numbers of a gate: the phase, the name, the recorded and the present number."""
+    own = [float(loss).hex() for loss in measured.losses]
+    if len(own) != len(losses):
+        yield "forward", "number of losses", str(len(losses)), str(len(own))
+    for number, (there, here) in enumerate(zip(losses, own, strict=False)):
+        if there != here:
+            yield "forward", f"loss {number}" if len(own) > 1 else "loss", number_text(there), number_text(here)
+    present = norms_of(measured)
+    for name, there in norms.items():
+        here = present.get(name, "absent")
+        if there != here:
+            yield "backward", f"gradient norm of {name}", number_text(there), number_text(here)

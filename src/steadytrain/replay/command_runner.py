@@ -19,6 +19,7 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.levels import LEVEL_DEFAULT, LEVELS, Level
 from steadytrain.replay.child_processes import die_with_parent
 from steadytrain.replay.file_sandbox import protect_files
+from steadytrain.replay.loop_command import with_loop
 from steadytrain.replay.step_bound import bounded
 from steadytrain.storage.redaction import redact_text
 
@@ -31,10 +32,15 @@ class Launchable(Protocol):
     """A bundle or a run: anything that knows the recorded command."""
 
     @property
+    def path(self) -> Path: ...
+
+    @property
     def environment(self) -> Mapping[str, Any]: ...
 
 
 _exit = os._exit
+source_path: Path | None = None
+"""The bundle or run whose command this process runs: a loop of functions takes its batches from there."""
 
 
 def goes_on(how: str, status: int | None, error: BaseException | None) -> None:
@@ -58,8 +64,10 @@ def run_recorded(
     from steadytrain.capture.hooks.launch import execute, module_target, script_target
     from steadytrain.capture.hooks.seeding import Randomness, begin_process, begin_torch
 
+    global source_path
+    source_path = source.path
     die_with_parent()
-    environment = source.environment
+    environment = with_loop(source.environment)
     command = list(environment["argv"])
     if environment.get("module"):
         target = module_target(environment["module"], command[2:])

@@ -12,32 +12,33 @@ difference.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import nn
 
 from steadytrain.capture.hooks.guarded_events import MISSING
 from steadytrain.capture.hooks.model_discovery import module_names
-from steadytrain.capture.incident.freeze import named_state
-from steadytrain.capture.snapshots.digests import digest
 from steadytrain.capture.snapshots.random_parts import random_keys
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
-from steadytrain.replay.batch_feeding import Merging, evaluated_between, norms_of
+from steadytrain.replay.batch_feeding import Merging, evaluated_between, number_differences
+from steadytrain.replay.other_optimizers import OtherOptimizers
 from steadytrain.replay.own_steps import OwnSteps, is_last_own_forward
+from steadytrain.replay.recorded_random import RecordedRandom
 from steadytrain.replay.recorded_steps import RecordedState, RecordedStep, RecordedSteps, Tensors
 from steadytrain.replay.state_restore import (
-    differences,
     restore_gate,
+    restore_other_gate,
     restore_state,
     state_differences,
+    weight_differences,
 )
 from steadytrain.replay.step_trace import StepTrace
 from steadytrain.replay.symptom_recurrence import StepNumbers
-from steadytrain.replay.verdict import Difference, Replayed, number_text
+from steadytrain.replay.verdict import Difference, Replayed
 from steadytrain.storage.tape_files import Recording, Snapshot
 from steadytrain.tracing.investigator import plain_module
 
@@ -81,6 +82,7 @@ class Replayer(StepObserver):
         self._numbers: dict[int, StepNumbers] = {}
         self._recording = recording
         self._steps = RecordedSteps(recording)
+        self._random = RecordedRandom(self._steps)
         self._state = RecordedState(snapshot)
         self._first = snapshot.step + 1
         self._until = until
@@ -89,9 +91,10 @@ class Replayer(StepObserver):
         self._trace_step = trace_step
         self._trace: StepTrace | None = None
         self._stream: Stream | None = None
+        self._others = OtherOptimizers(self._state.stream)
         self._own_steps_wanted = own_steps.wanted
         self._skips_steps = own_steps.skips
-        self._own_steps = 0
+        self._own_steps = self._own_calls = 0
         self._jumped = False
         self._restored = False
         self._now = self._first
@@ -103,8 +106,12 @@ class Replayer(StepObserver):
         self._unasked = False
         self._notes: list[str] = []
         self._given: dict[int, int] = {}
-        self._base: dict[int, int] = {}
         self._first_fetched = self._steps.first_fetched(self._first)
+
+    @property
+    def stream(self) -> str:
+        """The name of the optimizer whose steps are replayed."""
+        return self._state.stream
 
     @property
     def step_now(self) -> int | None:
@@ -121,7 +128,7 @@ class Replayer(StepObserver):
         given, ahead = self._given.get(dataset, 0) + 1, self._first_fetched.get(dataset, 0)
         if not self._skips_steps or (not self._jumped and given > ahead):
             return MISSING  # the script's own loader continues, so its epochs end as recorded: see fetched
-        batch = self._recorded_batch(dataset, self._recorded_base(dataset) - ahead + given)
+        batch = self._recorded_batch(dataset, self._steps.fetched_before(self._first, dataset) - ahead + given)
         if batch is not MISSING:
             self._given[dataset] = given
             self._unasked = True
@@ -148,18 +155,6 @@ class Replayer(StepObserver):
             return MISSING
         step, fetch = found
         return step.value(fetch["batch"])
-
-    def _recorded_base(self, dataset: int) -> int:
-        """How many batches the data set had returned at the last gate before the first replayed step."""
-        if dataset not in self._base:
-            before, first = self._steps.step(self._first - 1), self._steps.step(self._first)
-            if before is not None:
-                self._base[dataset] = int(before.document["fetched"].get(str(dataset), 0))
-            else:
-                numbers = [f["number"] for f in first.document["fetches"] if f["dataset"] == dataset] if first else []
-                counted = int(first.document["fetched"].get(str(dataset), 0)) if first else 0
-                self._base[dataset] = min(numbers) - 1 if numbers else counted
-        return self._base[dataset]
 
     # -- a step forms ----------------------------------------------------------------------------------------------
 
@@ -195,12 +190,15 @@ class Replayer(StepObserver):
 
     def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
         if not self._jumped:
+            self._own_calls += call is not None
             if is_last_own_forward(call, self._own_steps, self._own_steps_wanted):
-                self._prepare_random()  # the random draws after the forward of the last own step start from here
+                calls = self._own_calls if call is not None else 0
+                self._random.start(self._first, goes_on=not self._skips_steps, calls=calls)
             return
         step, number = self._recorded(), self._call - 1
         if call is None or not 0 <= number < len(step.calls):
-            self._prepare_random()
+            if call is not None or self._skips_steps:
+                self._prepare_random()
             return
         after = step.random(number, "random_after")
         if after is None:
@@ -221,10 +219,10 @@ class Replayer(StepObserver):
             self._trace.backward_begins()
 
     def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
-        self._stream = self._stream or stream
-        if stream is not self._stream:
-            self._note("several optimizers alternate: the snapshots contain only the state of the first one")
+        if self._others.meet(stream):
+            self._other_gate(stream, measured)
             return
+        self._stream = stream
         if not self._jumped:
             return
         if self._call == 0:
@@ -245,8 +243,22 @@ class Replayer(StepObserver):
             self._end()
         restore_gate(step, stream)
 
+    def _other_gate(self, stream: Stream, measured: Measurement) -> None:
+        """Another optimizer is about to update."""
+        if not self._jumped:
+            return
+        update = self._others.next_update(self._recorded(), stream)
+        if update is None:
+            self._differs("optimizer", f"update {self._others.updates} of another optimizer", "none", stream.name)
+        elif self._restored:  # else the snapshot is the state after this update, at the first call that follows
+            self._compare_numbers(f"{stream.name}: ", update.losses, update.gradient_norms, measured)
+            restore_other_gate(update, stream)
+
     def skips(self, measured: Measurement) -> bool:
-        return self._jumped and self._recorded().skips(measured)
+        if not self._jumped:
+            return False
+        step = self._recorded()
+        return self._others.refused(step) if self._others.at_gate else step.skips(measured)
 
     @property
     def awaits_let_go(self) -> bool:
@@ -263,23 +275,24 @@ class Replayer(StepObserver):
     def step_ended(self, stream: Stream, folder: Any) -> None:
         if stream is not self._stream:
             return
+        self._others.step_begins()
         if self._jumped:
             if self._trace is not None:
                 self._trace.end()
             last = self._recorded()
             self._now += 1
             self._call = 0
-            if evaluated_between(last, self._recorded()):
+            if self._skips_steps and evaluated_between(last, self._recorded()):
                 self._prepare_random()
             return
         self._own_steps += 1
+        self._own_calls = 0
         if self._own_steps < self._own_steps_wanted:
             return
         self._jumped = True
         if self._skips_steps:
             self._given.update(self._first_fetched)
-        before = self._steps.step(self._first - 1)
-        if before is not None and evaluated_between(before, self._recorded()):
+        if self._skips_steps and self._random.evaluated_before(self._first):
             self._prepare_random()
 
     # -- what is done at each moment -------------------------------------------------------------------------------
@@ -304,7 +317,7 @@ class Replayer(StepObserver):
         assert self._stream is not None
         if not self._restored:
             self._restored = True
-            wrong, notes = restore_state(self._state, self._stream, list(self.scalers.values()))
+            wrong, notes = restore_state(self._state, self._stream, list(self.scalers.values()), self._others.streams)
             wrong = wrong or self._steps.damaged(self._first, self._until)
             if wrong is not None:
                 self._cannot(wrong)
@@ -313,7 +326,7 @@ class Replayer(StepObserver):
         elif self._difference is None:
             shot = self._recording.snapshot_after(self._now - 1)
             if shot is not None:
-                for name, there, here in state_differences(RecordedState(shot), self._stream):
+                for name, there, here in state_differences(RecordedState(shot), self._stream, self._others.streams):
                     self._differs("optimizer", name, there, here, step=self._now - 1)
                     break
         if self._now == self._trace_step:
@@ -324,32 +337,22 @@ class Replayer(StepObserver):
         recorded = step.document
         if self._call < len(step.calls):
             self._differs("batch", "calls of the model", str(len(step.calls)), str(self._call))
-        losses = [float(loss).hex() for loss in measured.losses]
-        if len(losses) != len(recorded["losses"]):
-            self._differs("forward", "number of losses", str(len(recorded["losses"])), str(len(losses)))
-        for number, (there, here) in enumerate(zip(recorded["losses"], losses, strict=False)):
-            name = f"loss {number}" if len(losses) > 1 else "loss"
-            if there != here:
-                self._differs("forward", name, number_text(there), number_text(here))
-        norms = norms_of(measured)
-        for name, there in step.gradient_norms.items():
-            here = norms.get(name, "absent")
-            if there != here:
-                self._differs("backward", f"gradient norm of {name}", number_text(there), number_text(here))
+        if self._others.updates < len(step.others):
+            self._differs("optimizer", "updates of others", str(len(step.others)), str(self._others.updates))
+        self._compare_numbers("", recorded["losses"], step.gradient_norms, measured)
         if recorded["skipped"] != measured.record.skipped:
             self._differs("optimizer", "skipped by the scaler", str(recorded["skipped"]), str(measured.record.skipped))
+
+    def _compare_numbers(
+        self, lead: str, losses: Sequence[str], norms: Mapping[str, str], measured: Measurement
+    ) -> None:
+        for phase, name, there, here in number_differences(losses, norms, measured):
+            self._differs(phase, lead + name, there, here)
 
     def _compare_final(self, stream: Stream) -> None:
         if self._final is None or self._difference is not None:
             return
-        here = named_state(list(stream.roots()))
-        parameters = {id(parameter) for root in stream.roots() for parameter in root.parameters()}
-        there = {
-            name: digest(self._final[name])
-            for name, tensor in here.items()
-            if name in self._final and id(tensor) in parameters
-        }
-        for name, recorded, now in differences(there, here):
+        for name, recorded, now in weight_differences(self._final, stream):
             self._differs("optimizer", name, recorded, now, step=self._now - 1)
             break
 

@@ -26,6 +26,7 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Finding
 from steadytrain.replay.child_processes import process_group
 from steadytrain.replay.command_runner import as_program, leave, run_recorded, watch_with
+from steadytrain.replay.loop_command import check_typed, with_loop
 from steadytrain.replay.written_files import note_written
 from steadytrain.storage.bundle import Bundle, open_bundle, write_json
 from steadytrain.storage.step_look import StepLook
@@ -198,8 +199,10 @@ def check_launch(
     """Checks that the recorded command can be launched again. The texts go into the error messages.
 
     Raises:
-        UsageError: the command is unknown, or its script or folder is gone.
+        UsageError: the command is unknown or was typed in, or its script or folder is gone.
     """
+    environment = with_loop(environment)
+    check_typed(environment)
     script, module, folder = environment.get("script"), environment.get("module"), environment.get("cwd")
     if not script and not module:
         raise UsageError(unknown)
@@ -218,7 +221,7 @@ def folder_to_run_in(path: Path, environment: Mapping[str, Any]) -> str | None:
     unknown = f"{path}: it does not contain the command, so it cannot be launched again"
     shown = "; restore it, or use `steadytrain replay --tree OLD=NEW` if it has moved"
     check_launch(environment, unknown=unknown, script_hint=shown, folder_hint="")
-    return environment.get("cwd")
+    return with_loop(environment).get("cwd")
 
 
 def main(bundle_path: str, result_path: str) -> int:

@@ -21,12 +21,13 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Incident
 from steadytrain.core.model import Window
 from steadytrain.replay.command_runner import as_program, leave, run_followed
+from steadytrain.replay.loop_command import with_loop
 from steadytrain.replay.moved_files import Moved, moved_bundle, moved_environment
 from steadytrain.replay.own_steps import OwnSteps, own_steps, steps_before
 from steadytrain.replay.step_bound import gates_bound
 from steadytrain.storage.bundle import Bundle, is_bundle, open_bundle
 from steadytrain.storage.run_folder import open_run
-from steadytrain.storage.tape_files import Recording, find_recording
+from steadytrain.storage.tape_files import Recording, Snapshot, find_recording, read_snapshot
 
 if TYPE_CHECKING:
     from steadytrain.capture.step.observers import StepObserver
@@ -57,10 +58,23 @@ class Source:
     def incident_step(self) -> int | None:
         return self.incident.step if self.incident is not None else None
 
+    @property
+    def stream(self) -> str:
+        """The name of the optimizer whose steps are counted."""
+        return self.incident.stream if self.incident is not None else "main"
+
     def own_steps(self, until: int, lead_s: float) -> OwnSteps:
         """The steps that the launched script computes itself: all up to ``until``, if they fit into ``lead_s``
         seconds."""
-        return own_steps(until - steps_before(self.environment), step_s=self.step_s, lead_s=lead_s)
+        least = least_own_steps(self.recording.snapshot_after(until))
+        before = until - steps_before(self.environment)
+        return own_steps(before, step_s=self.step_s, lead_s=lead_s, least=least)
+
+
+def least_own_steps(snapshot: Snapshot | None) -> int:
+    """How many steps the launched script makes until all optimizers exist whose state the snapshot holds."""
+    others = read_snapshot(snapshot).get("others", ()) if snapshot is not None else ()
+    return max((int(one["joined_at"]) for one in others), default=1)
 
 
 def open_source(path: Path, moved: Moved) -> Source:
@@ -73,9 +87,11 @@ def open_source(path: Path, moved: Moved) -> Source:
     if is_bundle(path):
         bundle = moved_bundle(open_bundle(path), moved)
         incident = bundle.incident
-        return Source(path, bundle.environment, recording, incident, _came_again(bundle), _step_s(bundle.window))
+        environment = with_loop(bundle.environment)
+        return Source(path, environment, recording, incident, _came_again(bundle), _step_s(bundle.window))
     run = open_run(path)
-    return Source(path, moved_environment(run.description, moved), recording, None, None, _step_s(run.scalars()))
+    environment = with_loop(moved_environment(run.description, moved))
+    return Source(path, environment, recording, None, None, _step_s(run.scalars()))
 
 
 def _came_again(bundle: Bundle) -> CameAgain | None:

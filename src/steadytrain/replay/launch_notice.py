@@ -24,6 +24,7 @@ from steadytrain.storage.bundle import MANIFEST, is_bundle, open_for_report
 from steadytrain.storage.origin import is_own
 from steadytrain.storage.redaction import redact_environment
 from steadytrain.storage.run_folder import INDEX_FILE, RUN_FILE, open_run, read_description
+from steadytrain.storage.secret_words import REDACTED
 
 DIFFERENCES_SHOWN = 5
 INCIDENTS = "incidents"
@@ -69,6 +70,19 @@ def launch_notice(source: Path, moved: Moved) -> LaunchNotice | None:
     what = f"script {clean(script)}" if script is not None else f"module {clean(module)}"
     place = f"{what}, in {clean(folder or os.getcwd())}"
     return LaunchNotice(source, shlex.join(["python", *argv]), place, tuple(_differences(recorded, moved)), owned)
+
+
+def words_to_run_again(source: Path) -> list[str] | None:
+    """What ``steadytrain run`` takes to run the script of a bundle or run again, here; None if that is not known.
+
+    An argument that was a secret is not recorded, and another folder is another script.
+    """
+    recorded = next(iter(_documents(source)))
+    script, module, folder = (_text(recorded, name) for name in ("script", "module", "cwd"))
+    first, *arguments = recorded.get("argv") or [""]
+    if (script is None and module is None) or folder != os.getcwd() or any(REDACTED in one for one in arguments):
+        return None
+    return [*(["-m", module] if module is not None else [first]), *arguments]
 
 
 def _documents(source: Path) -> Iterator[Mapping[str, Any]]:

@@ -17,6 +17,7 @@ from steadytrain.capture.hooks.seeding import hash_variables
 from steadytrain.core.errors import UsageError
 from steadytrain.replay.environment_changes import changes
 from steadytrain.replay.failing_step import MOVED_HINT, NOT_RECORDED, check_batches, check_launch, run_logged
+from steadytrain.replay.loop_command import with_loop
 from steadytrain.replay.moved_files import Moved, moved_environment
 from steadytrain.replay.trace_comparison import Part, TracedOperation, first_part
 from steadytrain.replay.verdict import Judgement, Replayed, differ, earliest, judge
@@ -25,7 +26,6 @@ from steadytrain.storage.run_folder import open_run
 from steadytrain.storage.tape_files import Recording, find_recording, recording_note
 
 STEPS_MODULE = "steadytrain.replay.from_script"
-LOOP_MODULE = "steadytrain.replay.from_functions"
 ONE_STEP_MODULE = "steadytrain.replay.from_bundle"
 NOT_GIVEN = "-"
 TRACES_MAX = 4
@@ -39,6 +39,10 @@ USAGE_STATUS, OURS = 2, "steadytrain: "
 class CannotReplayError(Exception):
     """The launched command did not reach the requested step; the text says why."""
 
+    def _render_traceback_(self) -> list[str]:
+        """The line that IPython prints in place of a traceback."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -48,9 +52,7 @@ class Plan:
     from
     its bundle. ``incident_step`` is None for a run. ``wait_s`` bounds each launch. The launched script computes the
     steps
-    before ``first`` itself if they need at most ``lead_s`` seconds, else only its first. ``loop`` names a step function
-    and
-    a build function that replace the script.
+    before ``first`` itself if they need at most ``lead_s`` seconds, else only its first.
     """
 
     source: Path
@@ -61,7 +63,6 @@ class Plan:
     moved: Moved
     wait_s: float
     lead_s: float
-    loop: tuple[str, str] | None = None
 
     @property
     def looked_for(self) -> bool:
@@ -87,7 +88,6 @@ def plan(
     moved: Moved,
     wait_s: float,
     lead_s: float,
-    loop: tuple[str, str] | None,
 ) -> Plan:
     """Chooses the steps and checks that the command can be launched.
 
@@ -97,7 +97,6 @@ def plan(
         UsageError: the steps do not exist, no snapshot precedes them, or the script is gone.
     """
     recording = find_recording(source)
-    check = _check_launch if loop is None else _anything
     if is_bundle(source):
         bundle = open_bundle(source)
         environment, step = bundle.environment, bundle.incident.step
@@ -105,16 +104,16 @@ def plan(
         if bundle.incident.kind == "symptom" and not recording.starts():
             note = recording_note(source) or bundle.incident.state_note
             raise UsageError(f"{source}: it has no snapshot with the steps after it ({note}); nothing to replay from")
-        if loop is None and not recording.starts() and first in (None, step) and until in (None, step):
+        if not recording.starts() and first in (None, step) and until in (None, step):
             _check_one_step(source, bundle.incident.state_note, recording)
             check_batches(source, bundle.incident.batch_note)
-            check(moved_environment(environment, moved))
+            _check_launch(moved_environment(environment, moved))
             return Plan(source, environment, step, None, step, moved, wait_s, lead_s)
     else:
         environment, step, onset = open_run(source).description, None, None
     snapshot, last = recording.choose(first=first, until=until or step, onset=onset)
-    check(moved_environment(environment, moved))
-    return Plan(source, environment, step, snapshot.step + 1, last, moved, wait_s, lead_s, loop)
+    _check_launch(moved_environment(environment, moved))
+    return Plan(source, environment, step, snapshot.step + 1, last, moved, wait_s, lead_s)
 
 
 def starts(source: Path) -> list[int]:
@@ -164,13 +163,11 @@ def _command(asked: Plan, result: Path, trace_step: int | None) -> list[str]:
     if asked.first is None:
         return ["-m", ONE_STEP_MODULE, *places, "plain" if trace_step is None else "trace"]
     steps = [str(asked.first), str(asked.until), NOT_GIVEN if trace_step is None else str(trace_step)]
-    if asked.loop is not None:
-        return ["-m", LOOP_MODULE, *places[:2], *steps, *asked.loop]
     return ["-m", STEPS_MODULE, *places, *steps, str(asked.lead_s)]
 
 
 def launch(asked: Plan, arguments: Sequence[str], result: Path) -> None:
-    folder = None if asked.loop else moved_environment(asked.environment, asked.moved).get("cwd")
+    folder = with_loop(moved_environment(asked.environment, asked.moved)).get("cwd")
     log, variables = result.parent / "output.txt", hash_variables(asked.environment)
     ended = run_logged(arguments, log, folder=folder, wait_s=asked.wait_s, variables=variables)
     if ended is None:
@@ -204,10 +201,6 @@ def _check_one_step(source: Path, state_note: str, recording: Recording) -> None
             f"{source}: nothing to replay from: {none}, and its weights are not there (they were {state_note}); the "
             "run's own folder may have both: name that"
         )
-
-
-def _anything(environment: Mapping[str, Any]) -> None:
-    """A loop from functions does not need the recorded command."""
 
 
 def _check_launch(environment: Mapping[str, Any]) -> None:

@@ -18,11 +18,11 @@ class OwnSteps:
     skips: bool
 
 
-def own_steps(before: int, *, step_s: float, lead_s: float) -> OwnSteps:
-    """All ``before`` if they fit into ``lead_s`` seconds at ``step_s`` each; else only the first."""
-    if before * step_s <= lead_s:
+def own_steps(before: int, *, step_s: float, lead_s: float, least: int = 1) -> OwnSteps:
+    """All ``before`` if they fit into ``lead_s`` seconds at ``step_s`` each; else only the first, or ``least``."""
+    if before * step_s <= lead_s or before <= least:
         return OwnSteps(max(1, before), skips=False)
-    return OwnSteps(1, skips=before > 1)
+    return OwnSteps(least, skips=before > least)
 
 
 def steps_before(environment: Mapping[str, Any]) -> int:

@@ -19,7 +19,15 @@ from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import RandomState
 from steadytrain.core.bounded_files import check_size
 from steadytrain.core.errors import UsageError
-from steadytrain.storage.tape_files import MODEL_LEAD, Chunk, Recording, Snapshot, read_chunk, read_snapshot
+from steadytrain.storage.tape_files import (
+    MODEL_LEAD,
+    OTHERS_LEAD,
+    Chunk,
+    Recording,
+    Snapshot,
+    read_chunk,
+    read_snapshot,
+)
 from steadytrain.storage.tree import decode
 
 NOT_AS_WRITTEN = "the file differs from what the run wrote; `steadytrain replay --from` starts from another snapshot"
@@ -86,6 +94,11 @@ class RecordedStep:
         return all(math.isfinite(float.fromhex(number)) for number in numbers)
 
     @property
+    def others(self) -> list[OtherUpdate]:
+        """The updates of other optimizers within the step, in their order."""
+        return [OtherUpdate(one, self) for one in self.document.get("others", ())]
+
+    @property
     def gradient_factor(self) -> float:
         """What an intervention multiplied its gradients by."""
         return float.fromhex(self.document.get("gradient_factor", "0x1p+0"))
@@ -107,8 +120,32 @@ class RecordedStep:
     @property
     def gradient_norms(self) -> dict[str, str]:
         """The norm of each gradient by tensor name, as exact hex text."""
-        value = self.value(self.document["gradient_norms"])
-        return {name: float(norm).hex() for name, norm in zip(value["names"], value["norms"].tolist(), strict=True)}
+        return _norms(self.value(self.document["gradient_norms"]))
+
+
+class OtherUpdate:
+    """The update of another optimizer within a recorded step."""
+
+    def __init__(self, document: Mapping[str, Any], step: RecordedStep) -> None:
+        self.stream = str(document["stream"])
+        self.skipped = bool(document["skipped"])
+        self.refused = bool(document["refused"])
+        self.losses: list[str] = document["losses"]
+        self.gradient_factor = float.fromhex(document["gradient_factor"])
+        self._document = document
+        self._step = step
+
+    @property
+    def gradient_norms(self) -> dict[str, str]:
+        return _norms(self._step.value(self._document["gradient_norms"]))
+
+    @property
+    def groups(self) -> Any:
+        return self._step.value(self._document["groups"])
+
+
+def _norms(value: Mapping[str, Any]) -> dict[str, str]:
+    return {name: float(norm).hex() for name, norm in zip(value["names"], value["norms"].tolist(), strict=True)}
 
 
 class OpenChunk:
@@ -144,6 +181,16 @@ class RecordedSteps:
         counts = self._opened(chunk).first_fetched if chunk is not None else {}
         return {int(dataset): count for dataset, count in counts.items()}
 
+    def fetched_before(self, number: int, dataset: int) -> int:
+        """How many batches the data set had returned at the last gate before step ``number``."""
+        before, first = self.step(number - 1), self.step(number)
+        if before is not None:
+            return int(before.document["fetched"].get(str(dataset), 0))
+        fetches = first.document["fetches"] if first else []
+        numbers = [fetch["number"] for fetch in fetches if fetch["dataset"] == dataset]
+        counted = int(first.document["fetched"].get(str(dataset), 0)) if first else 0
+        return min(numbers) - 1 if numbers else counted
+
     def fetch(self, dataset: int, number: int, *, near: int) -> tuple[RecordedStep, dict[str, Any]] | None:
         """The ``number``-th batch of ``dataset``; None if it is not on the tape. The search starts at step ``near``."""
         at = near
@@ -175,23 +222,36 @@ class RecordedSteps:
 
 
 class RecordedState:
-    """A snapshot with its parsed document."""
+    """A snapshot with its parsed document: the part of its stream, or with ``other`` that of one which takes turns."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, other: int | None = None) -> None:
         self.step = snapshot.step
+        self._snapshot = snapshot
         self._document = read_snapshot(snapshot)
+        self._lead = "" if other is None else f"{OTHERS_LEAD}{other}/"
+        self._model_lead = self._lead + MODEL_LEAD
+        self._part: dict[str, Any] = self._document if other is None else self._document["others"][other]
+        self.stream = str(self._part.get("stream", "main"))
         self.digests: dict[str, str] = self._document["digests"]
         self.aliases: dict[str, str] = self._document["aliases"]
-        self.not_kept: list[str] = self._document["not_kept"]
-        self.frozen: frozenset[str] = frozenset(self._document["frozen"])
+        self.not_kept = [
+            one.removeprefix(self._lead) for one in self._document["not_kept"] if one.startswith(self._lead)
+        ]
+        self.frozen: frozenset[str] = frozenset(self._part["frozen"])
         self.tensors = Tensors(snapshot.tensors, self.aliases)
+
+    @property
+    def others(self) -> list[RecordedState]:
+        """The states of the streams that take turns with this one."""
+        return [RecordedState(self._snapshot, number) for number in range(len(self._document.get("others", ())))]
 
     @property
     def model(self) -> dict[str, str]:
         """The digest of each parameter and buffer by name. Tied ones appear under each name."""
-        own = {name: value for name, value in self.digests.items() if name.startswith(MODEL_LEAD)}
-        tied = {name: self.digests[other] for name, other in self.aliases.items() if name.startswith(MODEL_LEAD)}
-        return {name.removeprefix(MODEL_LEAD): value for name, value in {**own, **tied}.items()}
+        lead = self._model_lead
+        own = {name: value for name, value in self.digests.items() if name.startswith(lead)}
+        tied = {name: self.digests[other] for name, other in self.aliases.items() if name.startswith(lead)}
+        return {name.removeprefix(lead): value for name, value in {**own, **tied}.items()}
 
     def damaged(self) -> str | None:
         """Describes the first damaged tensor; None if all are intact."""
@@ -201,17 +261,17 @@ class RecordedState:
         return None
 
     def model_tensor(self, name: str) -> Tensor:
-        return self.tensors[MODEL_LEAD + name]
+        return self.tensors[self._model_lead + name]
 
     @property
     def optimizers(self) -> list[dict[str, Any]]:
-        return [decode(tree, self.tensors) for tree in self._document["optimizers"]]
+        return [decode(tree, self.tensors) for tree in self._part["optimizers"]]
 
     @property
     def optimizer_digests(self) -> list[Any]:
         """Like ``optimizers``, with digests instead of tensors."""
         digests = {**self.digests, **{name: self.digests[other] for name, other in self.aliases.items()}}
-        return [decode(tree, digests) for tree in self._document["optimizers"]]
+        return [decode(tree, digests) for tree in self._part["optimizers"]]
 
     @property
     def scalers(self) -> list[dict[str, Any]]:

@@ -11,15 +11,23 @@ from torch import Tensor, nn
 from steadytrain.capture.incident.freeze import named_state
 from steadytrain.capture.snapshots.digests import digest
 from steadytrain.capture.step.optimizer_streams import Stream
-from steadytrain.replay.recorded_steps import RecordedState, RecordedStep
+from steadytrain.replay.recorded_steps import OtherUpdate, RecordedState, RecordedStep, Tensors
 from steadytrain.storage.tree import Opaque
 
 
 @torch.no_grad()
-def restore_state(state: RecordedState, stream: Stream, scalers: Sequence[Any]) -> tuple[str | None, list[str]]:
-    """Restores everything. Returns a mismatch (then the replay must stop) or None, and notes."""
+def restore_state(
+    state: RecordedState, stream: Stream, scalers: Sequence[Any], others: Sequence[Stream] = ()
+) -> tuple[str | None, list[str]]:
+    """Restores everything. Returns a mismatch (then the replay must stop) or None, and notes.
+
+    ``others`` are the streams of the launched script that take turns with ``stream``.
+    """
     notes = [f"not in the snapshot: {name}" for name in state.not_kept]
     wrong = state.damaged() or _restore_model(state, stream) or _restore_optimizers(state, stream)
+    for part in state.others:
+        if wrong is None:
+            wrong = _restore_other(part, others)
     recorded = state.scalers
     if wrong is None and len(recorded) != len(scalers):
         wrong = f"the launched script has {len(scalers)} gradient scalers, not {len(recorded)}"
@@ -27,6 +35,13 @@ def restore_state(state: RecordedState, stream: Stream, scalers: Sequence[Any]) 
         for scaler, values in zip(scalers, recorded, strict=True):
             scaler.load_state_dict(values)
     return wrong, notes
+
+
+def _restore_other(part: RecordedState, streams: Sequence[Stream]) -> str | None:
+    stream = next((one for one in streams if one.name == part.stream), None)
+    if stream is None:
+        return f"the launched script has made no step of {part.stream} yet, whose state belongs to the snapshot"
+    return _restore_model(part, stream) or _restore_optimizers(part, stream)
 
 
 def _restore_model(state: RecordedState, stream: Stream) -> str | None:
@@ -106,6 +121,15 @@ def restore_gate(step: RecordedStep, stream: Stream) -> None:
             parameter.grad.mul_(step.gradient_factor)
 
 
+@torch.no_grad()
+def restore_other_gate(update: OtherUpdate, stream: Stream) -> None:
+    """The same as ``restore_gate``, for another optimizer that updates within the recorded step."""
+    restore_groups(update.groups, stream)
+    for parameter in stream.parameters if update.gradient_factor != 1.0 else ():
+        if parameter.grad is not None:
+            parameter.grad.mul_(update.gradient_factor)
+
+
 def restore_groups(groups: Sequence[Sequence[Mapping[str, Any]]], stream: Stream) -> None:
     """Sets the hyper-parameters to their values at the gate of the recorded step."""
     for optimizer, recorded in zip(stream.optimizers, groups, strict=False):
@@ -120,8 +144,14 @@ def restore_groups(groups: Sequence[Sequence[Mapping[str, Any]]], stream: Stream
                     group[key] = value
 
 
-def state_differences(state: RecordedState, stream: Stream) -> Iterator[tuple[str, str, str]]:
+def state_differences(
+    state: RecordedState, stream: Stream, others: Sequence[Stream] = ()
+) -> Iterator[tuple[str, str, str]]:
     """Tensors of model and optimizers that differ from ``state``: name, recorded digest, present digest."""
+    for part in state.others:
+        for other in others:
+            if other.name == part.stream:
+                yield from state_differences(part, other)
     yield from differences(state.model, named_state(list(stream.roots())))
     names = {name: id_ for id_, name in (stream.model.names if stream.model else {}).items()}
     for optimizer, recorded in zip(stream.optimizers, state.optimizer_digests, strict=False):
@@ -134,6 +164,14 @@ def state_differences(state: RecordedState, stream: Stream) -> Iterator[tuple[st
                 value = here.get(key)
                 if isinstance(value, Tensor) and isinstance(there, str) and digest(value) != there:
                     yield f"{name} ({key})", there, digest(value)
+
+
+def weight_differences(recorded: Tensors, stream: Stream) -> Iterator[tuple[str, str, str]]:
+    """The parameters that differ from ``recorded``: name, recorded digest, present digest."""
+    here = named_state(list(stream.roots()))
+    parameters = {id(parameter) for root in stream.roots() for parameter in root.parameters()}
+    weights = {name: tensor for name, tensor in here.items() if name in recorded and id(tensor) in parameters}
+    return differences({name: digest(recorded[name]) for name in weights}, weights)
 
 
 def differences(recorded: Mapping[str, str], tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, str, str]]:

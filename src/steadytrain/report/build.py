@@ -53,14 +53,17 @@ from steadytrain.report.first_screen import (
 from steadytrain.report.health import health
 from steadytrain.report.incidents_shown import TENSORS_MAX, incident_part, incident_verdict, open_incidents
 from steadytrain.report.report_values import Command, IncidentPart, Report, SymptomRow
+from steadytrain.report.slurm import sentence
 from steadytrain.report.thinned_curves import Curve, curve
+from steadytrain.report.told_once import told_once
 from steadytrain.report.wording import clean, count, enumerated, facts_of, sentences, step_range
 from steadytrain.storage.bundle import Bundle, open_for_report
 from steadytrain.storage.left_overs import PROCESS
 from steadytrain.storage.processes import is_gone
+from steadytrain.storage.ranks_of_run import faulty_first, rank_name
 from steadytrain.storage.run_folder import Run, open_run
 from steadytrain.storage.run_search import short_name
-from steadytrain.storage.stopped_recording import stopped_sentence
+from steadytrain.storage.stalls import at_the_end
 
 SYMPTOMS_MAX = 100
 RANKS_MAX = 256
@@ -132,9 +135,9 @@ def from_bundle(bundle: Bundle) -> Report:
     )
 
 
-def from_run(run: Run) -> Report:
-    """The report of a whole run: its symptoms on its curves, and its incidents."""
-    streams = run.streams()
+def from_run(run: Run, *, stream: str | None = None) -> Report:
+    """The report of a whole run: its symptoms on its curves, and its incidents. ``stream`` is the first by default."""
+    streams = [stream] if stream is not None else run.streams()
     window = run.scalars(streams[0]) if streams else None
     steps = len(window) if window is not None else 0
     notes: list[str] = []
@@ -148,10 +151,10 @@ def from_run(run: Run) -> Report:
         except UsageError as error:
             notes.append(f"Rank folder not read: {error}")
             continue
-        seen += [(symptom, f"rank {rank.name.removeprefix('rank-')}") for symptom in record.symptoms]
+        seen += [(symptom, rank_name(rank)) for symptom in record.symptoms]
         paths += record.incidents
         actions += record.actions
-    incidents, unread = open_incidents(paths)
+    incidents, unread = open_incidents(paths := faulty_first(run, paths))
     notes += unread
     facts = run_facts(run, window)
     measured = health(run, streams[0], window).facts() if window is not None else ()
@@ -179,7 +182,7 @@ def from_run(run: Run) -> Report:
         symptoms=_symptom_rows(seen),
         incidents=tuple(incidents),
         commands=_terminal_safe(commands),
-        notes=(*map(clean, stopped_sentence(run.path)), *sentences(run.facts.get("notes")))
+        notes=(*map(clean, at_the_end(run)), *sentences(run.facts.get("notes")))
         + (*sentences(run.facts.get("warnings")), *map(clean, notes))
         + (_window_notes(window) if window is not None else ()),
         environment=environment_sections({**run.description, **run.facts}, skipped=SHOWN_AS_FACTS),
@@ -351,7 +354,7 @@ def _run_summary(
         status = run.facts.get("exit_status")
         lines.append(f"The script failed{f' with status {clean(status)}' if status is not None else ''}.")
     elif run.ended is None:
-        lines.append(_UNENDED[run.state])
+        lines.append(sentence(run) or _UNENDED[run.state])
     if not seen and steps and run.state != "running":
         lines.append(_SILENCE)
     return tuple(lines)
@@ -370,7 +373,7 @@ def _symptom_rows(seen: Sequence[tuple[Symptom, str]]) -> tuple[SymptomRow, ...]
             tensors=enumerated([clean(name) for name in symptom.tensors], TENSORS_MAX),
             story=f"story {symptom.story}" if symptom.story is not None and len(seen) > 1 else "",
         )
-        for symptom, origin in seen[:SYMPTOMS_MAX]
+        for symptom, origin in told_once(seen)[:SYMPTOMS_MAX]
     )
 
 

@@ -8,12 +8,13 @@ from typing import Any
 
 from steadytrain.core.model import Window
 from steadytrain.report.report_values import Section
+from steadytrain.report.slurm import ending, job_fact, signals_fact
 from steadytrain.report.wording import ENTRIES_MAX, Fact, clean, clean_block, count, facts_of, sentences, titled
 from steadytrain.storage.run_folder import Run
 
 STRUCTURE_LENGTH_MAX = 60_000
 SHOWN_AS_FACTS = (
-    *("format", "version", "name", "notes", "warnings", "argv", "started", "ended", "ended_at", "process"),
+    *("format", "version", "name", "notes", "warnings", "argv", "started", "ended", "ended_at", "process", "slurm"),
     # These have their own sections on a page.
     *("precision", "machine", "machine_notes", "clipped_before_unscaling", "cost"),
 )
@@ -28,7 +29,7 @@ _ENDINGS = {
 
 def run_facts(run: Run, window: Window | None) -> tuple[Fact, ...]:
     description, facts = run.description, run.facts
-    ended = _ENDINGS.get(run.state, "not recorded (killed, or still running elsewhere)")
+    ended = ending(run) or _ENDINGS.get(run.state, "not recorded (killed, or still running elsewhere)")
     status = facts.get("exit_status")
     steps = None
     if window is not None and len(window):
@@ -42,6 +43,8 @@ def run_facts(run: Run, window: Window | None) -> tuple[Fact, ...]:
         ("command", command_line(description.get("argv"))),
         ("started", description.get("started")),
         ("ended", f"{ended}, status {status}" if status not in (None, 0) else ended),
+        ("SLURM", job_fact(description)),
+        ("signals", signals_fact(run)),
         ("steps", steps or "none"),
         ("cost", _cost(facts.get("cost"))),
         ("model", class_of(facts.get("model"))),
@@ -76,9 +79,11 @@ def brief(facts: Sequence[Fact]) -> tuple[Fact, ...]:
     versions = [f"{name} {values[name]}" for name in ("torch", "python", "git") if name in values]
     when = [values[name] for name in ("started", "recorded") if name in values]
     span = [f"{values['steps']} steps" if "steps" in values else "", _ending(values)]
+    cluster = [f"{name} {values[name]}" for name in ("SLURM", "signals") if name in values]
     return facts_of(
         ("command", values.get("command")),
         ("run", ", ".join(filter(None, [values.get("run", ""), *when, *span]))),
+        ("cluster", "; ".join(cluster)),
         ("model", "; ".join(values[name] for name in ("model", "optimizer") if name in values)),
         ("with", ", ".join([*versions, *([values["device"]] if "device" in values else [])])),
         ("watched by", values.get("detectors")),

@@ -6,22 +6,27 @@ The page shows the result of ``compare.runs``. It computes nothing except where 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from html import escape
 
 import numpy as np
+from markupsafe import Markup
 
 from steadytrain.compare.circumstances import Entry
 from steadytrain.compare.run_groups import Comparison, Member, Pair
 from steadytrain.compare.seed_noise import Noise
 from steadytrain.core.model import Series
+from steadytrain.report.first_screen import StatusWord
+from steadytrain.report.result_page import ResultPage, Section, Severity, render
 from steadytrain.report.svg import Frame, scale_to, step_labels
 from steadytrain.report.thinned_curves import curve
-from steadytrain.report.wording import clean, number
+from steadytrain.report.wording import clean, enumerated, number
 from steadytrain.storage.documents import redact_value
 
 COLOURS = ("#1f6feb", "#c2410c", "#15803d", "#9333ea", "#b45309", "#0e7490", "#be185d", "#57534e")
 RUNS_DRAWN_MAX = 24
+NAMES_SHOWN_MAX = 4
 ENTRIES_SHOWN_MAX = 200
 POINTS_MAX = 1500
 FRAME = Frame(860, 260)
@@ -35,47 +40,44 @@ HEADLINES = {
     "no-difference": "No difference beyond seed noise",
     "cannot-tell": "Cannot tell",
 }
-_STYLE = """
-:root { color-scheme: light dark; --paper: #fff; --ink: #1d2530; --faint: #5b6675; --grid: #e3e7ec; }
-@media (prefers-color-scheme: dark) { :root { --paper: #14181d; --ink: #e8ecf1; --faint: #9aa6b4; --grid: #2b333d; } }
-body { margin: 0 auto; max-width: 60rem; padding: 2rem 1.5rem 3rem; background: var(--paper); color: var(--ink);
-  font: 16px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.5rem; margin: 0 0 .4rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
-p { margin: .3rem 0; } td, th { text-align: left; vertical-align: top; padding: .3rem 1rem .3rem 0;
-  border-bottom: 1px solid var(--grid); overflow-wrap: anywhere; }
-th { color: var(--faint); font-weight: 500; } table { border-collapse: collapse; width: 100%; font-size: .93rem; }
-svg { display: block; width: 100%; height: auto; } svg .grid { stroke: var(--grid); }
-svg .tick { fill: var(--faint); font-size: 11px; } svg .mark { stroke: var(--faint); stroke-dasharray: 4 3; }
-svg path { fill: none; stroke-width: 1.4; stroke-linejoin: round; } .small { color: var(--faint); font-size: .9rem; }
-.swatch { display: inline-block; width: .8rem; height: .8rem; border-radius: .15rem; margin-right: .4rem; }
-"""
+SEVERITIES: Mapping[str, Severity] = {
+    "equal": "silent",
+    "differ": "warning",
+    "no-difference": "silent",
+    "cannot-tell": "note",
+}
+STATUS = {
+    "equal": StatusWord("equal in every bit that both recorded", "good"),
+    "differ": StatusWord("different", "bad"),
+    "no-difference": StatusWord("no difference was shown", "good"),
+    "cannot-tell": StatusWord("not known", "unsure"),
+}
 
 
 def page(comparison: Comparison, *, version: str) -> str:
     """The page of ``comparison``. ``version`` is the version of steadytrain that writes it."""
     comparison = redact_value(comparison)
     colours = _colours(comparison.members)
-    body = [
-        f"<h1>{escape(HEADLINES[comparison.verdict])}</h1>",
-        *(f"<p>{escape(line)}</p>" for line in headline(comparison)),
-        *(f'<p class="small">{escape(clean(note))}</p>' for note in comparison.notes),
+    drawings = [
         _losses(comparison, colours),
         *(_tails(comparison, noise, colours) for noise in comparison.groups),
         *(_difference(comparison, pair) for pair in comparison.pairs if not pair.equal),
         *(_entries(pair.left, pair.right, pair.entries) for pair in comparison.pairs),
         _entries("first group", "other group", comparison.entries) if comparison.groups else "",
         _runs(comparison.members, colours),
-        f'<p class="small">steadytrain {escape(version)}</p>',
     ]
-    policy = "default-src 'none'; style-src 'unsafe-inline'"
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(HEADLINES[comparison.verdict])}</title><style>{_STYLE}</style></head>\n<body>\n"
-        + "\n".join(filter(None, body))
-        + "\n</body></html>\n"
+    names = [clean(name) for name in dict.fromkeys(member.group or member.run.name for member in comparison.members)]
+    lines = headline(comparison)
+    shown = ResultPage(
+        kind=f"Comparison of {enumerated(names, NAMES_SHOWN_MAX)}",
+        severity=SEVERITIES[comparison.verdict],
+        status=(STATUS[comparison.verdict],),
+        headline=HEADLINES[comparison.verdict],
+        sentences=(*lines, *map(clean, comparison.notes)),
+        command=f"steadytrain report {shlex.quote(str(comparison.members[-1].run.path))}",
+        sections=(Section("Curves and settings", drawing=Markup(f'<div class="compared">{"".join(drawings)}</div>')),),
     )
+    return render(shown, version=version)
 
 
 def headline(comparison: Comparison) -> list[str]:
@@ -127,7 +129,7 @@ def _losses(comparison: Comparison, colours: Sequence[str]) -> str:
     legend = " &nbsp; ".join(
         f'<span class="swatch" style="background:{colour}"></span>{escape(name)}' for name, colour in keys
     )
-    return f'<h2>Loss</h2><p class="small">{legend}</p>{lines(drawn, "loss", marks)}' if drawn else ""
+    return f'<h3>Loss</h3><p class="small">{legend}</p>{lines(drawn, "loss", marks)}' if drawn else ""
 
 
 def _difference(comparison: Comparison, pair: Pair) -> str:
@@ -140,7 +142,7 @@ def _difference(comparison: Comparison, pair: Pair) -> str:
         return ""
     drawing = lines([(Series(steps[here], apart[here]), COLOURS[0])], "difference of the losses", [], logarithmic=True)
     names = f"{escape(clean(pair.left))} and {escape(clean(pair.right))}"
-    return f"<h2>Difference of the losses of {names}</h2>{drawing}"
+    return f"<h3>Difference of the losses of {names}</h3>{drawing}"
 
 
 def lines(drawn: Sequence[tuple[Series, str]], title: str, marks: Sequence[int], *, logarithmic: bool = False) -> str:
@@ -216,7 +218,7 @@ def _tails(comparison: Comparison, noise: Noise, colours: Sequence[str]) -> str:
         x = across(value)
         parts.append(f'<text class="tick" x="{x:.1f}" y="{height - 8}" text-anchor="middle">{number(value)}</text>')
     first, last = comparison.tail
-    return f"<h2>Mean loss over steps {first:,} to {last:,}, one dot per run</h2>" + "\n".join([*parts, "</svg>"])
+    return f"<h3>Mean loss over steps {first:,} to {last:,}, one dot per run</h3>" + "\n".join([*parts, "</svg>"])
 
 
 def _entries(left: str, right: str, entries: Sequence[Entry]) -> str:
@@ -224,7 +226,7 @@ def _entries(left: str, right: str, entries: Sequence[Entry]) -> str:
         f"<tr><td>{escape(clean(entry.name))}</td><td>{_cell(entry.left)}</td><td>{_cell(entry.right)}</td></tr>"
         for entry in entries[:ENTRIES_SHOWN_MAX]
     ]
-    title = "<h2>Different settings</h2>"
+    title = "<h3>Different settings</h3>"
     if not rows:
         return f"{title}<p>No recorded entry of configuration or environment differs.</p>"
     more = len(entries) - ENTRIES_SHOWN_MAX
@@ -246,4 +248,4 @@ def _runs(members: Sequence[Member], colours: Sequence[str]) -> str:
         for member, colour in zip(members, colours, strict=True)
     ]
     heads = "".join(f"<th>{head}</th>" for head in ("Run", "Group", "Seed", "Losses", "Ended", "Loss at the end"))
-    return f"<h2>Runs</h2><table><tr>{heads}</tr>{''.join(rows)}</table>"
+    return f"<h3>Runs</h3><table><tr>{heads}</tr>{''.join(rows)}</table>"

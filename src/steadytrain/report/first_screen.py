@@ -15,7 +15,7 @@ from steadytrain.diagnosis.answer import TrialRow
 from steadytrain.report.action_words import counted
 from steadytrain.report.diagnosis_shown import CONTROL, DiagnosisPart
 from steadytrain.report.source_lines import SourceLine, source_lines
-from steadytrain.report.thinned_curves import Curve, curve
+from steadytrain.report.thinned_curves import Curve, curve, spans_decades
 from steadytrain.report.wording import Fact, clean, count
 
 BEFORE_STEPS, AFTER_STEPS = 60, 20
@@ -24,6 +24,7 @@ ROW_LINES_MAX = 3
 DIFF_SHOWN_MAX = 14
 INPUTS_MAX = 3
 PLACEBO, SECOND_SEED = "-placebo", "-second-seed"
+REMOVED = "removed"
 ENDINGS = {"finished": "finished", "stopped": "stopped by steadytrain", "failed": "crashed"}
 
 Tone = Literal["good", "bad", "changed", "unsure"]
@@ -94,6 +95,10 @@ class FirstScreen:
     fix: FixCard | None
     loss: Curve | None
     evidence: tuple[TrialEvidence, ...]
+
+    @property
+    def proof(self) -> str:
+        return proof(self.evidence, self.why.lines if self.why is not None else ())
 
 
 def status_line(
@@ -178,7 +183,7 @@ def fix_card(told: DiagnosisPart | None, commands: Sequence[tuple[str, str]], in
     remedies = told.causes[0].remedies if told is not None and told.causes else ()
     working = [remedy for remedy in remedies if remedy.works]
     if told is not None and told.patch:
-        diff = tuple(line for line in told.patch_diff if not line.startswith(("---", "+++", "@@")))
+        diff = _dedented([line for line in told.patch_diff if not line.startswith(("---", "+++", "@@"))])
         write = f"steadytrain fix {shlex.quote(incident)}{' --write' if told.patch_works else ''}" if incident else ""
         return FixCard(told.patch_what, told.patch_effect, told.patch_works, diff[:DIFF_SHOWN_MAX], write)
     best = next(iter((*working, *(remedy for remedy in remedies if remedy.group == "untried"))), None)
@@ -188,19 +193,27 @@ def fix_card(told: DiagnosisPart | None, commands: Sequence[tuple[str, str]], in
     return FixCard(f"No fix is known yet. Next: {purpose}", "", False, (), line) if line else None
 
 
+def _dedented(diff: Sequence[str]) -> tuple[str, ...]:
+    """Lines of a diff without the indentation that all of them share: a card is narrow."""
+    shared = min((len(line) - 1 - len(line[1:].lstrip(" ")) for line in diff if line[1:].strip()), default=0)
+    return tuple(line[:1] + line[1 + shared :] for line in diff)
+
+
 def loss_near(window: Window, step: int | None) -> Curve | None:
     """The loss around ``step``."""
     if step is None:
         return None
     series = window.series("loss")
     here = np.flatnonzero((series.steps >= step - BEFORE_STEPS) & (series.steps <= step + AFTER_STEPS))
-    return curve("loss", "loss around the incident", Series(series.steps[here], series.values[here]))
+    near = Series(series.steps[here], series.values[here])
+    return curve("loss", "loss around the incident", near, scale="log" if spans_decades(near.values) else "linear")
 
 
 def evidence(trials: Sequence[TrialRow]) -> tuple[TrialEvidence, ...]:
-    """Each trial that was run, with what became of the symptom in its control and in its placebo."""
+    """Each trial that was run, those that remove the symptom first, with what became of it in their control and
+    placebo."""
     effects = {row.trial: row.effect for row in trials}
-    return tuple(
+    found = [
         TrialEvidence(
             trial=clean(row.trial),
             effect=clean(row.effect),
@@ -211,4 +224,23 @@ def evidence(trials: Sequence[TrialRow]) -> tuple[TrialEvidence, ...]:
         )
         for row in trials
         if row.trial != CONTROL and not row.trial.endswith((PLACEBO, SECOND_SEED))
-    )
+    ]
+    return tuple(sorted(found, key=lambda row: row.effect != REMOVED))
+
+
+def _weight(row: TrialEvidence, reasons: Sequence[str]) -> tuple[bool, bool, bool]:
+    named = any(reason.startswith(f"{row.trial}:") for reason in reasons)
+    return named, row.placebo not in ("", REMOVED), bool(row.second_seed)
+
+
+def proof(rows: Sequence[TrialEvidence], reasons: Sequence[str] = ()) -> str:
+    """The evidence in one line: a trial that removes the symptom, "" without one. One that ``reasons`` name comes
+    first, then the one with most beside it."""
+    removed = [row for row in rows if row.effect == REMOVED]
+    if not removed:
+        return ""
+    best = max(removed, key=lambda row: _weight(row, reasons))
+    beside = [("control", best.control), ("placebo", best.placebo), ("second seed", best.second_seed)]
+    told = "; ".join(f"{name}: {effect}" for name, effect in beside if effect)
+    more = f"; {len(rows) - 1} more trial{'s' if len(rows) > 2 else ''}" if len(rows) > 1 else ""
+    return f"{best.trial} removes the symptom{f' ({told})' if told else ''}{more}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import shlex
 import zlib
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -19,6 +20,7 @@ from markupsafe import Markup
 
 from steadytrain.report import svg, svg_heat
 from steadytrain.report.diagnosis_shown import FIX_HEADINGS
+from steadytrain.report.formats import as_markdown
 from steadytrain.report.heat import Heat
 from steadytrain.report.method_shown import MethodPart
 from steadytrain.report.report_values import Report
@@ -46,11 +48,31 @@ class Figure:
     legend: Markup | None = None
 
 
-def page(report: Report, zoom: Zoom | None, *, version: str, steps: MethodPart | None = None) -> str:
+@dataclass(frozen=True)
+class Served:
+    """What a page has besides when a server shows it.
+
+    ``links`` are pairs of a text and an address. ``address`` is where the diagnosis is asked for, "" for none;
+    ``token`` lets the page start it, "" if it may not; ``source`` is the run or incident that it is about.
+    """
+
+    links: tuple[tuple[str, str], ...]
+    address: str
+    token: str
+    source: str
+
+    @property
+    def command(self) -> str:
+        return f"steadytrain diagnose {shlex.quote(self.source)}"
+
+
+def page(
+    report: Report, zoom: Zoom | None, *, version: str, steps: MethodPart | None = None, served: Served | None = None
+) -> str:
     """The HTML of ``report``, with the interactive curves of ``zoom``, or static ones if it is None.
 
     ``version`` is the version of steadytrain that writes the page. ``steps`` are the ten steps of ``debug``, shown
-    first.
+    first. ``served`` is None for a page that is a file.
     """
     report, steps = redact_value(report), redact_value(steps)
     environment = Environment(
@@ -62,8 +84,15 @@ def page(report: Report, zoom: Zoom | None, *, version: str, steps: MethodPart |
         scripts = [_inline(zoom.library), _script("zoom.js")]
     else:
         scripts = [_script("readout.js")] if any(figure.heat for figure in figures) else []
+    scripts.append(_script("copying.js"))
+    if served is not None and served.address:
+        scripts.append(_script("diagnosing.js"))
     text: str = template.render(
         report=report,
+        style=style(),
+        markdown=as_markdown(report),
+        served=served,
+        token=Markup.escape(served.token) if served is not None else "",  # our own secret, for this page alone
         steps=steps,
         figures=figures,
         small=lambda curve: Markup(svg.small_drawing(curve)),
@@ -81,6 +110,11 @@ def page(report: Report, zoom: Zoom | None, *, version: str, steps: MethodPart |
         version=version,
     )
     return text
+
+
+def style() -> Markup:
+    """The style of every page."""
+    return Markup(files("steadytrain.report").joinpath("page.css").read_text("utf-8").rstrip("\n"))
 
 
 def redacted_cell(value: Any) -> Any:

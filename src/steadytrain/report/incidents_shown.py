@@ -71,6 +71,10 @@ def samples_text(samples: Samples, *, alone: bool) -> str:
     which = "" if alone else f"of batch {samples.batch}, "
     every = enumerated([str(index) for index in samples.indices], SAMPLES_MAX)
     told = f"{which}{len(samples.indices)} of {samples.dataset}: {every}"
+    if samples.later_rows:
+        later = enumerated([str(row) for row in samples.later_rows], SAMPLES_MAX)
+        lines = f", changed on the way by {enumerated(list(samples.later_lines), SAMPLES_MAX)}"
+        told = f"NaN or Inf came in after the loader in row {later}{lines if samples.later_lines else ''}; {told}"
     if not samples.nonfinite_rows:
         return told
     bad = enumerated([f"{samples.named(row)} (row {row})" for row in samples.nonfinite_rows], SAMPLES_MAX)

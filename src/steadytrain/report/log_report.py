@@ -13,6 +13,7 @@ from steadytrain.grouping import Judgement
 from steadytrain.logs.reader import Log
 from steadytrain.report.report_values import Command, Report, SymptomRow
 from steadytrain.report.thinned_curves import Curve, curve
+from steadytrain.report.told_once import told_once
 from steadytrain.report.wording import clean, count, enumerated, facts_of
 
 SYMPTOMS_MAX = 100
@@ -33,7 +34,7 @@ _CURVES = (
 def from_log(log: Log, judgement: Judgement) -> Report:
     """The report of one run of a log."""
     window = log.window
-    seen = judgement.symptoms
+    seen = [symptom for symptom, _ in told_once([(symptom, "") for symptom in judgement.symptoms])]
     facts = facts_of(
         ("log", log.source),
         ("format", log.kind),

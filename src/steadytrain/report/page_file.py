@@ -10,7 +10,7 @@ from steadytrain.core.errors import UsageError
 
 
 def write_page(output: Path, text: str) -> int:
-    """Write ``text`` atomically and return its size in bytes.
+    """Write ``text`` atomically and return its size in bytes. A pipe or device is written to and stays what it is.
 
     Raises:
         UsageError: the disk is full, or the folder cannot be written.
@@ -18,6 +18,10 @@ def write_page(output: Path, text: str) -> int:
     data = text.encode("utf-8")
     temporary = None
     try:
+        if output.exists() and not output.is_file():  # also /dev/stdout, and a folder, which refuses
+            output.write_bytes(data)
+            return len(data)
+        output = Path(os.path.realpath(output))  # a link stays one
         handle, temporary = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name[:100]}.")
         with os.fdopen(handle, "wb") as file:
             file.write(data)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from steadytrain.core.incident import Action
 from steadytrain.core.model import Symptom
 from steadytrain.grouping.catalog import spoils_weights
+from steadytrain.report.action_words import counted
 from steadytrain.storage.checkpoint_pins import Identity
 from steadytrain.storage.run_folder import Run
 
@@ -21,7 +23,8 @@ Verdict = Literal["good", "sick", "not-finite", "unknown"]
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One checkpoint that the script wrote; ``step``: the updates that it holds."""
+    """One checkpoint that the script wrote; ``step``: the updates that it holds. ``touched``: what steadytrain had done
+    to the run before, counted; "" for nothing."""
 
     step: int
     path: str | None
@@ -29,6 +32,7 @@ class Checkpoint:
     why: str
     kept_at: str | None
     size_bytes: int
+    touched: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -38,6 +42,7 @@ class Checkpoint:
             "why": self.why,
             "kept_at": self.kept_at,
             "bytes": self.size_bytes,
+            "touched": self.touched,
         }
 
 
@@ -47,7 +52,7 @@ def saved_checkpoints(run: Run) -> list[Checkpoint]:
     stream = next(iter(run.streams()), "main")
     sick = [one for one in run.symptoms if spoils_weights(one) and one.stream == stream]
     return (
-        [_checkpoint(entry, sick) for entry in entries if isinstance(entry, Mapping)]
+        [_checkpoint(entry, sick, run.actions) for entry in entries if isinstance(entry, Mapping)]
         if isinstance(entries, Sequence)
         else []
     )
@@ -59,12 +64,13 @@ def last_good(checkpoints: Sequence[Checkpoint]) -> Checkpoint | None:
     return max(good, key=lambda one: (one.step, one.size_bytes), default=None)
 
 
-def _checkpoint(entry: Mapping[str, Any], sick: Sequence[Symptom]) -> Checkpoint:
+def _checkpoint(entry: Mapping[str, Any], sick: Sequence[Symptom], actions: Sequence[Action]) -> Checkpoint:
     step, path = int(entry.get("step", 0)), entry.get("path")
     verdict, why = _judged(entry, step, sick)
     sizes = [known[0] for known in (entry.get("files") or {}).values() if isinstance(known, list) and known]
     size = sum(one for one in sizes if isinstance(one, int))
-    return Checkpoint(step, path if isinstance(path, str) else None, verdict, why, _kept_at(entry), size)
+    touched = counted([action for action in actions if action.step <= step])
+    return Checkpoint(step, path if isinstance(path, str) else None, verdict, why, _kept_at(entry), size, touched)
 
 
 def _judged(entry: Mapping[str, Any], step: int, sick: Sequence[Symptom]) -> tuple[Verdict, str]:

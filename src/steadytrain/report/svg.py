@@ -20,7 +20,10 @@ FLOAT32_DIGITS = 1e-6
 """Two values closer than this share of their size differ by rounding only."""
 
 LABEL_CHARACTER = 6.4
+LABEL_LINE = 12.0
 LABELS_MAX = 6
+LABEL_ROWS_MAX = 3
+"""Names of bands that overlap stand above each other, so far as this."""
 
 Scale = Callable[[float], float]
 
@@ -31,7 +34,7 @@ class Frame:
 
     width: int
     height: int
-    left: int = 64
+    left: int = 76
     right: int = 10
     top: int = 14
     bottom: int = 24
@@ -132,7 +135,7 @@ def _bands(symptoms: Sequence[SymptomRow], first: int, last: int, across: Scale,
             f'width="{right - left + 2:.1f}" height="{frame.height - frame.top - frame.bottom}">'
             f"<title>{escape(symptom.name)}, {escape(symptom.steps)}</title></rect>"
         )
-    return [*parts, *_band_labels(symptoms, first, last, across, frame)]
+    return [*parts, *_drawn_labels(symptoms, first, last, across, frame)]
 
 
 def by_severity(symptoms: Sequence[SymptomRow]) -> list[SymptomRow]:
@@ -140,23 +143,45 @@ def by_severity(symptoms: Sequence[SymptomRow]) -> list[SymptomRow]:
     return sorted(symptoms, key=lambda symptom: SEVERITIES.index(symptom.severity))
 
 
-def _band_labels(symptoms: Sequence[SymptomRow], first: int, last: int, across: Scale, frame: Frame) -> list[str]:
-    """The names of the symptoms where they begin, the gravest first, as far as none covers another."""
-    taken: list[tuple[float, float]] = []
-    parts = []
+@dataclass(frozen=True)
+class BandLabel:
+    """The name of a symptom beside its band: its left edge, and its row from the bottom."""
+
+    symptom: SymptomRow
+    left: float
+    row: int
+
+
+def band_labels(
+    symptoms: Sequence[SymptomRow], first: int, last: int, across: Scale, frame: Frame
+) -> tuple[BandLabel, ...]:
+    """The names of the symptoms where they begin, the gravest first and lowest, as far as there is room."""
+    rows: list[list[tuple[float, float]]] = [[] for _ in range(LABEL_ROWS_MAX)]
+    placed: list[BandLabel] = []
     for symptom in reversed(by_severity(symptoms)):
-        if symptom.last_step < first or symptom.first_step > last or len(taken) == LABELS_MAX:
+        if symptom.last_step < first or symptom.first_step > last or len(placed) == LABELS_MAX:
             continue
         width = LABEL_CHARACTER * len(symptom.name)
         left = min(across(max(first, symptom.first_step)) + 3, frame.width - frame.right - width)
-        if left < frame.left or any(left < stop and start < left + width for start, stop in taken):
-            continue
-        taken.append((left, left + width))
-        parts.append(
-            f'<text class="tick named {escape(symptom.severity)}" x="{left:.1f}" '
-            f'y="{frame.height - frame.bottom - 4}">{escape(symptom.name)}</text>'
+        free = (
+            row
+            for row, taken in enumerate(rows)
+            if not any(left < stop and start < left + width for start, stop in taken)
         )
-    return parts
+        row = next(free, None)
+        if left < frame.left or row is None:
+            continue
+        rows[row].append((left, left + width))
+        placed.append(BandLabel(symptom, left, row))
+    return tuple(placed)
+
+
+def _drawn_labels(symptoms: Sequence[SymptomRow], first: int, last: int, across: Scale, frame: Frame) -> list[str]:
+    return [
+        f'<text class="tick named {escape(label.symptom.severity)}" x="{label.left:.1f}" '
+        f'y="{frame.height - frame.bottom - 4 - LABEL_LINE * label.row:.1f}">{escape(label.symptom.name)}</text>'
+        for label in band_labels(symptoms, first, last, across, frame)
+    ]
 
 
 def _axes(curve: Curve, first: int, last: int, across: Scale, up: Scale, frame: Frame) -> list[str]:

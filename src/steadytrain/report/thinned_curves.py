@@ -18,6 +18,9 @@ from steadytrain.core.model import FloatArray, IntArray, Series
 POINTS_MAX = 3000
 SPARK_CELLS = 34
 _KEPT_PER_STRETCH = 5
+LOGARITHMIC_RATIO = 100.0
+"""Ratio of extremes from which on a few steps around an incident get a logarithmic axis. A loss falls by less."""
+
 _BLOCKS = "▁▂▃▄▅▆▇█"
 NOT_FINITE = "✗"
 
@@ -65,6 +68,12 @@ def curve(
         count=len(series),
         spark=spark(series.values, logarithmic=logarithmic),
     )
+
+
+def spans_decades(values: FloatArray) -> bool:
+    """Whether a linear axis would flatten all but the largest values."""
+    finite = values[np.isfinite(values)]
+    return bool(len(finite) and finite.min() > 0.0 and finite.max() > LOGARITHMIC_RATIO * finite.min())
 
 
 def thin(values: FloatArray, *, points_max: int = POINTS_MAX) -> IntArray:

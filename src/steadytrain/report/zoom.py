@@ -7,6 +7,7 @@ symptom names, never markup.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +15,15 @@ from typing import Any
 
 from steadytrain.report.heat import Heat
 from steadytrain.report.report_values import Report, SymptomRow
-from steadytrain.report.svg import by_severity
+from steadytrain.report.svg import WIDE, band_labels, by_severity
 from steadytrain.report.svg_heat import labels_width
 from steadytrain.report.thinned_curves import Curve
 from steadytrain.report.wording import number
 from steadytrain.report.zoom_heat import heat_figure
 
 HEIGHT = 210
+LABEL_BOTTOM, LABEL_HEIGHT = 14, 14
+PLAIN_NAME = re.compile(r"[a-z0-9-]{1,80}")
 LOG_TICKS = 4
 DIGITS = 6
 POWER_LOW = -6
@@ -28,7 +31,10 @@ POWER_LOW = -6
 
 # Colours of the light scheme. In the dark scheme the page replaces them while it loads the drawing.
 FAINT, GRID, LINE = "#5b6675", "#e3e7ec", "#1f6feb"
-SEVERITY_COLOURS = {"critical": "#c62828", "warning": "#b26a00", "note": "#51606f"}
+SEVERITY_COLOURS = {"critical": "#c62828", "warning": "#8a5200", "note": "#51606f"}
+BAND_ALPHA = {"critical": 0.16, "warning": 0.08, "note": 0.05}
+"""So that bands which overlap do not bury the gravest."""
+
 DARK = {
     FAINT: "#9aa6b4",
     GRID: "#2b333d",
@@ -114,6 +120,7 @@ def _figure(curve: Curve, symptoms: Sequence[SymptomRow], shared: Any) -> Any:
     drawn.extra_y_scales = {"edge": LinearScale()}
     _draw_symptoms(drawn, symptoms)
     _draw_values(drawn, curve)
+    _name_bands(drawn, curve, symptoms)
     return drawn
 
 
@@ -165,7 +172,8 @@ def _draw_symptoms(drawn: Any, symptoms: Sequence[SymptomRow]) -> None:
         if symptom.first_step == symptom.last_step:
             drawn.add_layout(Span(location=symptom.first_step, dimension="height", line_color=colour, line_alpha=0.5))
         else:
-            band = BoxAnnotation(left=symptom.first_step, right=symptom.last_step, fill_color=colour, fill_alpha=0.15)
+            band = BoxAnnotation(left=symptom.first_step, right=symptom.last_step, fill_color=colour)
+            band.fill_alpha = BAND_ALPHA[symptom.severity]
             band.line_color = None
             drawn.add_layout(band)
     columns = {
@@ -186,6 +194,30 @@ def _draw_symptoms(drawn: Any, symptoms: Sequence[SymptomRow]) -> None:
         line_color=None,
     )
     drawn.add_tools(HoverTool(renderers=[marks], tooltips=[("symptom", "@name"), ("at", "@steps")]))
+
+
+def _name_bands(drawn: Any, curve: Curve, symptoms: Sequence[SymptomRow]) -> None:
+    """The names of the bands, placed as on a static drawing. A name from elsewhere could be read as a formula."""
+    from bokeh.models.annotations import Label
+
+    first, last = min(curve.steps), max(curve.steps)
+    for placed in band_labels(symptoms, first, last, WIDE.across(first, last), WIDE):
+        if not PLAIN_NAME.fullmatch(placed.symptom.name):
+            continue
+        to_the_left = placed.left < WIDE.across(first, last)(max(first, placed.symptom.first_step))
+        drawn.add_layout(
+            Label(
+                x=last if to_the_left else max(first, placed.symptom.first_step),
+                y=LABEL_BOTTOM + LABEL_HEIGHT * placed.row,
+                y_units="screen",
+                x_offset=-3 if to_the_left else 3,
+                text=placed.symptom.name,
+                text_align="right" if to_the_left else "left",
+                text_color=SEVERITY_COLOURS[placed.symptom.severity],
+                text_font_size="11px",
+                text_font_style="bold",
+            )
+        )
 
 
 def _style(drawn: Any, *, left: int) -> None:

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from steadytrain.core.incident import Finding
+from steadytrain.core.incident import UNKNOWN_OWNER, Finding
 from steadytrain.replay.child_processes import process_group
 from steadytrain.replay.failing_step import launch_again
 from steadytrain.repro.documented import documented
@@ -41,7 +41,7 @@ COMPILED_CUT_S_MAX = 240.0
 limit."""
 
 BATCH_IS_BAD = "the batch already holds"
-CAME_IN_BAD = (BATCH_IS_BAD, "a tensor from before the re-run held")
+CAME_IN_BAD = (BATCH_IS_BAD, f"{UNKNOWN_OWNER} held")
 CAME_OUT_FINITE = "the re-run did not reproduce"
 WEIGHTS_ARE_BAD = "the parameter already holds"
 

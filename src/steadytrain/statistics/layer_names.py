@@ -94,6 +94,10 @@ def stacks(names: tuple[str, ...]) -> tuple[Stack, ...]:
         first = next(((family, number) for family, number in found if family in tall), None)
         if first is not None:
             members.setdefault(first[0], {}).setdefault(first[1], []).append(position)
+    for blocks in members.values():
+        # A bias may have no gradient by design, as before a norm. An optimizer may hold it without its weight.
+        for number in [number for number, held in blocks.items() if all(_is_bias(names[at]) for at in held)]:
+            del blocks[number]
     built = [
         Stack(family, tuple(sorted(blocks)), tuple(np.array(blocks[number]) for number in sorted(blocks)))
         for family, blocks in members.items()
@@ -172,6 +176,10 @@ def _together(norms: FloatArray, members: Sequence[IntArray]) -> FloatArray:
     joined: FloatArray = np.sqrt(squares)
     joined[~np.logical_or.reduceat(known, starts, axis=1)] = np.nan
     return joined
+
+
+def _is_bias(name: str) -> bool:
+    return name.rpartition(".")[2].rstrip("_0123456789").endswith("bias")
 
 
 def _counted(name: str) -> Sequence[tuple[str, int]]:

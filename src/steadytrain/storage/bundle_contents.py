@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from steadytrain.core.bounded_files import check_json, open_regular, read_json
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.bundle import MANIFEST, RECORDING, Bundle, open_bundle, seal
 from steadytrain.storage.staged_bundle import update_incident
@@ -178,11 +179,11 @@ def _calls(path: Path) -> int:
 
 
 def _document(file: Path) -> dict[str, Any]:
-    if file.stat().st_size > DOCUMENT_BYTES_MAX:
-        raise UsageError(f"{file}: larger than {DOCUMENT_BYTES_MAX >> 20} MiB; refused")
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        found = read_json(file, bytes_max=DOCUMENT_BYTES_MAX)
+    except UsageError:
+        raise
+    except ValueError as error:
         raise UsageError(f"{file}: not readable as JSON ({error})") from None
     return found if isinstance(found, dict) else {}
 
@@ -200,12 +201,16 @@ def _tensors(path: Path, held: dict[str, str], kind: str) -> dict[str, int]:
 
 
 def _header(file: Path) -> dict[str, Any]:
-    with file.open("rb") as opened:
+    with open_regular(file) as opened:
         size = int.from_bytes(opened.read(8), "little")
         if size > min(HEADER_BYTES_MAX, file.stat().st_size):
             raise UsageError(f"{file}: its header claims {size} bytes; refused")
         try:
-            found = json.loads(opened.read(size) or b"{}")
+            text = opened.read(size) or b"{}"
+            check_json(text, file)
+            found = json.loads(text)
+        except UsageError:
+            raise
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{file}: its header is not readable ({error})") from None
     return {name: entry for name, entry in found.items() if name != "__metadata__"} if isinstance(found, dict) else {}

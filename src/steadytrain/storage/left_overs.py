@@ -19,6 +19,7 @@ from steadytrain.core.bounded_files import read_json
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.processes import MARK, is_gone, process_mark, process_start, state_of
 from steadytrain.storage.run_index import RECOVERED
+from steadytrain.storage.signal_notes import ended_by
 
 RUNS_MAX = 32
 """The runs changed last that are looked at, so that a folder of thousands costs no more than one listing."""
@@ -44,10 +45,12 @@ def mark_of_process() -> dict[str, Any]:
     return {PROCESS: process_mark(), PROCESS_START: process_start()}
 
 
-def ended_or_state(ended: str | None, description: dict[str, Any]) -> str:
+def ended_or_state(ended: str | None, description: dict[str, Any], run: Path | None = None) -> str:
     """How a run ended; if it did not record that: ``running``, ``killed``, or ``not recorded`` if nobody knows."""
     if ended is not None:
         return ended
+    if run is not None and ended_by(run) is not None:
+        return "killed"
     state = state_of(description.get(PROCESS), description.get(PROCESS_START))
     return {"running": "running", "gone": "killed"}.get(state or "", "not recorded")
 

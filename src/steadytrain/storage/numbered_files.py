@@ -79,22 +79,41 @@ def read_parts(folder: Path, suffixes: Sequence[str], read: Callable[[list[Part]
         UsageError: a file is missing, and was not replaced.
     """
     parts = list_parts(folder, suffixes)
-    for _ in range(LISTINGS_MAX):
-        if _has_gap(parts):
-            # Listed between a rename and its removals, or somebody deleted a file.
-            time.sleep(_PAUSE_S)
-            again = list_parts(folder, suffixes)
-            if again != parts:
-                parts = again
-                continue
+    for number in range(LISTINGS_MAX):
+        if number or _has_gap(parts):
+            # Listed between a rename and its removals, or beside a rewriting, or somebody deleted a file.
+            time.sleep(_PAUSE_S * max(1, number))
+        before, again = _identities(parts), list_parts(folder, suffixes)
+        if again[: len(parts)] != parts:
+            parts = again
+            continue
+        # What a writer added in the meantime is read too: a busy writer must not keep a reader waiting.
+        before += _identities(again[len(parts) :])
+        parts = again
         try:
-            return read(parts)
+            found = read(parts)
         except FileNotFoundError as error:
             again = list_parts(folder, suffixes)
             if again == parts:
                 raise UsageError(f"{error.filename}: missing; the run folder is damaged") from None
             parts = again
+            continue
+        if _identities(parts) == before or number == LISTINGS_MAX - 1:
+            return found
+        # One was rewritten under its name while it was read: thinned for newer parts that this listing lacks.
+        parts = list_parts(folder, suffixes)
     raise UsageError(f"{folder}: its files change faster than they can be read; try again")
+
+
+def _identities(parts: Sequence[Part]) -> list[int | None]:
+    """The file behind each part; None if it is gone. A file that grows stays the same one."""
+    found: list[int | None] = []
+    for part in parts:
+        try:
+            found.append(os.stat(part.path).st_ino)
+        except OSError:
+            found.append(None)
+    return found
 
 
 def map_records(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:

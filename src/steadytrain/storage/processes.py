@@ -12,8 +12,9 @@ from typing import Literal
 
 MARK = r"[0-9a-f]{8}-\d{1,10}"
 _MARK = re.compile(MARK)
+_PARENT_FIELD = 1
 _START_FIELD = 19
-"""Place of the start time in ``/proc/PID/stat`` after the name of the program, which may hold blanks."""
+"""Places of the parent and the start time in ``/proc/PID/stat`` after the program name, which may hold blanks."""
 
 
 def process_mark() -> str:
@@ -31,9 +32,18 @@ def is_gone(mark: object) -> bool:
 
 def process_start(process: int | None = None) -> int | None:
     """When a process started, in clock ticks since the machine did; by default this one. None if that is not known."""
+    return _status_field(process or os.getpid(), _START_FIELD)
+
+
+def parent_of(process: int) -> int | None:
+    """The process that started another one. None if that is not known."""
+    return _status_field(process, _PARENT_FIELD)
+
+
+def _status_field(process: int, place: int) -> int | None:
     try:
-        text = Path(f"/proc/{process or os.getpid()}/stat").read_text(encoding="utf-8", errors="replace")
-        return int(text.rpartition(")")[2].split()[_START_FIELD])
+        text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+        return int(text.rpartition(")")[2].split()[place])
     except (OSError, ValueError, IndexError):
         return None
 

@@ -38,6 +38,11 @@ _SUSPECT = re.compile(
     r"[Tt]oken|TOKEN|[Kk]ey|KEY|[Ii]dentified|IDENTIFIED|[Ll]ogin|LOGIN|\uff1a"
 )
 
+CLEAN_TEXTS_MAX = 4096
+CLEAN_CHARACTERS_MAX = 512
+_clean: set[str] = set()
+"""Texts in which nothing was found: names and paths come again with every file that is written. Never a secret."""
+
 ENVIRONMENT_KEPT = re.compile(
     r"^(CUDA_|CUBLAS_|CUDNN_|NCCL_|TORCH|PYTORCH_|OMP_|MKL_|KMP_|GLOO_|TRITON_|XLA_|ROCM|HIP_|HSA_|ACCELERATE_|"
     r"DEEPSPEED_|FSDP_|HF_HUB_OFFLINE$|TOKENIZERS_PARALLELISM$|TRANSFORMERS_OFFLINE$|PYTHONHASHSEED$|PYTHONPATH$|RANK$|"
@@ -49,9 +54,14 @@ or which modules a second launch finds."""
 
 def redact_text(text: str) -> str:
     """Replace what has the shape of a secret, stands under the name of one, or is a long random word."""
-    if len(text) < 4 or not _SUSPECT.search(text):
+    if len(text) < 4 or text in _clean or not _SUSPECT.search(text):
         return text
-    return redact_shapes(redact_phrases(redact_values(redact_private_keys(text))))
+    kept = redact_shapes(redact_phrases(redact_values(redact_private_keys(text))))
+    if kept == text and len(text) <= CLEAN_CHARACTERS_MAX:
+        if len(_clean) >= CLEAN_TEXTS_MAX:
+            _clean.clear()
+        _clean.add(text)
+    return kept
 
 
 def redact_arguments(arguments: Sequence[str]) -> list[str]:

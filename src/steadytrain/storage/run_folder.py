@@ -22,7 +22,7 @@ from steadytrain.core.bounded_files import DOCUMENT_BYTES_MAX, check_size, read_
 from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import SEVERITIES, Series, Symptom, Table, Window
-from steadytrain.core.notebook import as_html
+from steadytrain.core.notebook import Drawing, as_card, curves_of
 from steadytrain.storage import data_frames
 from steadytrain.storage.bundle import MANIFEST, open_for_report
 from steadytrain.storage.documents import as_json
@@ -30,7 +30,7 @@ from steadytrain.storage.left_overs import clear_left_overs, ended_or_state, mar
 from steadytrain.storage.origin import with_origin
 from steadytrain.storage.processes import process_mark
 from steadytrain.storage.redaction import redact_text
-from steadytrain.storage.run_index import RunIndex
+from steadytrain.storage.run_index import RunIndex, bound_entries
 from steadytrain.storage.segments import count_records, read_scalars, read_stream, with_gradient_norms
 from steadytrain.storage.staged_bundle import INCIDENTS_FOLDER, clear_siblings, step_and_name
 from steadytrain.storage.tables import read_readable, read_series, read_table
@@ -108,7 +108,7 @@ class Run:
     Steps and tables are read from disk on demand. Signals are float64 of shape ``(steps,)``, tables float32 of shape
     ``(readings, rows, columns)``.
 
-    Example:
+    Examples:
         >>> run = steadytrain.load_run("runs/stopped")
         >>> run.ended, run.scalars().steps.tolist()
         ('stopped', [1, 2, 3, 4])
@@ -130,8 +130,11 @@ class Run:
         return f"<Run {self.name!r}: {facts}>"
 
     def _repr_html_(self) -> str:
-        more = {"command": self.command, "folder": self.path}
-        return as_html(f"Run {self.name}", {**self._facts(), **more})
+        return as_card(self, f"Run {self.name}", {**self._facts(), "command": self.command, "folder": self.path})
+
+    def plot(self, stream: str = "main") -> Drawing:
+        """Loss, gradient norm and learning rate of a stream with its symptoms, for a notebook."""
+        return curves_of(self, stream)
 
     def _facts(self) -> dict[str, str]:
         gravest_first = sorted(self.symptoms, key=lambda symptom: -SEVERITIES.index(symptom.severity))
@@ -234,7 +237,7 @@ class Run:
     @property
     def state(self) -> str:
         """How the run ended, or ``running``, ``killed``, or ``not recorded`` if its process cannot be looked up."""
-        return ended_or_state(self.ended, self.description)
+        return ended_or_state(self.ended, self.description, self.path)
 
 
 def open_run(path: Path) -> Run:
@@ -361,7 +364,7 @@ def _bound(index: sqlite3.Connection) -> bool:
 
     Returns whether there is any table.
     """
-    index.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, ENTRY_BYTES_MAX)
+    bound_entries(index, ENTRY_BYTES_MAX)
     made = index.execute("SELECT name, type, sql FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
     for name, kind, sql in made:
         if kind != "table" or "VIRTUAL" in str(sql).upper().split("(")[0] or " AS (" in str(sql).upper():

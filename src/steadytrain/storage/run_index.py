@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,12 @@ from steadytrain.storage.own_file import FileId, abandon, descriptors_below, fil
 
 SIDE_FILES = ("-wal", "-shm")
 RECOVERED = "recovered-"
+
+
+def bound_entries(index: sqlite3.Connection, bytes_max: int) -> None:
+    """Let no entry that is read be larger. On Python 3.10 only the size of the file bounds it."""
+    if sys.version_info >= (3, 11):
+        index.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, bytes_max)
 
 
 class RunIndex:

@@ -30,7 +30,7 @@ def load_run(path: str | Path) -> Run:
     Raises:
         UsageError: the run does not exist or cannot be read.
 
-    Example:
+    Examples:
         >>> steadytrain.load_run("runs/stopped")
         <Run 'stopped': steps 4, ended stopped, symptoms nonfinite-gradient, nonfinite-loss, incidents 1>
     """

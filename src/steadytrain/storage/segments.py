@@ -196,6 +196,12 @@ def count_records(folder: Path) -> int:
 def _read_segment(path: Path) -> Window:
     schema = read_schema(path.with_suffix(".json"))
     rows = _records(path, schema)
+    norms = rows["tensors"].astype(np.float32, copy=False)
+    return replace(scalars_of_rows(rows, schema), tensor_names=tuple(schema["tensors"]), gradient_norms=norms)
+
+
+def scalars_of_rows(rows: NDArray[Any], schema: dict[str, Any]) -> Window:
+    """The steps of records of that schema, without their tensors."""
     flags = rows["flags"].astype(np.int64)
     return Window(
         steps=rows["step"].astype(np.int64),
@@ -204,8 +210,6 @@ def _read_segment(path: Path) -> Window:
         present={name: (flags >> i & 1).astype(np.bool_) for i, name in enumerate(schema["scalars"])},
         skipped=(flags & FLAG_SKIPPED) != 0,
         refused=(flags & FLAG_REFUSED) != 0,
-        tensor_names=tuple(schema["tensors"]),
-        gradient_norms=rows["tensors"].astype(np.float32, copy=False),
         stream=schema["stream"],
     )
 

@@ -22,7 +22,8 @@ def step_before(bundle: Path, incident: Incident, recording: Recording) -> int |
     """The step before that of the incident, if its state can be restored from the bundle; else None.
 
     The first bad operation must be known and have had finite inputs (so the weights were finite), and the state must be
-    all that a snapshot would hold: of the same optimizers, without a gradient scaler.
+    all that a snapshot would hold: of the same optimizers, without a gradient scaler and without other optimizers that
+    take turns with them.
     """
     located = incident.located
     known = located is not None and not any(operand.nan or operand.inf for operand in located.inputs)
@@ -51,7 +52,8 @@ def optimizer_trees(bundle: Path) -> list[Any]:
 
 def _is_whole(bundle: Path, snapshot: dict[str, Any]) -> bool:
     same = [_class(tree) for tree in optimizer_trees(bundle)] == [_class(tree) for tree in snapshot["optimizers"]]
-    return same and snapshot["scalers"] == NO_SCALERS and not snapshot["not_kept"]
+    alone = snapshot["scalers"] == NO_SCALERS and not snapshot.get("others")
+    return same and alone and not snapshot["not_kept"]
 
 
 def _class(tree: Any) -> Any:

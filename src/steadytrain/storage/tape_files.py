@@ -7,7 +7,8 @@
     snapshots/step-000064/state.json           optimizer trees, scalers, the digest of every tensor
     snapshots/step-000064/state.safetensors    weights, buffers, optimizer state
 
-They lie in the run folder during the run, and under ``replay/`` in an incident bundle. The JSON file is renamed into
+They lie in the run folder during the run (those of a second optimizer under ``streams/<stream>/``), and under
+``replay/`` in an incident bundle. The JSON file is renamed into
 place last, so half-written files of a killed process do not count as a chunk or snapshot. The live half writes them
 (``capture/snapshots/tape.py``, ``capture/snapshots/snapshots.py``). This module finds them and reads their documents,
 without torch.
@@ -38,6 +39,12 @@ STATE_FILE = "state.json"
 STATE_TENSORS = "state.safetensors"
 MODEL_LEAD = "model/"
 """Prefix of the names of parameters and buffers among the tensors of a snapshot."""
+
+OTHERS_LEAD = "others/"
+"""Prefix, before a number, of the tensors of the optimizers that take turns with the recorded one."""
+
+STREAMS_FOLDER = "streams"
+"""Folder of the recordings of optimizers other than the first, one folder each."""
 
 PART = ".part"
 """Suffix of a file that is still being written."""
@@ -185,6 +192,11 @@ def chunk_name(first: int, last: int) -> str:
 
 def snapshot_name(step: int) -> str:
     return f"step-{step:06d}"
+
+
+def recording_folder(run: Path, stream: str) -> Path:
+    """Where a run keeps the recording of ``stream`` (``main`` is the first)."""
+    return run if stream == "main" else run / STREAMS_FOLDER / stream
 
 
 def find_recording(source: Path) -> Recording:

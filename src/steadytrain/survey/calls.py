@@ -116,6 +116,8 @@ class Calls(TorchFunctionMode):
             self._guarded(self.products.saw, name, args, given, result)
         if name in nonfinite_made.WATCHED and (place := frame or script_frame()) is not None:
             self._guarded(self.made.saw, name, args, given, result, line_of(place), self.step_now())
+        if name in loss_terms.REDUCTIONS:
+            self._guarded(self.terms.reductions.saw, name, args, given, result)
         if loss_terms.are_terms(name, args) and (place := frame or script_frame()) is not None:
             self._guarded(self.terms.saw, name, args, given, line_of(place))
         if name in empty_masks.NAMES and (place := frame or script_frame()) is not None:

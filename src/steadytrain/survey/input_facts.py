@@ -21,7 +21,7 @@ SPREAD_FLOOR = 1e-3
 
 HISTOGRAM_BINS = 64
 TOKENS_MAX = 1 << 18
-NUMBERS_MAX = 4
+NUMBERS_MAX, LOADED_MAX = 4, 16
 """Larger ids are not counted as tokens. So many counts take 2 MB a step."""
 
 
@@ -47,10 +47,12 @@ class Batches:
         self._rows_of: dict[int, list[bytes]] = {}
         self._rows_repeated = self._rows_seen = 0
         self._nonfinite: list[dict[str, Any]] = []
+        self._loaded: list[tuple[str, Tensor]] = []
         self.facts: dict[str, Any] = {}
 
     def fetched(self, dataset: int, batch: Any) -> None:
-        """Does nothing: inputs are read when the model gets them."""
+        """Keeps what a loader gave until the model is called: the model's inputs leave out the targets."""
+        self._loaded = [*self._loaded, *named_tensors_in(batch)][-LOADED_MAX:]
 
     def called(self, step: int, args: Any, kwargs: Any) -> None:
         """Reads the inputs of a model call in ``step``."""
@@ -85,10 +87,8 @@ class Batches:
             if value.is_floating_point():
                 bad = ~value.isfinite()
                 # What an earlier model call of the step computed is no input of the script.
-                if name not in computed and bool(bad.any()) and len(self._nonfinite) < ROWS_LISTED_MAX:
-                    rows = bad.reshape(value.shape[0], -1).any(1).nonzero().flatten() if value.dim() else torch.zeros(1)
-                    where = rows.tolist()[:ROWS_LISTED_MAX]
-                    self._nonfinite.append({"step": step, "input": name, "rows": where, "count": int(bad.sum())})
+                if name not in computed:
+                    self._note_nonfinite(step, name, bad)
                 good = value[~bad].float()
                 if good.numel():
                     scales.append(float(good.abs().max()))
@@ -97,6 +97,10 @@ class Batches:
                 bins = torch.bincount((value.flatten() % HISTOGRAM_BINS), minlength=HISTOGRAM_BINS).float()
                 parts.append(bins / bins.sum())
         if first:
+            loaded, self._loaded = self._loaded, []
+            for name, value in loaded:
+                if value.is_floating_point() and value.numel():
+                    self._note_nonfinite(step, f"{name} of the loader's batch", ~value.isfinite())
             self._lengths[step] = max((max(value.shape[1:]) for _, value in inputs if value.dim() > 1), default=0)
         if scales:
             self._scales[step] = max(scales)
@@ -113,6 +117,16 @@ class Batches:
             self._size = size
             self._digests[step] = hashlib.sha256(b"".join(_bytes(value) for _, value in inputs)).hexdigest()
 
+    def _note_nonfinite(self, step: int, name: str, bad: Tensor) -> None:
+        """``bad`` marks the values [rows, ...] of a tensor that are NaN or Inf. The same rows of another one are not
+        noted again: a loader's input is the model's too."""
+        if not bool(bad.any()) or len(self._nonfinite) >= ROWS_LISTED_MAX:
+            return
+        rows = bad.reshape(bad.shape[0], -1).any(1).nonzero().flatten() if bad.dim() else torch.zeros(1)
+        found = {"rows": rows.tolist()[:ROWS_LISTED_MAX], "count": int(bad.sum())}
+        if not any(one["step"] == step and found.items() <= one.items() for one in self._nonfinite):
+            self._nonfinite.append({"step": step, "input": name, **found})
+
     def rows_of(self, step: int) -> list[bytes]:
         """Digests of the rows of the first input of ``step``, in order; empty if they were not counted."""
         return self._rows_of.get(step, [])
@@ -124,7 +138,8 @@ class Batches:
     def finish(self) -> dict[str, Any]:
         facts = self.facts
         looked = self._marked if self._marked in self._digests else self._step
-        facts["batch_nonfinite"] = self._nonfinite
+        harmless = self._harmless()
+        facts["batch_nonfinite"] = [one for one in self._nonfinite if one["input"] not in harmless]
         others = sorted(scale for step, scale in self._scales.items() if step < looked)
         if looked in self._scales and others:
             facts["batch_scale"] = self._scales[looked] / max(SCALE_FLOOR, others[len(others) // 2])
@@ -148,6 +163,13 @@ class Batches:
             facts["token_overlap"] = _overlap(older, newer)
             facts["token_offset"] = _offset(older, newer)
         return facts
+
+    def _harmless(self) -> set[str]:
+        """Inputs that held NaN or Inf before the marked step as well: the script can digest them, as values that are
+        missing and left out of the loss."""
+        if self._marked not in self._digests:
+            return set()
+        return {one["input"] for one in self._nonfinite if one["step"] < self._marked}
 
     def _length(self, looked: int) -> dict[str, Any]:
         """How long the rows of the batch are against those before it, along their longest dimension."""

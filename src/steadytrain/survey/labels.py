@@ -244,7 +244,8 @@ class Labels:
         if len(finite) == len(losses) and total > 0:
             self.facts["row_loss_share"] = float(losses.max()) / total
         middle = float(finite.median()) if len(finite) else math.nan
-        bad = ~losses.isfinite() | (losses > SUSPECT * middle)
+        bad = ~losses.isfinite()
+        bad = bad if bool(bad.any()) else losses > SUSPECT * middle
         if int(bad.sum()) <= len(bad) // 2:  # what is in most rows marks none of them
             self.facts["rows_suspect"] = bad.nonzero().flatten().tolist()[:ROWS_LISTED_MAX]
 

@@ -173,7 +173,7 @@ def _alone(
     from steadytrain.survey.surveyed_steps import Alone
 
     until = until or min(opened.incident_step or UNTIL_WITHOUT_INCIDENT, UNTIL_WITHOUT_INCIDENT)
-    return Observed(Alone(), until=until, onset=onset, first=1, done=done, notes=[note])
+    return Observed(Alone(opened.stream), until=until, onset=onset, first=1, done=done, notes=[note])
 
 
 def _crashed(opened: Source) -> bool:
@@ -185,8 +185,9 @@ def _onset(opened: Source) -> int | None:
     """The first step of the incident's first symptom; None without an incident."""
     if opened.incident_step is None:
         return None
-    symptoms = open_bundle(opened.path).incident.symptoms
-    return min((symptom.first_step for symptom in symptoms), default=opened.incident_step)
+    incident = open_bundle(opened.path).incident
+    own = (symptom for symptom in incident.symptoms if symptom.stream == incident.stream)
+    return min((symptom.first_step for symptom in own), default=opened.incident_step)
 
 
 def _observed(opened: Source, lead_s: float, onset: int | None, done: Callable[[dict[str, Any]], None]) -> Observed:
@@ -208,7 +209,7 @@ def _observed(opened: Source, lead_s: float, onset: int | None, done: Callable[[
     own_steps = opened.own_steps(snapshot.step, lead_s)
     if own_steps.skips and not _reads_ahead(recording, last):
         seen = min(OWN_STEPS_MAX, int(lead_s / opened.step_s), snapshot.step)
-        own_steps = OwnSteps(max(1, seen), skips=True)
+        own_steps = OwnSteps(max(own_steps.wanted, seen), skips=True)
     inner = ReplayedSteps(recording, snapshot=snapshot, until=last, own_steps=own_steps)
     return Observed(inner, until=last, onset=onset, first=snapshot.step + 1, done=done, notes=[])
 

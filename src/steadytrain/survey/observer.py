@@ -27,6 +27,7 @@ from steadytrain.survey.module_calls import Modules
 from steadytrain.survey.moment_facts import LISTED_MAX
 from steadytrain.survey.outlier_rows import Rows
 from steadytrain.survey.planned_steps import steps_planned
+from steadytrain.survey.policy_entropy import PolicyEntropy
 from steadytrain.survey.stored_rows import changed_by_reading
 from steadytrain.survey.surveyed_steps import AROUND_ONSET, FIRST_STEPS, LAST_STEPS, Alone, ReplayedSteps
 from steadytrain.survey.training_state import State
@@ -74,6 +75,7 @@ class Observed(StepObserver):
         self.labels, self.batches, self.modules = Labels(), Batches(), Modules(self.calls)
         self.calls.step_now = lambda: inner.now
         self.rows = Rows()
+        self.entropy = PolicyEntropy(lambda: self.calls.active)
         self._planned: int | None = None
         self._stream: Stream | None = None
         self._there: tuple[torch.Tensor, torch.Tensor | None] | None = None
@@ -92,6 +94,7 @@ class Observed(StepObserver):
         """Starts observing, right after torch is imported."""
         self.loop.watch()
         self.modules.watch()
+        self._look("entropy", self.entropy.watch)
         self.calls.look(True)
 
     # -- the observer ----------------------------------------------------------------------------------------------
@@ -128,7 +131,8 @@ class Observed(StepObserver):
 
     def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         step = self._inner.now
-        self._stream = self._stream or stream
+        if stream.name == self._inner.stream:
+            self._stream = stream
         if stream is not self._stream:
             self.state.of_others(stream)
         elif isinstance(self._inner, ReplayedSteps):
@@ -140,6 +144,7 @@ class Observed(StepObserver):
             self._look("settings", lambda: self.calls.settings.gate(step, groups))
         if self.calls.active and stream is self._stream:
             self._steps.append(step)
+            self.entropy.step_ended()
             self.loop.skips += bool(measured.record.skipped)
             self._look("loop", self._update_begins)
             self._look("state", lambda: self.state.gate(stream, step))
@@ -263,6 +268,8 @@ class Observed(StepObserver):
             "singular_calls": list(seen.singular.values()),
             "nonfinite_made": self.calls.made.found,
             "loss_terms": self.calls.terms.found or None,
+            "loss_reductions": self.calls.terms.unequal or None,
+            "policy_entropy": self.entropy.found,
             "detached_calls": seen.detached,
             "fully_masked_rows": seen.fully_masked,
             "attention_logit_largest": seen.attention_largest or None,

@@ -24,9 +24,10 @@ ALONE_S_MAX = 60.0
 class Alone(StepObserver):
     """Replays nothing: the script computes its own steps."""
 
-    replays = True
+    replays, from_start = True, True
 
-    def __init__(self) -> None:
+    def __init__(self, stream: str) -> None:
+        self.stream = stream
         self._steps = 0
         self._began = time.monotonic()
         self.finished: Callable[[Outcome | str], None] | None = None
@@ -42,7 +43,7 @@ class Alone(StepObserver):
         return self._steps >= FIRST_STEPS and time.monotonic() - self._began > ALONE_S_MAX
 
     def step_ended(self, stream: Stream, folder: Path | None) -> None:
-        self._steps += 1
+        self._steps += stream.name == self.stream
 
 
 class ReplayedSteps(Replayer):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +32,9 @@ from steadytrain.capture.step.loss import LossTerm
 from steadytrain.capture.step.script_frames import LoopLines
 from steadytrain.core.incident import Finding
 from steadytrain.core.torch_private import CALL, COMPILED_CALL, KEEP_VERSION, ORIGINAL_MODULE
+from steadytrain.tracing.alone_among_ranks import has_whole_model, without_others
+from steadytrain.tracing.gradient_hooks import without_hooks
+from steadytrain.tracing.input_names import named_tensors
 from steadytrain.tracing.line_rerun import CannotRunAgainError, compile_lines, run_lines
 from steadytrain.tracing.tracer import NOT_REPRODUCED, Observer, OperationTracer
 from steadytrain.tracing.value_origins import Record
@@ -51,7 +54,7 @@ class StepInvestigator(Investigator):
     """Reruns the model if that is enough, and otherwise asks for a loop rerun."""
 
     def look_at_loss(self, incident_context: IncidentContext) -> Finding | None:
-        if rerun_obstacle(incident_context) is not None or not incident_context.alone:
+        if rerun_obstacle(incident_context) is not None or not has_whole_model(incident_context):
             return None
         roots = loss_places(incident_context.micro_batches, incident_context.losses)
         if roots is not None:
@@ -63,6 +66,12 @@ class StepInvestigator(Investigator):
         return finding if is_answer(finding) else None
 
     def investigate(self, incident_context: IncidentContext) -> Finding | LoopRerun:
+        try:
+            return self._investigate(incident_context)
+        except CannotRunAgainError as refusal:
+            return Finding(None, f"{CANNOT}{refusal}")
+
+    def _investigate(self, incident_context: IncidentContext) -> Finding | LoopRerun:
         roots = loss_places(incident_context.micro_batches, incident_context.losses)
         finding = None
         obstacle = rerun_obstacle(incident_context)
@@ -70,7 +79,7 @@ class StepInvestigator(Investigator):
             finding = rerun_model(incident_context, roots, Tensor.backward)
             if is_answer(finding):
                 return finding
-        if incident_context.loop is not None and obstacle is None and incident_context.alone:
+        if incident_context.loop is not None and obstacle is None and has_whole_model(incident_context):
             finding = rerun_lines(incident_context, incident_context.loop, Tensor.backward)
             if is_answer(finding):
                 return finding
@@ -213,7 +222,7 @@ def rerun_model(
 ) -> Finding:
     """Reruns the model on every micro-batch under the tracer and calls ``then`` (backward) on each loss."""
     tracer = _tracer(incident_context, MODEL_RERUN)
-    with untouched(incident_context), torch.enable_grad(), tracer:
+    with untouched(incident_context), torch.enable_grad(), tracer, without_others(incident_context):
         for batch, term, place in roots:
             _note_inputs(tracer, batch.args, batch.kwargs)
             loss = _pick(call_again(batch), place)
@@ -249,7 +258,7 @@ def rerun_lines(incident_context: IncidentContext, loop: LoopLines, then: Callab
                 batch.random_before.restore()
             handle = batch.module.register_forward_pre_hook(feed, with_kwargs=True)
             try:
-                with tracer:
+                with tracer, without_others(incident_context):
                     loss = run_lines(loop, lines)
                     if not fed:  # the lines created another model, and the findings would concern that one
                         raise CannotRunAgainError("they did not reach the recorded model")
@@ -269,7 +278,7 @@ def rerun_lines(incident_context: IncidentContext, loop: LoopLines, then: Callab
 def rerun_forward(incident_context: IncidentContext) -> Finding:
     """Reruns only the forward up to the model's outputs, if the loss code cannot run again."""
     tracer = _tracer(incident_context, MODEL_RERUN + " (forward only)")
-    with untouched(incident_context), torch.enable_grad(), tracer:
+    with untouched(incident_context), torch.enable_grad(), tracer, without_others(incident_context):
         for batch in incident_context.micro_batches:
             _note_inputs(tracer, batch.args, batch.kwargs)
             for output in tensors_in(call_again(batch)):
@@ -302,14 +311,13 @@ def autocast_as(state: AutocastState) -> Iterator[None]:
 
 @contextlib.contextmanager
 def untouched(incident_context: IncidentContext) -> Iterator[None]:
-    """Restores gradients, random state and buffers at the end. Inside, buffers hold their values from the start of the
-    step."""
+    """Restores gradients, random state and buffers. Inside: buffers as the step began, no hook on a whole gradient."""
     random = RandomState.take()
     buffers = incident_context.buffers.as_now()
     called = (parameter for batch in incident_context.micro_batches for parameter in batch.module.parameters())
     parameters = {id(parameter): parameter for parameter in [*incident_context.parameters.values(), *called]}.values()
     gradients = [(parameter, parameter.grad) for parameter in parameters]
-    with contextlib.ExitStack() as versions:
+    with contextlib.ExitStack() as versions, without_hooks(parameters):
         # The script's graph may have saved a buffer for a later backward, so values and versions must stay.
         for kept in buffers:
             versions.enter_context(KEEP_VERSION(kept.buffer))
@@ -353,16 +361,6 @@ def _pick(output: Any, place: tuple[Any, ...]) -> Tensor:
         output = output[key]
     assert isinstance(output, Tensor)
     return output
-
-
-def named_tensors(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors of a call, named after their arguments."""
-    named = {}
-    for lead, value in [*((f"args[{at}]", arg) for at, arg in enumerate(args)), *kwargs.items()]:
-        tensors = list(tensors_in(value))
-        for number, tensor in enumerate(tensors):
-            named[lead if len(tensors) == 1 else f"{lead}.{number}"] = tensor
-    return named
 
 
 def _computed(given: Any) -> bool:

@@ -55,6 +55,9 @@ RUNNING_STATISTICS = frozenset({"running_mean", "running_var"})
 
 
 C10D = "c10d."
+COLLECTIVES = (C10D, "_c10d_functional.", "_c10d_functional_autograd.")
+"""The namespaces of operations that several ranks make together."""
+
 RECEIVED = _names("tensors output_tensors output_tensors_list output_tensor output")
 """The arguments that a c10d collective writes. Its schema does not declare them."""
 

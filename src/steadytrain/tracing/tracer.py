@@ -33,6 +33,7 @@ from steadytrain.core.incident import Finding, Located, Phase
 from steadytrain.core.torch_private import BUFFERS, compiler_is_loaded
 from steadytrain.tracing.anomaly_mode import BackwardStacks
 from steadytrain.tracing.dispatch_mode import EachOperation
+from steadytrain.tracing.operation_facts import COLLECTIVES
 from steadytrain.tracing.places import ModuleCalls, Place, code_at
 from steadytrain.tracing.tensor_summary import WORDS, Kinds
 from steadytrain.tracing.value_origins import Record, Target, ancestry, path_to
@@ -41,7 +42,6 @@ from steadytrain.tracing.value_watch import Call, Watch, call_of
 CHAIN_FIRST, CHAIN_LAST = 8, 4
 """A longer chain shows its start, where the cause is, and its end."""
 
-COLLECTIVES = ("c10d.", "_c10d_functional.", "_c10d_functional_autograd.")
 """Prefixes of the operations with which ranks exchange values."""
 
 NOT_REPRODUCED = "the re-run did not reproduce the fault: loss and gradients came out finite"

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from steadytrain.core.incident import OperandRange
+from steadytrain.core.incident import UNKNOWN_OWNER, OperandRange
 from steadytrain.core.torch_private import STORAGE_ADDRESS
 from steadytrain.tracing.operation_facts import (
     C10D,
@@ -39,7 +39,6 @@ COPY_BYTES_MAX = 256 * 2**20
 OPERANDS_MAX = 16
 """Bound on described arguments. Only list operations over many tensors have more."""
 
-UNKNOWN_OWNER = "a tensor from before the re-run"
 INFINITY_IS_MEANT = frozenset({UNKNOWN_OWNER, "the buffer"})
 """Places of ready-made masks. In a batch, parameter or gradient an Inf is a fault like a NaN."""
 

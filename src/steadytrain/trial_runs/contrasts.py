@@ -9,9 +9,10 @@ from steadytrain.diagnosis.conclusion import CONFIRMED_MIN
 from steadytrain.diagnosis.proof import Control, proof
 from steadytrain.diagnosis.weighing import Suspect, weigh
 from steadytrain.experiments.case import Case
-from steadytrain.experiments.contrast import Contrast, ContrastPlan, contrasted, plan_contrast
-from steadytrain.experiments.specs import NO_TIME_LEFT, Outcome, Placebo, Spec, Verdict
-from steadytrain.experiments.trial_catalog import trial
+from steadytrain.experiments.contrast import LONG_AFTER_STEPS, Contrast, ContrastPlan, contrasted, plan_contrast
+from steadytrain.experiments.specs import NO_TIME_LEFT, UNCHANGED, NotApplicable, Outcome, Placebo, Spec, Verdict
+from steadytrain.experiments.trial import Trial
+from steadytrain.experiments.trial_catalog import plan_of, trial
 
 Run = Callable[[str, Sequence[Spec]], Sequence[Outcome]]
 """Says a line and runs specs."""
@@ -78,7 +79,28 @@ def run_contrast(
     ran = [*have, *(run(_line(plan), missing) if missing else ())]
     if any(outcome.why_not == NO_TIME_LEFT for outcome in ran) or len(ran) < len(plan.specs):
         return None
-    return contrasted(one, case, controls, outcomes, plan, ran)
+    found = contrasted(one, case, controls, outcomes, plan, ran)
+    if found.placebo_helped and case.aim == "finite" and case.after is None:
+        return _over_more_steps(one, case, run, found)
+    return found
+
+
+def _over_more_steps(one: Trial, case: Case, run: Run, short: Contrast) -> Contrast | None:
+    """The contrast over more steps, where a placebo only delays what the trial removes; ``short`` if that cannot
+    run, None if the time was over."""
+    longer = case.following(LONG_AFTER_STEPS)
+    own, unchanged = plan_of(one, longer), plan_of(trial(UNCHANGED), longer)
+    if isinstance(own, NotApplicable) or isinstance(unchanged, NotApplicable):
+        return short
+    plan = plan_contrast(one, longer, own)
+    ran = run(f"{_line(plan)}, over more steps", [*unchanged, *own, *plan.specs])
+    if any(outcome.why_not == NO_TIME_LEFT for outcome in ran) or len(ran) < len(own) + len(plan.specs) + 1:
+        return None
+    controls = [outcome for outcome in ran if outcome.spec in unchanged]
+    outcomes = [outcome for outcome in ran if outcome.spec in own]
+    if one.judge(longer, controls, outcomes).effect != "removed":
+        return short
+    return contrasted(one, longer, controls, outcomes, plan, ran)
 
 
 def _line(plan: ContrastPlan) -> str:

@@ -34,6 +34,7 @@ from steadytrain.experiments.case_files import open_case
 from steadytrain.experiments.contrast import Contrast
 from steadytrain.experiments.crash_facts import facts_of_crash
 from steadytrain.experiments.facts import read_facts
+from steadytrain.experiments.progress_file import Progress
 from steadytrain.experiments.rank_facts import facts_of_ranks
 from steadytrain.experiments.specs import NO_TIME_LEFT, UNCHANGED, NotApplicable, Outcome, Spec, Verdict
 from steadytrain.experiments.trial_catalog import plan_of, trials, with_controls
@@ -88,6 +89,7 @@ class _Bench:
     tell: Tell
     until: float
     clock: Callable[[], float]
+    progress: Progress
     outcomes: dict[str, list[Outcome]] = field(default_factory=dict)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     control: Control = field(default=Control(False, False, None, "no trial was run"))
@@ -102,9 +104,18 @@ def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = work_
         UsageError: the incident does not exist or is damaged, or the engine is not available.
         KeyboardInterrupt: with one line that says what is known so far.
     """
-    began = clock()
-    case, notes = _case(request, tell)
-    bench = _bench(request, case, tell=tell, until=began + request.budget_s, clock=clock)
+    progress = Progress(request.source)
+    try:
+        return _diagnosed(request, progress, tell=tell, clock=clock)
+    finally:
+        progress.ended()
+
+
+def _diagnosed(request: Request, progress: Progress, *, tell: Tell, clock: Callable[[], float]) -> Diagnosis:
+    until = clock() + request.budget_s
+    case, notes = _case(request, progress, tell)
+    plans, refused = _plans(case)
+    bench = _Bench(request, case, suspects_of(case), plans, refused, tell, until, clock, progress)
     if case.symptom is not None and case.symptom.severity != "note":
         try:
             _try(bench)
@@ -133,7 +144,7 @@ def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = work_
 # Before the trials.
 
 
-def _case(request: Request, tell: Tell) -> tuple[Case, list[str]]:
+def _case(request: Request, progress: Progress, tell: Tell) -> tuple[Case, list[str]]:
     """The case with the facts of a survey, and notes about the survey."""
     run = _run_of(request.source)
     case, notes = _opened(request).with_facts(facts_of_crash(run)), []
@@ -142,6 +153,7 @@ def _case(request: Request, tell: Tell) -> tuple[Case, list[str]]:
         notes.append(f"No survey: a script of {ranks['ranks']} ranks is not launched again")
         return case.with_facts({**(facts or {}), **ranks}), notes
     if facts is None:
+        progress.doing("surveying the script's own steps")
         tell(f"surveying the script's own steps{work_time.note()}")
         try:
             facts = survey(
@@ -182,11 +194,6 @@ def _opened(request: Request) -> Case:
         if not len(window):
             raise
         return open_case(source, onset=int(window.steps[-1]))
-
-
-def _bench(request: Request, case: Case, *, tell: Tell, until: float, clock: Callable[[], float]) -> _Bench:
-    plans, refused = _plans(case)
-    return _Bench(request, case, suspects_of(case), plans, refused, tell, until, clock)
 
 
 def _plans(case: Case) -> tuple[dict[str, tuple[Spec, ...]], dict[str, str]]:
@@ -271,6 +278,7 @@ def _run(bench: _Bench, names: Sequence[str]) -> None:
     specs = with_controls(planned, bench.case, [one.spec.begin for one in controls])
     belief = weigh(bench.suspects, bench.verdicts.values())
     best = next(iter(belief))
+    bench.progress.doing(f"trying {', '.join(names)}")
     bench.tell(f"trying {', '.join(names)} (so far: {best} {belief[best]:.2f})")
     bench.outcomes |= {name: [] for name in names}
     at_least = min(CONTROL_S_MIN, bench.request.budget_s / 2) if UNCHANGED in names else 0.0
@@ -283,6 +291,7 @@ def _run(bench: _Bench, names: Sequence[str]) -> None:
 def _launch(bench: _Bench, line: str, specs: Sequence[Spec], *, at_least_s: float = 0.0) -> list[Outcome]:
     """Says ``line`` and runs specs in the time that is left, or ``at_least_s`` seconds."""
     if line:
+        bench.progress.doing(line)
         bench.tell(line)
     found = run_trials(
         bench.request.source,
@@ -318,6 +327,7 @@ def _judge(bench: _Bench) -> None:
         name: verdict_of(bench.case, bench.control, known[name], controls, outcomes)
         for name, outcomes in sorted(bench.outcomes.items())
     }
+    bench.progress.judged(bench.verdicts.values())
 
 
 def _controls(bench: _Bench) -> list[Outcome]:

@@ -7,6 +7,8 @@ scaler, no accumulation).
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -25,7 +27,8 @@ class EarlyLoss:
         self._roots.append(value)
         return value
 
-    def gate(self, losses: tuple[float, ...]) -> None:
-        """The gate of a step that was not a probe measured ``losses``."""
+    def gate(self, losses: tuple[float, ...]) -> float | None:
+        """The gate of a step that was not a probe measured ``losses``. Returns their mean, None without any."""
         self.is_loss = len(losses) == 1 and list(losses) == self._roots
         self._roots.clear()
+        return math.fsum(losses) / len(losses) if losses else None

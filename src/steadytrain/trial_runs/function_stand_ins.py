@@ -8,6 +8,7 @@ entered.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -63,10 +64,14 @@ class Functions(TorchFunctionMode):
         self._inner: dict[str, Any] = {}
         self._entered = False
         self._inside = False
+        self.replaced = 0
+        """How often :meth:`replace` was called."""
 
     def replace(self, functions: Iterable[Callable[..., Any]], stand_in: StandIn) -> None:
+        self.replaced += 1
         for function in functions:
-            self._table[function] = stand_in
+            before = self._table.get(function)
+            self._table[function] = stand_in if before is None else _around(before, stand_in)
             for name, inner in _INNER.items():
                 if inner is function:
                     self._put_inner(name, inner)
@@ -107,3 +112,12 @@ class Functions(TorchFunctionMode):
             return stand_in(function, *args, **kwargs)
         finally:
             self._inside = False
+
+
+def _around(inner: StandIn, outer: StandIn) -> StandIn:
+    """Both, for a function that two changes replace: what ``outer`` takes for the original is ``inner``."""
+
+    def both(original: Any, *args: Any, **kwargs: Any) -> Any:
+        return outer(partial(inner, original), *args, **kwargs)
+
+    return both

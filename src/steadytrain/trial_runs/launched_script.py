@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from steadytrain.capture.hooks.model_discovery import module_names
 from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.core.torch_private import COMPILED_CALL, ORIGINAL_MODULE
 from steadytrain.experiments.specs import Role
 from steadytrain.trial_runs.function_stand_ins import Functions
 
@@ -28,6 +29,9 @@ class Launched:
     def __init__(self) -> None:
         self.roots: list[nn.Module] = []
         self.stream: Stream | None = None
+        self.others: Sequence[Stream] = ()
+        """The streams of other optimizers that take turns with it."""
+
         self.scalers: Mapping[int, Any] = {}
         self.role: Role = "train"
         self.entry = 0
@@ -67,6 +71,45 @@ class Launched:
         """The modules with a dotted name, or a parent's, that matches ``pattern`` (``*`` is a wildcard)."""
         return [(name, module) for module, name in self.modules().items() if fnmatch.fnmatchcase(name, pattern)]
 
+    def compiled(self) -> str | None:
+        """The name of a compiled module of the model; None if none is. New hooks and modes may not reach its code."""
+        for module, name in self.modules().items():
+            if ORIGINAL_MODULE.on(module) is not None or COMPILED_CALL.on(module) is not None:
+                return name or type(module).__name__
+        return None
+
+    # -- gradients, at the gate ------------------------------------------------------------------------------------
+
+    @property
+    def gradient_scale(self) -> float:
+        """The loss scale that the gradients still carry at the gate. A fused optimizer unscales inside its step."""
+        scales = (getattr(optimizer, "grad_scale", None) for optimizer in self.optimizers)
+        return next((float(scale) for scale in scales if isinstance(scale, Tensor)), 1.0)
+
+    def applied_norm(self) -> float | None:
+        """The global norm of the gradients as they are now, without the loss scale; None if there are none."""
+        norms = [parameter.grad.float().norm() for parameter in self.parameters if parameter.grad is not None]
+        if not norms:
+            return None
+        return float(torch.stack([one.to(norms[0].device) for one in norms]).norm()) / self.gradient_scale
+
+    def usual_norm(self) -> float:
+        """A level that nine of ten healthy steps before the onset stayed below; 0 if it is not known."""
+        return 0.0
+
+    def norms_seen(self) -> list[float]:
+        """The norms of the healthy steps before the change, the oldest first, as far as they are known."""
+        return []
+
+    @torch.no_grad()
+    def scale_gradients(self, factor: float) -> None:
+        """Multiply every gradient by ``factor``."""
+        for parameter in self.parameters:
+            if parameter.grad is not None:
+                parameter.grad.mul_(factor)
+
+    # -- hyper-parameters ------------------------------------------------------------------------------------------
+
     def set_group(self, group: dict[str, Any], key: str, value: Any) -> None:
         """Sets a hyper-parameter for this update only. The value that a scheduler continues from stays."""
         before = group[key]
@@ -97,10 +140,11 @@ class Kept:
 
     def __init__(self, process: Launched) -> None:
         tensors: dict[int, Tensor] = {}
-        for root in process.roots:
+        for root in (*process.roots, *(root for one in process.others for root in one.roots())):
             for tensor in (*root.parameters(), *root.buffers()):
                 tensors[id(tensor)] = tensor
-        for tensor in (*process.parameters, *_state_tensors(process.optimizers)):
+        optimizers = [*process.optimizers, *(optimizer for one in process.others for optimizer in one.optimizers)]
+        for tensor in (*process.parameters, *_state_tensors(optimizers)):
             tensors[id(tensor)] = tensor
         with torch.no_grad():
             self._tensors = [(tensor, tensor.detach().clone()) for tensor in tensors.values()]

@@ -6,9 +6,9 @@ import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from steadytrain.core.errors import UsageError
@@ -16,6 +16,8 @@ from steadytrain.diagnosis.patches.table import patches_for
 from steadytrain.diagnosis.patches.wound import Patch, wound_of
 from steadytrain.experiments.case import Case
 from steadytrain.replay.moved_files import Moved
+from steadytrain.storage.bundle import is_bundle, open_bundle
+from steadytrain.storage.numbered_files import sync
 
 
 @dataclass(frozen=True)
@@ -63,9 +65,10 @@ def patches_of(
 ) -> tuple[list[tuple[OwnFile, Patch]], str]:
     """The patches of a cause in the script, else in the only module where one can be made; and why there are none."""
     located = case.finding.located if case.finding else None
+    rows = _bad_rows(case)
     why, in_modules = "", []
     for own in files:
-        wound = wound_of(own.recorded, cause, located, norm, case.facts)
+        wound = replace(wound_of(own.recorded, cause, located, norm, case.facts), rows=rows)
         made, refused = patches_for(cause, own.text, wound, name=own.path.name)
         if own.is_script and made:
             return [(own, one) for one in made], ""
@@ -77,6 +80,14 @@ def patches_of(
         return in_modules[0], ""
     names = ", ".join(patches[0][0].path.name for patches in in_modules)
     return [], f"{len(in_modules)} modules could be changed ({names})" if in_modules else why
+
+
+def _bad_rows(case: Case) -> tuple[int, ...]:
+    """The places in the data set of the incident's samples that hold NaN or Inf."""
+    if not is_bundle(case.path):
+        return ()
+    samples = open_bundle(case.path).incident.samples
+    return tuple(sorted({one.indices[row] for one in samples for row in one.nonfinite_rows}))
 
 
 def write(text: str, case: Case, moved: str, file: str = "") -> Path | None:
@@ -92,21 +103,38 @@ def write(text: str, case: Case, moved: str, file: str = "") -> Path | None:
     own = next((one for one in files if (one.is_script if not file else file in (str(one.path), one.recorded))), None)
     if own is None:
         raise UsageError(f"--write: {refusal or f'{file} changed since the run, or is no file of it'}")
-    path = own.path
+    path = own.path.resolve()  # a link to the script stays one
     copy = None if _in_git(path) else path.with_name(f"{path.name}.orig")
-    if copy is not None and copy.exists():
-        raise UsageError(f"--write: {copy} is there from an earlier patch; move it away first")
     try:
-        if copy is not None:
-            shutil.copy2(path, copy)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
-            stream.write(text)
-        shutil.copymode(path, name)
-        os.replace(name, path)
+        old = path.read_bytes()
+        if copy is not None and copy.exists() and copy.read_bytes() != old:
+            raise UsageError(f"--write: {copy} is there from an earlier patch; move it away first")
+        with _beside(path, text.encode(), ".new") as written:
+            if copy is not None:
+                with _beside(path, old, ".old") as kept:
+                    shutil.copystat(path, kept)
+                    os.replace(kept, copy)
+            shutil.copymode(path, written)
+            os.replace(written, path)
+        sync(path.parent)
     except OSError as error:
         raise UsageError(f"--write: {path} cannot be written ({error.strerror or error})") from None
     return copy
+
+
+@contextmanager
+def _beside(path: Path, content: bytes, suffix: str) -> Iterator[Path]:
+    """A hidden file, flushed to disk, gone at the end unless it was renamed. It replaces one of a killed try."""
+    made = path.with_name(f".{path.name}{suffix}")
+    try:
+        made.unlink(missing_ok=True)
+        with made.open("xb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        yield made
+    finally:
+        made.unlink(missing_ok=True)
 
 
 def _in_git(path: Path) -> bool:

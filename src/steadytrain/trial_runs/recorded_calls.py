@@ -17,6 +17,35 @@ OTHER_INPUTS = (
 OTHER_CALLS = "the script calls its model differently than in the recorded step; its own batch was used there"
 
 
+def fed_arguments(
+    step: RecordedStep,
+    number: int,
+    call: MicroBatch,
+    args: Any,
+    kwargs: Any,
+    *,
+    own: bool,
+    loss_inside: bool,
+    note: Callable[[str], None],
+) -> tuple[Any, Any] | None:
+    """Restores the random state of call ``number`` and returns its arguments; None if the script's own must be used.
+
+    Args:
+        own: the trial takes the script's own batches.
+        loss_inside: as for ``recorded_arguments``.
+        note: as for ``recorded_arguments``.
+    """
+    if not is_recorded_call(step, number, call):
+        note(OTHER_CALLS)
+        return None
+    state = step.random(number, "random")
+    if state is not None:
+        state.restore()
+    if own or step.calls[number]["changed_after_use"]:
+        return None
+    return recorded_arguments(step, number, args, kwargs, loss_inside=loss_inside, note=note)
+
+
 def is_recorded_call(step: RecordedStep, number: int, call: MicroBatch) -> bool:
     """Whether call ``number`` of the step called a module of the same class."""
     return number < len(step.calls) and bool(step.calls[number]["module"] == type(call.module).__qualname__)

@@ -6,15 +6,14 @@ overwrites its state, and loaders and model get the recorded data.
 
 A probe runs in a copy of the process: forked after an update, it runs the loop once with the probe's batch and ends at
 its gate, or where its backward begins (``early_loss``). So probes change no counter, generator or state of the script,
-and cost little more than a forward.
-If a process cannot be copied (a GPU), the probe is a loop turn with a refused update. ``stage.py`` shares processes and
-supplies the :class:`Job`.
+and cost little more than a forward. If a process cannot be copied (a GPU), the probe is a loop turn with a refused
+update. ``stage.py`` shares processes and supplies the :class:`Job`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,9 +25,11 @@ from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.experiments.specs import OWN_TARGETS, Entry, ProbeSeen
+from steadytrain.replay.other_optimizers import OtherOptimizers
 from steadytrain.replay.own_steps import is_last_own_forward
+from steadytrain.replay.recorded_random import RecordedRandom
 from steadytrain.replay.recorded_steps import RecordedState, RecordedStep, RecordedSteps
-from steadytrain.replay.state_restore import restore_gate, restore_state
+from steadytrain.replay.state_restore import restore_gate, restore_other_gate, restore_state
 from steadytrain.storage.tape_files import Recording
 from steadytrain.trial_runs.changes import LiveChange
 from steadytrain.trial_runs.early_loss import EarlyLoss
@@ -36,8 +37,7 @@ from steadytrain.trial_runs.fed_batches import FedBatches
 from steadytrain.trial_runs.job import Job
 from steadytrain.trial_runs.launched_script import CannotApplyError, Kept, Launched, drop_gradients
 from steadytrain.trial_runs.process_copy import Measured, ProcessCopy, measure_in_copy
-from steadytrain.trial_runs.recorded_calls import OTHER_CALLS, is_recorded_call, loss_is_of_model, recorded_arguments
-from steadytrain.trial_runs.recorded_random import RecordedRandom
+from steadytrain.trial_runs.recorded_calls import fed_arguments, loss_is_of_model
 from steadytrain.trial_runs.trial_record import TrialRecord
 
 
@@ -50,6 +50,8 @@ class TrialRun(StepObserver):
         own_steps: the number of steps that the script computes itself before.
         stage: called in the last own step, after its first forward. Returns the job, possibly in a fork of the process.
         copies: whether a probe may run in a fork of the process.
+        stream: the name of the optimizer whose steps are counted.
+        whole_lead: whether the own steps are all before the snapshot: the script evaluates where the recorded run did.
     """
 
     replays = True
@@ -62,25 +64,25 @@ class TrialRun(StepObserver):
         own_steps: int,
         stage: Callable[[], Job],
         copies: bool,
+        stream: str = "main",
+        whole_lead: bool = False,
     ) -> None:
         self._steps = RecordedSteps(recording)
-        self._begin = begin
+        self._begin, self.from_start = begin, begin is None
         self._snapshot = None if begin is None else recording.snapshot_after(begin)
         self._own_steps_wanted = own_steps
-        self._own_steps = 0
-        self._stage = stage
-        self._copies = copies
+        self._own_steps = self._own_calls = 0
+        self._stage, self._copies = stage, copies
         self.job: Job | None = None
         self.process = Launched()
         self._stream: Stream | None = None
-        self._jumped = begin is None
-        self._restored = False
+        self._whole_lead, self._others = whole_lead, OtherOptimizers(stream)
+        self._jumped, self._restored = begin is None, False
         self._at = -1
         self._entry = Entry(None)
         self._recorded: RecordedStep | None = None
         self._call = 0
-        self._update_due = False
-        self._skipped = False
+        self._update_due = self._skipped = False
         self._kept: Kept | None = None
         self._refused: Kept | None = None
         self._shown = TrialRecord()
@@ -88,8 +90,7 @@ class TrialRun(StepObserver):
         self._random = RecordedRandom(self._steps)
         self._rounds_before = 0
         self._copy: ProcessCopy | None = None
-        self._loss_inside = False
-        self._early = EarlyLoss()
+        self._loss_inside, self._early = False, EarlyLoss()
         if begin is None:
             self._take(stage())
             self._next_entry()
@@ -148,56 +149,43 @@ class TrialRun(StepObserver):
             self._step_begins(module)
         number = self._call
         self._call += 1
-        given = self._recorded_arguments(number, call, args, kwargs)
+        given, own, inside = None, self.job.own_batches, self._loss_inside
+        if self._recorded is not None and not self._rounds_before:
+            feed = partial(fed_arguments, own=own, loss_inside=inside, note=self._shown.note)
+            given = feed(self._recorded, number, call, args, kwargs)
         for change in self.job.changes:
             other = change.call(self.process, self._entry.step, number, *(given or (args, kwargs)))
             given = other if other is not None else given
         return given
 
-    def _recorded_arguments(self, number: int, call: MicroBatch, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
-        step = self._recorded
-        if step is None or self._rounds_before:
-            return None
-        if not is_recorded_call(step, number, call):
-            self._shown.note(OTHER_CALLS)
-            return None
-        state = step.random(number, "random")
-        if state is not None:
-            state.restore()
-        assert self.job is not None
-        if self.job.own_batches or step.calls[number]["changed_after_use"]:
-            return None
-        return recorded_arguments(step, number, args, kwargs, loss_inside=self._loss_inside, note=self._shown.note)
-
     def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
         if not self._jumped:
+            self._own_calls += call is not None
             if is_last_own_forward(call, self._own_steps, self._own_steps_wanted):
                 if self.job is None:
                     self._take(self._stage())
-                self._random.prepare(self._following(-1))
+                goes_on = self._whole_lead and self._following(-1) == (self._begin or 0) + 1
+                self._random.start(self._following(-1), goes_on=goes_on, calls=self._own_calls if call else 0)
             return
         step, number = self._recorded, self._call - 1
+        if call is None and self._whole_lead and not self.probing and not self._rounds_before:
+            return
         if call is None or step is None or number >= len(step.calls) - 1:
-            following, now = self._following(self._at), self._entry.step
-            as_recorded = following in (None, (now or 0) + 1) or self._random.evaluated_before(following)
-            if now is not None and as_recorded:
-                self._random.restore_after(step, number)
-            else:
-                self._random.prepare(following)
+            self._random.go_on(step, number, self._entry.step, self._following(self._at))
             return
         self._random.restore_after(step, number)
 
     def loss_seen(self, root: Tensor) -> None:
         loss = self._early.of(root)
-        if self._copy is not None and self._early.is_loss and not self._rounds_before:
+        if self._copy is not None and self._early.is_loss and not self._rounds_before and not self._others.streams:
             self._copy.answer(loss)
 
     def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
-        self._early.gate(measured.losses)
-        self._stream = self._stream or stream
-        if stream is not self._stream:
-            self._shown.note("several optimizers alternate: the snapshots contain only the state of the first one")
+        loss = self._early.gate(measured.losses)
+        if self._others.meet(stream):
+            self._other_gate(stream, measured)
             return
+        self._stream = stream
         self.process.stream, self.process.scalers = stream, self.scalers
         self.process.roots = list(stream.roots()) or self.process.roots
         self._loss_inside = loss_is_of_model(seen)
@@ -209,9 +197,8 @@ class TrialRun(StepObserver):
             self._step_begins(None)  # no module call marked the start of the step
         if seen.evaluations > 1:
             self._cannot("the optimizer evaluates its closure several times, which no tape records")
-        loss = math.fsum(measured.losses) / len(measured.losses) if measured.losses else None
         if self._rounds_before:
-            self._refuse()
+            self._refuse(stream)
         elif self._copy is not None:
             self._copy.answer(loss)
         elif self._entry.role == "train":
@@ -219,11 +206,25 @@ class TrialRun(StepObserver):
         else:
             if self._entry.role == "probe":
                 self._shown.probes.append(ProbeSeen(self._at, self._entry.step, loss))
-            self._refuse()
+            self._refuse(stream)
         self._update_due, self._skipped = True, measured.record.skipped or self.skips(measured)
+
+    def _other_gate(self, stream: Stream, measured: Measurement) -> None:
+        """Another optimizer is about to update. In an entry whose update is refused its update is refused too."""
+        self.process.others = self._others.streams
+        if not self._jumped or self.job is None or self._copy is not None:
+            return
+        update = self._others.next_update(self._recorded, stream)
+        if self._rounds_before or self._entry.role != "train":
+            self._refuse(stream)
+        elif update is not None and self._restored:
+            self._shown.compare_other(update, measured)
+            restore_other_gate(update, stream)
 
     def skips(self, measured: Measurement) -> bool:
         step = self._recorded
+        if self._others.at_gate:
+            return self._others.refused(step)
         return step is not None and step.skips(measured) and self._steps.step(step.document["step"] + 1) is not None
 
     def let_go(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
@@ -238,24 +239,24 @@ class TrialRun(StepObserver):
         if self._recorded is not None:
             self._shown.compare(self._recorded, measured)
             # If other batches are fed, the learning-rate schedule still follows the run.
-            before = sum(entry.role != "probe" for entry in self.job.spec.schedule[: self._at])
-            due = self._steps.step((self._begin or 0) + 1 + before) or self._recorded
-            restore_gate(due, stream)
+            due = (self._begin or 0) + 1 + self.job.spec.trained_before(self._at)
+            restore_gate(self._steps.step(due) or self._recorded, stream)
         if measured.is_incident and not self.skips(measured):
             self.finish()
         if not measured.record.skipped and not measured.is_incident:
             self._change(lambda change: change.gate(self.process))
             self._shown.update_begins(stream.parameters)
 
-    def _refuse(self) -> None:
+    def _refuse(self, stream: Stream) -> None:
         self._kept = self._kept or Kept(self.process)
-        drop_gradients(self.process.parameters)
+        drop_gradients(stream.parameters)
 
     def step_ended(self, stream: Stream, folder: Any) -> None:
         if stream is not self._stream:
             return
         if not self._jumped:
             self._own_steps += 1
+            self._own_calls = 0
             if self._own_steps < self._own_steps_wanted:
                 return
             self._jumped = True
@@ -282,9 +283,8 @@ class TrialRun(StepObserver):
     def _step_begins(self, module: nn.Module | None) -> None:
         assert self.job is not None
         process = self.process
-        process.role, process.entry, process.trained = self._entry.role, self._at, len(self._shown.steps)
-        if self.probing:
-            process.role = "probe"
+        process.role, process.entry = "probe" if self.probing else self._entry.role, self._at
+        process.trained = len(self._shown.steps)
         if self._refused is not None:
             self._refused.restore_scalers()
             self._refused = None
@@ -293,7 +293,7 @@ class TrialRun(StepObserver):
             self._restore(module)
             self._change(lambda change: change.begin_once(process))
         if self._rounds_before or process.role == "refused" or (process.role == "probe" and not self.probing):
-            self._kept = Kept(process)
+            self._kept = self._kept or Kept(process)
         self._change(lambda change: change.step_begins(process))
 
     def _restore(self, module: nn.Module | None) -> None:
@@ -301,7 +301,8 @@ class TrialRun(StepObserver):
             self.process.roots = [module] if module is not None else []
             return
         assert self._stream is not None
-        wrong, notes = restore_state(RecordedState(self._snapshot), self._stream, list(self.scalers.values()))
+        state, scalers = RecordedState(self._snapshot), list(self.scalers.values())
+        wrong, notes = restore_state(state, self._stream, scalers, self._others.streams)
         if wrong is not None:
             self._cannot(wrong)
         for note in notes:
@@ -337,6 +338,7 @@ class TrialRun(StepObserver):
     def _next_entry(self) -> None:
         assert self.job is not None
         schedule = self.job.spec.schedule
+        before = self._entry.step if self._at >= 0 else self._begin
         self._at += 1
         while self._at < len(schedule) and schedule[self._at].role == "probe" and self._copies:
             if self._probe(schedule[self._at]):
@@ -346,11 +348,12 @@ class TrialRun(StepObserver):
             self.finish()
         self._enter(schedule[self._at])
         number = self._entry.step if self._begin is not None or self._at > 0 else None
-        if number is not None and self._random.evaluated_before(number):
+        goes_on = self._whole_lead and before is not None and number == before + 1
+        if number is not None and not goes_on and self._random.evaluated_before(number):
             self._random.prepare(number)
 
     def _enter(self, entry: Entry) -> None:
-        self._entry, self._call = entry, 0
+        self._entry, self._call, self._others.updates = entry, 0, 0
         self._recorded = None if entry.step is None else self._steps.step(entry.step)
 
     # -- random states ---------------------------------------------------------------------------------------------
@@ -391,9 +394,7 @@ class TrialRun(StepObserver):
         assert self.job is not None
         if self._copy is not None:
             self._copy.leave("the loop was over before the probe's gate")
-        if self.job.changes and not any(change.touched for change in self.job.changes):
-            self._cannot(self.job.changes[0].nothing)
-        if not self._shown.steps:
-            self._cannot(f"{ended or 'the trial ended'} before its first step")
+        if (nothing := self._shown.nothing(self.job.changes, ended)) is not None:
+            self._cannot(nothing)
         job, self.job = self.job, None  # what the script does from here on belongs to no trial
         job.end(self._shown.outcome(job.spec, job.changes, ended))

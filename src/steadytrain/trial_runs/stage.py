@@ -49,14 +49,16 @@ def serve(line: Line, asked: Mapping[str, Any]) -> NoReturn:
 
 class _Stage:
     def __init__(self, line: Line, asked: Mapping[str, Any]) -> None:
-        from steadytrain.replay.from_script import open_source
+        from steadytrain.replay.from_script import least_own_steps, open_source
 
         self._line = line
         self._place = Moved.parse(asked["moved"])
         self._source = open_source(Path(asked["source"]), self._place)
         self._begin: int | None = asked["begin"] or None  # 0 restores nothing either
-        self._own_steps = 0 if self._begin is None else 1
-        if self._begin is not None and asked["lead"] == "all":
+        least = least_own_steps(self._source.recording.snapshot_after(self._begin)) if self._begin is not None else 0
+        self._own_steps = least
+        self._whole_lead = self._begin is not None and asked["lead"] == "all"
+        if self._begin is not None and self._whole_lead:
             self._own_steps = self._source.own_steps(self._begin, math.inf).wanted
         self._early = [Change.from_json(change) for change in asked["early"]]
         self._scratch = Path(asked["log"]).parent
@@ -85,6 +87,8 @@ class _Stage:
             own_steps=self._own_steps,
             stage=self._next_job,
             copies=not _has_gpu(),
+            stream=self._source.stream,
+            whole_lead=self._whole_lead,
         )
         return self._run
 

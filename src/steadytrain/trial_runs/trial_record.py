@@ -11,7 +11,7 @@ from torch import Tensor
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.experiments.specs import Outcome, ProbeSeen, Spec, StepSeen
 from steadytrain.replay.batch_feeding import norms_of
-from steadytrain.replay.recorded_steps import RecordedStep
+from steadytrain.replay.recorded_steps import OtherUpdate, RecordedStep
 from steadytrain.trial_runs.changes import LiveChange
 
 RATIO_ELEMENTS_MAX = 64_000_000
@@ -41,6 +41,12 @@ class TrialRecord:
         same = same and norms_of(measured) == recorded.gradient_norms
         self._exact = same and self._exact is not False
 
+    def compare_other(self, recorded: OtherUpdate, measured: Measurement) -> None:
+        """Compares the update of another optimizer within the recorded step, bit for bit."""
+        same = [float(one).hex() for one in measured.losses] == recorded.losses
+        same = same and norms_of(measured) == recorded.gradient_norms
+        self._exact = same and self._exact is not False
+
     def update_begins(self, parameters: Sequence[Tensor]) -> None:
         if sum(parameter.numel() for parameter in parameters) <= RATIO_ELEMENTS_MAX:
             self._before = [parameter.detach().clone() for parameter in parameters]
@@ -58,6 +64,12 @@ class TrialRecord:
         ratio = moved / size if size else None
         self.steps[-1] = StepSeen(last.entry, last.loss, last.gradient_norm, last.finite, ratio)
         self._before = []
+
+    def nothing(self, changes: Sequence[LiveChange], ended: str | None) -> str | None:
+        """Why the trial shows nothing: its change touched nothing, or it has no step; None if it shows something."""
+        if changes and not any(change.touched for change in changes):
+            return changes[0].nothing
+        return None if self.steps else f"{ended or 'the trial ended'} before its first step"
 
     def failed(self, spec: Spec, why: str) -> Outcome:
         return Outcome(spec, False, why, notes=tuple(self._notes))

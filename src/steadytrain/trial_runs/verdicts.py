@@ -23,7 +23,8 @@ def verdict_of(
     """The verdict of a trial. That of the unchanged replay says whether it shows the symptom."""
     if trial.name != UNCHANGED:
         other = next((note for one in outcomes for note in one.notes if OWN_BATCH in note), None)
-        if other is not None and all(one.ran for one in outcomes):
+        follows = all(_follows_the_model(one, controls) for one in outcomes)
+        if other is not None and all(one.ran for one in outcomes) and not follows:
             return Verdict(trial.name, "not-run", why=other)
         judged = with_price(case, trial, controls, outcomes, trial.judge(case, controls, outcomes))
         if case.aim == "progress" and trial.other_loss and judged.effect in ("removed", "persists"):
@@ -39,6 +40,21 @@ def verdict_of(
     if effect == "removed" and not measures(case):
         effect = "inconclusive"
     return Verdict(UNCHANGED, effect, judged.numbers, f"{exact}{control.note}")
+
+
+def _follows_the_model(trial: Outcome, controls: Sequence[Outcome]) -> bool:
+    """Whether a trial's other inputs come from the weights that it changed: a rollout, the samples of a generator.
+
+    The unchanged replay of the same steps in the same order made exactly the recorded inputs, so the script repeats all
+    that it draws.
+    """
+    steps = [entry.step for entry in trial.spec.schedule if entry.role != "probe"]
+    for one in controls:
+        unchanged = one.ran and one.exact and not one.spec.changes and one.spec.begin == trial.spec.begin
+        same = steps == [entry.step for entry in one.spec.schedule if entry.role != "probe"][: len(steps)]
+        if unchanged and same and not any(OWN_BATCH in note for note in one.notes):
+            return True
+    return False
 
 
 def control_of(case: Case, runs: Sequence[Outcome], controls: Sequence[Outcome]) -> Control:

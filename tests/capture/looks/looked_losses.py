@@ -27,7 +27,7 @@ from torch.optim.lr_scheduler import LRScheduler, StepLR
 from torch.optim.swa_utils import SWALR
 from torch.utils.data import DataLoader, TensorDataset
 
-from steadytrain.core.model import Severity
+from parameters import long
 
 # Losses.
 
@@ -337,7 +337,11 @@ def given_labels(labels: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Callable[
     return begin
 
 
-SICK: list[tuple[Callable[[], Step], str, Severity]] = [
+ALIKE = ("softmax twice, targets as probabilities", "sigmoid before softmax", "probabilities", "squares", "l1")
+"""Beside a loss that is misused or spread in the same way."""
+
+
+SICK = [
     (scheduled(every=0), "idle-schedule", "warning"),
     (head_made_after_the_optimizer, "parameters-outside-optimizer", "warning"),
     (decoder_forgotten, "parameters-outside-optimizer", "warning"),
@@ -345,14 +349,16 @@ SICK: list[tuple[Callable[[], Step], str, Severity]] = [
     (first_batch_each_time, "repeated-batch", "warning"),
     (one_batch_kept, "repeated-batch", "note"),
     (seed_in_the_loop, "repeated-batch", "note"),
-    *((begin, "misused-loss", "warning") for begin in MISUSED.values()),
-    *((begin, "broadcast-loss", "warning") for begin in SPREAD.values()),
+    *((begin, "misused-loss", "warning") for name, begin in MISUSED.items() if name not in ALIKE),
+    *((begin, "broadcast-loss", "warning") for name, begin in SPREAD.items() if name not in ALIKE),
+    *(long(MISUSED[name], "misused-loss", "warning") for name in MISUSED if name in ALIKE),
+    *(long(SPREAD[name], "broadcast-loss", "warning") for name in SPREAD if name in ALIKE),
     (reads(same), "misplaced-labels", "warning"),
     (reads(same, causal=False), "misplaced-labels", "note"),
     (given_labels(next_ones), "misplaced-labels", "warning"),
     (reads(twice_shifted, by_hand=True), "misplaced-labels", "warning"),
     (reads(next_ones, causal=False), "visible-labels", "warning"),
-    (reads(next_ones, causal=False, by_hand=True), "visible-labels", "warning"),
+    long(reads(next_ones, causal=False, by_hand=True), "visible-labels", "warning"),
     (reads(filled_up), "supervised-padding", "warning"),
     (reads(answers_cut_off), "rows-without-labels", "warning"),
     (with_a_head(copied), "untied-weights", "warning"),

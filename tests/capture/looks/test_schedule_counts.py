@@ -12,6 +12,7 @@ from torch import nn
 from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader, TensorDataset
 
+from parameters import long
 from steadytrain.core.model import Severity
 from watching import watching
 
@@ -87,33 +88,33 @@ def restarts(optimizer: torch.optim.Optimizer) -> Any:
     return lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 10)
 
 
-SICK: list[tuple[Schedule, dict[str, Any], dict[str, Severity]]] = [
+SICK = [  # what each says is told of some schedule in the ordinary suite
     (cosine(12), {"each_batch": 1, "passes": 2}, {"mistimed-schedule": "warning"}),
-    (warm_up_then_cosine, {"each_batch": 1, "passes": 2}, {"mistimed-schedule": "warning"}),
+    long(warm_up_then_cosine, {"each_batch": 1, "passes": 2}, {"mistimed-schedule": "warning"}),
     (cosine(40), {"each_batch": 1}, {"mistimed-schedule": "note"}),
     (cosine(12), {"each_batch": 1, "loader": False}, {"mistimed-schedule": "note"}),
     (warm_up(500), {"each_pass": 1}, {"mistimed-schedule": "warning"}),
-    (warm_up(500), {"each_pass": 1, "passes": 8, "loader": False}, {"mistimed-schedule": "warning"}),
-    (one_cycle, {"each_pass": 1}, {"mistimed-schedule": "warning"}),
+    long(warm_up(500), {"each_pass": 1, "passes": 8, "loader": False}, {"mistimed-schedule": "warning"}),
+    long(one_cycle, {"each_pass": 1}, {"mistimed-schedule": "warning"}),
     (cosine(2 * PASS * 4), {"each_batch": 4, "passes": 2}, {"mistimed-schedule": "note"}),
     (exponential(0.8), {"each_batch": 1}, {"spent-schedule": "warning"}),
-    (stairs(5), {"each_batch": 1}, {"spent-schedule": "warning"}),
+    long(stairs(5), {"each_batch": 1}, {"spent-schedule": "warning"}),
     (linear(20), {"each_batch": 1, "passes": 2}, {"zero-learning-rate": "warning"}),
 ]
-HEALTHY: list[tuple[Schedule, dict[str, Any]]] = [
+HEALTHY = [
     (cosine(3 * PASS), {"each_batch": 1}),
     (cosine(3), {"each_pass": 1}),
-    (cosine(3 * PASS - 8), {"each_batch": 1}),
+    long(cosine(3 * PASS - 8), {"each_batch": 1}),
     (restarts, {"each_batch": 1}),
     (warm_up(5), {"each_pass": 1}),
-    (warm_up(30), {"each_pass": 1}),
-    (warm_up(40), {"each_batch": 1}),
-    (warm_up(2000), {"each_batch": 1}),
+    long(warm_up(30), {"each_pass": 1}),
+    long(warm_up(40), {"each_batch": 1}),
+    long(warm_up(2000), {"each_batch": 1}),
     (exponential(0.9), {"each_pass": 1}),
-    (stairs(1), {"each_pass": 1}),
+    long(stairs(1), {"each_pass": 1}),
     (linear(3 * PASS), {"each_batch": 1}),
     (stairs(1), {"each_pass": 1, "trainings": 2}),
-    (cosine(8 * PASS), {"each_batch": 1, "trainings": 3}),
+    long(cosine(8 * PASS), {"each_batch": 1, "trainings": 3}),
 ]
 
 

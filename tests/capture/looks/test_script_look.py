@@ -44,9 +44,13 @@ from looked_losses import (
     with_a_head,
 )
 
+from parameters import long
 from steadytrain.core.model import Severity
 
-HEALTHY: list[tuple[Callable[[], Step], Found]] = [
+ALIKE = ("log softmax", "log of softmax", "quantiles", "row")
+"""Losses whose neighbours say the same: cross entropy, distillation, pairs on purpose, a column."""
+
+HEALTHY = [
     (features_stay, {"parameters-outside-optimizer": "note"}),
     *(
         (begin, {})
@@ -58,26 +62,33 @@ HEALTHY: list[tuple[Callable[[], Step], Found]] = [
             accumulated,
             closure,
             all_data_at_once,
-            all_rows_of_the_loader,
             four_updates_a_batch,
-            *WELL_USED.values(),
-            *NOT_SPREAD.values(),
+            *(WELL_USED[name] for name in WELL_USED if name not in ALIKE),
+            *(NOT_SPREAD[name] for name in NOT_SPREAD if name not in ALIKE),
             reads(next_ones),
             given_labels(same),
-            reads(next_ones, by_hand=True),
             reads(hidden, causal=False),
             reads(lambda ids: filled_up(ids, ignored=True)),
-            reads(ends_count),
             with_a_head(tied),
-            with_a_head(both_at_zero),
             resumed(moments=True, schedule=True),
             resumed(moments=False, schedule=False),
             back_to_training,
             evaluation_from_the_start,
             normalisation_stays,
             scheduled(every=1),
-            scheduled(every=4),
             scheduled(every=0, kind=weight_average),
+        )
+    ),
+    *(
+        long(begin, {})
+        for begin in (
+            all_rows_of_the_loader,
+            *(WELL_USED[name] for name in WELL_USED if name in ALIKE),
+            *(NOT_SPREAD[name] for name in NOT_SPREAD if name in ALIKE),
+            reads(next_ones, by_hand=True),
+            reads(ends_count),
+            with_a_head(both_at_zero),
+            scheduled(every=4),
         )
     ),
 ]

@@ -29,6 +29,10 @@ def _not_watched(error: Exception) -> None:
 
 def _arm() -> None:
     from steadytrain.capture.hooks.import_hook import after_import
+    from steadytrain.core.switch import is_off
+
+    if is_off() and not os.environ.get("STEADYTRAIN_SANDBOX"):  # a script may switch its child off
+        return
 
     def attach() -> None:
         try:

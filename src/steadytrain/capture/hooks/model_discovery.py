@@ -45,10 +45,21 @@ def optimizer_parameters(optimizers: Iterable[torch.optim.Optimizer]) -> list[Te
     return list(found.values())
 
 
+def living_modules() -> list[nn.Module]:
+    """The modules of the process, without those whose ``__init__`` has not run: these have no dictionaries yet."""
+    needed = {PARAMETERS.attribute, BUFFERS.attribute, CHILDREN.attribute}
+    return [one for one in living(nn.Module) if needed <= vars(one).keys()]
+
+
+def living_optimizers() -> list[torch.optim.Optimizer]:
+    """The optimizers of the process. One without groups is left out: its ``__init__`` raised."""
+    return [one for one in living(torch.optim.Optimizer) if getattr(one, "param_groups", None) is not None]
+
+
 def find_model(parameters: Sequence[Tensor]) -> Model:
     """Search the process for the modules that hold ``parameters``."""
     wanted = {id(parameter) for parameter in parameters}
-    modules = living(nn.Module)
+    modules = living_modules()
     children = {id(child) for module in modules for child in _children(module)}
     tops = [module for module in modules if id(module) not in children]
     roots = [module for module in tops if any(id(parameter) in wanted for parameter in _parameters(module))]

@@ -27,8 +27,9 @@ class IncidentContext:
 
     ``fetched`` are the loaders' batches since the previous step, each with the number of its data set (in order of
     first use). ``loop`` is the function that called the model and backward for the last micro-batch, if it is still
-    running. ``alone`` is False if other ranks step together with this one. ``no_lap`` is the reason why the script's
-    loop cannot run once more, None if it can.
+    running. ``alone`` is False if other ranks step together with this one; ``wrappers`` are then the data-parallel
+    wrappers around the model, if this rank holds all of it. ``no_lap`` is the reason why the script's loop cannot run
+    once more, None if it can.
     """
 
     step: int
@@ -42,6 +43,7 @@ class IncidentContext:
     loop: LoopLines | None
     alone: bool
     no_lap: str | None
+    wrappers: tuple[nn.Module, ...] = ()
 
 
 class LoopRerun(ABC):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import importlib.metadata
 import os
 import platform
@@ -36,11 +37,15 @@ PACKAGES = (
 
 def versions() -> dict[str, str]:
     """Versions of the installed training libraries."""
+    return {**_installed_versions(), "torch": torch.__version__}
+
+
+@functools.cache  # a process keeps what it has imported, and looking all of them up takes 10 ms
+def _installed_versions() -> dict[str, str]:
     found = {}
     for package in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[package] = importlib.metadata.version(package)
-    found["torch"] = torch.__version__
     return found
 
 

@@ -134,9 +134,9 @@ def optimizer_tree(
 
 
 def live_optimizer_tree(
-    optimizers: Sequence[torch.optim.Optimizer], names: Mapping[int, str]
+    optimizers: Sequence[torch.optim.Optimizer], names: Mapping[int, str], *, lead: str = ""
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Like :func:`optimizer_tree`, with the optimizers' own tensors."""
+    """Like :func:`optimizer_tree`, with the optimizers' own tensors, whose names begin with ``lead``."""
     trees, tensors = [], {}
     for number, optimizer in enumerate(optimizers):
         groups = [
@@ -151,7 +151,7 @@ def live_optimizer_tree(
             for at, (parameter, s) in enumerate(optimizer.state.items())
         }
         value = {"class": type(optimizer).__qualname__, "groups": groups, "state": state}
-        tree, found = encode(value, is_tensor, prefix=f"optimizer{number}")
+        tree, found = encode(value, is_tensor, prefix=f"{lead}optimizer{number}")
         trees.append(tree)
         tensors.update(found)
     return {"optimizers": trees}, tensors
@@ -244,7 +244,9 @@ def savable(tensor: Tensor) -> Tensor:
 
 
 def is_tensor(value: Any) -> bool:
-    if not isinstance(value, Tensor) or value.device.type == "meta" or value.is_quantized or is_lazy(value):
+    if not isinstance(value, Tensor) or value.device.type == "meta" or value.is_quantized or value.is_nested:
+        return False
+    if is_lazy(value):
         return False
     return hasattr(value, "to_local") or not IS_WRAPPER(value)
 

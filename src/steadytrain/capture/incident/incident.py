@@ -187,7 +187,7 @@ def process_facts(settings: Settings) -> dict[str, Any]:
         "cwd": settings.description.get("cwd") or command["cwd"],
         "script": settings.description.get("script"),
         "module": settings.description.get("module"),
-        **({KEY: settings.description[KEY]} if KEY in settings.description else {}),
+        **{name: settings.description[name] for name in (KEY, "typed_into") if name in settings.description},
         "versions": environment.versions(),
         "device": environment.devices(),
         "numerics": environment.numerics(),

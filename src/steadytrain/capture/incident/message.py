@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from steadytrain.core.incident import Action, BadTensor, Finding, Located, OperandRange, Samples
+from steadytrain.core.interactive import typed_into
 from steadytrain.core.own_command import own_command
 from steadytrain.storage.run_search import short_name
 
@@ -36,7 +37,8 @@ def damaged_state(
     names = ", ".join(bad[:TENSORS_SHOWN]) + (
         f" (+{len(bad) - TENSORS_SHOWN} more)" if len(bad) > TENSORS_SHOWN else ""
     )
-    when = f"since the update of step {since}" if since is not None else f"since an update before step {step}"
+    earlier = f"since an update before step {step}" if step > 1 else "from the start"
+    when = f"since the update of step {since}" if since is not None else earlier
     if rested is not None and rested[0] < step:
         when = f"since an update of the steps {rested[0]} to {step - 1}, which were not recorded because the run rested"
     kept = f"the last good state that is kept is {good}" if good is not None else "no good state is kept"
@@ -123,7 +125,8 @@ def _message(
         lines.append(f"  {state}")
     if path is not None:
         lines.append(f"  bundle               {path}")
-        lines.append(f"  next                 {own_command()} show {short_name(path)}")
+        if typed_into() is None:  # in a notebook what ends the cell says which call comes next
+            lines.append(f"  next                 {own_command()} show {short_name(path)}")
     else:
         lines.append("  bundle               none could be written; see the warning above")
     return "\n".join(lines)
@@ -152,6 +155,12 @@ def sample_lines(samples: Sequence[Samples]) -> list[str]:
     ]
     if len(bad) > SAMPLES_SHOWN:
         lines.append(f"                       and {len(bad) - SAMPLES_SHOWN} more")
+    later = [f"row {row}" for one in samples for row in one.later_rows]
+    if later:
+        more = f" and {len(later) - SAMPLES_SHOWN} more" if len(later) > SAMPLES_SHOWN else ""
+        lines.append(f"  came in after the loader  NaN or Inf in {', '.join(later[:SAMPLES_SHOWN])}{more} of the batch")
+        changed = dict.fromkeys(line for one in samples for line in one.later_lines)
+        lines += [f"  changed on the way   {line}" for line in list(changed)[:SAMPLES_SHOWN]]
     return lines
 
 

@@ -12,10 +12,11 @@ import site
 import sys
 import sysconfig
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 FILES_MAX = 2000
+PATHS_MAX = 16_384
 FILE_BYTES_MAX = 4 << 20
 """Larger files are generated, and nobody edits them between two runs."""
 
@@ -45,7 +46,11 @@ def file_digest(path: str) -> str | None:
 
 def is_library(file: str) -> bool:
     """Whether a source file belongs to Python, an installed package or steadytrain."""
-    path = os.path.abspath(file)
+    return _is_library(os.path.abspath(file))
+
+
+@lru_cache(maxsize=PATHS_MAX)  # thousands of modules are asked for again with each incident
+def _is_library(path: str) -> bool:
     installed = any(part in _INSTALLED for part in path.split(os.sep))
     return installed or path.startswith((_OWN_FOLDER, *_library_folders()))
 

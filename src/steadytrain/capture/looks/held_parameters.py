@@ -12,9 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from steadytrain.capture.hooks.model_discovery import find_model, named_places, optimizer_parameters, plain_name
+from steadytrain.capture.hooks.model_discovery import (
+    find_model,
+    living_modules,
+    living_optimizers,
+    named_places,
+    optimizer_parameters,
+    plain_name,
+)
 from steadytrain.capture.step.optimizer_streams import Stream
-from steadytrain.core.living_objects import living
 from steadytrain.core.torch_private import PARAMETERS
 
 ROWS_MAX = 32
@@ -47,7 +53,7 @@ class HeldParameters:
         held = {id(one) for other in streams for one in other.parameters}
         outside = [one for key, one in filled.items() if key not in held]
         if outside:
-            held |= {id(one) for one in optimizer_parameters(living(torch.optim.Optimizer))}
+            held |= {id(one) for one in optimizer_parameters(living_optimizers())}
             outside = [one for one in outside if id(one) not in held]
         if not outside:
             self._norms = {}
@@ -69,7 +75,7 @@ class HeldParameters:
             yield from self._strangers(stream)
 
     def _strangers(self, stream: Stream) -> Iterator[tuple[str, float]]:
-        known = {id(one) for module in living(nn.Module) for one in PARAMETERS.of(module).values() if one is not None}
+        known = {id(one) for module in living_modules() for one in PARAMETERS.of(module).values() if one is not None}
         for one, name in list(zip(stream.parameters, stream.tensor_names, strict=False)):
             if id(one) not in known and one.grad is None:
                 yield f"stranger:{name}", 1.0

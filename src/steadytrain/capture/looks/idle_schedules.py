@@ -32,8 +32,8 @@ class Passes:
         first = next((one for one in tensors_in(batch) if one.dim() > 0), None)
         if first is None or rows_in_all <= 0:
             return
-        self._rows[dataset] = self._rows.get(dataset, 0) + len(first)
-        self._all += len(first)
+        self._rows[dataset] = self._rows.get(dataset, 0) + first.size(0)
+        self._all += first.size(0)
         if rows_in_all >= self._largest:
             self._largest, self._of_largest = rows_in_all, self._rows[dataset] / rows_in_all
         if len(self._rows) > DATASETS_MAX:

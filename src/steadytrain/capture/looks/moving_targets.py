@@ -21,12 +21,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from steadytrain.capture.hooks.model_discovery import optimizer_parameters
+from steadytrain.capture.hooks.model_discovery import living_modules, living_optimizers, optimizer_parameters
 from steadytrain.capture.hooks.module_hooks import ModuleHook, Report, hook_before
 from steadytrain.capture.step.input_recorder import tensors_in
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.tensors.dense import dense_values
-from steadytrain.core.living_objects import living
 from steadytrain.core.model import COPY_FOLLOWS, OWN_OUTPUTS, OWN_ROLLOUTS, IntArray
 from steadytrain.core.torch_private import CHILDREN, COMPILED_CALL, IS_FUNCTORCH
 
@@ -117,7 +116,7 @@ class Copies:
 
     def search(self, stream: Stream) -> None:
         """Find the copies of the models that ``stream`` trains, and count their calls from now on."""
-        modules, optimizers = living(nn.Module), living(torch.optim.Optimizer)
+        modules, optimizers = living_modules(), living_optimizers()
         held = {id(one) for one in (*optimizer_parameters(optimizers), *stream.parameters)}
         models = {_kind(part) for part in _models(stream)}
         types = {kind[0] for kind in models}
@@ -367,7 +366,7 @@ def row_keys(args: Any, kwargs: Any) -> Tensor | None:
     first = next((one for one in tensors_in((args, kwargs)) if one.dim() > 1 and one.numel()), None)
     if first is None or type(first) is not Tensor or first.is_complex() or first.layout != torch.strided:
         return None
-    if first.is_meta or IS_FUNCTORCH(first):
+    if first.is_meta or first.is_nested or IS_FUNCTORCH(first):
         return None
     ends = 1 if first.is_floating_point() and first.dim() < 4 else min(3, first.dim() - 1)
     if not first.is_floating_point():

@@ -138,6 +138,7 @@ def digest_of(*things: Any) -> bytes:
                 and one.numel()
                 and type(one) is Tensor
                 and not one.is_quantized
+                and not one.is_nested
                 and one.layout == torch.strided
                 and not one.is_complex()
             ):

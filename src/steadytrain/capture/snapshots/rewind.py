@@ -1,22 +1,22 @@
-"""Manages the tape and the snapshots of a run's first stream, which make the run replayable.
+"""Manages the tape and the snapshots of one stream, which make its steps replayable.
 
-They are written into the run folder during the run, and linked into the bundle of an incident. At the end a run deletes
-them if every symptom is in a bundle. A failure of our own or of the disk ends the recording with one note, and training
-continues.
+The snapshots hold the state of all optimizers that take turns with it, and the tape their updates in between
+(``stream_rewinds`` has one such recording for each stream). They are written into the run folder during the run, and
+linked into the bundle of an incident. At the end a run deletes them if every symptom is in a bundle. A failure of our
+own or of the disk ends the recording with one note, and training continues.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from steadytrain.capture.hooks.guarded_events import MISSING
-from steadytrain.capture.settings import Settings
 from steadytrain.capture.snapshots.snapshots import Snapshots
 from steadytrain.capture.snapshots.tape import Tape
 from steadytrain.capture.step.gate import Measurement
@@ -31,6 +31,7 @@ from steadytrain.storage.tape_files import (
     REPLAY_FOLDER,
     Recording,
     find_recording,
+    recording_folder,
     remove_recording,
 )
 
@@ -48,7 +49,12 @@ class Rewind(StepObserver):
     """The observer that records tape and snapshots. Only the training thread uses it."""
 
     def __init__(
-        self, size_bytes_max: int, *, note: Callable[[str], None], keep: bool, snapshots: Snapshots | None = None
+        self,
+        size_bytes_max: int,
+        *,
+        note: Callable[[str], None],
+        keep: bool,
+        snapshots: Snapshots | None = None,
     ) -> None:
         self.tape = Tape(int(size_bytes_max * TAPE_SHARE))
         self.snapshots = snapshots or Snapshots(int(size_bytes_max * (1 - TAPE_SHARE)))
@@ -57,10 +63,29 @@ class Rewind(StepObserver):
         self._keep = keep
         self._folder: Path | None = None
         self._stream: Stream | None = None
+        self._others: list[tuple[Stream, int]] = []
+        self._joins_late = False
         self._steps_since_call = 0
         self._anew = self._unrecorded = False
         self._off: str | None = None
         self._is_over = False
+
+    @property
+    def is_off(self) -> bool:
+        """Whether it records no more."""
+        return self._off is not None
+
+    def bound(self, size_bytes_max: int) -> None:
+        """Keep to a smaller budget from now on."""
+        self._size_bytes_max = size_bytes_max
+        self.tape.bound(int(size_bytes_max * TAPE_SHARE))
+        self.snapshots.size_bytes_max = int(size_bytes_max * (1 - TAPE_SHARE))
+
+    def take_over(self, stream: Stream, beside: Rewind, others: Sequence[Stream]) -> None:
+        """Record ``stream``, which makes its first step, from the next one on, ``beside`` the recording of another."""
+        self._stream, self._joins_late, self._others = stream, True, [(one, 1) for one in others]
+        self.scalers = beside.scalers
+        self.tape.begin_like(beside.tape)
 
     # -- a step forms ----------------------------------------------------------------------------------------------
 
@@ -97,6 +122,10 @@ class Rewind(StepObserver):
         if self._stream is None:
             self._stream = stream
         if stream is not self._stream:
+            if all(stream is not one for one, _ in self._others):
+                self._others.append((stream, self._stream.own_steps + 1))
+            self.snapshots.gate(None)
+            self.tape.other_gate(stream, measured)
             return
         self.snapshots.gate(float(measured.record.scalars["step_s"] or 0.0))
         self.tape.gate(stream, measured, evaluations=seen.evaluations)
@@ -115,9 +144,13 @@ class Rewind(StepObserver):
         if folder is None:
             self._stop("the run folder takes nothing more, so the steps cannot be replayed")
             return
-        self._folder = folder
+        self._folder = folder = recording_folder(folder, stream.name)
         self._steps_since_call += 1
         self._unrecorded = False
+        if self._joins_late:
+            self._joins_late = False
+            self.tape.forget_step()  # the calls of its first step were not seen
+            return
         self.tape.step_ended(folder)
         if self.tape.failure is not None:
             self._stop(f"no tape of the steps is kept any more: {self.tape.failure}")
@@ -152,12 +185,15 @@ class Rewind(StepObserver):
             self._is_over = True
             self.tape.forget_step()
             self.snapshots.give_up_live()
+        elif any(stream is one for one, _ in self._others):
+            self._others = [(one, at) for one, at in self._others if one is not stream]
+            self.snapshots.give_up_live()
 
     def _snapshot(self, stream: Stream) -> None:
         if self._folder is None or not self.snapshots.is_due(stream, anew=self._anew):
             return
         self._anew = False
-        self.snapshots.begin(stream, self._folder, list(self.scalers.values()))
+        self.snapshots.begin(stream, self._folder, list(self.scalers.values()), self._others)
         self.tape.keep_from = self.snapshots.oldest - LEAD_STEPS
         self.tape.keep_head = self.snapshots.keeps_first
 
@@ -166,6 +202,7 @@ class Rewind(StepObserver):
     def incident(self, stream: Stream, folder: Path, bundle: Path) -> None:
         if stream is not self._stream and self._stream is not None:
             return
+        folder = recording_folder(folder, stream.name)
         whole = False
         if self._off is None:
             self.tape.incident(folder)
@@ -185,12 +222,13 @@ class Rewind(StepObserver):
 
     def why_not(self, stream: Stream) -> str | None:
         if self._off is None and self._stream is not None and stream is not self._stream:
-            return f"only the steps of {self._stream.name} are on the tape"
+            return "only the steps of the first two optimizers are on a tape"
         return self._off
 
     def hold(self, stream: Stream, folder: Path, *, onset: int) -> Callable[[Path], None]:
         """Hold the last snapshot before the onset and all later ones, and as many older ones as the budget allows."""
         off = self.why_not(stream)
+        folder = recording_folder(folder, stream.name)
         last, share = stream.step, int(self._size_bytes_max * HELD_SHARE)
 
         def link(bundle: Path) -> None:
@@ -225,13 +263,6 @@ class Rewind(StepObserver):
         self._note(why)
         self.snapshots.close()
         self.tape.close(write=False)
-
-
-def recorder_of(settings: Settings, note: Callable[[str], None], *, recording: bool) -> StepObserver:
-    """The observer for a run with these settings; it does nothing if no recording is requested."""
-    if settings.rewind_bytes_max == 0 or not recording:
-        return StepObserver()
-    return Rewind(settings.rewind_bytes_max, note=note, keep=settings.keep_rewind)
 
 
 def link_recording(recording: Recording, bundle: Path) -> str | None:

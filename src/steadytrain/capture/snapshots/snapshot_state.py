@@ -17,10 +17,14 @@ from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.torch_private import VERSION
 from steadytrain.storage.tape_files import (
     MODEL_LEAD,
+    OTHERS_LEAD,
     SNAPSHOT_FORMAT,
     SNAPSHOT_VERSION,
 )
 from steadytrain.storage.tree import encode
+
+Others = Sequence[tuple[Stream, int]]
+"""Streams that take turns with another one, each with the step of that one in which it first updated."""
 
 HORIZON_MIN = 2000
 """The minimum of steps to rewind, as for ``beta2 = 0.999``: a slow fault is found hundreds of steps after it began."""
@@ -38,45 +42,72 @@ def _has_betas(group: Mapping[str, Any]) -> bool:
     return isinstance(betas, (tuple, list)) and len(betas) > 1 and not isinstance(betas[1], Tensor)
 
 
-def state_of(stream: Stream, scalers: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Tensor], set[str]]:
-    """The document, the live tensors by name, and the names of tensors that a forward may change."""
-    roots = list(stream.roots())
-    names = stream.model.names if stream.model else {}
-    tree, optimizer_tensors = live_optimizer_tree(stream.optimizers, names)
-    tensors: dict[str, Tensor] = {}
-    aliases: dict[str, str] = {}
-    seen: dict[Any, str] = {}
-    parameters = {id(parameter) for root in roots for parameter in root.parameters()}
-    moving = set()
-    unwritten = [*left_out(roots)]
-    model_tensors = {MODEL_LEAD + name: tensor for name, tensor in named_state(roots).items()}
-    for name, tensor in [*model_tensors.items(), *optimizer_tensors.items()]:
-        if not can_be_written(tensor):
-            unwritten.append(name)
-            continue
-        place = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()) if _has_memory(tensor) else name
-        if place in seen and tensor.numel():
-            aliases[name] = seen[place]
-            continue
-        seen[place] = name
-        tensors[name] = tensor
-        if name not in optimizer_tensors and id(tensor) not in parameters:
-            moving.add(name)
-    scaler_tree, scaler_tensors = encode([scaler.state_dict() for scaler in scalers], is_tensor, prefix="scaler")
-    tensors.update(scaler_tensors)
-    moving |= scaler_tensors.keys()
+def state_of(
+    stream: Stream, scalers: Sequence[Any], others: Others = ()
+) -> tuple[dict[str, Any], dict[str, Tensor], set[str]]:
+    """The document, the live tensors by name, and the names of tensors that a forward may change.
+
+    ``others`` are the streams that take turns with this one: their state belongs to the same loop.
+    """
+    parts = _Parts()
     document = {
         "format": SNAPSHOT_FORMAT,
         "version": SNAPSHOT_VERSION,
         "step": stream.step,
         "stream": stream.name,
-        "optimizers": tree["optimizers"],
-        "scalers": scaler_tree,
-        "aliases": aliases,
-        "frozen": [name for name, tensor in named_state(roots).items() if not tensor.requires_grad],
-        "not_kept": unwritten,
+        **parts.of(stream, ""),
+        "others": [
+            {"stream": one.name, "step": one.step, "joined_at": at, **parts.of(one, f"{OTHERS_LEAD}{number}/")}
+            for number, (one, at) in enumerate(others)
+        ],
     }
-    return document, tensors, moving
+    scaler_tree, scaler_tensors = encode([scaler.state_dict() for scaler in scalers], is_tensor, prefix="scaler")
+    parts.tensors.update(scaler_tensors)
+    parts.moving |= scaler_tensors.keys()
+    document |= {"scalers": scaler_tree, "aliases": parts.aliases, "not_kept": parts.unwritten}
+    return document, parts.tensors, parts.moving
+
+
+class _Parts:
+    """Collects the tensors of the streams, each once."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Tensor] = {}
+        self.aliases: dict[str, str] = {}
+        self.moving: set[str] = set()
+        self.unwritten: list[str] = []
+        self._seen: dict[Any, str] = {}
+
+    def of(self, stream: Stream, lead: str) -> dict[str, Any]:
+        """Adds the tensors of ``stream`` with ``lead`` before their names, and returns its part of the document."""
+        roots = list(stream.roots())
+        names = stream.model.names if stream.model else {}
+        tree, optimizer_tensors = live_optimizer_tree(stream.optimizers, names, lead=lead)
+        parameters = {id(parameter) for root in roots for parameter in root.parameters()}
+        self.unwritten += [lead + name for name in left_out(roots)]
+        model = named_state(roots)
+        for name, tensor in [
+            *((lead + MODEL_LEAD + own, one) for own, one in model.items()),
+            *optimizer_tensors.items(),
+        ]:
+            if self._is_new(name, tensor) and name not in optimizer_tensors and id(tensor) not in parameters:
+                self.moving.add(name)
+        return {
+            "optimizers": tree["optimizers"],
+            "frozen": [name for name, tensor in model.items() if not tensor.requires_grad],
+        }
+
+    def _is_new(self, name: str, tensor: Tensor) -> bool:
+        if not can_be_written(tensor):
+            self.unwritten.append(name)
+            return False
+        place = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()) if _has_memory(tensor) else name
+        if place in self._seen and tensor.numel():
+            self.aliases[name] = self._seen[place]
+            return False
+        self._seen[place] = name
+        self.tensors[name] = tensor
+        return True
 
 
 def _has_memory(tensor: Tensor) -> bool:

@@ -29,7 +29,7 @@ from torch import Tensor
 from steadytrain.capture.incident.freeze import free_bytes
 from steadytrain.capture.snapshots.buffer import StateBuffer, size_bytes
 from steadytrain.capture.snapshots.safetensors_writer import GivenUp, write_tensors
-from steadytrain.capture.snapshots.snapshot_state import HORIZON_MIN, SnapshotJob, horizon, state_of
+from steadytrain.capture.snapshots.snapshot_state import HORIZON_MIN, Others, SnapshotJob, horizon, state_of
 from steadytrain.capture.snapshots.snapshot_thinning import SPARE, part_of, put_by, retire, thinned
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.torch_private import VERSION
@@ -99,7 +99,7 @@ class Snapshots:
 
         self.every = every_steps
         self._cost_share = cost_share
-        self._size_bytes_max = size_bytes_max
+        self.size_bytes_max = size_bytes_max
         self._last = 0
         self._failed = 0
         self._step_s: deque[float] = deque(maxlen=STEP_TIMES)
@@ -123,8 +123,8 @@ class Snapshots:
             return False
         return anew or self._last == 0 or stream.step >= self._last + self.every
 
-    def begin(self, stream: Stream, folder: Path, scalers: Sequence[Any]) -> None:
-        """Take a snapshot; the first forward of the next step is about to run.
+    def begin(self, stream: Stream, folder: Path, scalers: Sequence[Any], others: Others = ()) -> None:
+        """Take a snapshot; the first forward of the next step is about to run. ``others`` take turns with ``stream``.
 
         It has no schedulers: the tape records their effect at every gate, and a search for them among all objects of
         the process would be the longest stall of all.
@@ -132,7 +132,7 @@ class Snapshots:
         started = time.perf_counter()
         self._last = stream.step
         self._horizon = horizon(stream.optimizers)
-        document, tensors, moving = state_of(stream, scalers)
+        document, tensors, moving = state_of(stream, scalers, others)
         size = size_bytes(tensors.values())
         self._folder = folder / SNAPSHOTS_FOLDER
         why = self._obstacle(tensors, folder)
@@ -166,10 +166,11 @@ class Snapshots:
             self._thread = threading.Thread(target=self._work, name="steadytrain-snapshots", daemon=True)
             self._thread.start()
 
-    def gate(self, step_s: float) -> None:
-        """The update is about to run. ``step_s`` is the time of the step at the gate."""
+    def gate(self, step_s: float | None) -> None:
+        """The update is about to run. ``step_s`` is the time of the step at the gate, None at another optimizer's."""
+        if step_s is not None:
+            self._step_s.append(step_s)
         job = self._job
-        self._step_s.append(step_s)
         if job is None:
             return
         started = time.perf_counter()
@@ -258,9 +259,9 @@ class Snapshots:
 
     def _obstacle(self, tensors: Mapping[str, Tensor], folder: Path) -> str | None:
         size = size_bytes(tensors.values())
-        if 2 * size > self._size_bytes_max:
+        if 2 * size > self.size_bytes_max:
             return (
-                f"no snapshots: two of {size / 1e6:.0f} MB are over the bound of {self._size_bytes_max / 1e6:.0f} MB "
+                f"no snapshots: two of {size / 1e6:.0f} MB are over the bound of {self.size_bytes_max / 1e6:.0f} MB "
                 "(--rewind-mb)"
             )
         free = free_bytes(folder)
@@ -388,9 +389,9 @@ class Snapshots:
                 remove_snapshot(shot)  # the tape no longer has the steps after it
         shots = find_snapshots(self._folder.parent)
         sizes = {shot.step: shot.tensors.stat().st_size for shot in shots}
-        always = {step for step in sizes if step == self._first and sizes[step] <= FIRST_SHARE * self._size_bytes_max}
+        always = {step for step in sizes if step == self._first and sizes[step] <= FIRST_SHARE * self.size_bytes_max}
         self.keeps_first = bool(always)
-        left = self._size_bytes_max - sum(sizes[step] for step in always)
+        left = self.size_bytes_max - sum(sizes[step] for step in always)
         others = {step: size for step, size in sizes.items() if step not in always}
         kept = always | thinned(others, horizon_steps=self._horizon, size_bytes_max=left)
         for shot in shots:

@@ -25,6 +25,7 @@ from steadytrain.capture.snapshots.random_parts import RandomTable
 from steadytrain.capture.snapshots.safetensors_writer import write_tensors
 from steadytrain.capture.snapshots.tape_steps import (
     Call,
+    OtherGate,
     TapeStep,
     chunk_document,
     copied_fetch,
@@ -59,6 +60,7 @@ HEAD_SHARE = 0.25
 after the first step, they make an early onset replayable even if it is found late."""
 
 CALLS_MAX = 256
+OTHER_GATES_MAX = 64
 FETCHES_MAX = 256
 FLUSH_WAIT_S = 20.0
 RESTED = "it was not recorded, because the run rested (--every-step records all)"
@@ -96,6 +98,14 @@ class Tape:
         self._folder: Path | None = None
         self._thread: threading.Thread | None = None
         self._random = RandomTable()
+
+    def bound(self, size_bytes_max: int) -> None:
+        """Keep to a smaller budget from now on."""
+        self._size_bytes_max = size_bytes_max
+
+    def begin_like(self, other: Tape) -> None:
+        """Count the batches of the loaders from where ``other`` stands."""
+        self._fetched = dict(other._fetched)
 
     # -- a step forms ----------------------------------------------------------------------------------------------
 
@@ -146,6 +156,14 @@ class Tape:
         """Set the numbers of the step in progress; a later measurement of the same step replaces them."""
         self._measure(self._forming, stream, measured, evaluations=evaluations)
 
+    def other_gate(self, stream: Stream, measured: Measurement) -> None:
+        """Another optimizer updates within the step in progress."""
+        step = self._forming
+        if len(step.others) >= OTHER_GATES_MAX:
+            step.left_out = f"more than {OTHER_GATES_MAX} updates of other optimizers"
+            return
+        step.others.append(OtherGate(stream.name, len(step.calls), _groups(stream), measured))
+
     def let_go(self, stream: Stream, measured: Measurement, *, evaluations: int, folder: Path) -> None:
         """Add the step in progress to the ring in its current form: the script makes no update and may continue."""
         calls = [replace(call) for call in self._forming.calls]
@@ -163,7 +181,7 @@ class Tape:
         step.fetched = dict(self._fetched)
         if self._first_fetched is None:
             self._first_fetched = dict(self._fetched)
-        step.groups = [[plain_settings(group) for group in optimizer.param_groups] for optimizer in stream.optimizers]
+        step.groups = _groups(stream)
 
     def step_ended(self, folder: Path) -> None:
         """Add the step to the ring; the first one starts the thread."""
@@ -332,3 +350,7 @@ class Tape:
                 break
             head, reached = head + 1, chunk.last
         return head
+
+
+def _groups(stream: Stream) -> list[list[dict[str, Any]]]:
+    return [[plain_settings(group) for group in optimizer.param_groups] for optimizer in stream.optimizers]

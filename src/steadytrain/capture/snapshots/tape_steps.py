@@ -17,6 +17,7 @@ from steadytrain.capture.incident.freeze import autocast_tree, is_tensor, savabl
 from steadytrain.capture.snapshots.digests import digest
 from steadytrain.capture.snapshots.random_parts import RandomTable
 from steadytrain.capture.snapshots.safetensors_writer import can_be_written
+from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, map_tensors, tensors_in
 from steadytrain.core.incident import Samples
 from steadytrain.core.torch_private import VERSION
@@ -58,11 +59,22 @@ class Fetch:
         return any(VERSION.of(tensor) != version for tensor, version in self.references)
 
 
+@dataclass(frozen=True)
+class OtherGate:
+    """An update of another optimizer within a step, after ``calls`` calls of its models."""
+
+    stream: str
+    calls: int
+    groups: list[list[dict[str, Any]]]
+    measured: Measurement
+
+
 @dataclass
 class TapeStep:
-    """The inputs of one step, as kept in the ring."""
+    """The inputs of one step, as kept in the ring. ``others`` are the updates of other optimizers before its own."""
 
     calls: list[Call] = field(default_factory=list)
+    others: list[OtherGate] = field(default_factory=list)
     fetches: list[Fetch] = field(default_factory=list)
     step: int = 0
     skipped: bool = False
@@ -191,9 +203,30 @@ def _step_document(
         "fetched": {str(dataset): count for dataset, count in step.fetched.items()},
         "calls": calls,
         "fetches": fetches,
+        **(
+            {"others": [_gate_document(one, tree_of, f"{lead}o{at}") for at, one in enumerate(step.others)]}
+            if step.others
+            else {}
+        ),
         **({"no_update": True} if step.no_update else {}),
         **({"refused": True} if step.refused else {}),
         **({"gradient_factor": step.factor.hex()} if step.factor != 1.0 else {}),
+    }
+
+
+def _gate_document(gate: OtherGate, tree_of: Any, lead: str) -> dict[str, Any]:
+    record = gate.measured.record
+    names = list(gate.measured.tensor_names)
+    return {
+        "stream": gate.stream,
+        "step": record.step,
+        "calls": gate.calls,
+        "skipped": record.skipped,
+        "refused": record.refused,
+        "losses": [float(loss).hex() for loss in gate.measured.losses],
+        "gradient_norms": tree_of({"names": names, "norms": torch.from_numpy(record.gradient_norms)}, f"{lead}g"),
+        "groups": tree_of(gate.groups, f"{lead}h"),
+        "gradient_factor": gate.measured.factor.hex(),
     }
 
 

@@ -9,6 +9,7 @@ from steadytrain.capture.looks.pass_orders import PassOrders
 from steadytrain.capture.step.data_wait import DataWait
 from steadytrain.capture.step.dataset_numbers import DatasetNumbers
 from steadytrain.capture.step.live_run import LiveRun
+from steadytrain.capture.step.step_batches import STEP_BATCHES
 
 FETCHED_MAX = 64
 
@@ -62,6 +63,18 @@ class DataLoaders:
         with run.guard.part("recording what was fetched"):
             other = run.observer.fetched(self.datasets.number_of(iterator), batch)
         return other  # noqa: RET504 (as above)
+
+    def step_batch(self, batch: Any) -> Any:
+        """A replayed loop of functions is about to call its step function with ``batch``. Returns the one to use."""
+        run = self._run
+        if not run.is_script():
+            return batch
+        other = MISSING
+        with run.guard.part("following the step function"):
+            other = run.observer.fetch_begins(STEP_BATCHES) if run.rerun is None else run.rerun.fetch(STEP_BATCHES)
+            if other is MISSING and run.rerun is None:
+                other = run.observer.fetched(STEP_BATCHES, batch)
+        return batch if other is MISSING else other
 
     def take_wait_s(self) -> float:
         """Seconds that the training thread waited for its loaders since the last call."""

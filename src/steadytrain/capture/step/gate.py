@@ -18,7 +18,8 @@ from torch import Tensor
 
 from steadytrain.capture.step.loss import loss_of_step, unscaled
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
-from steadytrain.capture.step.ranks import any_rank
+from steadytrain.capture.step.ranks import HAS_BAD_GRADIENT, WENT_WRONG, BadRank, first_bad_rank, rank, world_size
+from steadytrain.capture.tensors.dense import has_empty_shard
 from steadytrain.capture.tensors.gradient_scaling import Scaling, overflow_share, underflow
 from steadytrain.capture.tensors.statistics import (
     OVERFLOWED,
@@ -35,27 +36,40 @@ from steadytrain.core.torch_private import SCALE
 from steadytrain.storage.segments import StepRecord
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """Why a finite update is skipped. ``symptom``: the name of the symptom that it is, "" where the step shows none.
+    ``in_a_row_max``: how many may be skipped in a row, None for as many as ``--max-skips`` says."""
+
+    why: str
+    symptom: str = ""
+    in_a_row_max: int | None = None
+
+
 @dataclass
 class Measurement:
     """The result of the gate for one step.
 
     ``losses`` are the unscaled losses of the backward calls. ``tensor_names`` name the columns of
-    ``record.gradient_norms``. ``bad`` are the non-finite gradients of this rank. ``elsewhere`` means that only another
-    rank has a non-finite value. The gradients still carry the factor ``scale``. ``committed`` means that the step is
-    already on record.
+    ``record.gradient_norms``. ``bad`` are the non-finite gradients of this rank. ``bad_rank`` reports a bad step for
+    all ranks that step together; None for any other step. The gradients still carry the factor ``scale``.
+    ``committed`` means that the step is already on record.
     """
 
     losses: tuple[float, ...]
     record: StepRecord
     tensor_names: tuple[str, ...]
     bad: tuple[BadTensor, ...]
-    elsewhere: bool
+    bad_rank: BadRank | None
     scale: float
     committed: bool = False
     factor: float = 1.0
     """What an intervention multiplied the gradients by."""
 
-    outlier: str = ""
+    raised: bool = False
+    """Whether the script itself raised because of this step."""
+
+    left_out: LeftOut | None = None
     """Why the update is skipped although everything is finite."""
 
     @property
@@ -64,7 +78,13 @@ class Measurement:
 
     @property
     def is_incident(self) -> bool:
-        return not self.record.skipped and (not self.loss_finite or bool(self.bad) or self.elsewhere)
+        bad_here = not self.loss_finite or bool(self.bad)
+        return not self.record.skipped and (bad_here or self.bad_rank is not None or self.raised)
+
+    @property
+    def is_of_another_rank(self) -> bool:
+        """Whether another rank reports this step."""
+        return self.bad_rank is not None and self.bad_rank.rank != rank()
 
 
 @torch.no_grad()
@@ -97,8 +117,8 @@ def measure(
     row = np.full(len(stream.parameters), GRADIENT_ABSENT, np.float32)
     row[list(norms)] = list(norms.values())
     names, row = _learning(stream, row)
-    is_bad = bool(bad) or (not skipped and not all(math.isfinite(loss) for loss in losses))
-    elsewhere = look.is_elsewhere(is_bad)
+    loss_bad = not skipped and not all(math.isfinite(loss) for loss in losses)
+    bad_rank = look.first_bad_rank(WENT_WRONG if loss_bad else HAS_BAD_GRADIENT if bad else 0)
     record = StepRecord(
         step=stream.step + 1,
         time=time_s,
@@ -125,7 +145,7 @@ def measure(
         gradient_norms=row,
         skipped=skipped,
     )
-    return Measurement(losses, record, names, bad, elsewhere, look.scale)
+    return Measurement(losses, record, names, bad, bad_rank, look.scale)
 
 
 class _Fetch:
@@ -226,18 +246,19 @@ class _Look:
         )
         return losses, loss_of_step(losses, terms, factors, iter(self._counts()))
 
-    def is_elsewhere(self, is_bad: bool) -> bool:
-        """Whether another rank, and not this one, has a non-finite value."""
-        return self._joint is not None and any_rank(is_bad, self._joint) and not is_bad
+    def first_bad_rank(self, badness: int) -> BadRank | None:
+        """The rank that reports this step; None if nothing is bad or this process decides alone."""
+        return first_bad_rank(badness, self._joint) if self._joint is not None else None
 
 
 def _learning(stream: Stream, row: NDArray[np.float32]) -> tuple[tuple[str, ...], NDArray[np.float32]]:
-    """Names and norms without the frozen parameters (``requires_grad`` is False) that have no gradient.
+    """Names and norms without parameters that have no gradient because they are frozen (``requires_grad`` is False), or
+    because this rank's shard of them is empty.
 
     Fine-tuning scripts pass such parameters to the optimizer and expect no update. A frozen parameter that still has a
     gradient is updated, so it stays in.
     """
-    frozen = [at for at, parameter in enumerate(stream.parameters) if not parameter.requires_grad]
+    frozen = [at for at, one in enumerate(stream.parameters) if not one.requires_grad or has_empty_shard(one)]
     still = {at for at in frozen if row[at] == GRADIENT_ABSENT}
     if len(still) in (0, len(row)):
         return stream.tensor_names, row
@@ -260,16 +281,26 @@ def bad_gradients(stream: Stream, seen: StepInProgress) -> tuple[BadTensor, ...]
 
 def reason(measured: Measurement) -> str:
     """Why the step is an incident, or its update is skipped, in one clause."""
-    if measured.outlier:
-        return measured.outlier
+    if measured.left_out is not None:
+        return measured.left_out.why
     if not measured.loss_finite:
         bad = next(loss for loss in measured.losses if not math.isfinite(loss))
-        return f"the loss is {kind_of(bad)}"
+        return f"the loss is {kind_of(bad)}{_where(measured)}"
     if measured.bad:
         first = measured.bad[0]
         more = f" and {len(measured.bad) - 1} more" if len(measured.bad) > 1 else ""
-        return f"the gradient of {first.name}{more} holds {_contents(first)}"
-    return "another rank's loss or gradient is not finite"
+        return f"the gradient of {first.name}{more} holds {_contents(first)}{_where(measured)}"
+    assert measured.bad_rank is not None
+    what = "loss" if measured.bad_rank.is_origin else "gradient"
+    return f"the {what} of rank {measured.bad_rank.rank} is not finite"
+
+
+def _where(measured: Measurement) -> str:
+    """The rank at which the step went wrong, if this process has it. Ranks that decide alone say which they are."""
+    if measured.bad_rank is None:
+        return f" on rank {rank()}" if world_size() > 1 else ""
+    known = measured.bad_rank.is_origin and not measured.is_of_another_rank
+    return f" on rank {rank()}" if known else ""
 
 
 def _exact_look(
@@ -342,7 +373,8 @@ def _overflow_share(
 def _gradients(parameters: Sequence[Tensor]) -> list[tuple[int, Tensor]]:
     found = []
     for position, parameter in enumerate(parameters):
-        if parameter.grad is not None and (values := dense_values(parameter.grad)) is not None:
+        values = dense_values(parameter.grad) if parameter.grad is not None else None
+        if values is not None and (values.numel() or not parameter.numel()):  # not the empty shard of a parameter
             found.append((position, values))
     return found
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import torch
+from torch import nn
 
 from steadytrain.capture.hooks.model_discovery import plain_name
 from steadytrain.capture.incident.context import IncidentContext
@@ -34,6 +35,7 @@ def before_backward(run: LiveRun) -> IncidentContext:
         loop=loop_lines(batch.frames, term.frames),
         alone=not any(stream.together for stream in run.streams),
         no_lap="the loss was checked before backward",
+        wrappers=tuple(module for stream in run.streams for module in _replicated(stream)),
     )
 
 
@@ -62,6 +64,7 @@ def let_go_context(
         loop=loop,
         alone=not stream.together,
         no_lap="the script itself has continued after this step",
+        wrappers=_replicated(stream),
     )
 
 
@@ -82,7 +85,12 @@ def at_gate(
         loop=loop_lines(batches[-1].frames, losses[-1].frames) if batches and losses else None,
         alone=not stream.together,
         no_lap=_why_no_lap(run, stream, optimizer, can_rerun=can_rerun),
+        wrappers=_replicated(stream),
     )
+
+
+def _replicated(stream: Stream) -> tuple[nn.Module, ...]:
+    return stream.joint.replicated() if stream.joint is not None else ()
 
 
 def _why_no_lap(run: LiveRun, stream: Stream, optimizer: torch.optim.Optimizer, *, can_rerun: bool) -> str | None:

@@ -132,7 +132,7 @@ def record_call(
         random_before=random_before,
         autocast=AutocastState.take({"cpu", *(tensor.device.type for tensor in tensors)}),
         size_bytes=size_bytes,
-        samples=int(first.shape[0]) if first is not None else 0,
+        samples=int(first.size(0)) if first is not None else 0,
         tokens=int(ids[0].numel()) if ids else None,
         frames=user_frames(),
         references=tuple(references),

@@ -17,6 +17,7 @@ from steadytrain.capture.hooks.patches import Events
 from steadytrain.capture.incident.context import LoopRerun
 from steadytrain.capture.incident.incident import script_facts
 from steadytrain.capture.settings import Settings
+from steadytrain.capture.step import ranks
 from steadytrain.capture.step.input_recorder import BatchRing, BufferKeeper, MicroBatch
 from steadytrain.capture.step.lap import Lap
 from steadytrain.capture.step.observers import StepObserver
@@ -58,8 +59,9 @@ class LiveRun:
         self.clock = clock
         self.guard = Guard(tell)
         self.notes: list[str] = []
+        self._waiting: list[str] = []
         self.incidents: list[Path] = []
-        self.stopped: RunStopped | None = None
+        self._stopped: RunStopped | None = None
         self.failure: str | None = None
         """What ended the script, if it did not end normally."""
 
@@ -89,6 +91,15 @@ class LiveRun:
         self._thread = threading.get_ident()
         self._process = os.getpid()
         self._busy = False
+
+    @property
+    def stopped(self) -> RunStopped | None:
+        """What ends the script, once an update was refused or the run was stopped."""
+        return self._stopped
+
+    @stopped.setter
+    def stopped(self, stopped: RunStopped) -> None:
+        self._stopped = stopped.of_run(self.settings.run_dir, self.settings.description)
 
     def is_script(self) -> bool:
         """Whether the current call comes from the script, on its training thread, while the watch is on."""
@@ -128,7 +139,16 @@ class LiveRun:
         """Show ``note`` to the user, once, and keep it with the run."""
         if note not in self.notes:
             self.notes.append(note)
-            self.tell(f"note: {note}")
+            if ranks.rank() == 0 or ranks.world_size() < 2:
+                self.tell(f"note: {note}")
+            else:
+                self._waiting.append(note)
+
+    def tell_notes(self) -> None:
+        """Show the notes of another rank than the first, if the first is not recorded: else it has the same."""
+        waiting, self._waiting = self._waiting, []
+        for note in waiting if ranks.speaks(self.settings.run_dir) else ():
+            self.tell(f"note, rank {ranks.rank()}: {note}")
 
     def rolled_back(self, stream: Stream, first: int, last: int) -> None:
         """The state is that from before step ``first``, and the steps up to ``last`` count no more for detectors."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.hooks.guarded_events import MISSING
+from steadytrain.capture.step import ranks
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, record_call, tensors_in
 from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.loss import LossTerm, loss_term, scalar_outputs
@@ -142,6 +143,7 @@ class ModelCalls:
                 if output is None and sys.exc_info()[0] is not None:
                     self._guards.call_raised(call)
                 self._keep(module, call, output)
+                ranks.forward_ended(module)
             elif run.rerun is not None and not torch.is_grad_enabled():
                 run.rerun.other_forward_ends()
             if run.rerun is None:

@@ -30,6 +30,9 @@ class StepObserver:
     replays = False
     """Whether this process runs recorded steps again. Then it records nothing and freezes no incident."""
 
+    from_start = False
+    """Whether the script's own steps count from its start: no recorded state will overwrite what they computed."""
+
     gates_max: int | None = None
     """In a launched process: bound on the gates of all optimizers. After it the process ends."""
 
@@ -116,6 +119,9 @@ class StepObserver:
         bundle. Any thread may call it."""
         return lambda bundle: None
 
+    def script_ended(self) -> None:
+        """There will be no more steps; the detectors are about to look for the last time."""
+
     def close(self, *, finished: bool, noted: bool) -> None:
         """The run is over. ``finished``: it reached its end, or steadytrain stopped it. ``noted``: it has symptoms that
         are in no bundle."""
@@ -135,6 +141,7 @@ class CompositeObserver(StepObserver):
         self._first = first
         self._guest = guest
         self.replays = first.replays or guest.replays
+        self.from_start = first.from_start
         self.scalers = guest.scalers = first.scalers
 
     def fetch_begins(self, dataset: int) -> Any:
@@ -228,6 +235,10 @@ class CompositeObserver(StepObserver):
 
     def hold(self, stream: Stream, folder: Path, *, onset: int) -> Callable[[Path], None]:
         return self._first.hold(stream, folder, onset=onset)
+
+    def script_ended(self) -> None:
+        self._first.script_ended()
+        self._guest.script_ended()
 
     def close(self, *, finished: bool, noted: bool) -> None:
         self._first.close(finished=finished, noted=noted)

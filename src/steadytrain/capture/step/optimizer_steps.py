@@ -6,6 +6,7 @@ Not here: the measurement at the gate (``gate``), and the handling of a non-fini
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -26,6 +27,10 @@ from steadytrain.capture.step.skipping import Skipping
 from steadytrain.capture.step.stopping import Stopping
 from steadytrain.capture.tensors.precision import precision_facts
 
+TURNS_MIN = 2
+NOTES_STEP = 8
+"""By this step the first rank has a run folder if it trains."""
+
 
 class OptimizerSteps:
     """Serves all optimizers. A process with a ``rehearsal`` runs the recorded step again when it reaches it."""
@@ -45,6 +50,8 @@ class OptimizerSteps:
         self._told_precision = False
         self._first: Stream | None = None
         self._update_looks: dict[int, UpdateLooks] = {}
+        self._stepped: weakref.ref[Stream] | None = None
+        self._turns = 0
 
     def step_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any:
         """Returns other arguments for ``step``, or None. Raises :class:`RunStopped` to refuse the update."""
@@ -81,6 +88,7 @@ class OptimizerSteps:
         if not self._run.is_script() or stream is None:
             return
         with self._run.own_time, self._run.guard.part("recording a step"):
+            self._skipping.give_back()
             if stream.pending is not None:
                 self._finish(stream)
             if optimizer is stream.optimizers[-1]:
@@ -121,6 +129,8 @@ class OptimizerSteps:
                 run.observer.gate(stream, run.seen, measured)
             if answer == "skip" or (run.observer.replays and run.observer.skips(measured)):
                 self._skip(stream, measured)
+                if not can_rerun:
+                    self._skipping.withhold(stream)
                 continue
             if not measured.is_incident or self._rehearsal is not None or run.observer.replays:
                 continue
@@ -133,8 +143,8 @@ class OptimizerSteps:
                 self._stopping.stop(stream, optimizer, measured, can_rerun=can_rerun)
             except Exception as error:  # refuse the update even if our own code failed on the way
                 run.guard.report("handling the incident", error)
-                run.stopped = RunStopped(f"steadytrain refused the update of step {measured.record.step}")
-                raise run.stopped from None
+                stopped = run.stopped = RunStopped(f"steadytrain refused the update of step {measured.record.step}")
+                raise stopped from None
 
     def _answer(
         self, stream: Stream, optimizer: torch.optim.Optimizer, measured: Measurement, *, can_rerun: bool
@@ -149,12 +159,13 @@ class OptimizerSteps:
             if measured.record.skipped:
                 return None
             with run.guard.part("steering at the gate"):
-                measured.outlier = run.steering.finite(stream, measured) or ""
+                measured.left_out = run.steering.finite(stream, measured)
                 measured.factor = run.steering.gradient_factor
-            if measured.outlier and self._skipping.why_not(stream, optimizer, measured, can_rerun=can_rerun) is None:
-                answer = "skip"
-            else:
-                measured.outlier = ""
+            if measured.left_out is not None:
+                if self._skipping.why_not(stream, optimizer, measured, can_rerun=can_rerun) is None:
+                    answer = "skip"
+                else:
+                    measured.left_out = None
         elif run.settings.policy in ("stop", "observe"):
             answer = run.settings.policy
         else:
@@ -188,9 +199,6 @@ class OptimizerSteps:
             self._run.buffers.restore()
         if not self._run.observer.replays:
             with self._run.guard.part("recording a skipped update"):
-                if measured.outlier:
-                    self._stopping.skip_outlier(stream, measured)
-                    return
                 self._stopping.skip(stream, measured, in_a_row)
 
     def _look(self, optimizer: torch.optim.Optimizer, *, can_rerun: bool) -> Iterator[tuple[Stream, Measurement]]:
@@ -205,7 +213,9 @@ class OptimizerSteps:
 
     def _lead(self, optimizer: torch.optim.Optimizer, *, skipped: bool = False) -> Stream | None:
         run = self._run
-        stream, run.seen = run.leading.lead(optimizer, run.seen, saw_loss=run.saw_loss, skipped=skipped)
+        stream, run.seen = run.leading.lead(
+            optimizer, run.seen, saw_loss=run.saw_loss, skipped=skipped, in_backward=run.in_backward
+        )
         return stream
 
     def _measure(self, stream: Stream, optimizer: torch.optim.Optimizer, *, skipped: bool) -> Measurement:
@@ -267,6 +277,15 @@ class OptimizerSteps:
         run.instruments(stream).raised([symptom], step)
         run.symptom_incidents.looked(stream, [symptom])
 
+    def _count_turns(self, stream: Stream) -> None:
+        """Optimizers take turns if a stream steps again after another one. One phase after the other is no turn."""
+        last = self._stepped() if self._stepped is not None else None
+        if last is not stream:
+            self._turns += last is not None
+            self._stepped = weakref.ref(stream)
+        if self._turns >= TURNS_MIN:
+            self._run.recorder.set_fact("optimizers_in_turn", len(self._run.streams))
+
     def _finish(self, stream: Stream) -> None:
         run = self._run
         measured, stream.pending = stream.pending, None
@@ -275,8 +294,7 @@ class OptimizerSteps:
         run.leading.stepped(stream, run.seen)
         run.forget_step()
         run.ring.add(stream.step, batches)
-        if len(run.streams) > 1:
-            run.recorder.set_fact("optimizers_in_turn", len(run.streams))
+        self._count_turns(stream)
         run.recorder.commit(stream, measured)
         with run.guard.part("keeping the tape of the step"):
             run.observer.step_ended(stream, run.recorder.begin().path if run.recorder.recording else None)
@@ -291,6 +309,8 @@ class OptimizerSteps:
         instruments.raised(found, stream.step)
         instruments.saw(stream.step, measured.record.gradient_norms, measured.record.scalars.get("learning_rate"))
         run.symptom_incidents.looked(stream, frozen)
+        if stream.own_steps == NOTES_STEP:
+            run.tell_notes()
         if stream.own_steps == 1:
             run.modules.settle()
             self._update_looks.pop(id(stream), None)

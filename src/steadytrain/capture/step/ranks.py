@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 
 import torch
 from torch import Tensor, nn
 
 from steadytrain.core.torch_private import JOIN
+from steadytrain.storage.ranks_of_run import is_first_recorded, launched_rank, launched_ranks
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -31,15 +33,18 @@ def rank() -> int:
     """The rank of this process: from the initialised process group, else from the launcher's ``RANK``, else 0."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank()
-    value = os.environ.get("RANK", "0")
-    return int(value) if value.isdigit() else 0
+    return launched_rank()
 
 
 def world_size() -> int:
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_world_size()
-    value = os.environ.get("WORLD_SIZE", "1")
-    return int(value) if value.isdigit() else 1
+    return launched_ranks()
+
+
+def speaks(run_dir: Path) -> bool:
+    """Whether this process reports on the terminal: of several ranks the first one does, where it is recorded too."""
+    return rank() == 0 or world_size() < 2 or not is_first_recorded(run_dir)
 
 
 @dataclass(frozen=True)
@@ -54,16 +59,38 @@ class JointSteps:
     group: ProcessGroup | None
     """The ranks that step together; None for all ranks."""
 
+    sharded: bool = False
+    """Whether a rank holds parts of parameters only."""
+
+    def replicated(self) -> tuple[nn.Module, ...]:
+        """The wrappers, if each rank holds the whole model and can run it without the others; else none."""
+        whole = not self.sharded and all(map(_is_ddp, self.wrappers)) and self.are_now()
+        return self.wrappers if whole else ()
+
     def are_now(self) -> bool:
         """Whether every rank of the group makes the current step, so all of them would join our collective.
 
         False under ``join()``: a rank without inputs shadows the wrapper's collectives, but not ours. Also False if the
-        last forward ran under ``no_sync``: the ranks may then step at different times.
+        last forward with gradients ran under ``no_sync``: the ranks may then step at different times.
         """
         if any(getattr(JOIN.on(module), "enable", False) for module in self.wrappers):
             return False
-        synchronised = [module.require_forward_param_sync for module in self.wrappers if _is_ddp(module)]
+        synchronised = [
+            _synchronised.get(module, module.require_forward_param_sync) for module in self.wrappers if _is_ddp(module)
+        ]
         return not synchronised or any(synchronised)
+
+
+_synchronised: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
+"""Of each data-parallel wrapper, whether its last forward with gradients was to be followed by a reduction. The wrapper
+itself also forgets it in a forward without gradients, such as an evaluation on one rank."""
+
+
+def forward_ended(root: nn.Module) -> None:
+    """A forward with gradients of this module has ended."""
+    for module in _outer_modules(root):
+        if _is_ddp(module):
+            _synchronised[module] = module.require_forward_param_sync
 
 
 def joint_steps(roots: Iterable[nn.Module], parameters: Iterable[Tensor]) -> JointSteps | None:
@@ -78,7 +105,7 @@ def joint_steps(roots: Iterable[nn.Module], parameters: Iterable[Tensor]) -> Joi
     if not wrappers and not sharded:
         return None
     group = None if sharded else _smaller_group(wrappers, world)
-    return JointSteps(tuple(wrappers), group)
+    return JointSteps(tuple(wrappers), group, bool(sharded))
 
 
 def _is_ddp(module: nn.Module) -> TypeGuard[nn.parallel.DistributedDataParallel]:
@@ -93,20 +120,37 @@ def _smaller_group(wrappers: Iterable[nn.Module], world: int) -> ProcessGroup | 
     return None
 
 
-def any_rank(is_bad: bool, joint: JointSteps) -> bool:
-    """Whether ``is_bad`` on any of the ranks that step together: one collective of at most ``AGREE_S_MAX`` seconds.
+WENT_WRONG, HAS_BAD_GRADIENT = 2, 1
+"""How bad a step is on one rank; 0 is not at all. A bad gradient may have come from another rank."""
+
+
+@dataclass(frozen=True)
+class BadRank:
+    """The rank that reports a bad step for all. ``is_origin``: the step is known to have gone wrong there."""
+
+    rank: int
+    is_origin: bool
+
+
+def first_bad_rank(badness: int, joint: JointSteps) -> BadRank | None:
+    """The first rank with the greatest ``badness`` of those that step together; None if no rank has anything bad.
+
+    Reduced gradients are bad on all ranks, but a loss is bad only where the fault is. One collective of at most
+    ``AGREE_S_MAX`` seconds.
 
     The collective runs in a process group of our own: where ranks do different things (one leaves an update out), it
     cannot be taken for a collective of the script. A rank that waited in vain asks no more, and says so once.
     """
     ranks = _ranks_of(joint.group)
     if ranks in _lost:
-        return is_bad
+        return BadRank(rank(), badness == WENT_WRONG) if badness else None
+    world = world_size()
     try:
-        return _asked(is_bad, ranks)
+        gravest = _greatest(badness * world + world - 1 - rank() if badness else 0, ranks)
     except Exception as error:
         _lost[ranks] = LOST.format(str(error).partition("\n")[0][:ERROR_CHARS_MAX])
-        return is_bad
+        return BadRank(rank(), badness == WENT_WRONG) if badness else None
+    return BadRank(world - 1 - gravest % world, gravest // world == WENT_WRONG) if gravest else None
 
 
 def take_lost() -> str | None:
@@ -123,17 +167,18 @@ _lost: dict[tuple[int, ...], str] = {}
 """Ranks that no longer ask each other, with what is still to be said about it."""
 
 
-def _asked(is_bad: bool, ranks: tuple[int, ...]) -> bool:
+def _greatest(own: int, ranks: tuple[int, ...]) -> int:
+    """The greatest value of all ranks."""
     limit = timedelta(seconds=AGREE_S_MAX)
     if ranks not in _groups:
         _groups[ranks] = torch.distributed.new_group(
             list(ranks), timeout=limit, backend="gloo", use_local_synchronization=True
         )
-    value = torch.tensor([float(is_bad)], device="cpu")
+    value = torch.tensor([own], dtype=torch.int64, device="cpu")
     work = torch.distributed.all_reduce(value, torch.distributed.ReduceOp.MAX, group=_groups[ranks], async_op=True)
     if work is not None:
         work.wait(limit)
-    return bool(value.item() > 0)
+    return int(value.item())
 
 
 def _ranks_of(group: ProcessGroup | None) -> tuple[int, ...]:

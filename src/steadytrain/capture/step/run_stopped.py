@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-import sys
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from steadytrain.core.interactive import shell
 
 STOPPED_STATUS = 70
 
@@ -17,7 +23,7 @@ class RunStopped(BaseException):
     Args:
         message: what was refused, in which step, and why, in one line.
 
-    Example:
+    Examples:
         >>> try:
         ...     with steadytrain.watch(model, optimizer, name="caught"):
         ...         model(batch / 0).mean().backward()
@@ -29,9 +35,11 @@ class RunStopped(BaseException):
 
     message: str
     status = STOPPED_STATUS
+    next_call = ""
+    """What to call next in a notebook; "" if it is not known."""
 
     def __new__(cls, message: str) -> RunStopped:
-        kind = (_CellStopped if _in_notebook() else _ScriptStopped) if cls is RunStopped else cls
+        kind = (_CellStopped if shell() is not None else _ScriptStopped) if cls is RunStopped else cls
         return super().__new__(kind, message)
 
     def __init__(self, message: str) -> None:
@@ -41,6 +49,15 @@ class RunStopped(BaseException):
     def with_status(self, status: int) -> RunStopped:
         """The same, but a script ends with ``status``."""
         self.status = status
+        return self
+
+    def of_run(self, run_dir: Path, description: Mapping[str, Any]) -> RunStopped:
+        """The same, with the call that comes next: a diagnosis, or only a look if the steps cannot be run again."""
+        name = str(run_dir)
+        with suppress(OSError):  # the current folder is gone
+            name = os.path.relpath(run_dir) if run_dir.is_relative_to(Path.cwd()) else name
+        launchable = description.get("script") or description.get("module")
+        self.next_call = f"steadytrain.{'diagnose' if launchable else 'load_run'}({name!r})"
         return self
 
     def __str__(self) -> str:
@@ -62,15 +79,9 @@ class _ScriptStopped(RunStopped, SystemExit):
 
 class _CellStopped(RunStopped):
     def _render_traceback_(self) -> list[str]:
-        """The lines that IPython prints in place of a traceback."""
-        return [f"RunStopped: {self.message}"]
+        """The line that IPython prints in place of a traceback."""
+        return [f"RunStopped: {self.message}" + (f"; next: {self.next_call}" if self.next_call else "")]
 
 
 for _kind in (_ScriptStopped, _CellStopped):
     _kind.__name__ = _kind.__qualname__ = RunStopped.__name__
-
-
-def _in_notebook() -> bool:
-    """Whether the user types into IPython (a notebook, a prompt). False for a script that IPython runs: it may exit."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
-    return shell is not None and shell() is not None and not hasattr(sys.modules.get("__main__"), "__file__")

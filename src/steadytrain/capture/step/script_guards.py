@@ -293,7 +293,7 @@ class ScriptGuards:
         """The step that the script did not make, and the measurement that the gate would have made."""
         seen = replace(self._run.seen, micro_batches=list(case.batches), losses=list(case.terms))
         measured = _measured(stream, case.losses, case.bad, self._run.clock())
-        return seen, replace(measured, elsewhere=case.raised)
+        return seen, replace(measured, raised=case.raised)
 
     def _finding(self, case: _Case, stream: Stream, step: int) -> Finding:
         run = self._run
@@ -345,7 +345,7 @@ def _measured(stream: Stream, losses: tuple[float, ...], bad: tuple[BadTensor, .
     """The measurement of a step that the script did not make. It is not recorded."""
     norms = np.full(len(stream.parameters), GRADIENT_ABSENT, np.float32)
     record = StepRecord(stream.step + 1, time_s, {"loss": losses[-1] if losses else None}, norms)
-    return Measurement(losses, record, stream.tensor_names, bad, False, 1.0, committed=True)
+    return Measurement(losses, record, stream.tensor_names, bad, None, 1.0, committed=True)
 
 
 def _is_ready(value: Tensor) -> bool:

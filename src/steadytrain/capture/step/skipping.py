@@ -3,7 +3,8 @@
 Torch's hook before a step may replace its arguments. The first one is the optimizer: :func:`without_parameters` puts a
 copy there that holds none of the script's parameters and no state. The script's ``step`` runs and changes nothing:
 weights, moments and step counters keep their bits, and buffers get back the values from before the forward. Batches,
-random state and learning-rate schedules go on, as if a gradient scaler had skipped the step.
+random state and learning-rate schedules go on, as if a gradient scaler had skipped the step. Where the step evaluates a
+closure, the gate is inside of it: then the optimizer, one of torch's own, finds no gradients.
 
 Not here: the decision that a step is bad (``gate``), and how a run ends where a skip is not possible (``stopping``).
 """
@@ -23,7 +24,7 @@ from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.optimizer_streams import Stream
 
 SPENT = "{count} updates in a row were skipped, as many as may be (--max-skips)"
-CLOSURE = "its optimizer evaluates a closure, so an update cannot be skipped exactly"
+CLOSURE = "its optimizer evaluates a closure and is not one of torch.optim that can skip it exactly"
 HAND_WRITTEN = "the script makes the update itself"
 WRAPPED = "{outer} steps the optimizer {inner} inside its own step, so an update cannot be skipped exactly"
 DAMAGED = "the weights hold NaN or Inf already, so skipping cannot help"
@@ -43,6 +44,7 @@ class Skipping:
         self._run = run
         self._in_a_row: dict[str, tuple[int, int]] = {}
         self._now: Stream | None = None
+        self._withheld: list[tuple[Tensor, Tensor | None]] = []
         self.count = 0
         """The number of skipped updates of this process."""
 
@@ -50,8 +52,10 @@ class Skipping:
         self, stream: Stream, optimizer: torch.optim.Optimizer, measured: Measurement, *, can_rerun: bool
     ) -> str | None:
         """Why the update of this step cannot be skipped; None if it can. ``can_rerun``: the step has no closure."""
-        run = self._run
-        if not can_rerun:
+        run, most = self._run, self._run.settings.max_skips
+        if measured.left_out is not None and measured.left_out.in_a_row_max is not None:
+            most = measured.left_out.in_a_row_max
+        if not can_rerun and not all(_leaves_out_missing(one) for one in stream.optimizers):
             return CLOSURE
         if isinstance(optimizer, HandWritten):
             return HAND_WRITTEN
@@ -61,8 +65,8 @@ class Skipping:
             inner = _wrapped(one)
             if inner is not None:
                 return WRAPPED.format(outer=type(one).__name__, inner=type(inner).__name__)
-        if self.in_a_row(stream, measured.record.step) >= run.settings.max_skips:
-            return SPENT.format(count=run.settings.max_skips)
+        if self.in_a_row(stream, measured.record.step) >= most:
+            return SPENT.format(count=most)
         # Ranks may hold different parts of a model: they have to decide alike.
         if not stream.together and nonfinite_parameters(stream):
             return DAMAGED
@@ -82,6 +86,20 @@ class Skipping:
         self._now = stream
         self.count += 1
         return count
+
+    def withhold(self, stream: Stream) -> None:
+        """The step evaluates a closure and is skipped: its optimizers find no gradients. ``give_back`` ends it."""
+        held = [one for one in stream.parameters if one.grad is not None]
+        self._withheld = [(one, one.grad) for one in held]
+        for parameter in held:
+            parameter.grad = None
+
+    def give_back(self) -> None:
+        """The step is over: the gradients are where the script left them."""
+        for parameter, gradient in self._withheld:
+            if parameter.grad is None:
+                parameter.grad = gradient
+        self._withheld = []
 
     def over(self, stream: Stream) -> None:
         """The next step of ``stream`` is at its gate."""
@@ -108,6 +126,12 @@ def without_parameters(optimizer: torch.optim.Optimizer) -> torch.optim.Optimize
         for group in optimizer.param_groups
     ]
     return copy
+
+
+def _leaves_out_missing(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether it makes no update, and counts no step, where a parameter has no gradient: torch's own do, except one."""
+    kind = type(optimizer)
+    return f"{kind.__module__}.".startswith("torch.optim.") and not isinstance(optimizer, torch.optim.LBFGS)
 
 
 def _alone(parameter: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch import nn
 from steadytrain.core.model import Symptom
 
 if TYPE_CHECKING:
-    from steadytrain.capture.step.gate import Measurement
+    from steadytrain.capture.step.gate import LeftOut, Measurement
     from steadytrain.capture.step.live_run import LiveRun
     from steadytrain.capture.step.optimizer_streams import Stream
 
@@ -44,7 +44,7 @@ class Steering:
             return "skip" if why_not is None else "stop"
         return "observe" if self._policy == "observe" else "stop"
 
-    def finite(self, stream: Stream, measured: Measurement) -> str | None:
+    def finite(self, stream: Stream, measured: Measurement) -> LeftOut | None:
         """They are finite: gradients may be changed. Returns why the update is to be skipped, None to make it."""
         return None
 

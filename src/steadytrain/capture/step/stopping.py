@@ -35,9 +35,11 @@ from steadytrain.capture.step.gate import Measurement, reason
 from steadytrain.capture.step.incident_contexts import at_gate, before_backward
 from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.capture.step.ranks import HAS_BAD_GRADIENT, WENT_WRONG, first_bad_rank
 from steadytrain.capture.step.run_stopped import RunStopped
 from steadytrain.core.incident import Action, Finding, Incident, Samples
 from steadytrain.core.model import Symptom
+from steadytrain.storage.ranks_of_run import FIRST_BAD_RANK
 from steadytrain.storage.staged_bundle import update_incident
 
 OBSERVED_INCIDENTS_MAX = 3
@@ -93,7 +95,8 @@ class Stopping:
     def skip(self, stream: Stream, measured: Measurement, in_a_row: int) -> None:
         """Record the step whose update is skipped. The first ones are frozen; all of them are in the ledger."""
         run, step = self._run, measured.record.step
-        seen_before = _is_bad_already(stream)
+        left_out = measured.left_out
+        seen_before = in_a_row > 1 if left_out is not None else _is_bad_already(stream)
         run.recorder.commit(stream, measured)
         run.recorder.set_fact("skipped_updates", self._skipped_updates + 1)
         self._skipped_updates += 1
@@ -101,9 +104,8 @@ class Stopping:
         run.recorder.act(stream, action)
         path: Path | None = None
         samples: tuple[Samples, ...] = ()
-        if not seen_before:
-            symptoms = run.recorder.detect(stream)
-            run.recorder.tell_symptoms(symptoms)
+        if not seen_before and (left_out is None or left_out.symptom):
+            symptoms = self._symptoms_of_skip(stream, measured)
             run.instruments(stream).raised(symptoms, step)
             if self._observed < OBSERVED_INCIDENTS_MAX:
                 self._observed += 1
@@ -111,21 +113,25 @@ class Stopping:
                 path, incident = self._freeze(stream, measured, symptoms, action, Finding(None, why))
                 run.recorder.add_incident(path, incident)
                 samples = incident.samples
-        if self._skipped_updates <= SKIPS_TOLD_MAX:
+        if self._skipped_updates <= SKIPS_TOLD_MAX and not measured.is_of_another_rank:
             state = UNTOUCHED if run.seen.rested is None else UNTOUCHED_AT_REST
-            most = run.settings.max_skips if run.settings.policy == "skip" else 0
+            most = run.settings.max_skips if run.settings.policy == "skip" and left_out is None else 0
             run.tell(skip_message(step, reason(measured), (in_a_row, most), state, path, samples))
 
-    def skip_outlier(self, stream: Stream, measured: Measurement) -> None:
-        """Record the step whose update is skipped although it is finite."""
-        run = self._run
-        run.recorder.commit(stream, measured)
-        self._skipped_updates += 1
-        run.recorder.set_fact("skipped_updates", self._skipped_updates)
-        step = measured.record.step
-        run.recorder.act(stream, Action(step, run.settings.policy, "skipped-update", reason(measured)))
-        if self._skipped_updates <= SKIPS_TOLD_MAX:
-            run.tell(f"SKIPPED the update of step {step}: {reason(measured)}")
+    def _symptoms_of_skip(self, stream: Stream, measured: Measurement) -> list[Symptom]:
+        """An update that was refused for its size is in no baseline, so no detector raises it."""
+        recorder, step = self._run.recorder, measured.record.step
+        if measured.left_out is None:
+            symptoms = recorder.detect(stream)
+            recorder.tell_symptoms(symptoms)
+            return symptoms
+        signals = ("gradient_norm", "loss")
+        values = {name: measured.record.scalars.get(name) for name in signals}
+        numbers = {name: value for name, value in values.items() if value is not None}
+        name, message = measured.left_out.symptom, f"{reason(measured)}; its update was skipped"
+        symptom = Symptom(name, "warning", step, step, message, signals, numbers=numbers, stream=stream.name)
+        recorder.report(stream, symptom)
+        return [symptom]
 
     def _freeze(
         self,
@@ -203,21 +209,32 @@ class Stopping:
         self, stream: Stream, measured: Measurement, frozen: tuple[Path, Incident] | None, finding: Finding
     ) -> RunStopped:
         run, step = self._run, measured.record.step
-        run.stopped = RunStopped(f"steadytrain refused the update of step {step}")
+        stopped = run.stopped = RunStopped(f"steadytrain refused the update of step {step}")
         if frozen is not None:
             with self._guard.part("adding the located operation to the bundle"):
                 complete = replace(frozen[1], finding=finding)
                 update_incident(frozen[0], complete)
                 run.recorder.add_incident(frozen[0], complete)
         with self._guard.part("reporting the incident"):
+            self._find_origin(stream, measured, finding)
             why = reason(measured)
             state = PARTLY_APPLIED if run.seen.moved_weights else self._state(stream, step, frozen)
             path, samples = (frozen[0], frozen[1].samples) if frozen else (None, ())
             if run.seen.rested is not None:
                 state = f"{state}\n{not_recorded(run.seen.rested, batch_kept=bool(run.seen.micro_batches))}"
-            run.tell(stop_message(step, why, measured.bad, finding, state, path, samples))
-            run.stopped = RunStopped(f"steadytrain refused the update of step {step}: {why}")
-        return run.stopped
+            if not measured.is_of_another_rank:
+                run.tell(stop_message(step, why, measured.bad, finding, state, path, samples))
+            stopped = run.stopped = RunStopped(f"steadytrain refused the update of step {step}: {why}")
+        return stopped
+
+    def _find_origin(self, stream: Stream, measured: Measurement, finding: Finding) -> None:
+        """Of several ranks with the same reduced gradients, the one that found the bad operation reports it."""
+        known = measured.bad_rank
+        if known is not None and not known.is_origin and stream.joint is not None:
+            badness = WENT_WRONG if finding.located is not None else HAS_BAD_GRADIENT
+            known = measured.bad_rank = first_bad_rank(badness, stream.joint)
+        if known is not None and known.is_origin:
+            self._run.recorder.set_fact(FIRST_BAD_RANK, known.rank)
 
     def rehearse(
         self, rehearsal: Rehearsal, stream: Stream, optimizer: torch.optim.Optimizer, *, can_rerun: bool

@@ -23,6 +23,11 @@ from steadytrain.capture.step.history import History
 from steadytrain.capture.step.joint_optimizers import may_join, rest_of
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 
+IN_BACKWARD = (
+    "optimizers step inside of the backward, each for its own parameters: the recorded gradient norm is that of the "
+    "first one alone, and each later update is checked by itself"
+)
+
 
 class StreamAssignment:
     """Keeps the streams so far, in the order of their first step."""
@@ -110,9 +115,18 @@ class StreamAssignment:
         self._stepped = (stream, rest_of(seen))
 
     def lead(
-        self, optimizer: torch.optim.Optimizer, seen: StepInProgress, *, saw_loss: bool, skipped: bool
+        self,
+        optimizer: torch.optim.Optimizer,
+        seen: StepInProgress,
+        *,
+        saw_loss: bool,
+        skipped: bool,
+        in_backward: bool = False,
     ) -> tuple[Stream | None, StepInProgress]:
-        """The stream that ``optimizer`` leads, None if another one already led this step, and the step in progress."""
+        """The stream that ``optimizer`` leads, None if another one already led this step, and the step in progress.
+
+        Inside of a backward, the gate of the first optimizer has not seen the gradients of the later ones.
+        """
         self._follow(optimizer)
         stream = self.stream_of(optimizer)
         fresh = bool(seen.losses)
@@ -122,6 +136,8 @@ class StreamAssignment:
             if led is not None and not fresh and (led.own_steps <= 1 or same_step):
                 if skipped or may_join(optimizer):
                     self._put(optimizer, led)
+                    if in_backward:
+                        self._note(IN_BACKWARD)
                     return None, seen
                 seen = rest
             name = "main" if not self.streams else f"optimizer-{len(self.streams) + 1}"
@@ -136,6 +152,8 @@ class StreamAssignment:
             return stream, seen
         followed = saw_loss or optimizer is not stream.optimizers[0]
         if len(stream.optimizers) > 1 and not fresh and followed:
+            if in_backward and self._stepped is not None and not may_join(optimizer):
+                return stream, self._stepped[1]
             return None, seen  # no new backward: the first optimizer's gate covered these gradients
         return stream, seen
 

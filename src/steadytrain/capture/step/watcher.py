@@ -31,10 +31,11 @@ from steadytrain.capture.incident.context import Investigator, Rehearsal
 from steadytrain.capture.incident.incident import script_facts
 from steadytrain.capture.incident.script_failure import how_it_ended, keep_evidence
 from steadytrain.capture.looks.script_look import ScriptLook
+from steadytrain.capture.looks.watched_ranks import watched_ranks
 from steadytrain.capture.settings import Settings
 from steadytrain.capture.snapshots.loaded_states import LoadedStates
-from steadytrain.capture.snapshots.rewind import recorder_of
 from steadytrain.capture.snapshots.saved_checkpoints import SavedCheckpoints
+from steadytrain.capture.snapshots.stream_rewinds import recorder_of
 from steadytrain.capture.step.data_loaders import DataLoaders
 from steadytrain.capture.step.dropped_optimizers import called_by_us
 from steadytrain.capture.step.foreign_optimizers import ForeignOptimizers
@@ -98,15 +99,14 @@ class Watcher:
         self.backward_failed = self._calls.backward_failed
         self.loss_given = self._calls.loss_given
         self.fetch_begins, self.fetch_ends = self._loaders.fetch_begins, self._loaders.fetch_ends
-        self.samples_drawn = self._loaders.samples_drawn
+        self.samples_drawn, self.step_batch = self._loaders.samples_drawn, self._loaders.step_batch
         self.gradients_zeroed, self.scaler_scales = gradients.gradients_zeroed, gradients.scaler_scales
         self.scaler_step_begins, self.scaler_step_ends = gradients.scaler_step_begins, gradients.scaler_step_ends
         self.clip, self.clip_by_value = gradients.clip, gradients.clip_by_value
         self.step_begins, self.step_ends = steps.step_begins, steps.step_ends
         self.resting: Resting | None = None
         if settings.pace is not None and settings.level.name != EVERY_STEP_LEVEL and run.recorder.recording:
-            pacing = Pacing(settings.pace)
-            self.resting = Resting(run, pacing, self._calls, self._loaders, steps)
+            self.resting = Resting(run, Pacing(settings.pace), self._calls, self._loaders, steps)
             for name, entry in self.resting.entry_points(self).items():
                 setattr(self, name, entry)
         if run.recorder.recording:
@@ -115,6 +115,7 @@ class Watcher:
             self._saved = SavedCheckpoints(run, settings.checkpoint_bytes_max)
             self.follow(self._saved)
             self.follow(ScriptLook(run, self._loaders.datasets.rows_of, self._loads, self._loaders.orders))
+            self.follow(watched_ranks(run))
         run.leading.dropped = self._optimizers_dropped
         self._foreign = self._calls.foreign = ForeignOptimizers(run, self)
         self._patches = Patches(self, run.guard)
@@ -262,6 +263,7 @@ class Watcher:
                 undo()
         if run.stopped is None:
             with run.guard.part("the last look of the detectors"):
+                run.observer.script_ended()
                 for stream in run.streams:
                     found = run.recorder.detect(stream)
                     run.recorder.tell_symptoms(found)
@@ -278,6 +280,8 @@ class Watcher:
             run.observer.close(finished=finished, noted=not run.symptom_incidents.all_covered)
         with run.guard.part("closing the run folder"):
             facts = {"ended": ended, "exit_status": exit_status, "notes": run.notes}
+            if run.failure is not None and run.stopped is None:
+                facts["failure"] = run.failure
             if run.scaling.clipped_before_unscaling:
                 facts["clipped_before_unscaling"] = run.scaling.clipped_before_unscaling
             if run.stopped is not None:

@@ -39,5 +39,10 @@ def dense_values(tensor: Tensor) -> Tensor | None:
     return tensor if tensor.is_floating_point() else None
 
 
+def has_empty_shard(tensor: Tensor) -> bool:
+    """Whether this rank holds no element of a sharded parameter that has some."""
+    return type(tensor) not in _PLAIN and hasattr(tensor, "to_local") and not tensor.to_local().numel()
+
+
 def _keeps_no_values(tensor: object) -> bool:
     return isinstance(tensor, FAKE_TENSOR.get()) or IS_WRAPPER(tensor)

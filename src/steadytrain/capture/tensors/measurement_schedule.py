@@ -141,7 +141,7 @@ class MeasurementSchedule:
                     self._note(note)
         if with_histograms:
             with self._guard.part("measuring histograms"):
-                histograms = log2_histogram(_histogram_rows(stream.tensor_names, stream.parameters))
+                histograms = log2_histogram(_histogram_rows(stream.tensor_names, stream.parameters), with_sign=True)
         if self._activations is not None:
             if self._activations.armed:
                 modules = self._activations.take()

@@ -8,7 +8,17 @@ from typing import Any, ClassVar, final
 import torch
 
 from steadytrain.checks.subject.inputs import rows_or_refuse, time_may_come_first
-from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, not_run, passed
+from steadytrain.checks.subject.model_check import (
+    Check,
+    Cost,
+    Look,
+    Outcome,
+    Subject,
+    failed,
+    not_run,
+    passed,
+    tensors_of,
+)
 from steadytrain.checks.subject.short_training import evaluating, few_rows
 from steadytrain.core.plugins import threshold
 
@@ -43,11 +53,11 @@ class OrderInvariance(Check):
         rows = rows_or_refuse(batch, 2)
         turned = batch.taken(range(rows - 1, -1, -1))
         with evaluating(subject.model), torch.no_grad():
-            losses = []
+            looks = []
             for one in (batch, batch, turned):
                 torch.manual_seed(0)
-                losses.append(float(subject.loss(one)))
-        first, again, other = losses
+                looks.append(subject.look(one))
+        first, again, other = (float(look.loss) for look in looks)
         share = abs(other - first) / max(abs(first), 1e-12)
         numbers: dict[str, Any] = {"loss": first, "turned_round": other, "difference_share": share, "rows": rows}
         if abs(again - first) > 1e-6 * max(abs(first), 1e-12):
@@ -55,9 +65,17 @@ class OrderInvariance(Check):
                 "the loss of the same rows differs from one call to the next: see eval-determinism", **numbers
             )
         if not share <= self.same_share:
+            if not _has_rows(looks[-1], rows):
+                return not_run("the script's lines make the batch anew: its rows cannot be turned round", **numbers)
             if time_may_come_first(subject, batch):
                 return not_run(
                     "a layer takes [time, rows, ...]: the first dimension may be time, and no rows", **numbers
                 )
             return failed(f"the loss is {first:.5g}, and {other:.5g} with the rows turned round", **numbers)
         return passed(f"the loss is the same with the {rows} rows turned round", **numbers)
+
+
+def _has_rows(look: Look, rows: int) -> bool:
+    """Whether the model got so many rows. Lines that stack a list of samples make as many as the list holds."""
+    given = [tensor for _, args, kwargs, _ in look.calls for tensor in tensors_of([args, dict(kwargs)])]
+    return not given or any(tensor.dim() > 0 and len(tensor) == rows for tensor in given)

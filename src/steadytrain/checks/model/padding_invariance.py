@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from steadytrain.checks.subject.model_calls import last_call
 from steadytrain.checks.subject.model_check import (
@@ -73,8 +73,8 @@ class PaddingInvariance(Check):
                 other, at = _cut(plain, ids, row, torch.arange(ids.shape[1], device=ids.device)), kept
             if _is_encoder_decoder(module):
                 return not_run("the model has a decoder with a length of its own")
-            one = _by_position(module(*rest, **alone), len(kept))
-            two = _by_position(module(*rest, **other), other["input_ids"].shape[1])
+            one = _by_position(_output(module, rest, alone), len(kept))
+            two = _by_position(_output(module, rest, other), other["input_ids"].shape[1])
         worst = float((one - two[:, at]).abs().max())
         largest = float(one.abs().max())
         numbers: dict[str, Any] = {
@@ -124,6 +124,14 @@ def _longer(kwargs: Mapping[str, Any], filler: int) -> dict[str, Any]:
                 more = torch.full((1, PADDED), filler if name == "input_ids" else 0, device=value.device)
             longer[name] = torch.cat([value, more.to(value.dtype)], dim=1)
     return longer
+
+
+def _output(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What the model gives without labels. A trainer may have put a forward in place that needs them (TRL's does)."""
+    try:
+        return module(*args, **kwargs)
+    except Exception as error:
+        raise CannotError(f"the model cannot be called without its labels: {type(error).__name__}") from None
 
 
 def _by_position(output: Any, length: int) -> Tensor:

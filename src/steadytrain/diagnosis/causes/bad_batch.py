@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, CLIP, DROP_BATCH
-from steadytrain.diagnosis.row_signs import long_rows
-from steadytrain.diagnosis.signs import above, below, fact, listed, quiet, rows_of, ruled_out, symptom
+from steadytrain.diagnosis.row_signs import holds_nan_from_before, long_rows
+from steadytrain.diagnosis.signs import above, below, fact, listed, quiet, rows_of, ruled_out, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -86,6 +86,12 @@ class BadBatch(Cause):
                 *(long_rows(case, -STRONG) if fact(case, "clipped") is False else ()),
                 *listed(case, "rows_suspect", HINT, "rows {names} of the batch stand out by loss or gradient"),
                 *listed(case, "batch_nonfinite", -STRONG, "the batch holds NaN or Inf, which is another cause"),
+                *when(
+                    holds_nan_from_before(case),
+                    -STRONG,
+                    "a tensor of the script held NaN before the step, which is another cause",
+                    "finding",
+                ),
                 *above(
                     case,
                     "data_shift",

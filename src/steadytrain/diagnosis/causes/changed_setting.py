@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
+from steadytrain.diagnosis.script_signs import weighs_unequal_terms
 from steadytrain.diagnosis.setting_signs import changed_settings
 from steadytrain.diagnosis.signs import quiet, ruled_out, symptom
 from steadytrain.diagnosis.trial_effects import like
@@ -66,6 +67,11 @@ class ChangedSetting(Cause):
                 *seen,
                 *symptom(case, HINT, "divergence", "loss-spike", "lost-progress", "exploding-gradients"),
                 *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
+                *ruled_out(
+                    weighs_unequal_terms(case),
+                    "the number weighs a term that outweighs the other one by its reduction, whatever the number",
+                    "fact loss_reductions",
+                ),
                 *ruled_out(not seen, "no such number was seen to change near the onset"),
             )
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.script_signs import holds_others
 from steadytrain.diagnosis.signs import (
     enumerated,
     equivalence,
@@ -92,7 +93,7 @@ class DetachedGraph(Cause):
                 *listed(case, "no_grad_calls", FAIR, "called under no_grad in training: {names}"),
                 *listed(case, "modules_output_detached", HINT, "their output requires no gradient: {names}"),
                 *symptom(case, STRONG if _is_cut(case) else HINT, "frozen-parameters"),
-                *symptom(case, CERTAIN, "optimizer-without-gradients"),
+                *symptom(case, HINT if holds_others(case) else CERTAIN, "optimizer-without-gradients"),
                 *symptom(case, HINT, "no-learning", "plateau"),
                 *ruled_out(
                     surveyed(case) and not lost and seen(case, "optimizer-without-gradients") is None,

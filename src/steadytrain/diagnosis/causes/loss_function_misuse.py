@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
-from steadytrain.diagnosis.signs import Signs, fact, listed, seen, symptom, when
+from steadytrain.diagnosis.script_signs import unequal_terms
+from steadytrain.diagnosis.signs import Signs, fact, listed, quiet, seen, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -15,19 +16,21 @@ if TYPE_CHECKING:
 
 @final
 class LossFunctionMisuse(Cause):
-    """The loss gets wrong inputs or a term of the wrong sign: probabilities for logits, swapped arguments.
+    """The loss gets wrong inputs, or a term of the wrong sign or reduction: probabilities for logits, sum beside mean.
 
     Means:
         `cross_entropy` takes logits and applies the softmax itself. Given probabilities it still falls, but cannot go
         below about `ln(1 + (C - 1) / e)`, and its gradient is small where the model is wrong. `nll_loss` given logits
         falls without bound, and so does a loss from which a term is subtracted that it should add (a divergence, a
         penalty, a distance): the model maximises that term, and a lower rate only delays it. A softmax over the batch
-        makes rows compete with each other.
+        makes rows compete with each other. A divergence that is summed over the latents outweighs a reconstruction that
+        is averaged over the pixels by the number of pixels. A policy whose entropy is lowered stops exploring.
 
     Causes:
         - softmax or sigmoid in the model and again in the loss
         - `nll_loss` or `kl_div` without a logarithm
         - the wrong sign of a term: `rec - beta * kl`, an entropy or a margin that is added instead of subtracted
+        - one term averaged over the elements of a row, the other summed over them (`mse_loss` beside a summed KL)
         - input and target exchanged; `softmax(dim=0)`, in the loss or in attention
 
     Next:
@@ -39,7 +42,7 @@ class LossFunctionMisuse(Cause):
     axis = "loss"
     base_rate = 4.0
     rivals = ("label-misalignment", "shape-broadcast", "learning-rate-too-low", "padding-in-loss", "infeasible-target")
-    expects = like("script", removed=("loss-from-logits",))
+    expects = like("script", removed=("loss-from-logits",), either=("old-settings",))
     confirming = ("loss-from-logits",)
     spared = ("learning-rate-third", "float32")
     interventions = (
@@ -49,6 +52,12 @@ class LossFunctionMisuse(Cause):
             "give the loss the inputs that it expects",
             "loss-from-logits",
             code="loss = cross_entropy(logits, targets)  # no softmax, sigmoid or log_softmax before it",
+        ),
+        Intervention(
+            "same-reduction",
+            5,
+            "reduce all terms alike: sum both over the row, and take the mean over the batch",
+            code="reconstruction = (output - x).pow(2).sum(-1).mean()  # as the KL term",
         ),
         Intervention(
             "turn-sign",
@@ -86,11 +95,35 @@ class LossFunctionMisuse(Cause):
                 ),
                 *listed(case, "softmax_dimension", CERTAIN, "softmax is taken over the batch: {names}", invariant=True),
                 *_without_bound(case),
+                *_unequal_terms(case),
+                *_entropy_lowered(case),
                 *symptom(case, STRONG, "misused-loss"),
                 *symptom(case, FAIR, "misnormalized-attention"),
                 *symptom(case, HINT, "plateau", "no-learning", "loss-collapse"),
             ),
         )
+
+
+def _unequal_terms(case: Case) -> Signs:
+    """A sign if a summed term outweighs an averaged one in a run that shows something."""
+    found = unequal_terms(case)
+    if not found or quiet(case):
+        return ()
+    worst = max(found, key=lambda one: float(one["heavier"]))
+    text = (
+        f"the reductions do not match: {worst['place']} {worst['line']} is summed over {worst['summed']:.0f} elements "
+        f"of a row, the other is averaged over {worst['averaged']:.0f}, and so outweighed {worst['heavier']:.3g} times"
+    )
+    return when(True, CERTAIN + FAIR, text, "fact loss_reductions", heavier=float(worst["heavier"]))
+
+
+def _entropy_lowered(case: Case) -> Signs:
+    """A sign if the loss of a policy gradient falls with the policy's entropy in every step."""
+    found = fact(case, "policy_entropy")
+    if not isinstance(found, Mapping) or found["lowered"] < found["steps"]:
+        return ()
+    text = f"the loss lowers the entropy of the policy in each step ({found['line']}): the sign of its bonus is wrong"
+    return when(True, CERTAIN, text, "fact policy_entropy", steps=float(found["steps"]))
 
 
 def _without_bound(case: Case) -> Signs:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, DROP_BATCH
+from steadytrain.diagnosis.row_signs import holds_nan_from_before
 from steadytrain.diagnosis.script_signs import made_by_script
 from steadytrain.diagnosis.signs import fact, listed, not_finite, operation, ruled_out, surveyed, when
 from steadytrain.diagnosis.trial_effects import like
@@ -53,17 +54,12 @@ class NonfiniteInput(Cause):
                     f"the batch held NaN or Inf before the model touched it{_made(case)}: {{names}}",
                     invariant=True,
                 ),
-                *when(
-                    case.finding is not None and "the batch already h" in case.finding.why,
-                    STRONG,
-                    _why(case),
-                    "finding",
-                ),
+                *when(_came_in_bad(case), STRONG, _why(case), "finding"),
                 *operation(
                     case, -STRONG, "the first bad value came out of {operation} from finite inputs", lambda _: True
                 ),
                 *when(
-                    surveyed(case) and not fact(case, "batch_nonfinite"),
+                    surveyed(case) and not fact(case, "batch_nonfinite") and not holds_nan_from_before(case),
                     -STRONG,
                     "all values of the batches were finite",
                     "fact batch_nonfinite",
@@ -78,6 +74,11 @@ def _made(case: Case) -> str:
     """The script's own operation that made it, if one was seen (braces stay as they are in ``str.format``)."""
     made = made_by_script(case).replace("{", "{{").replace("}", "}}")
     return f" ({made})" if made else ""
+
+
+def _came_in_bad(case: Case) -> bool:
+    """Whether the search for the first bad operation ended at the batch, or at a tensor of the script."""
+    return "the batch already h" in _why(case) or holds_nan_from_before(case)
 
 
 def _why(case: Case) -> str:

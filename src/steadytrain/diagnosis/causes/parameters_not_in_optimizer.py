@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.script_signs import holds_others
 from steadytrain.diagnosis.signs import (
     above,
     fact,
@@ -16,6 +17,7 @@ from steadytrain.diagnosis.signs import (
     ruled_out,
     surveyed,
     symptom,
+    when,
 )
 from steadytrain.diagnosis.trial_effects import like
 
@@ -81,9 +83,16 @@ class ParametersNotInOptimizer(Cause):
                     invariant=True,
                 ),
                 *symptom(case, STRONG, "parameters-outside-optimizer"),
+                *when(
+                    holds_others(case),
+                    CERTAIN,
+                    "the optimizer holds parameters without gradients, and none of those that the loss reaches",
+                    "symptoms",
+                ),
                 *symptom(case, HINT, "frozen-parameters", "no-learning", "plateau"),
                 *ruled_out(
                     surveyed(case)
+                    and not holds_others(case)
                     and not fact(case, "parameters_not_in_optimizer")
                     and not measured(case, "optimizer_strangers") > 0,
                     "every trainable parameter is in the optimizer",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import STRONG, Cause, Intervention, Signature
-from steadytrain.diagnosis.signs import fact, first_name, listed, one_rank, ruled_out
+from steadytrain.diagnosis.cause import CERTAIN, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.signs import fact, first_name, listed, one_rank, ruled_out, symptom
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ class RankDivergence(Cause):
 
     Causes:
         - a decision on one rank: a skipped step, an early exit, a checkpoint that one rank loaded
+        - another learning rate, loss scale or setting of the optimizer on one rank
         - a fault of one device; different seeds where weights are made
         - norm or position parameters that tensor parallelism does not synchronise (BLOOM)
 
@@ -51,6 +52,7 @@ class RankDivergence(Cause):
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
+                *symptom(case, CERTAIN, "diverged-replicas", "rank-settings"),
                 *listed(
                     case,
                     "rank_parameters_differ",

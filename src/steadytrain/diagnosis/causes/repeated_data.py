@@ -73,7 +73,7 @@ class RepeatedData(Cause):
                     else ()
                 ),
                 *since,
-                *symptom(case, STRONG, "repeated-batch", "worker-duplicates"),
+                *symptom(case, STRONG, "repeated-batch", "worker-duplicates", "same-data-on-ranks"),
                 *symptom(case, HINT, "validation-gap", "loss-collapse"),
                 *ruled_out(
                     measured(case, "repeated_batches") == 0.0 and not measured(case, "repeated_rows") > 0.02,

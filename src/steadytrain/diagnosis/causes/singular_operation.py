@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, final
 
-from steadytrain.core.incident import Located
+from steadytrain.core.incident import UNKNOWN_OWNER, Located, OperandRange
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import DROP_BATCH, EXAMPLE
 from steadytrain.diagnosis.script_signs import made_by_script, rows_made, where_made
@@ -12,6 +13,7 @@ from steadytrain.diagnosis.setting_signs import changed_settings
 from steadytrain.diagnosis.signs import (
     above,
     empty_mask,
+    fact,
     is_half,
     is_masked_softmax,
     layer_of,
@@ -92,6 +94,7 @@ class SingularOperation(Cause):
                 *operation(case, -STRONG, "{operation} at {line} worked in float16", is_half),
                 *operation(case, -STRONG, "{operation} at {line} got -Inf from a mask", is_masked_softmax),
                 *when(bool(_made(case)), CERTAIN, _made(case), "fact nonfinite_made"),
+                *when(bool(_prepared(case)), CERTAIN, _prepared(case), "finding, fact singular_calls"),
                 *listed(case, "singular_calls", HINT, "calls at the edge of their domain: {names}"),
                 *above(
                     case, "labels_ignored_share", 0.999999, -STRONG, "every label is ignored, which is another cause"
@@ -116,11 +119,46 @@ def _did(case: Case) -> str:
     if ".div." in name and divisor is not None and divisor.zeros:
         both = value is not None and value.zeros and found is not None and found.produced == "nan"
         return ("divided 0 by 0" if both else "divided by 0") + where_made(case)
+    if is_zero_times_inf(found):
+        return "multiplied 0 by Inf, as in 0 times log 0" + where_made(case)
     if ".log." in name and value is not None and value.zeros:
         return "took the logarithm of 0"
     if (".rsqrt." in name or ".reciprocal." in name) and value is not None and value.zeros:
         return "took the reciprocal of 0"
     return "made it from finite inputs"
+
+
+def is_zero_times_inf(found: Located | None) -> bool:
+    """Whether a product of a zero and an Inf made NaN. The Inf was meant, such as the logarithm of a masked choice:
+    else the operation that made it would have been named."""
+    if found is None or found.produced != "nan" or ".mul." not in found.operation or "backward" in found.operation:
+        return False
+    zeros, infinite = ([one.name for one in found.inputs if count(one)] for count in (_zeros, _infinite))
+    return any(one != other for one in zeros for other in infinite)
+
+
+def _zeros(operand: OperandRange) -> int:
+    return operand.zeros
+
+
+def _infinite(operand: OperandRange) -> int:
+    return operand.inf
+
+
+def _prepared(case: Case) -> str:
+    """Which division by 0 filled a tensor that the script made before its steps, and that a step read; else ""."""
+    why = case.finding.why if case.finding is not None else ""
+    if located(case) is not None or f"{UNKNOWN_OWNER} held" not in why or "Inf" not in why:
+        return ""
+    calls = fact(case, "singular_calls")
+    found = [one for one in calls if _by_zero(one)] if isinstance(calls, (list, tuple)) else []
+    if not found:
+        return ""
+    return f"a tensor from before the step holds Inf, and {found[0]['operation']} met a 0 in {found[0]['line']}"
+
+
+def _by_zero(call: object) -> bool:
+    return isinstance(call, Mapping) and bool(call.get("zeros")) and {"operation", "line"} <= set(call)
 
 
 def _made(case: Case) -> str:
@@ -159,6 +197,8 @@ def _is_singular(found: Located) -> bool:
 
     Layer norms have an epsilon under their root, so only a value that is too large breaks them.
     """
+    if is_zero_times_inf(found):
+        return True
     name = found.operation.removeprefix("aten.").partition(".")[0].strip("_").lower()
     parts = set(name.replace("backward0", "").replace("backward", "").split("_"))
     return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, Cause, Intervention, Signature
-from steadytrain.diagnosis.signs import fails, listed, one_rank, ruled_out
+from steadytrain.diagnosis.signs import fails, listed, one_rank, ruled_out, symptom
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class UnsynchronizedGradients(Cause):
                     "gradients were not reduced over ranks before the update",
                     invariant=True,
                 ),
+                *symptom(case, CERTAIN, "unshared-gradients"),
                 *listed(case, "rank_parameters_differ", FAIR, "parameters that differ between ranks: {names}"),
                 *ruled_out(one_rank(case), "there is one process"),
             ),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 
-from steadytrain.diagnosis.patches import loop_lines, loss_calls, safe_values, settings
+from steadytrain.diagnosis.patches import data_rows, loop_lines, loss_calls, safe_values, settings
 from steadytrain.diagnosis.patches.edits import CannotPatchError, Source, applied
 from steadytrain.diagnosis.patches.settings import EPSILON
 from steadytrain.diagnosis.patches.wound import Maker, Patch, Wound
@@ -20,6 +20,8 @@ _TENTH = ("a tenth of the learning rate", settings.rate(1 / 10))
 _HUNDREDTH = ("a hundredth of the learning rate", settings.rate(1 / 100))
 _CLAMP = ("bound the argument or the denominator of the named operation", safe_values.safe_operation)
 _CLIP = ("clip the norm of the gradients before the update", loop_lines.clip)
+
+_ROWS = ("leave the rows that are not finite out of the data set", data_rows.without_rows)
 
 _MAKERS: Mapping[str, Sequence[tuple[str, Maker]]] = {
     "missing-zero-grad": (("clear the gradients in each step", loop_lines.zero_grad),),
@@ -33,6 +35,7 @@ _MAKERS: Mapping[str, Sequence[tuple[str, Maker]]] = {
         ("the usual epsilon", settings.option("eps", lambda old: EPSILON if old < float(EPSILON) else None)),
     ),
     "shape-broadcast": (("one shape on both sides of the loss", loss_calls.one_shape),),
+    "nonfinite-input": (_ROWS,),
     "padding-in-loss": (("leave the padding out of the loss", loss_calls.ignore_padding),),
     "loss-function-misuse": (
         ("cross_entropy in place of nll_loss, which takes log-probabilities", loss_calls.loss_of_scores),

@@ -33,12 +33,13 @@ class Patch(JsonValue):
 class Wound:
     """What a patch needs besides the script. ``line`` is that of the first bad operation in the script itself, None if
     it lies elsewhere; ``operation`` its name. ``norm`` is the usual norm of the gradients, ``facts`` those of the
-    survey."""
+    survey. ``rows`` are the places in the data set of the samples that hold NaN or Inf."""
 
     line: int | None = None
     operation: str = ""
     norm: float | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+    rows: tuple[int, ...] = ()
 
 
 Maker = Callable[[Source, Wound], Iterator[Edit]]

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, final
 
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
+from mlflow.exceptions import MlflowException
 
 from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import Symptom
@@ -25,14 +26,19 @@ from steadytrain.exporters.exporter import (
     PREFIX,
     SEVERITY_LEVELS,
     ActiveRun,
+    Document,
+    DocumentStore,
     Exporter,
+    ExporterError,
     Histogram,
     Row,
     Run,
     Tool,
     action_text,
+    as_block,
     incident_files,
     incident_text,
+    symptom_text,
 )
 
 EXPERIMENT_DEFAULT = "steadytrain"
@@ -57,6 +63,7 @@ class Mlflow(Tool):
     install: ClassVar[str] = "steadytrain[mlflow]"
     loaded: ClassVar[str] = "mlflow.tracking.fluent"
     signals_every_steps: ClassVar[int] = 10  # each value becomes a database row, usually over a network
+    keeps_documents: ClassVar[bool] = True
 
     def begin(self) -> Exporter:
         return MlflowExporter(MlflowClient(), run_id=None, prefix="")
@@ -72,6 +79,9 @@ class Mlflow(Tool):
     def join(self, handle: Any) -> Exporter:
         tracking_uri, run_id = handle
         return MlflowExporter(MlflowClient(tracking_uri), run_id=run_id, prefix=PREFIX)
+
+    def documents(self, run: Run, place: Mapping[str, str] | None) -> DocumentStore:
+        return MlflowDocuments(MlflowClient(), run, place)
 
 
 @final
@@ -96,18 +106,23 @@ class MlflowExporter(Exporter):
         params = [Param(_name(name), str(value)[:PARAM_CHARACTERS_MAX]) for name, value in _flat(run.facts).items()]
         self._client.log_batch(self._run_id, params=params[:PARAMS_MAX])
 
+    def place(self) -> Mapping[str, str]:
+        return {"tool": "mlflow", "run_id": self._run_id, "prefix": self._prefix}
+
     def scalars(self, row: Row) -> None:
         for name, value in row.values.items():
             self._add(name, value, row.time, row.step)
 
     def histogram(self, histogram: Histogram) -> None:
-        for share, exponent in _quantiles(histogram).items():
+        for share, exponent in histogram.quantiles(_QUANTILES).items():
             self._add(f"{histogram.name}/log2_p{round(100 * share):02d}", exponent, histogram.time, histogram.step)
+        if histogram.positive_share is not None:
+            self._add(f"{histogram.name}/positive_share", histogram.positive_share, histogram.time, histogram.step)
 
     def symptom(self, symptom: Symptom) -> None:
         level = SEVERITY_LEVELS[symptom.severity]
         self._add(f"symptoms/{symptom.name}", level, time.time(), symptom.first_step)
-        text = f"{symptom.severity}, step {symptom.first_step}: {symptom.message}"
+        text = symptom_text(symptom)
         self._client.set_tag(self._run_id, f"steadytrain.symptom.{_name(symptom.name)}", text[:TAG_CHARACTERS_MAX])
 
     def action(self, action: Action) -> None:
@@ -122,8 +137,8 @@ class MlflowExporter(Exporter):
         for file in sent:
             self._client.log_artifact(self._run_id, str(file), folder)
         if kept_back:
-            text += "\n\nnot sent: " + ", ".join(file.name for file in kept_back)
-        self._client.log_text(self._run_id, text + "\n", f"{folder}/README.md")
+            text += "\nnot sent: " + ", ".join(file.name for file in kept_back)
+        self._client.log_text(self._run_id, as_block(text) + "\n", f"{folder}/README.md")
 
     def flush(self) -> None:
         waiting, self._metrics = self._metrics, []
@@ -148,6 +163,45 @@ class MlflowExporter(Exporter):
         self._metrics.append(Metric(_name(f"{self._prefix}{name}"), value, int(1000 * time_s), step))
 
 
+@final
+class MlflowDocuments(DocumentStore):
+    """Artifacts and tags in the run that an exporter wrote. A run that never went there gets one of its own."""
+
+    def __init__(self, client: Any, run: Run, place: Mapping[str, str] | None) -> None:
+        self._client = client
+        self._is_new = place is None
+        if place is not None:
+            self._run_id, self._prefix = place.get("run_id", ""), place.get("prefix", "")
+            self._refuse_unknown()
+            return
+        exporter = MlflowExporter(client, run_id=None, prefix="")
+        exporter.open(run)
+        self._run_id, self._prefix = exporter.place()["run_id"], ""
+
+    def keep(self, document: Document) -> None:
+        folder = f"{self._prefix}{document.kind}/{_name(document.name)}"
+        tag = f"steadytrain.{document.kind}.{_name(document.name)}"
+        self._client.set_tag(self._run_id, tag, document.text[:TAG_CHARACTERS_MAX])
+        self._client.log_text(self._run_id, document.text + "\n", f"{folder}/{document.kind}.txt")
+        for file in document.files:
+            self._client.log_artifact(self._run_id, file, folder)
+
+    def close(self) -> str:
+        if self._is_new:
+            self._client.set_terminated(self._run_id, "FINISHED")
+        return f"run {self._run_id}"
+
+    def _refuse_unknown(self) -> None:
+        try:
+            self._client.get_run(self._run_id)
+        except MlflowException as error:
+            if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+                raise ExporterError(
+                    f"no run {self._run_id} there; set MLFLOW_TRACKING_URI to where the run was sent"
+                ) from None
+            raise
+
+
 def _name(name: str) -> str:
     """``name`` with characters replaced that MLflow does not accept."""
     return _NOT_IN_NAMES.sub("_", name).strip("/")[:NAME_CHARACTERS_MAX]
@@ -162,16 +216,3 @@ def _flat(facts: Mapping[str, Any], start: str = "") -> dict[str, Any]:
         else:
             flat[f"{start}{name}"] = value
     return flat
-
-
-def _quantiles(histogram: Histogram) -> dict[float, float]:
-    """The quantiles of the elements at these shares, as powers of two. Ignores NaN and Inf."""
-    found: dict[float, float] = {}
-    total, seen = sum(histogram.bars), 0.0
-    waiting = list(_QUANTILES)
-    for left, bar in zip(histogram.edges, histogram.bars, strict=False):
-        while waiting and bar and seen + bar >= waiting[0] * total:
-            share = waiting.pop(0)
-            found[share] = left + (share * total - seen) / bar
-        seen += bar
-    return found

@@ -28,6 +28,8 @@ from steadytrain.exporters.exporter import (
     PREFIX,
     SEVERITY_LEVELS,
     ActiveRun,
+    Document,
+    DocumentStore,
     Exporter,
     ExporterGoneError,
     Histogram,
@@ -35,8 +37,10 @@ from steadytrain.exporters.exporter import (
     Run,
     Tool,
     action_text,
+    as_block,
     incident_files,
     incident_text,
+    symptom_text,
 )
 
 PROJECT_DEFAULT = "steadytrain"
@@ -45,7 +49,11 @@ ROWS_WAITING_MAX = 8
 rarely.
 """
 
+SIGNED_BINS = 64
+"""The usual number of bins of a histogram there."""
+
 TITLE_CHARACTERS_MAX = 63
+ARTIFACT_CHARACTERS_MAX = 128
 STEP = f"{PREFIX}step"
 ALERTED: tuple[Severity, ...] = ("critical",)
 _ROW_HOOK = "_partial_history_callback"
@@ -59,6 +67,7 @@ class Wandb(Tool):
     requires: ClassVar[str] = "wandb"
     install: ClassVar[str] = "steadytrain[wandb]"
     loaded: ClassVar[str] = "wandb"
+    keeps_documents: ClassVar[bool] = True
 
     def begin(self) -> Exporter:
         return WandbExporter()
@@ -71,6 +80,9 @@ class Wandb(Tool):
     def join(self, handle: Any) -> Exporter:
         return JoiningWandbExporter(handle)
 
+    def documents(self, run: Run, place: Mapping[str, str] | None) -> DocumentStore:
+        return WandbDocuments(run, place)
+
 
 @final
 class WandbExporter(Exporter):
@@ -81,33 +93,18 @@ class WandbExporter(Exporter):
         self._row: dict[str, Any] = {}
 
     def open(self, run: Run) -> None:
-        folder = os.environ.get("WANDB_DIR", run.folder)
-        os.environ.setdefault("WANDB_DATA_DIR", str(Path(folder) / "wandb"))  # where artifacts wait for `wandb sync`
-        self._run = wandb.init(
-            project=os.environ.get("WANDB_PROJECT", PROJECT_DEFAULT),
-            name=os.environ.get("WANDB_NAME", run.name),
-            dir=folder,
-            mode=os.environ.get("WANDB_MODE", "offline"),
-            config={"run_folder": run.folder, **run.facts},
-            # Collect nothing about this process or machine.
-            settings=wandb.Settings(
-                console="off",
-                silent=True,
-                disable_git=True,
-                save_code=False,
-                x_disable_meta=True,
-                x_disable_stats=True,
-                x_disable_machine_info=True,
-                x_save_requirements=False,
-            ),
-        )
+        name = os.environ.get("WANDB_NAME", run.name)
+        self._run = _begun(run, name=name, config={"run_folder": run.folder, **run.facts})
         self._run.define_metric("*", step_metric="step")
+
+    def place(self) -> Mapping[str, str]:
+        return {"tool": "wandb", "run_id": str(self._run.id)}
 
     def scalars(self, row: Row) -> None:
         self._add(row.step, {**row.values, "time": row.time})
 
     def histogram(self, histogram: Histogram) -> None:
-        self._add(histogram.step, {f"{histogram.name}/log2": _histogram(histogram), "time": histogram.time})
+        self._add(histogram.step, {**_histograms("", histogram), "time": histogram.time})
 
     def symptom(self, symptom: Symptom) -> None:
         self._add(symptom.first_step, {f"symptoms/{symptom.name}": SEVERITY_LEVELS[symptom.severity]})
@@ -158,6 +155,9 @@ class JoiningWandbExporter(Exporter):
         self._run.config.update({"steadytrain": {"run_folder": run.folder}}, allow_val_change=True)
         setattr(self._run, _ROW_HOOK, self._carrying(getattr(self._run, _ROW_HOOK)))
 
+    def place(self) -> Mapping[str, str]:
+        return {"tool": "wandb", "run_id": str(self._run.id)}
+
     def scalars(self, row: Row) -> None:
         values = {f"{PREFIX}{name}": value for name, value in row.values.items()}
         if row.rare:
@@ -166,7 +166,7 @@ class JoiningWandbExporter(Exporter):
             self._newest = {**values, STEP: row.step}
 
     def histogram(self, histogram: Histogram) -> None:
-        self._wait(histogram.step, {f"{PREFIX}{histogram.name}/log2": _histogram(histogram)})
+        self._wait(histogram.step, _histograms(PREFIX, histogram))
 
     def symptom(self, symptom: Symptom) -> None:
         if not self._is_over():
@@ -231,18 +231,78 @@ class JoiningWandbExporter(Exporter):
         return bool(getattr(self._run, "_is_finished", False))
 
 
+@final
+class WandbDocuments(DocumentStore):
+    """Artifacts in a run of their own, as a run that is over takes no more while it waits offline. Its configuration
+    and its group name the training run."""
+
+    def __init__(self, run: Run, place: Mapping[str, str] | None) -> None:
+        of = place.get("run_id", "") if place is not None else ""
+        config = {"run_folder": run.folder, "training_run": of} if of else {"run_folder": run.folder, **run.facts}
+        self._name = run.name
+        self._run = _begun(run, name=f"{run.name}-documents", config=config, group=of or None, job_type="documents")
+
+    def keep(self, document: Document) -> None:
+        artifact = wandb.Artifact(
+            _artifact_name(f"{document.kind}-{self._name}-{document.name}"),
+            type=document.kind,
+            description=as_block(document.text),  # shown as Markdown
+            metadata={"step": document.step},
+        )
+        with artifact.new_file(f"{document.kind}.txt", mode="w", encoding="utf-8") as file:
+            file.write(document.text + "\n")
+        for path in document.files:
+            artifact.add_file(path)
+        self._run.log_artifact(artifact)
+        self._run.summary.update({f"{document.kind}/{document.name}": document.text})
+
+    def close(self) -> str:
+        self._run.finish(exit_code=0)
+        folder = str(Path(self._run.dir).parent)
+        return f"{folder}; `wandb sync` sends it" if self._run.offline else f"run {self._run.id}"
+
+
+def _begun(run: Run, **options: Any) -> Any:
+    """A run of ours, which collects nothing about this process or machine."""
+    folder = os.environ.get("WANDB_DIR", run.folder)
+    os.environ.setdefault("WANDB_DATA_DIR", str(Path(folder) / "wandb"))  # where artifacts wait for `wandb sync`
+    return wandb.init(
+        project=os.environ.get("WANDB_PROJECT", PROJECT_DEFAULT),
+        dir=folder,
+        mode=os.environ.get("WANDB_MODE", "offline"),
+        settings=wandb.Settings(
+            console="off",
+            silent=True,
+            disable_git=True,
+            save_code=False,
+            x_disable_meta=True,
+            x_disable_stats=True,
+            x_disable_machine_info=True,
+            x_save_requirements=False,
+        ),
+        **options,
+    )
+
+
+def _artifact_name(text: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in text)[:ARTIFACT_CHARACTERS_MAX]
+
+
 def _in_summary(value: Any) -> Any:
     """NaN and Inf as text, because a summary discards them as numbers."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _histogram(histogram: Histogram) -> Any:
-    """A histogram over the power of two."""
-    return wandb.Histogram(np_histogram=(histogram.bars, histogram.edges))
+def _histograms(prefix: str, histogram: Histogram) -> dict[str, Any]:
+    """A histogram over the power of two and, where the sign is known, one over the values."""
+    name = f"{prefix}{histogram.name}"
+    signed = histogram.signed(SIGNED_BINS)
+    found = {f"{name}/log2": wandb.Histogram(np_histogram=(histogram.bars, histogram.edges))}
+    return found if signed is None else found | {f"{name}/values": wandb.Histogram(np_histogram=signed)}
 
 
 def _mark_symptom(run: Any, prefix: str, symptom: Symptom) -> None:
-    text = f"{symptom.severity}, step {symptom.first_step}: {symptom.message}"
+    text = symptom_text(symptom)
     run.summary.update({f"{prefix}symptom_messages/{symptom.name}": text})
     if symptom.severity in ALERTED:
         run.alert(title=f"steadytrain: {symptom.name}"[:TITLE_CHARACTERS_MAX], text=text, level="ERROR")
@@ -254,11 +314,10 @@ def _mark_action(run: Any, prefix: str, action: Action) -> None:
 
 def _keep_incident(run: Any, prefix: str, path: Path, incident: Incident, *, tensors: bool) -> None:
     sent, kept_back = incident_files(path, tensors=tensors)
-    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in f"incident-{incident.run}-{path.name}")
     artifact = wandb.Artifact(
-        name,
+        _artifact_name(f"incident-{incident.run}-{path.name}"),
         type="incident",
-        description=incident_text(path, incident),
+        description=as_block(incident_text(path, incident)),  # shown as Markdown
         metadata={"step": incident.step, "path": str(path), "left_out": [file.name for file in kept_back]},
     )
     for file in sent:

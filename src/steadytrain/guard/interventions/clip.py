@@ -9,6 +9,9 @@ from steadytrain.guard.intervention import Intervention, Numbers
 if TYPE_CHECKING:
     from steadytrain.guard.live import Live
 
+LET_GO_STEPS = 16
+"""A level that doubles has let go when nothing was clipped in so many steps."""
+
 
 @final
 @dataclass
@@ -20,26 +23,47 @@ class Clip(Intervention):
 
     Args:
         level: the norm to clip at; 0 learns it from the run.
+        doubling: steps after which the level has doubled, again and again, so that it lets go by itself; 0 keeps it.
     """
 
     level: float = 0.0
+    doubling: int = 0
     replayed: ClassVar[bool] = True
     _level: float = 0.0
+    _last_clipped: int = 0
 
     def check(self) -> None:
         if not (math.isfinite(self.level) and self.level >= 0):
             raise ValueError(f"level {self.level}: must be a number above 0, or 0 to learn it")
+        if self.doubling < 0:
+            raise ValueError(f"doubling {self.doubling}: must be a number of steps, or 0 to keep the level")
 
     def apply(self, live: Live) -> tuple[Numbers, Numbers]:
         self._level = self.level or live.usual_norm()
         if not self._level:
             live.cannot("no gradient norm was seen in a healthy step yet")
+        self._last_clipped = live.step
         return {}, {"gradient_norm_max": self._level}
 
-    def gate(self, live: Live) -> None:
+    def again(self, live: Live) -> tuple[Numbers, Numbers]:
+        if not self.doubling:
+            return {}, {}
+        self.doubling = 0
+        return self.apply(live)
+
+    def gate(self, live: Live) -> str | None:
         norm = live.applied_norm()
         if norm is not None and norm > self._level > 0:
             live.scale_gradients(self._level / norm)
+            self._last_clipped = live.step
+        return None
+
+    def updated(self, live: Live) -> None:
+        if self.doubling:
+            self._level *= 2 ** (1 / self.doubling)
 
     def revert(self, live: Live) -> None:
         self._level = 0.0
+
+    def is_over(self, live: Live) -> bool:
+        return not self._level or (self.doubling > 0 and live.step - self._last_clipped >= LET_GO_STEPS)

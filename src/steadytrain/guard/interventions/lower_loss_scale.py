@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, final
 
 from steadytrain.guard.intervention import ChangeIntervention
+from steadytrain.guard.unfit import no_scaler
 
 if TYPE_CHECKING:
+    from steadytrain.guard.live import Live
     from steadytrain.trial_runs.changes import LiveChange
 
 
@@ -28,3 +30,6 @@ class LowerLossScale(ChangeIntervention):
         from steadytrain.trial_runs.changes.updates import LossScale
 
         return LossScale(factor=self.factor)
+
+    def why_not(self, live: Live) -> str | None:
+        return no_scaler(live)

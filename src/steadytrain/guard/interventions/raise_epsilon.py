@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, final
 
 from steadytrain.guard.intervention import ChangeIntervention
+from steadytrain.guard.unfit import no_setting
 
 if TYPE_CHECKING:
+    from steadytrain.guard.live import Live
     from steadytrain.trial_runs.changes import LiveChange
 
 
@@ -28,3 +30,6 @@ class RaiseEpsilon(ChangeIntervention):
         from steadytrain.trial_runs.changes.hyper_parameters import Epsilon
 
         return Epsilon(self.factor)
+
+    def why_not(self, live: Live) -> str | None:
+        return no_setting(live, "epsilon", "eps")

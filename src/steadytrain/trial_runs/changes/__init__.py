@@ -87,6 +87,10 @@ class LiveChange:
     def updated(self, process: Launched) -> None:
         """Called after the update."""
 
+    def end(self, process: Launched) -> None:
+        """Take the change back, between two steps of a run that goes on. A trial never does. Replaced functions end
+        without it."""
+
     def measured(self) -> dict[str, float]:
         """The measurements over the trial, called at its end."""
         return {}

@@ -18,7 +18,7 @@ from steadytrain.trial_runs.launched_script import Launched
 @dataclass
 class SafeOperation(LiveChange):
     """log, sqrt, powers, division, the inverse trigonometric functions, logit, norm and their kin stay ``margin``
-    away from their singular points, and exp and its kin from their overflow.
+    away from their singular points, and exp and its kin from their overflow. 0 times Inf is 0.
     """
 
     of_functions = True
@@ -38,6 +38,7 @@ class SafeOperation(LiveChange):
         replace(_of("acosh", "arccosh"), self._above_one)
         replace(_of("logit"), self._between_zero_and_one)
         replace(_of("div", "true_divide", "__truediv__", "div_", "__itruediv__", "divide"), self._division)
+        replace(_of("mul", "multiply", "__mul__", "__rmul__"), self._product)
         replace(_of("pow", "__pow__", "float_power"), self._power)
         replace(_of("exp", "expm1", "sinh", "cosh", "exp2"), self._exp)
         replace((*_of("norm"), torch.linalg.vector_norm, torch.linalg.norm), self._norm)
@@ -94,6 +95,19 @@ class SafeOperation(LiveChange):
 
     def _division(self, original: Any, values: Any, other: Any, *args: Any, **kwargs: Any) -> Any:
         return original(values, self._apart(other), *args, **kwargs)
+
+    def _product(self, original: Any, values: Any, other: Any, *args: Any, **kwargs: Any) -> Any:
+        if all(isinstance(one, Tensor) and one.is_floating_point() for one in (values, other)):
+            values, other = self._finite_beside_zero(values, other), self._finite_beside_zero(other, values)
+        return original(values, other, *args, **kwargs)
+
+    def _finite_beside_zero(self, values: Tensor, other: Tensor) -> Tensor:
+        """``values`` with 0 in place of Inf, where ``other`` is 0."""
+        infinite = torch.isinf(values)
+        if not bool(infinite.any()) or not bool((infinite & (other == 0)).any()):
+            return values
+        self.touch()
+        return torch.where(infinite & (other == 0), torch.zeros_like(values), values)
 
     def _norm(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
         zero = values == 0

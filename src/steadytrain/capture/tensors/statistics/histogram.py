@@ -2,7 +2,7 @@
 
 There is one bin for each power of two from 2^-40 to 2^24, the range of bfloat16 training; float16 reaches from 2^-24 to
 2^16. More columns count elements that are zero, smaller, larger, or not finite. Values are shares of the counted
-elements, so tensors of any size can be compared.
+elements, so tensors of any size can be compared. The sign is in rows of its own: what of these shares is positive.
 """
 
 from __future__ import annotations
@@ -33,17 +33,29 @@ HISTOGRAM_COLUMNS: tuple[str, ...] = (
 """``2^k`` is the share of magnitudes in [2^k, 2^(k+1)); ``below`` and ``above`` are finite, not zero, and outside."""
 
 
-def log2_histogram(rows: Sequence[tuple[str, Tensor]], *, size_max: int = SAMPLE_MAX) -> Readback[Reading]:
+POSITIVE = "+:"
+"""In the name of a row with the positive elements, where the others have a colon."""
+
+
+def log2_histogram(
+    rows: Sequence[tuple[str, Tensor]], *, size_max: int = SAMPLE_MAX, with_sign: bool = False
+) -> Readback[Reading]:
     """A reading of the table ``histograms``: one row for each (row name, tensor). Shares cover a sample of each tensor,
     or the whole tensor on a GPU with Triton.
 
-    Tensors without float values (quantised, integers, meta, empty) have no row.
+    Tensors without float values (quantised, integers, meta, empty) have no row. ``with_sign`` adds a row
+    ``gradient+:NAME`` for each ``gradient:NAME``: of the positive elements of a sample, the others counted as zero.
     """
     with quiet(tensor for _, tensor in rows):
         dense = [(name, dense_values(tensor)) for name, tensor in rows]
         kept = [(name, values) for name, values in dense if values is not None and values.numel()]
         names = tuple(name for name, _ in kept)
-        groups = list(_counted({row: values for row, (_, values) in enumerate(kept)}, size_max))
+        tensors = {row: values for row, (_, values) in enumerate(kept)}
+        samples = _Samples(tensors, size_max)
+        groups = list(_counted(tensors, samples))
+        if with_sign:
+            groups += [([len(kept) + row for row in at], counts) for at, counts in _counted_positive(tensors, samples)]
+            names = (*names, *(name.replace(":", POSITIVE, 1) for name in names))
 
     def finish(arrived: list[Tensor]) -> Reading:
         values = np.zeros((len(names), len(HISTOGRAM_COLUMNS)))
@@ -55,7 +67,21 @@ def log2_histogram(rows: Sequence[tuple[str, Tensor]], *, size_max: int = SAMPLE
     return Readback([counts for _, counts in groups], finish)
 
 
-def _counted(tensors: Mapping[int, Tensor], size_max: int) -> Iterator[tuple[list[int], Tensor]]:
+class _Samples(dict[int, Tensor]):
+    """The samples of the rows that were asked for, each taken once."""
+
+    def __init__(self, tensors: Mapping[int, Tensor], size_max: int) -> None:
+        super().__init__()
+        self._tensors = tensors
+        self._size_max = size_max
+
+    def __missing__(self, row: int) -> Tensor:
+        values = self._tensors[row]
+        sample = self[row] = plan_for(values, self._size_max).view(values)
+        return sample
+
+
+def _counted(tensors: Mapping[int, Tensor], samples: Mapping[int, Tensor]) -> Iterator[tuple[list[int], Tensor]]:
     """Rows and their counts ``(rows, columns)``: of samples, or of whole tensors by the GPU kernel."""
     for (device, dtype), rows in alike(tensors).items():
         kernel = kernel_for(device, lambda _: None)
@@ -65,8 +91,20 @@ def _counted(tensors: Mapping[int, Tensor], size_max: int) -> Iterator[tuple[lis
                 table = kernel.Table([tensor.numel() for tensor in whole.values()], dtype, device)
                 yield list(whole), table.summarise(list(whole.values()), histogram=True).histogram
         if rows:
-            samples = [plan_for(values, size_max).view(values) for values in rows.values()]
-            yield list(rows), torch.stack([count_bins(sample) for sample in samples])
+            yield list(rows), torch.stack([count_bins(samples[row]) for row in rows])
+
+
+def _counted_positive(
+    tensors: Mapping[int, Tensor], samples: Mapping[int, Tensor]
+) -> Iterator[tuple[list[int], Tensor]]:
+    """Rows and the counts of their positive elements, of samples."""
+    for rows in alike(tensors).values():
+        yield list(rows), torch.stack([count_bins(_positive(samples[row])) for row in rows])
+
+
+def _positive(sample: Tensor) -> Tensor:
+    """What is positive, the rest as zero. Types of 8 bits cannot be clamped."""
+    return (sample if sample.dtype == torch.float64 else sample.to(torch.float32)).clamp(min=0)
 
 
 def count_bins(values: Tensor) -> Tensor:

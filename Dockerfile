@@ -1,0 +1,26 @@
+# steadytrain with PyTorch for the CPU: `docker build -t steadytrain .`
+#
+#     docker run --rm -v "$PWD:/work" steadytrain run train.py
+#     docker run --rm -v "$PWD:/work" steadytrain analyze log.csv
+#
+# A GPU needs an image with a CUDA build of torch: `pip install steadytrain` there.
+
+FROM python:3.11-slim AS wheel
+WORKDIR /source
+COPY pyproject.toml README.md LICENSE ./
+COPY src ./src
+RUN pip install --no-cache-dir "hatchling>=1.24" && pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
+
+FROM python:3.11-slim
+# Compiled models need a C++ compiler at run time.
+RUN apt-get update && apt-get install --yes --no-install-recommends g++ && rm -rf /var/lib/apt/lists/*
+COPY constraints.txt /tmp/constraints.txt
+COPY --from=wheel /wheels /tmp/wheels
+RUN pip install --no-cache-dir --constraint /tmp/constraints.txt --extra-index-url https://download.pytorch.org/whl/cpu torch \
+    && pip install --no-cache-dir --constraint /tmp/constraints.txt "$(ls /tmp/wheels/steadytrain-*.whl)[report,query]" \
+    && rm -rf /tmp/wheels /tmp/constraints.txt
+RUN useradd --create-home trainer
+USER trainer
+WORKDIR /work
+ENTRYPOINT ["steadytrain"]
+CMD ["--help"]

@@ -1,0 +1,162 @@
+"""Follows the ranks of a run that train together: each records its digests, and the first rank compares all records.
+
+Only the first stream is compared. No collective is made, and no rank waits for another: the first rank reads what is on
+disk. Not here: the digests, the comparison, and whether a difference is a fault (``detectors``).
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import numpy as np
+
+from steadytrain.capture.looks.held_parameters import is_sharded
+from steadytrain.capture.looks.rank_comparison import RankComparison
+from steadytrain.capture.looks.rank_records import RankRecords
+from steadytrain.capture.looks.replica_digests import PROBE_STEPS_MAX, ReplicaDigests, probe
+from steadytrain.capture.step import ranks
+from steadytrain.capture.step.gate import Measurement
+from steadytrain.capture.step.live_run import LiveRun
+from steadytrain.capture.step.observers import StepObserver
+from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
+from steadytrain.core.errors import UsageError
+from steadytrain.core.model import Reading
+from steadytrain.storage.ranks_of_run import rank_folder, rank_name
+from steadytrain.storage.run_folder import RUN_FILE
+from steadytrain.storage.run_news import NewsReader
+
+RANKS_MAX = 64
+"""Ranks that are compared: the first ones. Each costs a few files."""
+
+KNOWN_MAX = 256
+"""Rows of the table over the whole run: other tensors may differ at other times."""
+
+COMPARED_STEPS = 8
+ALWAYS_COMPARED = (8, 16, 32, 64, 128)
+END_S_MAX = 3.0
+"""How long the first rank waits for the last records of the others."""
+
+_PAUSE_S = 0.05
+SHARE_MAX = 0.003
+"""Share of the training time that reading and comparing may take."""
+
+
+class RankAgreement(StepObserver):
+    """A guest of every process. It does nothing in a run of one process."""
+
+    def __init__(self, run: LiveRun) -> None:
+        self._run = run
+        self._digests = ReplicaDigests()
+        self._readings: list[Reading] = []
+        self._comparison: RankComparison | None = None
+        self._records: dict[int, RankRecords] = {}
+        self._news: dict[Path, NewsReader] = {}
+        self._told: set[str] = set()
+        self._known: list[str] = []
+        self._next = 0.0
+        self._works = True
+
+    def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
+        step = measured.record.step
+        if not self._follows(stream):
+            return
+        with self._guarded():
+            if self._digests.is_due(step):
+                found = self._digests.take(
+                    step, stream.tensor_names, stream.parameters, stream.optimizers, seen.micro_batches
+                )
+                self._readings.append(found)
+            if step <= PROBE_STEPS_MAX and (small := probe(stream.parameters)) is not None:
+                self._readings.append(small)
+
+    def step_ended(self, stream: Stream, folder: Path | None) -> None:
+        if folder is None or not self._follows(stream):
+            return
+        with self._guarded():
+            readings, self._readings = self._readings, []
+            for reading in readings:
+                self._run.recorder.read(stream, stream.step, self._run.clock(), reading)
+            if ranks.rank() == 0 and self._is_due(stream.step):
+                self._compare(stream, folder)
+
+    def script_ended(self) -> None:
+        stream = next(iter(self._run.streams), None)
+        if stream is not None and stream.step and ranks.rank() == 0 and self._follows(stream):
+            with self._guarded():
+                folder = self._run.recorder.begin().path
+                self._find(stream, folder)
+                self._wait(stream.step)
+                self._compare(stream, folder)
+
+    def forget(self) -> None:
+        self._works = False
+
+    def _follows(self, stream: Stream) -> bool:
+        return self._works and ranks.world_size() > 1 and stream is self._run.streams[0]
+
+    def _wait(self, step: int) -> None:
+        """For the other ranks to record ``step`` or their end: they are moments behind."""
+        until = time.monotonic() + END_S_MAX
+        waiting = dict(zip(self._news, list(self._records.values())[1:], strict=True))
+        while waiting and time.monotonic() < until:
+            for folder, records in list(waiting.items()):
+                records.read()
+                if max(records.steps, default=0) >= step or "ended" in self._news[folder].read().facts:
+                    del waiting[folder]
+            time.sleep(_PAUSE_S if waiting else 0.0)
+
+    def _is_due(self, step: int) -> bool:
+        """In the first steps always, then as often as it is cheap. The detectors look at the next multiple of 8."""
+        if step % COMPARED_STEPS != COMPARED_STEPS - 1:
+            return False
+        return step + 1 in ALWAYS_COMPARED or time.perf_counter() >= self._next
+
+    def _guarded(self) -> AbstractContextManager[None]:
+        return self._run.guard.part("comparing the ranks")
+
+    def _compare(self, stream: Stream, folder: Path) -> None:
+        began = time.perf_counter()
+        self._find(stream, folder)
+        rows: dict[str, float] = {}
+        if len(self._records) > 1:
+            try:
+                for records in self._records.values():
+                    records.read()
+            except UsageError as error:
+                self._works = False
+                self._run.note(f"the ranks are no longer compared: {error}")
+                return
+            if self._comparison is None:
+                self._comparison = RankComparison(self._records)
+            rows = self._comparison.rows()
+            self._report_symptoms()
+        if rows:
+            rows["wrapped:all"] = float(stream.joint is not None)
+            rows["sharded:all"] = float(is_sharded(stream.parameters))
+            self._known += [name for name in rows if name not in self._known][: KNOWN_MAX - len(self._known)]
+            values = np.array([[rows.get(name, np.nan)] for name in self._known], np.float32)
+            reading = Reading("ranks", tuple(self._known), ("value",), values)
+            self._run.recorder.read(stream, stream.step, self._run.clock(), reading)
+        took = time.perf_counter() - began
+        self._next = began + took / SHARE_MAX
+
+    def _report_symptoms(self) -> None:
+        """Report what only another rank has seen, once for each kind of symptom."""
+        own = {symptom.name for symptom in self._run.recorder.symptoms.values() if symptom.severity != "note"}
+        for folder, news in self._news.items():
+            for symptom in news.read().symptoms:
+                if symptom.severity != "note" and symptom.name not in own | self._told:
+                    self._told.add(symptom.name)
+                    self._run.tell(f"{symptom.severity}, {rank_name(folder)}: {symptom.message}")
+
+    def _find(self, stream: Stream, folder: Path) -> None:
+        """Follow every rank from the first comparison on at which all have a folder."""
+        if self._records:
+            return
+        count = min(ranks.world_size(), RANKS_MAX)
+        folders = [rank_folder(folder, rank) for rank in range(count)]
+        if all((one / RUN_FILE).is_file() for one in folders):
+            self._records = {rank: RankRecords(one, stream.name) for rank, one in enumerate(folders)}
+            self._news = {one: NewsReader(one) for one in folders[1:]}

@@ -1,0 +1,232 @@
+"""Compares the records of several ranks, and says in which they differ: rows of the table ``ranks``.
+
+The first rank reads what the others wrote into their folders, so no collective is needed and no rank waits. A rank is
+compared with what most ranks have, and with the first rank where there is no majority. Not here: whether a difference
+is a fault (``detectors``).
+
+A row is ``MEASURE:RANK`` or ``MEASURE:RANK NAME``:
+
+- ``ranks:all``: the number of ranks that are compared
+- ``compared:all``: the newest step that all ranks have recorded
+- ``gradients-apart:RANK``: the first step of those, up to the newest, in which its gradient norms differ; else 0
+- ``gradients-apart:RANK NAME``: the same of one tensor, where not all tensors differ
+- ``gradients-together:all``: the number of steps so far in which the gradient norms of all ranks were equal
+- ``weights-apart:RANK``: the first step, up to the newest digest, before whose update its parameters differ; else 0
+- ``weights-apart:RANK NAME``: the same of one parameter, where not all differ
+- ``weights-together:all``: the newest step before whose update the parameters of all ranks were equal; else 0
+- ``state-apart:RANK``: the first step before whose update its optimizer state differs
+- ``setting-apart:RANK NAME``, ``rate-apart:RANK``, ``scale-apart:RANK``: the first step up to the newest in which a
+  setting of its optimizer, its learning rate or its loss scale differ; else 0. ``rate:RANK``, ``scale:RANK``,
+  ``rate:usual``, ``scale:usual``: the newest values
+- ``averaged:all``: the newest step before which the smallest parameter became equal again on all ranks; else 0
+- ``same-inputs:all``: digests in a row in which all ranks had the same inputs, while the inputs changed
+- ``same-losses:all``: steps in a row in which all ranks had the same loss to the last bit, while it changed
+- ``loss-ratio:RANK``: the median over the last steps of its loss by the median of the other ranks, where it exceeds
+  ``RATIO_MIN`` in each of them; ``loss-ratio-since:RANK``: since which step it does
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadytrain.capture.looks.rank_records import RankRecords, Readings, Value
+from steadytrain.capture.looks.replica_digests import COLUMNS, INPUTS, PROBE, SETTING, STATE
+
+SAME = 1e-5
+"""Relative difference of norms that another order of summation explains."""
+
+NAMES_MAX = 3
+RATIO_STEPS = 16
+RATIO_MIN = 4.0
+"""A ratio of losses is reported if it exceeds this in each of the last ``RATIO_STEPS`` steps."""
+
+ROWS_MAX = 96
+
+
+class _Since:
+    """Since when, without an interruption, something of a rank differs. The keys are ``(rank, name)``."""
+
+    def __init__(self) -> None:
+        self.first: dict[tuple[int, str], int] = {}
+
+    def see(self, step: int, apart: Iterable[tuple[int, str]]) -> None:
+        """All that differs in ``step``."""
+        self.first = {key: self.first.get(key, step) for key in apart}
+
+    def rows(self, measure: str, ranks: Iterable[int]) -> dict[str, float]:
+        """The rows of ``measure``: of each rank, and of its tensors where only some differ."""
+        rows = {}
+        for rank in ranks:
+            rows[f"{measure}:{rank}"] = float(self.first.get((rank, ""), 0))
+            named = [(name, step) for (whose, name), step in self.first.items() if whose == rank and name]
+            if len(named) <= NAMES_MAX:
+                rows |= {f"{measure}:{rank} {name}": float(step) for name, step in named}
+        return rows
+
+
+class RankComparison:
+    """Serves one stream of one run. ``ranks`` are the records by rank, with the first rank's own."""
+
+    def __init__(self, ranks: Mapping[int, RankRecords]) -> None:
+        self._ranks = ranks
+        self._newest_of = dict.fromkeys(("steps", "gradients", "digests", "probes"), 0)
+        self._together = self._equal_at = self._averaged_at = 0
+        self._probes_apart = False
+        self._gradients, self._weights = _Since(), _Since()
+        self._of_settings = {measure: _Since() for measure in ("rate", "scale", "setting")}
+        self._state: dict[int, int] = {}
+        self._same_inputs = self._same_losses = 0
+        self._last_inputs: Value | None = None
+        self._last_loss = float("nan")
+        self._newest: dict[str, float] = {}
+        self._ratios: dict[int, list[float]] = {rank: [] for rank in ranks}
+        self._ratio_since = _Since()
+
+    def rows(self) -> dict[str, float]:
+        """Compare the steps that all ranks have by now; empty if there are no new ones."""
+        before = dict(self._newest_of)
+        compare = {
+            "steps": self._compare_steps,
+            "gradients": self._compare_gradients,
+            "digests": self._compare_digests,
+            "probes": self._compare_probes,
+        }
+        for kind, compare_at in compare.items():
+            for step in self._common(kind):
+                compare_at(step)
+                self._newest_of[kind] = step
+        return dict(list(self._found().items())[:ROWS_MAX]) if self._newest_of != before else {}
+
+    def _common(self, kind: str) -> list[int]:
+        """The steps of all ranks that are not yet compared, oldest first."""
+        all_have = set.intersection(*(set(getattr(one, kind)) for one in self._ranks.values()))
+        return sorted(step for step in all_have if step > self._newest_of[kind])
+
+    def _compare_steps(self, step: int) -> None:
+        by_rank = {rank: one.steps[step] for rank, one in self._ranks.items()}
+        for signal, measure in (("learning_rate", "rate"), ("loss_scale", "scale")):
+            values = {rank: one[signal] for rank, one in by_rank.items() if signal in one}
+            if len(values) == len(by_rank):
+                usual = _usual(values)
+                apart = [rank for rank, value in values.items() if value != usual]
+                self._of_settings[measure].see(step, [(rank, "") for rank in apart])
+                self._newest |= {f"{measure}:{rank}": values[rank] for rank in apart}
+                self._newest |= {f"{measure}:usual": usual} if apart else {}
+        losses = {rank: one["loss"] for rank, one in by_rank.items() if np.isfinite(one.get("loss", np.nan))}
+        if len(losses) == len(by_rank):
+            self._compare_losses(step, losses)
+
+    def _compare_losses(self, step: int, losses: Mapping[int, float]) -> None:
+        first = losses[min(losses)]
+        if len(set(losses.values())) > 1:
+            self._same_losses = 0
+        elif first != self._last_loss:
+            self._same_losses += 1
+        self._last_loss = first
+        for rank, loss in losses.items():
+            others = float(np.median([other for one, other in losses.items() if one != rank]))
+            ratio = abs(loss) / abs(others) if others else float("nan")
+            self._ratios[rank] = [*self._ratios[rank], ratio][-RATIO_STEPS:]
+        self._ratio_since.see(step, [(rank, "") for rank, ratios in self._ratios.items() if ratios[-1] >= RATIO_MIN])
+
+    def _compare_gradients(self, step: int) -> None:
+        measured, apart = _apart({rank: one.gradients[step] for rank, one in self._ranks.items()})
+        self._gradients.see(step, apart)
+        self._together += bool(measured and not apart)
+
+    def _compare_digests(self, step: int) -> None:
+        by_rank = {rank: one.digests[step] for rank, one in self._ranks.items()}
+        special = {row for one in by_rank.values() for row in one.rows if row.startswith("=")}
+        settings, states, inputs = [], {}, {}
+        for row in special:
+            values = {rank: one.value(row) for rank, one in by_rank.items()}
+            if row == STATE:
+                states = values
+            elif row == INPUTS:
+                inputs = values
+            else:
+                name = row.removeprefix(SETTING)
+                settings += [(rank, one) for rank in _different(values) for one in ("", name)]
+        self._of_settings["setting"].see(step, settings)
+        for rank in _different(states):
+            self._state.setdefault(rank, step)
+        given = inputs[min(inputs)] if inputs else None
+        if given is None or _different(inputs):
+            self._same_inputs = 0
+        elif given != self._last_inputs:
+            self._same_inputs += 1
+        self._last_inputs = given
+        measured, apart = _apart({rank: one.without(special) for rank, one in by_rank.items()})
+        self._weights.see(step, apart)
+        if measured and not apart:
+            self._equal_at = step
+
+    def _compare_probes(self, step: int) -> None:
+        apart = bool(_different({rank: one.probes[step].value(PROBE) for rank, one in self._ranks.items()}))
+        if self._probes_apart and not apart:
+            self._averaged_at = step
+        self._probes_apart = apart
+
+    def _found(self) -> dict[str, float]:
+        rows = {
+            "compared:all": float(self._newest_of["steps"]),
+            "ranks:all": float(len(self._ranks)),
+            "gradients-together:all": float(self._together),
+            "weights-together:all": float(self._equal_at),
+            "averaged:all": float(self._averaged_at),
+            "same-inputs:all": float(self._same_inputs),
+            "same-losses:all": float(self._same_losses),
+        }
+        rows |= {f"state-apart:{rank}": float(step) for rank, step in self._state.items()}
+        for rank, ratios in self._ratios.items():
+            if len(ratios) == RATIO_STEPS and min(ratios) >= RATIO_MIN:
+                rows[f"loss-ratio:{rank}"] = float(np.median(ratios))
+        rows |= self._ratio_since.rows("loss-ratio-since", self._ranks)
+        for measure, since in self._of_settings.items():
+            rows |= since.rows(f"{measure}-apart", self._ranks)
+        rows |= self._gradients.rows("gradients-apart", self._ranks)
+        rows |= self._weights.rows("weights-apart", self._ranks)
+        return rows | self._newest
+
+
+def _apart(by_rank: Mapping[int, Readings]) -> tuple[bool, list[tuple[int, str]]]:
+    """Whether there are tensors that all ranks have, and ``(rank, name)`` of those that differ, with ``(rank, "")``."""
+    first = next(iter(by_rank.values()))
+    if all(one.rows == first.rows and _close(one.values, first.values).all() for one in by_rank.values()):
+        return bool(first.rows), []
+    common = [name for name in first.rows if all(name in one.rows for one in by_rank.values())]
+    apart: dict[int, list[str]] = {}
+    for name in common:
+        values = {rank: one.value(name) for rank, one in by_rank.items()}
+        for rank in _different(values):
+            apart.setdefault(rank, []).append(name)
+    return bool(common), [(rank, name) for rank, names in apart.items() for name in ("", *names)]
+
+
+def _different(values: Mapping[int, Value | None]) -> list[int]:
+    """The ranks that do not have what most have; unless one has nothing: then nobody knows."""
+    if any(value is None for value in values.values()):
+        return []
+    usual = _usual(values)
+    return [rank for rank, value in values.items() if not _close(np.array(value), np.array(usual)).all()]
+
+
+def _usual(values: Mapping[int, Any]) -> Any:
+    """What most ranks have; what the first rank has where no value has a majority."""
+    value, count = Counter(values.values()).most_common(1)[0]
+    return value if 2 * count > len(values) else values[min(values)]
+
+
+def _close(values: NDArray[Any], usual: NDArray[Any]) -> NDArray[np.bool_]:
+    """Equal digests, or norms that another order of summation explains. What is not finite is reported by others."""
+    if values.shape[-1:] == (len(COLUMNS),):
+        return np.asarray((values == usual) | np.isnan(values) | np.isnan(usual))
+    finite = np.isfinite(values) & np.isfinite(usual)
+    with np.errstate(invalid="ignore"):
+        near = np.abs(values - usual) <= SAME * np.maximum(np.abs(values), np.abs(usual))
+    return np.asarray(near | ~finite)

@@ -1,0 +1,52 @@
+"""What the first rank says of the others when the run is over: their symptoms and how they ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from steadytrain.core.errors import UsageError
+from steadytrain.storage.ranks_of_run import launched_ranks, rank_folder, rank_name
+from steadytrain.storage.run_folder import RUN_FILE
+from steadytrain.storage.run_news import News, NewsReader
+
+END_S_MAX = 3.0
+"""How long the first rank waits for the records of the others: they end within moments of each other."""
+
+RANKS_MAX = 64
+LINES_MAX = 8
+_PAUSE_S = 0.05
+
+
+def of_other_ranks(run_dir: Path, own: Collection[str]) -> list[str]:
+    """A line for each rank with a symptom that is not one of ``own``, or that did not finish; none for one process."""
+    count = min(launched_ranks(), RANKS_MAX)
+    folders = [rank_folder(run_dir, rank) for rank in range(1, count)]
+    readers = {folder: NewsReader(folder) for folder in folders if (folder / RUN_FILE).is_file()}
+    until = time.monotonic() + END_S_MAX
+    news: dict[Path, News] = {}
+    while readers:
+        for folder, reader in list(readers.items()):
+            try:
+                news[folder] = reader.read()
+            except UsageError:
+                del readers[folder]
+                continue
+            if "ended" in news[folder].facts or time.monotonic() > until:
+                del readers[folder]
+        time.sleep(_PAUSE_S if readers else 0.0)
+    lines = [line for folder in folders if folder in news for line in _lines(rank_name(folder), news[folder], own)]
+    return [*lines[:LINES_MAX], f"and {len(lines) - LINES_MAX} more ranks"] if len(lines) > LINES_MAX else lines
+
+
+def _lines(name: str, news: News, own: Collection[str]) -> Iterator[str]:
+    found = dict.fromkeys(
+        f"{one.name} ({one.severity})" for one in news.symptoms if one.severity != "note" and one.name not in own
+    )
+    ended = news.facts.get("ended")
+    parts = [f"symptoms: {', '.join(found)}"] if found else []
+    if ended and ended != "finished":
+        parts.append(f"it {ended}")
+    if parts:
+        yield f"{name}: {'; '.join(parts)}"

@@ -1,0 +1,114 @@
+"""Updates that would destroy what was learned: a loss and a gradient norm far beyond all of the last steps.
+
+Such an update is skipped, which is exact and costs a batch. A row of them means that the weights have left their
+course, or that the data have: a roll-back shows which. If it is the data, updates are held back while that lasts.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadytrain.capture.step.gate import Measurement
+from steadytrain.capture.step.optimizer_streams import Stream
+
+WINDOW, STEPS_MIN, STEPS_FULL = 128, 8, 32
+"""With fewer than ``STEPS_FULL`` steps, what is extreme has to be further away, by the square of what is missing."""
+
+NORM_RATIO = 100.0
+"""How many times the largest gradient norm of the window. Heavy-tailed losses reach a few times."""
+
+LOSS_RATIO = 10.0
+"""How many times as far above the median loss of the window as any loss of it."""
+
+HELD_BACK_STEPS = 16
+"""So many updates are skipped in a row where the data are known to be extreme; then the run learns from them."""
+
+LEARNED_DOUBLING = 8
+"""Steps after which the norm at which their updates are clipped has doubled."""
+
+HELD_BACK = (
+    "the state from before has the same loss on the data that follow: the data are extreme, and their updates are "
+    f"skipped, at most {HELD_BACK_STEPS} in a row"
+)
+LEARNED = (
+    f"the data are extreme for {HELD_BACK_STEPS} steps: from here on the run learns from them, with gradients clipped "
+    f"at what was usual, a level that doubles every {LEARNED_DOUBLING} steps; finite values are only recorded"
+)
+
+
+class Extremes:
+    """Judges the step at the gate of one stream, and counts those in a row.
+
+    Args:
+        skips_in_a_row: how many are skipped before a roll-back shows what is wrong.
+    """
+
+    def __init__(self, skips_in_a_row: int) -> None:
+        self._skips_in_a_row = skips_in_a_row
+        self.loss = math.nan
+        """The first loss of the row."""
+
+        self.first = 0
+        """The first step of the row."""
+
+        self.in_a_row = 0
+        self.is_known = False
+        """Whether a roll-back has shown that the data of the row are extreme, and not the state."""
+
+        self._last = -1
+
+    @property
+    def in_a_row_max(self) -> int:
+        """How many may be skipped in a row. Before the data are known to be extreme one more than the budget says: a
+        roll-back follows it, so its update must not be made either."""
+        return HELD_BACK_STEPS if self.is_known else self._skips_in_a_row + 1
+
+    @property
+    def are_many(self) -> bool:
+        """Whether there are more in a row than single bad batches explain."""
+        return not self.is_known and self.in_a_row > self._skips_in_a_row
+
+    @property
+    def go_on(self) -> bool:
+        """Whether extreme data have lasted for longer than their updates are skipped."""
+        return self.is_known and self.in_a_row > HELD_BACK_STEPS
+
+    def why(self, stream: Stream, measured: Measurement) -> str | None:
+        """Why the step at the gate is extreme; None if it is not. Call once a step, with finite values."""
+        scalars, step = measured.record.scalars, measured.record.step
+        loss, norm = scalars.get("loss"), scalars.get("gradient_norm")
+        if loss is None or norm is None:
+            return None
+        window = stream.history.window()
+        norms, losses = window.applied("gradient_norm").values, window.applied("loss").values
+        if not is_extreme(norms, norm, losses, loss):
+            self.is_known = False
+            return None
+        if self._last != step - 1:
+            self.first, self.loss, self.in_a_row = step, loss, 0
+        self._last = step
+        self.in_a_row += 1
+        largest = float(norms[-WINDOW:].max())
+        return (
+            f"the gradient norm of {norm:.4g} is {norm / largest:.3g} times the largest of the {len(norms[-WINDOW:])} "
+            f"steps before, and the loss is {loss:.4g}"
+        )
+
+
+def is_extreme(norms: NDArray[np.float64], norm: float, losses: NDArray[np.float64], loss: float) -> bool:
+    """Whether ``norm`` and ``loss`` are far beyond those of the last steps.
+
+    ``norms`` and ``losses`` have shape ``(steps,)``, oldest first. With fewer than ``STEPS_MIN`` the answer is no.
+    """
+    steps = min(len(norms), len(losses))
+    if steps < STEPS_MIN:
+        return False
+    further = max(1.0, STEPS_FULL / steps) ** 2
+    norms, losses = norms[-WINDOW:], losses[-WINDOW:]
+    middle = float(np.median(losses))
+    reach = float(np.abs(losses - middle).max())
+    far = norm > further * NORM_RATIO * float(norms.max()) > 0
+    return far and loss - middle > further * LOSS_RATIO * reach

@@ -1,0 +1,47 @@
+"""The ranks of one run: each has a folder of its own, and one of them the fault."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from steadytrain.storage.run_folder import RUN_FILE, Run
+
+FIRST_BAD_RANK = "first_bad_rank"
+"""The fact of a run that names the rank whose loss was not finite in the step that ended it."""
+
+
+def launched_rank() -> int:
+    """The rank that the launcher gave this process; 0 without a launcher."""
+    value = os.environ.get("RANK", "0")
+    return int(value) if value.isdigit() else 0
+
+
+def launched_ranks() -> int:
+    """The number of processes that the launcher started for this run; 1 without a launcher."""
+    value = os.environ.get("WORLD_SIZE", "1")
+    return int(value) if value.isdigit() else 1
+
+
+def rank_folder(run_dir: Path, rank: int) -> Path:
+    """The folder of a rank: the first one has the run folder itself."""
+    return run_dir / "ranks" / f"{rank:04d}" if rank else run_dir
+
+
+def rank_name(folder: Path) -> str:
+    """How the rank with this folder is called: ``rank 1``; the name of the folder of another process."""
+    number = folder.name.removeprefix("rank-")
+    return f"rank {int(number)}" if number.isdigit() else folder.name
+
+
+def is_first_recorded(run_dir: Path) -> bool:
+    """Whether the first rank records where this process can see it. It then reports for all ranks."""
+    return os.path.isfile(run_dir / RUN_FILE)  # unlike Path's, it does not raise
+
+
+def faulty_first(run: Run, incidents: Sequence[Path]) -> list[Path]:
+    """``incidents`` of all ranks, with those of the rank at fault before the others."""
+    number = run.facts.get(FIRST_BAD_RANK)
+    folder = rank_folder(run.path, number) if isinstance(number, int) and number > 0 else None
+    return sorted(incidents, key=lambda path: folder is None or path.parent.parent != folder)

@@ -1,0 +1,100 @@
+"""What a rank was doing while no rank made a step: a file in its folder, written once the silence was too long."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from steadytrain.core.bounded_files import read_json
+from steadytrain.core.errors import UsageError
+from steadytrain.storage.documents import as_json
+from steadytrain.storage.redaction import redact_text
+from steadytrain.storage.run_folder import Run
+from steadytrain.storage.stopped_recording import stopped_sentence
+
+STALL_FILE = "stalled.json"
+TEXT_MAX = 200
+FRAMES_MAX = 24
+RANKS_MAX = 64
+BYTES_MAX = 1 << 18
+
+
+@dataclass(frozen=True)
+class Stall:
+    """``step`` is the last one that the rank made, ``silent_s`` the seconds since then. ``line`` is where the script
+    was (``train.py:31``), ``code`` that line, ``inside`` the function of a library that it called, "" for none.
+    ``stack`` has all frames, innermost last."""
+
+    rank: int
+    step: int
+    silent_s: float
+    line: str
+    code: str
+    inside: str
+    stack: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        inside = f", inside {self.inside}" if self.inside else ""
+        return f"rank {self.rank}, {self.silent_s:.0f} s after its step {self.step}: {self.line}{inside}: {self.code}"
+
+
+def write_stall(folder: Path, stall: Stall) -> None:
+    """Write it with the secrets in its code redacted. Raises nothing: the run goes on, or hangs, without it."""
+    kept = {**asdict(stall), "stack": [redact_text(one)[:TEXT_MAX] for one in stall.stack[-FRAMES_MAX:]]}
+    kept["code"] = redact_text(stall.code)[:TEXT_MAX]
+    with suppress(OSError):
+        (folder / STALL_FILE).write_text(as_json(kept) + "\n", encoding="utf-8")
+
+
+def read_stall(folder: Path) -> Stall | None:
+    """The stall on record; None if there is none or it cannot be read."""
+    try:
+        found = read_json(folder / STALL_FILE, bytes_max=BYTES_MAX)
+        return Stall(
+            rank=int(found["rank"]),
+            step=int(found["step"]),
+            silent_s=float(found["silent_s"]),
+            stack=tuple(map(str, found["stack"])),
+            **{name: str(found[name]) for name in ("line", "code", "inside")},
+        )
+    except (OSError, UsageError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def at_the_end(run: Run) -> tuple[str, ...]:
+    """What a report says first of how a run went on: that its recording stopped, and that its steps did."""
+    return (*stopped_sentence(run.path), *stall_sentences([run.path, *run.ranks]))
+
+
+def stall_sentences(folders: Sequence[Path]) -> list[str]:
+    """Where each of the ranks in ``folders`` was, the one that the others waited for first."""
+    stalls = [stall for folder in folders[:RANKS_MAX] if (stall := read_stall(folder)) is not None]
+    return [f"No step was made for a long time: {one.sentence}." for one in waited_for_first(stalls)]
+
+
+def waited_for_first(stalls: list[Stall]) -> list[Stall]:
+    """The ranks with the fewest steps, and then those that were at a line of their own, before the others."""
+    lines = [stall.line for stall in stalls]
+    return sorted(stalls, key=lambda stall: (stall.step, lines.count(stall.line), _waits(stall), stall.rank))
+
+
+def _waits(stall: Stall) -> bool:
+    return any(word in stall.inside.lower() for word in WAITING)
+
+
+WAITING = (
+    "reduce",
+    "gather",
+    "barrier",
+    "broadcast",
+    "scatter",
+    "all_to_all",
+    "wait",
+    "backward",
+    "recv",
+    "synchronize",
+)
+"""Words in the names of functions that wait for other ranks."""

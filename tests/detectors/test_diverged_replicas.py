@@ -1,0 +1,49 @@
+"""Replicas with equal gradients and other weights."""
+
+from __future__ import annotations
+
+import pytest
+
+from rank_windows import alone, ranked
+from steadytrain.core.model import Symptom
+from steadytrain.detectors.diverged_replicas import DivergedReplicas
+from steadytrain.testing import newest
+
+HEALTHY = (alone(), ranked(), ranked(gradients_apart__1=17, weights_apart__1=33))
+SICK = (ranked(weights_apart__1=33, weights_together__all=17),)
+
+
+def found(**rows: float) -> Symptom | None:
+    return newest(DivergedReplicas(), ranked(**rows))
+
+
+def test_quiet() -> None:
+    assert [DivergedReplicas().check(window) for window in HEALTHY] == [()] * len(HEALTHY)
+
+
+def test_replicas_that_drift_and_replicas_that_began_apart() -> None:
+    symptom = found(weights_apart__1=33, weights_together__all=17)
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step) == ("critical", 33)
+    assert "at step 33 (last seen equal at step 17)" in symptom.message
+    began = found(weights_apart__1=1, weights_together__all=0)
+    assert began is not None
+    assert began.message == "the weights of rank 1 differed from rank 0 from the start, although gradients are shared"
+    state = found(weights_apart__1=2, weights_together__all=1, state_apart__1=1)
+    assert state is not None
+    assert state.message.endswith("; its optimizer state differed before step 1")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {"gradients_apart__1": 17},  # another fault
+        {"rate_apart__1": 16},
+        {"setting_apart__1": 1},
+        {"sharded__all": 1},
+        {"wrapped__all": 0, "gradients_together__all": 3},  # nobody knows that it is one model
+    ],
+    ids=str,
+)
+def test_weights_that_differ_for_a_reason(rows: dict[str, float]) -> None:
+    assert found(weights_apart__1=33, weights_together__all=17, **rows) is None

@@ -1,0 +1,34 @@
+"""A rank with another rate, scale or setting."""
+
+from __future__ import annotations
+
+from rank_windows import alone, ranked
+from steadytrain.core.model import Symptom
+from steadytrain.detectors.rank_settings import RankSettings
+from steadytrain.testing import newest
+
+HEALTHY = (alone(), ranked(), ranked(rate_apart__1=39, rate__1=0.02, rate__usual=0.01))
+SICK = (ranked(rate_apart__1=21, rate__1=0.02, rate__usual=0.01),)
+
+
+def found(**rows: float) -> Symptom | None:
+    return newest(RankSettings(), ranked(**rows))
+
+
+def test_quiet() -> None:
+    assert [RankSettings().check(window) for window in HEALTHY] == [()] * len(HEALTHY)
+
+
+def test_settings() -> None:
+    rate = found(rate_apart__1=21, rate__1=0.02, rate__usual=0.01)
+    assert rate is not None
+    assert (rate.severity, rate.first_step) == ("warning", 21)
+    assert rate.message == "rank 1 trains with learning rate 0.02, rank 0 with 0.01 since step 21"
+    decay = found(setting_apart__1=1, setting_apart__1___weight_decay=1, weights_apart__1=2)
+    assert decay is not None
+    assert decay.severity == "critical"
+    assert decay.message == (
+        "rank 1 trains with another weight_decay than rank 0 since step 1; its weights differ since step 2"
+    )
+    assert found(rate_apart__1=39, rate__1=0.02, rate__usual=0.01) is None
+    assert found(rate_apart__1=1, wrapped__all=0, gradients_together__all=0) is None  # a sweep
