@@ -19,7 +19,7 @@ NEEDS = {"hf_trainer.py": "transformers", "lightning_module.py": "lightning", "a
 SHORT = {"raw_loop.py", "two_workers.py", "fault_gather_backward.py", "fault_clock_in_loss.py"}
 """One of each kind; the others are for `make test-all`."""
 
-WAIT_S_MAX = 240.0
+REPLAYS_MAX = 5
 
 pytestmark = [
     pytest.mark.slow,
@@ -57,9 +57,6 @@ def test_every_script_is_listed() -> None:
     zoo_cases.check_listed(FOLDER)
 
 
-REPLAYS_MAX = 5
-
-
 @pytest.mark.parametrize("case", parameters(faults=False))
 def test_exact_from_every_snapshot(case: dict[str, Any], tmp_path: Path) -> None:
     outcome, source = recorded(case, tmp_path)
@@ -81,8 +78,10 @@ def test_what_does_not_repeat_is_named(case: dict[str, Any], tmp_path: Path) -> 
     first = find_recording(source).starts()[0]  # a later snapshot may lie behind the step that differs
     for _ in range(REPLAYS_MAX):
         _, document = replay(source, "--from", str(first))
-        if document["first_difference"] is not None:
-            break  # what depends on the order of threads may repeat by chance
+        # What depends on the order of threads may repeat by chance, in the replays or in all of their traces.
+        if document["kind"] not in (None, "transient"):
+            break
+    assert document["first_difference"] is not None, document["why"]
     assert document["first_difference"]["step"] == case["differs"]
     assert (document["kind"], document["switch"]) == (case["kind"], case["switch"]), document["why"]
     operation = document["operation"]
