@@ -37,6 +37,7 @@ FAULTS_OF_THE_SCRIPT = (
     *("accumulation-scaling", "clip-before-unscale", "parameters-not-in-optimizer", "shape-broadcast", "causal-leak"),
     *("train-eval-mode", "detached-graph", "scheduler-misstep", "no-supervised-tokens", "token-out-of-range"),
     *("padding-in-loss", "fully-masked-attention", "nonfinite-input", "tied-weights-broken", "frozen-parameters"),
+    "reused-graph",
 )
 
 

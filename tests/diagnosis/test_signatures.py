@@ -80,6 +80,7 @@ SICK: dict[str, tuple[dict[str, Any], str]] = {
     "no-supervised-tokens": ({"labels_ignored_share": 1.0, "rows_without_labels": [0, 1]}, "nonfinite-loss"),
     "nonfinite-input": ({"batch_nonfinite": [{"step": 90, "input": "0", "rows": [3], "count": 1}]}, "nonfinite-loss"),
     "token-out-of-range": ({"tokens_out_of_range": 2, "token_largest": 120}, "nonfinite-loss"),
+    "reused-graph": ({"reused_graph": {"kind": "freed", "carried": ["state"]}}, "plateau"),
     "tokenizer-mismatch": ({"tokenizer_size": 200, "token_unknown_share": 0.4}, "plateau"),
     "label-misalignment": ({"label_shift_trained": 2}, "plateau"),
     "padding-in-loss": ({"pad_share": 0.5, "pad_supervised_share": 0.5}, "plateau"),

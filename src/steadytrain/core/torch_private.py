@@ -98,8 +98,7 @@ class TorchName:
 
     def why(self) -> str:
         """Say in one sentence what is missing and what that means."""
-        version = getattr(sys.modules.get("torch"), "__version__", "")
-        return f"torch {version} has no {self.full}: {self.lost}"
+        return f"torch {getattr(sys.modules.get('torch'), '__version__', '')} has no {self.full}: {self.lost}"
 
 
 class TorchAttribute(TorchName):
@@ -113,12 +112,14 @@ class TorchAttribute(TorchName):
     def __init__(self, place: str, lost: str, *, needed: bool = False, made: Callable[[], Any] | None = None) -> None:
         super().__init__(place, lost, needed=needed)
         self.of: Callable[[Any], Any] = attrgetter(self.attribute)
-        """Returns the attribute of an object."""
         self._made = made
 
     def on(self, thing: Any, default: Any = None) -> Any:
-        """The attribute of ``thing``, or ``default`` if it has none."""
-        return getattr(thing, self.attribute, default)
+        """The attribute of ``thing``; ``default`` if it has none, or if a backward has freed the saved value."""
+        try:
+            return getattr(thing, self.attribute, default)
+        except RuntimeError:
+            return default
 
     def put(self, thing: Any, value: Any) -> None:
         """Set the attribute of ``thing``."""
@@ -379,8 +380,7 @@ MEMORY_SNAPSHOT = TorchName("torch.cuda.memory:_snapshot", "an out-of-memory err
 NCCL_RECORDER = TorchName(
     "torch._C:_distributed_c10d._dump_nccl_trace_json", "a hanging NCCL collective leaves no flight record"
 )
-_NO_FLIGHT = "a hanging collective of another backend leaves no flight record"
-FLIGHT_RECORDER = TorchName("torch._C:_distributed_c10d._dump_fr_trace_json", _NO_FLIGHT)
+FLIGHT_RECORDER = TorchName("torch._C:_distributed_c10d._dump_fr_trace_json", "a hanging collective leaves no record")
 
 HOOKS_OF_MODULES = (
     *("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"),

@@ -9,13 +9,15 @@ from steadytrain.storage.run_folder import Run
 
 INDEX_FILE, INDEX_SCHEMA = "evidence/index-out-of-range.json", "steadytrain.index-out-of-range/1"
 FEW_FILE, FEW_SCHEMA = "evidence/too-few-values.json", "steadytrain.too-few-values/1"
+GRAPH_FILE, GRAPH_SCHEMA = "evidence/reused-graph.json", "steadytrain.reused-graph/1"
 BYTES_MAX = 1 << 20
 ROWS_MAX = 8
+NAME_CHARACTERS_MAX = 200
 
 
 def facts_of_crash(run: Run | None) -> dict[str, Any]:
-    """``index_outside`` or ``too_few_values``, where such an error ended the run, and ``torch_seeded``, where that is
-    recorded. A damaged file is no evidence."""
+    """``index_outside``, ``too_few_values`` or ``reused_graph``, where such an error ended the run, and
+    ``torch_seeded``, where that is recorded. A damaged file is no evidence."""
     if run is None:
         return {}
     randomness = run.facts.get("randomness")
@@ -24,6 +26,7 @@ def facts_of_crash(run: Run | None) -> dict[str, Any]:
     for name, file, schema, read in (
         ("index_outside", INDEX_FILE, INDEX_SCHEMA, _index),
         ("too_few_values", FEW_FILE, FEW_SCHEMA, _few),
+        ("reused_graph", GRAPH_FILE, GRAPH_SCHEMA, _graph),
     ):
         path = run.path / file
         try:
@@ -45,6 +48,21 @@ def _few(document: dict[str, Any]) -> dict[str, Any]:
     return {
         "shape": [int(size) for size in document["shape"]],
         "rows": int(rows) if rows is not None else None,
+        "line": _line(document),
+        "message": str(document["error"]["message"])[:200],
+    }
+
+
+def _graph(document: dict[str, Any]) -> dict[str, Any]:
+    since, now = document["from_step"], document["in_step"]
+    return {
+        "kind": str(document["kind"]),
+        "from_step": int(since) if since is not None else None,
+        "in_step": int(now) if now is not None else None,
+        **{
+            name: [str(one)[:NAME_CHARACTERS_MAX] for one in document[name][:ROWS_MAX]]
+            for name in ("parameters", "carried", "held")
+        },
         "line": _line(document),
         "message": str(document["error"]["message"])[:200],
     }

@@ -185,6 +185,8 @@ FACTS: Mapping[str, str] = {
     "ctc_infeasible_rows": "rows whose CTC target (with repeats) is longer than their input",
     "too_few_values": "{shape, rows, line, message} of the norm in training mode whose input had one value a channel, "
     "which ended the run",
+    "reused_graph": "{kind: freed or updated, from_step, in_step, parameters, carried, held, line, message} of the "
+    "backward that ended the run, because it went through a graph that was used before",
     "index_outside": "{what: label|token|index, allowed, rows of {row, value, sample}, line, message} of an index "
     "outside its table that ended the run",
     # -- modules
@@ -265,7 +267,7 @@ FACTS: Mapping[str, str] = {
 
 WITHOUT_SURVEY = frozenset(
     {"ranks", "ranks_synchronized", "rank_parameters_differ", "rank_scales_differ", "replay_exact", "index_outside"}
-    | {"too_few_values", "torch_seeded"}
+    | {"too_few_values", "reused_graph", "torch_seeded"}
 )
 """Facts that need no survey: from the records of the ranks, from the control, and from the error that ended the run."""
 

@@ -38,6 +38,7 @@ def keep_evidence(run: LiveRun, error: BaseException) -> None:
         },
         own=list(tensors_in([[batch.args, batch.kwargs] for batch in run.kept_batches()])),
         samples=run.recorder.machine_samples,
+        backwards=list(run.backwards),
         **_batch(run),
     )
     documents = evidence_of(error, moment, disk=run.settings.run_dir)

@@ -34,11 +34,18 @@ def kind_of(node: Any) -> str:
 
 
 def saved_tensor(node: Any, name: str) -> Tensor | None:
-    """The tensor that ``node`` saved as ``name``; None if there is none, or if reading it would run a script's hook."""
+    """The tensor that ``node`` saved as ``name``.
+
+    None if there is none, if a backward has freed it or the script has overwritten it, or if reading it would run a
+    script's hook.
+    """
     raw = getattr(node, f"_raw_saved_{name}", None)
     if raw is None or SAVED_HOOK.on(raw, raw) is not None:
         return None
-    value = getattr(node, f"_saved_{name}")
+    try:
+        value = getattr(node, f"_saved_{name}")
+    except RuntimeError:
+        return None
     return value.detach() if isinstance(value, Tensor) else None
 
 

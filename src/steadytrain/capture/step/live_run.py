@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from steadytrain.capture.hooks.fail_open import Guard, Tell
 from steadytrain.capture.hooks.hooked_modules import HookedModules
 from steadytrain.capture.hooks.patches import Events
 from steadytrain.capture.incident.context import LoopRerun
+from steadytrain.capture.incident.crash.reused_graph import BACKWARDS_MAX, Backward
 from steadytrain.capture.incident.incident import script_facts
 from steadytrain.capture.settings import Settings
 from steadytrain.capture.step import ranks
@@ -72,6 +74,7 @@ class LiveRun:
         self.recorder = record(settings, self.guard, tell)
         self.leading = StreamAssignment(self.recorder.begin_stream, self.modules, self.note)
         self.seen = StepInProgress()
+        self.backwards: deque[Backward] = deque(maxlen=BACKWARDS_MAX)
         self.scaling = Scaling()
         self.own_time = OwnTime()
         self.activations = Activations(self.guard, in_graph=settings.in_graph, own_time=self.own_time)

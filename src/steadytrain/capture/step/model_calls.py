@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.hooks.guarded_events import MISSING
+from steadytrain.capture.incident.crash.reused_graph import Backward, newest_of
 from steadytrain.capture.step import ranks
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, record_call, tensors_in
 from steadytrain.capture.step.live_run import LiveRun
@@ -182,6 +183,8 @@ class ModelCalls:
                 run.activations.backward_begins()
         run.seen.backward_begins()
         with run.own_time.unseen, run.guard.part("following backward"):
+            step = max((stream.step for stream in run.streams), default=0) + 1
+            run.backwards.append(Backward(step, newest_of(_as_tensors(roots))))
             run.observer.backward_begins()
         term: LossTerm | None = None
         with run.own_time.unseen, run.guard.part("reading the loss"):

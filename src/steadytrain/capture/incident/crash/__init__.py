@@ -1,5 +1,5 @@
 """Collects evidence when the script itself fails: which tensors held the memory, which index was outside its table,
-which norm got one value a channel, and which ranks lost contact.
+which norm got one value a channel, which graph was used twice, and which ranks lost contact.
 
 Nothing is pickled, and no pickle is opened or copied.
 """
@@ -17,6 +17,7 @@ from steadytrain.capture.incident.crash.communication import communication_docum
 from steadytrain.capture.incident.crash.few_values import few_values_document
 from steadytrain.capture.incident.crash.index_range import index_document
 from steadytrain.capture.incident.crash.memory import is_out_of_memory, out_of_memory_document
+from steadytrain.capture.incident.crash.reused_graph import Backward, reused_graph_document
 from steadytrain.capture.machine import Sample
 from steadytrain.core.incident import Samples
 from steadytrain.storage.bundle import write_json
@@ -38,6 +39,7 @@ class Moment:
         samples: the last readings of the machine.
         rows: rows of the model's last input, None if it was not called in this step.
         drawn: the data set samples of that batch, if known.
+        backwards: the last backwards of the script, oldest first.
     """
 
     created: str
@@ -49,6 +51,7 @@ class Moment:
     samples: Sequence[Sample] = ()
     rows: int | None = None
     drawn: Sequence[Samples] = ()
+    backwards: Sequence[Backward] = ()
 
 
 def evidence_of(error: BaseException, moment: Moment, *, disk: Path) -> dict[str, dict[str, Any]]:
@@ -66,6 +69,9 @@ def evidence_of(error: BaseException, moment: Moment, *, disk: Path) -> dict[str
     few = few_values_document(error, moment.rows)
     if few is not None:
         found["too-few-values"] = few
+    graph = reused_graph_document(error, moment.backwards, moment.names)
+    if graph is not None:
+        found["reused-graph"] = graph
     communication = communication_document(error, since=moment.since)
     if communication is not None:
         found["communication"] = communication
@@ -84,6 +90,18 @@ def write_evidence(folder: Path, documents: Mapping[str, Mapping[str, Any]]) -> 
             "out-of-memory": f"out of memory on {document.get('device')}",
             "index-out-of-range": "an index is outside its table",
             "too-few-values": "a norm in training mode got one value a channel",
+            "reused-graph": _of_a_graph(document),
         }.get(name, "communication between ranks failed")
         told.append(f"{what}: the evidence is in {path}")
     return told
+
+
+def _of_a_graph(document: Mapping[str, Any]) -> str:
+    """What the backward ran into, for the run's last lines."""
+    carried, held = ", ".join(document.get("carried") or ()), ", ".join(document.get("held") or ())
+    if carried:
+        return f"the backward ran into the graph of an earlier step, which {carried} carries"
+    if document.get("kind") == "updated":
+        updated = ", ".join(document.get("parameters") or ())
+        return f"{updated} changed between the forward and its backward"
+    return "the backward ran into a graph that another backward has used" + (f", through {held}" if held else "")
