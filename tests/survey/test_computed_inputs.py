@@ -26,6 +26,17 @@ def test_what_a_model_computed_is_not_the_batch() -> None:
     assert bad_inputs(torch.ones(1, 2), batch * weight) == []
 
 
+@pytest.mark.parametrize(("of_batch", "scale"), [(1.0, 1.0), (40.0, 40.0)], ids=["a head's input", "the batch"])
+def test_what_a_model_computed_does_not_make_a_batch_large(of_batch: float, scale: float) -> None:
+    batches, weight = Batches(), torch.ones(2, requires_grad=True)
+    for step in range(12):
+        last = step == 11
+        batches.called(step, (torch.ones(3, 2) * (of_batch if last else 1.0),), {})
+        batches.called(step, (torch.ones(3, 2) * weight * (1e6 if last else 1.0),), {})
+    batches.mark(11)
+    assert batches.finish()["batch_scale"] == scale
+
+
 def test_targets_that_a_loader_gives_are_read_with_the_step_that_uses_them() -> None:
     batches, clean = Batches(), torch.ones(3, 2)
     for step, bad in ((4, ()), (5, (1,)), (6, ())):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from steadytrain.core.incident import Located
 from steadytrain.core.model import Series, Symptom, Window
 from steadytrain.diagnosis.cause import RULED_OUT, STRONG, Sign
+from steadytrain.experiments.case import SAME_STORY_STEPS
 from steadytrain.experiments.facts import WITHOUT_SURVEY
 from steadytrain.grouping.catalog import is_nonfinite
 
@@ -327,7 +328,9 @@ def burst_of_gradient(case: Case) -> tuple[float, float]:
     """The largest gradient norm near the first rise over that of nine in ten steps before, and how many times further
     than the loss the norm leapt at the first step above three times its usual one. NaN if unknown."""
     norms, losses = case.window.series("gradient_norm"), case.window.series("loss")
-    rise = min((one.first_step for one in case.symptoms if one.name in RISES), default=case.onset)
+    # A rise that was long over is another story.
+    rises = [one for one in case.symptoms if one.name in RISES and one.last_step >= case.onset - SAME_STORY_STEPS]
+    rise = min((one.first_step for one in rises), default=case.onset)
     begin = min(rise, case.onset) - BURST_FROM
     sound = norms.values[(norms.steps < begin) & np.isfinite(norms.values)][-LEVEL_STEPS:]
     usual = float(np.quantile(sound, 0.9)) if len(sound) else 0.0

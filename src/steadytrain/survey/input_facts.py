@@ -84,11 +84,11 @@ class Batches:
         for name, value in inputs:
             if value.numel() == 0:
                 continue
+            if value.is_floating_point() and name in computed:
+                continue  # what an earlier model call of the step computed is no input of the script
             if value.is_floating_point():
                 bad = ~value.isfinite()
-                # What an earlier model call of the step computed is no input of the script.
-                if name not in computed:
-                    self._note_nonfinite(step, name, bad)
+                self._note_nonfinite(step, name, bad)
                 good = value[~bad].float()
                 if good.numel():
                     scales.append(float(good.abs().max()))
@@ -103,7 +103,7 @@ class Batches:
                     self._note_nonfinite(step, f"{name} of the loader's batch", ~value.isfinite())
             self._lengths[step] = max((max(value.shape[1:]) for _, value in inputs if value.dim() > 1), default=0)
         if scales:
-            self._scales[step] = max(scales)
+            self._scales[step] = max(*scales, 0.0 if first else self._scales.get(step, 0.0))
         if first and self.ids and bool(((self.ids[0] >= 0) & (self.ids[0] < TOKENS_MAX)).all()):
             self._tokens[step] = torch.bincount(self.ids[0].flatten().cpu())
         if parts and first:

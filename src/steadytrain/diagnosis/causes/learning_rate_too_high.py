@@ -13,6 +13,7 @@ from steadytrain.diagnosis.signs import (
     LEADS,
     LEVEL_STEPS,
     RISES,
+    Signs,
     above,
     below,
     burst_of_gradient,
@@ -20,6 +21,7 @@ from steadytrain.diagnosis.signs import (
     holds,
     jump_of_rate,
     momentum_of,
+    no_second_moment,
     not_finite,
     quiet,
     ruled_out,
@@ -82,6 +84,9 @@ class LearningRateTooHigh(Cause):
 
     def signature(self, case: Case) -> Signature:
         jump = jump_of_rate(case.window, case.onset)
+        leapt = fact(case, "clipped") is False and burst_of_gradient(case)[1] > LEADS
+        # Without a second moment, an update is as long as its gradient: then its length tells of the leap alone.
+        long = () if leapt and no_second_moment(case) else _long_updates(case)
         return Signature(
             (
                 *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
@@ -98,10 +103,7 @@ class LearningRateTooHigh(Cause):
                     "window learning_rate",
                     jump=jump,
                 ),
-                *above(
-                    case, "update_ratio_median", 0.03, STRONG, "an update changes the median tensor by {value} of it"
-                ),
-                *above(case, "update_ratio", 0.1, FAIR, "an update changes a matrix by {value} of it"),
+                *long,
                 *below(case, "update_ratio", 0.003, -FAIR, "an update changes a matrix by {value} of it at most"),
                 *when(
                     FAR_MEMORY <= momentum_of(case) <= 1.0,
@@ -110,7 +112,7 @@ class LearningRateTooHigh(Cause):
                     "fact momentum",
                 ),
                 *when(
-                    fact(case, "clipped") is False and burst_of_gradient(case)[1] > LEADS,
+                    leapt,
                     -HINT,
                     "a gradient leapt before the loss rose, and nothing clipped it",
                     "window gradient_norm",
@@ -125,6 +127,13 @@ class LearningRateTooHigh(Cause):
                 ),
             ),
         )
+
+
+def _long_updates(case: Case) -> Signs:
+    return (
+        *above(case, "update_ratio_median", 0.03, STRONG, "an update changes the median tensor by {value} of it"),
+        *above(case, "update_ratio", 0.1, FAIR, "an update changes a matrix by {value} of it"),
+    )
 
 
 def _by_schedule(case: Case) -> str:
