@@ -27,6 +27,14 @@ def test_a_rate_is_never_cut_for_an_operation_outside_its_domain() -> None:
         assert not any("learning rate" in one.what for one in CAUSES[name].interventions)
 
 
+def test_the_code_of_a_fix_names_the_optimizer_of_the_script() -> None:
+    cause = CAUSES["learning-rate-too-high"]
+    for given, expected in (("torch.optim.sgd.SGD", "SGD("), (None, "AdamW("), ("<locals>", "AdamW(")):
+        made = remedies(cause, cause.interventions, [], target="run/x", replayed=True, optimizer=given)
+        (code,) = (one.code for one in made if one.name == "lower-learning-rate")
+        assert code.startswith(f"optimizer = {expected}")
+
+
 def test_a_change_that_mends_comes_before_one_that_hides_although_its_rung_is_higher() -> None:
     names = [one.name for one in offered("singular-operation", drop_batch="removed", safe_operation="removed")]
     assert names[:2] == ["safe-operation", "drop-batch"]

@@ -51,7 +51,7 @@ class Circumstances:
     ``symptom`` describes the symptom in a sentence, "" if there was nothing above a note. ``surveyed`` says whether a
     survey looked for silent causes, ``waiting`` lists trials that could run but did not, ``target`` is the incident.
     ``of_note`` says that the incident is that of a note. ``contrasts`` are those of the trials that would confirm,
-    ``refused`` the trials that do not apply, with the reason.
+    ``refused`` the trials that do not apply, with the reason. ``optimizer`` is the class of the script's.
     """
 
     symptom: str
@@ -63,6 +63,7 @@ class Circumstances:
     of_note: bool = False
     contrasts: Mapping[str, Contrast] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
+    optimizer: str | None = None
 
 
 def conclude(
@@ -227,6 +228,7 @@ def _diagnosis(judged: _Judged, status: Status) -> RankedCause:
             replayed=judged.known.control.ran,
             refused=judged.known.refused,
             contrasts=judged.known.contrasts,
+            optimizer=judged.known.optimizer,
         ),
         why=_reason(suspect, proven),
     )

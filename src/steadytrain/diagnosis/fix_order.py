@@ -7,8 +7,10 @@ fast before invasive.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from steadytrain.diagnosis import interventions as shared
@@ -23,6 +25,8 @@ GROUPS: tuple[Group, ...] = ("works", "untried", "failed")
 
 _SHARED: tuple[Intervention, ...] = tuple(one for one in vars(shared).values() if isinstance(one, Intervention))
 
+_USUAL_OPTIMIZER = re.compile(r"\bAdamW\(")
+
 
 def remedies(
     cause: Cause,
@@ -33,6 +37,7 @@ def remedies(
     replayed: bool,
     refused: Mapping[str, str] | None = None,
     contrasts: Mapping[str, Contrast] | None = None,
+    optimizer: str | None = None,
 ) -> tuple[Remedy, ...]:
     """The interventions in the order of this module.
 
@@ -41,6 +46,7 @@ def remedies(
         refused: the trials that do not apply to this run, with the reason. A change that does not apply and does not
             mend the cause is not offered.
         contrasts: the placebos of the trials that would confirm.
+        optimizer: class of the script's optimizer, which the code of a fix then names.
     """
     refused, contrasts = refused or {}, contrasts or {}
     by_trial = {one.trial: one for one in verdicts}
@@ -48,8 +54,15 @@ def remedies(
     apply = [one for one in offered if one.name in mending or one.trial not in refused]
     offers = [*apply, *_unlisted(cause, offered, by_trial)]
     made = [_remedy(one, by_trial, target, replayed, refused, contrasts) for one in offers]
+    made = [replace(one, code=_of_optimizer(one.code, optimizer)) for one in made]
     order = {group: place for place, group in enumerate(GROUPS)}
     return tuple(sorted(made, key=lambda one: (order[group_of(one)], one.name not in mending, one.rung, one.name)))
+
+
+def _of_optimizer(code: str, optimizer: str | None) -> str:
+    """``code`` with the script's own optimizer in place of the usual one, if the name of its class is known."""
+    name = (optimizer or "").rpartition(".")[2]
+    return _USUAL_OPTIMIZER.sub(f"{name}(", code) if name.isidentifier() else code
 
 
 def group_of(one: Remedy) -> Group:

@@ -25,7 +25,7 @@ from steadytrain.diagnosis.conclusion import Circumstances, conclude
 from steadytrain.diagnosis.interventions import DROP_BATCH
 from steadytrain.diagnosis.opening import looked
 from steadytrain.diagnosis.proof import Control, needed, proof
-from steadytrain.diagnosis.signs import surveyed
+from steadytrain.diagnosis.signs import fact, surveyed
 from steadytrain.diagnosis.suspects import suspects_of
 from steadytrain.diagnosis.trial_choice import choose, cost, customary, leading
 from steadytrain.diagnosis.weighing import Suspect, weigh
@@ -389,4 +389,5 @@ def _circumstances(bench: _Bench) -> Circumstances:
         of_note=bench.case.of_note,
         contrasts=bench.contrasts,
         refused=bench.refused,
+        optimizer=fact(bench.case, "optimizer"),
     )
