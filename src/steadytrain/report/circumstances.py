@@ -86,9 +86,14 @@ def brief(facts: Sequence[Fact]) -> tuple[Fact, ...]:
         ("cluster", "; ".join(cluster)),
         ("model", "; ".join(values[name] for name in ("model", "optimizer") if name in values)),
         ("with", ", ".join([*versions, *([values["device"]] if "device" in values else [])])),
-        ("watched by", values.get("detectors")),
+        ("watched by", _counted(values.get("detectors", ""))),
         ("cost", values.get("cost")),
     )
+
+
+def _counted(names: str) -> str | None:
+    """The number of detectors: their names would fill a screen."""
+    return f"{names.count(', ') + 1} detectors; `steadytrain explain` lists them" if names else None
 
 
 def _ending(values: Mapping[str, str]) -> str:
