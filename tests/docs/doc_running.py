@@ -143,6 +143,7 @@ def _environment(here: Path) -> dict[str, str]:
         "STEADYTRAIN_RAISE_OWN_ERRORS": "1",
         "COLUMNS": COLUMNS,
         "NO_COLOR": "1",
+        "PYTHONUNBUFFERED": "1",  # lines come in the order in which a terminal shows them
         "OMP_NUM_THREADS": "1",
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
