@@ -1,6 +1,6 @@
 # Title: TRL GRPO
 # Needs: trl
-# Note: a reward that is NaN would be no fault here, TRL leaves its sample out; the NaN is in an output inside of the net
+# Note: TRL leaves out a sample whose reward is NaN, so the NaN is in an output inside of the net
 import case
 import tiny_text
 from datasets import Dataset
