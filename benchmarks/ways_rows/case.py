@@ -71,13 +71,14 @@ def rows(values: Any, at: int) -> Any:
 def poison(module: nn.Module, call: int) -> nn.Module:
     """``module``; in the arm ``nan`` its output has a NaN in that call of its training: data are integers there.
 
-    The same input gets it again, so that a second run of the step meets the same fault.
+    The same input gets it again, so that a second run of the step meets the same fault. Calls without gradients do not
+    count: in those a trainer of language models writes its samples.
     """
     calls, met = 0, 0.0
 
     def planted(inside: nn.Module, given: Any, output: Tensor) -> Tensor | None:
         nonlocal calls, met
-        if not inside.training:
+        if not inside.training or not torch.is_grad_enabled():
             return None
         calls += 1
         found = float(given[0].detach().double().sum())

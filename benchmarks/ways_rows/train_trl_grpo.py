@@ -1,5 +1,6 @@
 # Title: TRL GRPO
 # Needs: trl
+# Note: TRL leaves out a sample whose reward is NaN, so the NaN is in an output inside of the net
 import case
 import tiny_text
 from datasets import Dataset
@@ -7,15 +8,12 @@ from trl import GRPOConfig, GRPOTrainer
 
 case.seed()
 model = tiny_text.model()
+case.poison(model.model.layers[1].mlp, 20)
 rows = Dataset.from_list([{"prompt": tiny_text.text(6)} for _ in range(160)])
-calls = 0
 
 
 def reward(completions, **kwargs):
-    global calls
-    calls += 1
-    scores = [float(len(set(one.split()))) for one in completions]
-    return [float("nan")] * len(scores) if case.ARM == "nan" and calls == 20 else scores
+    return [float(len(set(one.split()))) for one in completions]
 
 
 settings = GRPOConfig(
