@@ -17,10 +17,15 @@ OF_WEIGHTS = (
 )
 """Symptoms that show what a harder task does not: an update or a weight is not as it was."""
 
-GOES_ON_STEPS, USUAL_SHARE = 3, 0.95
+GOES_ON_STEPS, USUAL_SHARE, RECENT_STEPS = 3, 0.95, 64
+"""A loss goes on to be high above this share of so many steps before: what it was earlier in the run says little."""
+
 NORM_RATIO, LEVEL_STEPS, LEVEL_STEPS_MIN = 8.0, 256, 8
 ONSET_STEPS = 64
 """A symptom of the loss alone counts if a gradient norm at its onset was so many times the median before."""
+
+OTHER_STEPS_MIN, AT_ONCE_SHARE, JUMP_SHARE, STAYS_RATIO, MOVED_RATIO = 8, 0.5, 0.5, 1.25, 4.0
+"""The shares are of the height of the rise. The norm of the weights changes by at most so many times what it did."""
 
 NEAR_STEPS = 8
 """A symptom that was seen within so many steps before a value that is not finite belongs to it."""
@@ -62,11 +67,40 @@ def goes_on(symptom: Symptom, stream: Stream) -> bool:
     if symptom.name not in OF_LOSS:
         return True
     losses = stream.history.window().applied("loss")
-    before = losses.values[losses.steps < symptom.first_step][-LEVEL_STEPS:]
+    before = losses.values[losses.steps < symptom.first_step][-RECENT_STEPS:]
     since = losses.values[losses.steps >= symptom.first_step]
     if len(before) < LEVEL_STEPS_MIN:
         return True
     return len(since) >= GOES_ON_STEPS and median(since[-GOES_ON_STEPS:]) > float(np.quantile(before, USUAL_SHARE))
+
+
+def is_of_the_data(symptom: Symptom, stream: Stream) -> bool:
+    """Whether the loss alone shows that other data are being learned, so that nothing has to be tried.
+
+    Weights that went wrong take steps to do so, or were moved far. Here the loss is high from one step to the next, and
+    neither rises nor jumps from then on, while the weights move as they did.
+    """
+    window = stream.history.window()
+    losses, norms = window.applied("loss"), window.applied("parameter_norm")
+    before = losses.values[losses.steps < symptom.first_step][-RECENT_STEPS:]
+    since = losses.values[losses.steps >= symptom.first_step]
+    if (
+        symptom.name not in (*OF_LOSS, "exploding-gradients")
+        or len(before) < LEVEL_STEPS_MIN
+        or len(since) < OTHER_STEPS_MIN
+    ):
+        return False
+    height = float(since.max()) - median(before)
+    at_once = float(since[:2].min()) - median(before) > AT_ONCE_SHARE * height
+    smooth = float(np.abs(np.diff(since)).max()) < JUMP_SHARE * height
+    stays = median(since[len(since) // 2 :]) - median(before) < STAYS_RATIO * (median(since[:3]) - median(before))
+    moved = np.abs(np.diff(norms.values)) / np.maximum(1, np.diff(norms.steps))
+    usual, now = (
+        moved[norms.steps[1:] < symptom.first_step][-RECENT_STEPS:],
+        moved[norms.steps[1:] >= symptom.first_step],
+    )
+    is_usual = len(usual) > 1 and len(now) > 0 and float(now.max()) < MOVED_RATIO * float(usual.max())
+    return at_once and smooth and stays and is_usual
 
 
 def first_step_of(symptom: Symptom, others: Iterable[Symptom]) -> int:
