@@ -84,21 +84,17 @@ def is_of_the_data(symptom: Symptom, stream: Stream) -> bool:
     losses, norms = window.applied("loss"), window.applied("parameter_norm")
     before = losses.values[losses.steps < symptom.first_step][-RECENT_STEPS:]
     since = losses.values[losses.steps >= symptom.first_step]
-    if (
-        symptom.name not in (*OF_LOSS, "exploding-gradients")
-        or len(before) < LEVEL_STEPS_MIN
-        or len(since) < OTHER_STEPS_MIN
-    ):
+    is_rise = symptom.name in OF_LOSS or symptom.name == "exploding-gradients"
+    if not is_rise or len(before) < LEVEL_STEPS_MIN or len(since) < OTHER_STEPS_MIN:
         return False
-    height = float(since.max()) - median(before)
-    at_once = float(since[:2].min()) - median(before) > AT_ONCE_SHARE * height
-    smooth = float(np.abs(np.diff(since)).max()) < JUMP_SHARE * height
-    stays = median(since[len(since) // 2 :]) - median(before) < STAYS_RATIO * (median(since[:3]) - median(before))
+    over = since - median(before)
+    over = over[int(over[0] < AT_ONCE_SHARE * over.max()) :]  # the onset may be told one step early
+    at_once = float(over[:2].min()) >= AT_ONCE_SHARE * over.max()
+    smooth = float(np.abs(np.diff(over)).max()) < JUMP_SHARE * over.max()
+    stays = median(over[len(over) // 2 :]) < STAYS_RATIO * median(over[:GOES_ON_STEPS])
     moved = np.abs(np.diff(norms.values)) / np.maximum(1, np.diff(norms.steps))
-    usual, now = (
-        moved[norms.steps[1:] < symptom.first_step][-RECENT_STEPS:],
-        moved[norms.steps[1:] >= symptom.first_step],
-    )
+    earlier = norms.steps[1:] < symptom.first_step
+    usual, now = moved[earlier][-RECENT_STEPS:], moved[~earlier]
     is_usual = len(usual) > 1 and len(now) > 0 and float(now.max()) < MOVED_RATIO * float(usual.max())
     return at_once and smooth and stays and is_usual
 

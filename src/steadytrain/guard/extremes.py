@@ -23,7 +23,7 @@ NORM_RATIO = 100.0
 LOSS_RATIO = 10.0
 """How many times as far above the median loss of the window as any loss of it."""
 
-ALONE_NORM_RATIO, ALONE_LOSS_RATIO = 30.0, 1000.0
+ALONE_NORM_RATIO, ALONE_LOSS_RATIO = 50.0, 2500.0
 """A smaller norm is extreme too where the loss is that far out: with a squared error it grows with the root of it."""
 
 HELD_BACK_STEPS = 16
@@ -117,9 +117,10 @@ def is_extreme(norms: NDArray[np.float64], norm: float, losses: NDArray[np.float
     middle = float(np.median(losses))
     reach = float(np.abs(losses - middle).max())
     largest = float(norms.max())
+    ratios = [(NORM_RATIO, LOSS_RATIO)] + [(ALONE_NORM_RATIO, ALONE_LOSS_RATIO)] * (steps >= STEPS_FULL)
     return largest > 0 and any(
         norm > further * norm_ratio * largest and loss - middle > further * loss_ratio * reach
-        for norm_ratio, loss_ratio in ((NORM_RATIO, LOSS_RATIO), (ALONE_NORM_RATIO, ALONE_LOSS_RATIO))
+        for norm_ratio, loss_ratio in ratios
     )
 
 

@@ -250,7 +250,7 @@ class GuardSteering(Steering):
 
     def _intervene(self, stream: Stream, trouble: Trouble) -> None:
         ladder, live, run = self._ladder, self._live, self._run
-        self._is_extreme = trouble.symptom == EXTREME and not trouble.data
+        self._is_extreme = trouble.symptom == EXTREME and trouble.levels is None
         trouble = self._troubles.located(trouble, stream, self._extremes.loss if self._is_extreme else None)
         symptom, why = trouble.symptom, trouble.why
         rung = ladder.climb(symptom, onset=trouble.onset, step=stream.step, young=not trouble.data)
@@ -260,8 +260,8 @@ class GuardSteering(Steering):
         run.symptom_incidents.settle(stream)
         self._troubles.acted_at, self._levels = stream.step, trouble.levels
         live.rung_begins(ladder.onset, ladder.index)
-        if trouble.data and not live.norms_seen():
-            rung = tuple(name for name in rung if name != "clip")  # the only norms before it are its own
+        if trouble.data:
+            rung = tuple(name for name in rung if name != "clip")  # there is no norm from before it
         too_far = self._why_too_far(rung) if ladder.is_first and symptom not in AT_GATE else None
         if too_far is not None:
             self._pass_over(stream, f"{why}; {TOO_LATE.format(why=too_far)}")

@@ -28,7 +28,7 @@ class Trouble:
 
     Args:
         levels: of the loss before and since, to tell whether a roll-back helped; None if that is not asked.
-        data: a batch is at fault, not a state that was never right.
+        data: it is the first batch of the run, so neither an update nor the rate can be at fault.
     """
 
     symptom: str
@@ -101,7 +101,7 @@ class Troubles:
             f"the gradient norm of step {step} was {norms.values[row]:.4g} and the loss {loss:.4g}; since then they "
             f"are about {median(norms.values[row + 1 :]):.4g} and {level:.4g}"
         )
-        return Trouble(EXTREME, step, f"{EXTREME}: {why}", (level, loss), data=True)
+        return Trouble(EXTREME, step, f"{EXTREME}: {why}", (level, loss), data=row == 0)
 
     def located(self, trouble: Trouble, stream: Stream, refused: float | None) -> Trouble:
         """With the levels of the loss, and with the onset where a setting had jumped not long before."""
