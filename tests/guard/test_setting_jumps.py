@@ -140,3 +140,10 @@ def test_a_group_that_was_frozen_is_compared_with_the_others() -> None:
             frozen["lr"] = rate if step >= 50 else 0.0
             jumps.look(step, [frozen, other])
         assert (jumps.near(55) == 50) is jumped
+
+
+def test_a_setting_on_an_accelerator_is_not_waited_for() -> None:
+    jumps = SettingJumps()
+    for step in range(60):
+        jumps.look(step, [{"lr": torch.tensor(0.1, device="meta"), "momentum": 0.999 if step >= 50 else 0.9}])
+    assert jumps.near(55) == 55

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.statistics.medians import median
@@ -61,6 +62,12 @@ def settings_of(group: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in found.items()}
 
 
+def is_on_accelerator(group: Mapping[str, Any]) -> bool:
+    """Whether a setting is a tensor there, of which each reading would wait for the device."""
+    values = [group.get(name) for name in READ] + list(group.get("betas") or ())
+    return any(isinstance(value, Tensor) and value.device.type != "cpu" for value in values)
+
+
 def has_jumped(name: str, before: float, now: float) -> bool:
     """Whether an update is far larger, or remembers for far longer, than with the setting from before."""
     if name == "lr":
@@ -82,7 +89,7 @@ class SettingJumps:
 
     def look(self, step: int, groups: Iterable[Mapping[str, Any]]) -> None:
         """The settings of the update of ``step``, as the script has set them."""
-        now = {id(group): settings_of(group) for group in groups}
+        now = {id(group): settings_of(group) for group in groups if not is_on_accelerator(group)}
         for place, (group, settings) in enumerate(now.items()):
             new = self._new(step, place, group, settings)
             if new is not None and (self._jump is None or step - self._jump.step > SPAN_STEPS):

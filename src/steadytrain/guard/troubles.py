@@ -64,7 +64,7 @@ class Troubles:
             return False
         if symptom.first_step <= self.passed_over or not goes_on(symptom, stream):
             return False
-        if is_of_the_data(symptom, stream):
+        if self._policy.response(symptom.name) == "intervene" and is_of_the_data(symptom, stream):
             self.passed_over = stream.step
             return False
         return left_its_course(symptom, stream, known)
