@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 
 import steadytrain
 from gate_loops import recorded, same
 from steadytrain.core.incident import Action
+from steadytrain.guard.corroboration import _is_a_step
 
 STEPS, CHANGE = 220, 120
 
@@ -58,3 +60,14 @@ def test_weights_that_were_damaged_are_rolled_back(tmp_path: Path) -> None:
     actions = Training(damaged=True).watched(tmp_path)
     assert actions[0].what == "rolled-back"
     assert actions[0].after["step"] < CHANGE
+
+
+def test_a_rise_is_of_the_data_if_it_is_a_step() -> None:
+    noise = 0.1 * np.random.default_rng(0).standard_normal(40)
+    learned = 5 * 0.95 ** np.arange(40) + noise
+    assert _is_a_step(learned)
+    assert _is_a_step(np.append(noise[:4], learned))  # the onset was told early
+    assert not _is_a_step(np.linspace(0.2, 5, 40) + noise)  # weights that go wrong take steps to do so
+    assert not _is_a_step(np.append(learned[:10], noise[:20] + 1))  # a stretch of bad data, and what it left
+    assert not _is_a_step(np.append(learned[:10], noise[:20] + 9))
+    assert not _is_a_step(learned[:6])

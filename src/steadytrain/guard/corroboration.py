@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steadytrain.capture.step.optimizer_streams import Stream
-from steadytrain.core.model import Symptom
+from steadytrain.core.model import Series, Symptom
 from steadytrain.statistics.medians import median
 
 OF_LOSS = ("divergence", "loss-spike", "lost-progress")
@@ -24,8 +25,11 @@ NORM_RATIO, LEVEL_STEPS, LEVEL_STEPS_MIN = 8.0, 256, 8
 ONSET_STEPS = 64
 """A symptom of the loss alone counts if a gradient norm at its onset was so many times the median before."""
 
-OTHER_STEPS_MIN, AT_ONCE_SHARE, JUMP_SHARE, STAYS_RATIO, MOVED_RATIO = 8, 0.5, 0.5, 1.25, 4.0
-"""The shares are of the height of the rise. The norm of the weights changes by at most so many times what it did."""
+OTHER_STEPS_MIN, LEVEL_OF = 8, 5
+EARLIER_SHARE, AT_ONCE_SHARE, JUMP_SHARE, STAYS_RATIO, MOVED_RATIO = 0.5, 0.5, 0.5, 1.25, 4.0
+"""The shares are of the height of the rise, but for the first one, which is of what counts as high, and that of a jump,
+which is of the level before it. The norm of the weights changes by
+at most so many times what it did."""
 
 NEAR_STEPS = 8
 """A symptom that was seen within so many steps before a value that is not finite belongs to it."""
@@ -87,16 +91,35 @@ def is_of_the_data(symptom: Symptom, stream: Stream) -> bool:
     is_rise = symptom.name in OF_LOSS or symptom.name == "exploding-gradients"
     if not is_rise or len(before) < LEVEL_STEPS_MIN or len(since) < OTHER_STEPS_MIN:
         return False
-    over = since - median(before)
-    over = over[int(over[0] < AT_ONCE_SHARE * over.max()) :]  # the onset may be told one step early
-    at_once = float(over[:2].min()) >= AT_ONCE_SHARE * over.max()
-    smooth = float(np.abs(np.diff(over)).max()) < JUMP_SHARE * over.max()
-    stays = median(over[len(over) // 2 :]) < STAYS_RATIO * median(over[:GOES_ON_STEPS])
+    return _is_a_step(since - median(before)) and _moves_as_usual(norms, symptom.first_step)
+
+
+def _is_a_step(over: NDArray[np.float64]) -> bool:
+    """Whether values from shortly before a rise on are high at once, and neither rise nor jump from then on."""
+    high = AT_ONCE_SHARE * float(medians(over).max())
+    first = int(np.argmax(over >= high))
+    if first > NEAR_STEPS or (first and over[first - 1] >= EARLIER_SHARE * high) or len(over) - first < OTHER_STEPS_MIN:
+        return False
+    levels = medians(over[first:])
+    at_once = median(over[first : first + GOES_ON_STEPS]) >= high
+    return bool(
+        at_once
+        and (np.abs(np.diff(levels)) < JUMP_SHARE * np.maximum(levels[:-1], high / 2)).all()
+        and median(levels[len(levels) // 2 :]) < STAYS_RATIO * levels[0]
+    )
+
+
+def medians(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Running medians of ``LEVEL_OF`` values: single batches are noise."""
+    return np.asarray(np.median(np.lib.stride_tricks.sliding_window_view(values, LEVEL_OF), axis=1))
+
+
+def _moves_as_usual(norms: Series, onset: int) -> bool:
+    """Whether the norm of the weights has not changed much faster since ``onset`` than before."""
     moved = np.abs(np.diff(norms.values)) / np.maximum(1, np.diff(norms.steps))
-    earlier = norms.steps[1:] < symptom.first_step
+    earlier = norms.steps[1:] < onset
     usual, now = moved[earlier][-RECENT_STEPS:], moved[~earlier]
-    is_usual = len(usual) > 1 and len(now) > 0 and float(now.max()) < MOVED_RATIO * float(usual.max())
-    return at_once and smooth and stays and is_usual
+    return len(usual) > 1 and len(now) > 0 and float(now.max()) < MOVED_RATIO * float(usual.max())
 
 
 def first_step_of(symptom: Symptom, others: Iterable[Symptom]) -> int:
