@@ -11,7 +11,7 @@ from torch import nn
 import steadytrain
 from gate_loops import recorded, same
 from steadytrain.core.incident import Action
-from steadytrain.guard.corroboration import _is_a_step
+from steadytrain.guard.corroboration import is_a_step
 
 STEPS, CHANGE = 220, 120
 
@@ -65,9 +65,9 @@ def test_weights_that_were_damaged_are_rolled_back(tmp_path: Path) -> None:
 def test_a_rise_is_of_the_data_if_it_is_a_step() -> None:
     noise = 0.1 * np.random.default_rng(0).standard_normal(40)
     learned = 5 * 0.95 ** np.arange(40) + noise
-    assert _is_a_step(learned)
-    assert _is_a_step(np.append(noise[:4], learned))  # the onset was told early
-    assert not _is_a_step(np.linspace(0.2, 5, 40) + noise)  # weights that go wrong take steps to do so
-    assert not _is_a_step(np.append(learned[:10], noise[:20] + 1))  # a stretch of bad data, and what it left
-    assert not _is_a_step(np.append(learned[:10], noise[:20] + 9))
-    assert not _is_a_step(learned[:6])
+    assert is_a_step(learned)
+    assert is_a_step(np.append(noise[:4], learned))  # the onset was told early
+    assert not is_a_step(np.linspace(0.2, 5, 40) + noise)  # weights that go wrong take steps to do so
+    assert not is_a_step(np.append(learned[:10], noise[:20] + 1))  # a stretch of bad data, and what it left
+    assert not is_a_step(np.append(learned[:10], noise[:20] + 9))
+    assert not is_a_step(learned[:6])

@@ -91,10 +91,10 @@ def is_of_the_data(symptom: Symptom, stream: Stream) -> bool:
     is_rise = symptom.name in OF_LOSS or symptom.name == "exploding-gradients"
     if not is_rise or len(before) < LEVEL_STEPS_MIN or len(since) < OTHER_STEPS_MIN:
         return False
-    return _is_a_step(since - median(before)) and _moves_as_usual(norms, symptom.first_step)
+    return is_a_step(since - median(before)) and _moves_as_usual(norms, symptom.first_step)
 
 
-def _is_a_step(over: NDArray[np.float64]) -> bool:
+def is_a_step(over: NDArray[np.float64]) -> bool:
     """Whether values from shortly before a rise on are high at once, and neither rise nor jump from then on."""
     high = AT_ONCE_SHARE * float(medians(over).max())
     first = int(np.argmax(over >= high))
