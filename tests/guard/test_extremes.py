@@ -14,8 +14,8 @@ import steadytrain
 from gate_loops import recorded, same
 from parameters import long
 from steadytrain.core.incident import Action
-from steadytrain.guard.extremes import HELD_BACK_STEPS, STEPS_MIN, is_extreme
-from steadytrain.guard.guard_steering import SETTLE_STEPS
+from steadytrain.guard.extremes import HELD_BACK_STEPS, HINDSIGHT_STEPS, STEPS_MIN, extreme_at_first, is_extreme
+from steadytrain.guard.troubles import SETTLE_STEPS
 
 STEPS = 150
 
@@ -141,3 +141,46 @@ def test_damaged_weights_are_rolled_back(tmp_path: Path) -> None:
     actions = held.watched(tmp_path)
     assert [action.what for action in actions if action.what != "reverted"][-3:].count("rolled-back") == 1
     assert float(held.model[3].weight.detach().norm()) < 10
+
+
+def test_a_squared_error_is_extreme_by_its_loss() -> None:
+    random = np.random.default_rng(0)
+    norms, losses = np.exp(0.3 * random.standard_normal(200)), 2 + 0.2 * random.standard_normal(200)
+    assert is_extreme(norms, 60.0 * norms.max(), losses, 4000.0)
+    assert not is_extreme(norms, 60.0 * norms.max(), losses, 400.0)
+    assert not is_extreme(norms, 40.0 * norms.max(), losses, 4000.0)
+    assert not is_extreme(norms[:30], 60.0 * norms.max(), losses[:30], 4000.0)
+
+
+def test_a_first_batch_is_extreme_by_those_that_follow() -> None:
+    random = np.random.default_rng(0)
+    norms, losses = np.exp(0.3 * random.standard_normal(32)), 2 + 0.2 * random.standard_normal(32)
+    assert extreme_at_first(norms, losses) is None
+    norms[0], losses[0] = 1e5, 1e6
+    assert extreme_at_first(norms, losses) == 0
+    losses[0] = 3.0
+    assert extreme_at_first(norms, losses) is None
+
+
+def test_losses_that_fall_fast_at_first_are_not_extreme() -> None:
+    steps = np.arange(32)
+    assert extreme_at_first(100 * 0.8**steps + 1, 1e4 * 0.64**steps + 1) is None
+
+
+def test_a_first_batch_that_is_wild_is_undone(tmp_path: Path) -> None:
+    held, bare, twin = Training((1,)), Training((1,)), Training(())
+    actions = held.watched(tmp_path)
+    bare.run()
+    twin.run()
+    assert [(action.what, action.step) for action in actions] == [("rolled-back", HINDSIGHT_STEPS)]
+    assert actions[0].after["step"] == 0
+    later = [batch_error(training) for training in (held, twin, bare)]
+    assert later[0] < 1.5 * later[1] < later[2]
+
+
+@torch.no_grad()
+def batch_error(training: Training) -> float:
+    """On data that are not wild."""
+    x = torch.randn(256, 8, generator=torch.Generator().manual_seed(9))
+    y = x[:, :1] * x[:, 1:2] + x.sum(1, keepdim=True)
+    return float(nn.functional.mse_loss(training.model.eval()(x), y))

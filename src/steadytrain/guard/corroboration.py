@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steadytrain.capture.step.optimizer_streams import Stream
-from steadytrain.core.model import Symptom
+from steadytrain.core.model import Series, Symptom
 from steadytrain.statistics.medians import median
 
 OF_LOSS = ("divergence", "loss-spike", "lost-progress")
@@ -17,10 +18,18 @@ OF_WEIGHTS = (
 )
 """Symptoms that show what a harder task does not: an update or a weight is not as it was."""
 
-GOES_ON_STEPS, USUAL_SHARE = 3, 0.95
+GOES_ON_STEPS, USUAL_SHARE, RECENT_STEPS = 3, 0.95, 64
+"""A loss goes on to be high above this share of so many steps before: what it was earlier in the run says little."""
+
 NORM_RATIO, LEVEL_STEPS, LEVEL_STEPS_MIN = 8.0, 256, 8
 ONSET_STEPS = 64
 """A symptom of the loss alone counts if a gradient norm at its onset was so many times the median before."""
+
+OTHER_STEPS_MIN, LEVEL_OF = 8, 5
+EARLIER_SHARE, AT_ONCE_SHARE, JUMP_SHARE, STAYS_RATIO, MOVED_RATIO = 0.5, 0.5, 0.5, 1.25, 4.0
+"""The shares are of the height of the rise, but for the first one, which is of what counts as high, and that of a jump,
+which is of the level before it. The norm of the weights changes by
+at most so many times what it did."""
 
 NEAR_STEPS = 8
 """A symptom that was seen within so many steps before a value that is not finite belongs to it."""
@@ -62,11 +71,55 @@ def goes_on(symptom: Symptom, stream: Stream) -> bool:
     if symptom.name not in OF_LOSS:
         return True
     losses = stream.history.window().applied("loss")
-    before = losses.values[losses.steps < symptom.first_step][-LEVEL_STEPS:]
+    before = losses.values[losses.steps < symptom.first_step][-RECENT_STEPS:]
     since = losses.values[losses.steps >= symptom.first_step]
     if len(before) < LEVEL_STEPS_MIN:
         return True
     return len(since) >= GOES_ON_STEPS and median(since[-GOES_ON_STEPS:]) > float(np.quantile(before, USUAL_SHARE))
+
+
+def is_of_the_data(symptom: Symptom, stream: Stream) -> bool:
+    """Whether the loss alone shows that other data are being learned, so that nothing has to be tried.
+
+    Weights that went wrong take steps to do so, or were moved far. Here the loss is high from one step to the next, and
+    neither rises nor jumps from then on, while the weights move as they did.
+    """
+    window = stream.history.window()
+    losses, norms = window.applied("loss"), window.applied("parameter_norm")
+    before = losses.values[losses.steps < symptom.first_step][-RECENT_STEPS:]
+    since = losses.values[losses.steps >= symptom.first_step]
+    is_rise = symptom.name in OF_LOSS or symptom.name == "exploding-gradients"
+    if not is_rise or len(before) < LEVEL_STEPS_MIN or len(since) < OTHER_STEPS_MIN:
+        return False
+    return is_a_step(since - median(before)) and _moves_as_usual(norms, symptom.first_step)
+
+
+def is_a_step(over: NDArray[np.float64]) -> bool:
+    """Whether values from shortly before a rise on are high at once, and neither rise nor jump from then on."""
+    high = AT_ONCE_SHARE * float(medians(over).max())
+    first = int(np.argmax(over >= high))
+    if first > NEAR_STEPS or (first and over[first - 1] >= EARLIER_SHARE * high) or len(over) - first < OTHER_STEPS_MIN:
+        return False
+    levels = medians(over[first:])
+    at_once = median(over[first : first + GOES_ON_STEPS]) >= high
+    return bool(
+        at_once
+        and (np.abs(np.diff(levels)) < JUMP_SHARE * np.maximum(levels[:-1], high / 2)).all()
+        and median(levels[len(levels) // 2 :]) < STAYS_RATIO * levels[0]
+    )
+
+
+def medians(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Running medians of ``LEVEL_OF`` values: single batches are noise."""
+    return np.asarray(np.median(np.lib.stride_tricks.sliding_window_view(values, LEVEL_OF), axis=1))
+
+
+def _moves_as_usual(norms: Series, onset: int) -> bool:
+    """Whether the norm of the weights has not changed much faster since ``onset`` than before."""
+    moved = np.abs(np.diff(norms.values)) / np.maximum(1, np.diff(norms.steps))
+    earlier = norms.steps[1:] < onset
+    usual, now = moved[earlier][-RECENT_STEPS:], moved[~earlier]
+    return len(usual) > 1 and len(now) > 0 and float(now.max()) < MOVED_RATIO * float(usual.max())
 
 
 def first_step_of(symptom: Symptom, others: Iterable[Symptom]) -> int:

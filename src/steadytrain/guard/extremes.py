@@ -23,8 +23,14 @@ NORM_RATIO = 100.0
 LOSS_RATIO = 10.0
 """How many times as far above the median loss of the window as any loss of it."""
 
+ALONE_NORM_RATIO, ALONE_LOSS_RATIO = 50.0, 2500.0
+"""A smaller norm is extreme too where the loss is that far out: with a squared error it grows with the root of it."""
+
 HELD_BACK_STEPS = 16
 """So many updates are skipped in a row where the data are known to be extreme; then the run learns from them."""
+
+FIRST_STEPS, HINDSIGHT_STEPS = 8, 32
+"""So many first steps are judged by those up to the second number, since nothing came before them."""
 
 LEARNED_DOUBLING = 8
 """Steps after which the norm at which their updates are clipped has doubled."""
@@ -110,5 +116,19 @@ def is_extreme(norms: NDArray[np.float64], norm: float, losses: NDArray[np.float
     norms, losses = norms[-WINDOW:], losses[-WINDOW:]
     middle = float(np.median(losses))
     reach = float(np.abs(losses - middle).max())
-    far = norm > further * NORM_RATIO * float(norms.max()) > 0
-    return far and loss - middle > further * LOSS_RATIO * reach
+    largest = float(norms.max())
+    ratios = [(NORM_RATIO, LOSS_RATIO)] + [(ALONE_NORM_RATIO, ALONE_LOSS_RATIO)] * (steps >= STEPS_FULL)
+    return largest > 0 and any(
+        norm > further * norm_ratio * largest and loss - middle > further * loss_ratio * reach
+        for norm_ratio, loss_ratio in ratios
+    )
+
+
+def extreme_at_first(norms: NDArray[np.float64], losses: NDArray[np.float64]) -> int | None:
+    """The first row of the ``FIRST_STEPS`` that is extreme by those that came after them; None if there is none.
+
+    ``norms`` and ``losses`` have shape ``(steps,)``, oldest first, from the first step of the run on.
+    """
+    later = norms[FIRST_STEPS:], losses[FIRST_STEPS:]
+    pairs = zip(norms[:FIRST_STEPS].tolist(), losses[:FIRST_STEPS].tolist(), strict=True)
+    return next((row for row, (norm, loss) in enumerate(pairs) if is_extreme(later[0], norm, later[1], loss)), None)

@@ -6,7 +6,6 @@ What is done is in the ledger, each action with what was before and after it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -23,15 +22,7 @@ from steadytrain.capture.step.steering import Answer, Steering
 from steadytrain.core.incident import Action, ActionWord
 from steadytrain.core.model import Symptom
 from steadytrain.guard.beginning import Beginning
-from steadytrain.guard.corroboration import (
-    DATA_CHANGED,
-    data_changed,
-    first_step_of,
-    goes_on,
-    left_its_course,
-    levels_at,
-    onset_of,
-)
+from steadytrain.guard.corroboration import DATA_CHANGED, data_changed, first_step_of
 from steadytrain.guard.extremes import HELD_BACK, LEARNED, LEARNED_DOUBLING, Extremes
 from steadytrain.guard.hand import Hand
 from steadytrain.guard.held import Held
@@ -45,11 +36,9 @@ from steadytrain.guard.policy import AT_GATE, EXTREME, OUTLIERS, Policy, Respons
 from steadytrain.guard.resume_plan import ResumePlan
 from steadytrain.guard.resumption import Resumption
 from steadytrain.guard.state_copies import StateCopies
+from steadytrain.guard.troubles import SETTLE_STEPS, Trouble, Troubles
 from steadytrain.statistics.medians import median
 from steadytrain.trial_runs.launched_script import CannotApplyError
-
-SETTLE_STEPS = 4
-"""Steps after a rung in which a symptom is taken for what was there before."""
 
 TOGETHER = "several ranks train together, where the guard intervenes in nothing: it only refuses bad updates"
 TOO_LATE = "{why}, so nothing is changed, and what began before this step is only recorded"
@@ -66,10 +55,8 @@ class GuardSteering(Steering):
         self._ladder = Ladder(policy)
         self._copies = StateCopies()
         self._extremes = Extremes(policy.budget.skips_in_a_row)
-        self._waiting: tuple[str, int, str] | None = None
-        self._acted_at = -math.inf
-        self._accepts = False
-        self._passed_over = -1
+        self._troubles = Troubles(policy)
+        self._waiting: Trouble | None = None
         self._levels: tuple[float, float] | None = None
         self._is_extreme = False
         self._seen: set[int] = set()
@@ -118,6 +105,8 @@ class GuardSteering(Steering):
             return
         self._at(stream)
         self._beginning.first_gate(self._run, stream, self._live)
+        if self._steered.acts:
+            self._troubles.gate_begins(stream, self._live.groups)
         if not self._held:
             return
         self._live.undo_groups()
@@ -145,16 +134,22 @@ class GuardSteering(Steering):
             return "stop"
         if response == "skip":
             return "skip" if why_not is None and self._may_skip(name) else "stop"
-        onset, before = self._onset(stream, step)
+        onset, before = self._troubles.onset(
+            stream, step, self._run.recorder.symptoms.values(), since=self._ladder.since
+        )
         if why_not is None and not before and self._ladder.may_skip(name):
             self._ladder.skipped(step)
             return "skip"
         cannot_refuse = why_not is not None and why_not != DAMAGED and not is_spent(why_not)
-        if why_not != DAMAGED and self._ladder.holds and step <= self._acted_at + self._steered.budget.skips_in_a_row:
+        if (
+            why_not != DAMAGED
+            and self._ladder.holds
+            and step <= self._troubles.acted_at + self._steered.budget.skips_in_a_row
+        ):
             return "stop" if cannot_refuse else "skip"  # the data that a roll-back went past may go on
         if cannot_refuse or self._copies.why_not is not None:
             return "stop"
-        self._waiting = (name, onset, reason(measured))
+        self._waiting = Trouble(name, onset, f"{name}: {reason(measured)}")
         return "skip"
 
     @property
@@ -164,11 +159,6 @@ class GuardSteering(Steering):
     def _may_skip(self, name: str) -> bool:
         self._ladder.skips += 1
         return self._ladder.skips <= self._steered.budget.skips
-
-    def _onset(self, stream: Stream, step: int) -> tuple[int, bool]:
-        known = () if self._accepts else self._run.recorder.symptoms.values()  # other data say nothing of the weights
-        counted = [one for one in known if one.name not in AT_GATE and self._counts(one)]
-        return onset_of(stream, step, counted, since=max(self._ladder.since, self._acted_at))
 
     def finite(self, stream: Stream, measured: Measurement) -> LeftOut | None:
         if stream.together:
@@ -190,7 +180,7 @@ class GuardSteering(Steering):
 
     def _learn(self, stream: Stream) -> None:
         """Extreme data go on: they are learned, in updates of the usual size at first."""
-        self._accepts = True
+        self._troubles.accepts = True
         self._live.rung_begins(self._extremes.first, 0)
         with suppress(CannotApplyError):
             made = self._held.fade("clip", Clip(doubling=LEARNED_DOUBLING))
@@ -201,12 +191,12 @@ class GuardSteering(Steering):
     def _leaves_out(self, why: str, step: int) -> bool:
         """Whether the update of an extreme step is skipped. More than a few in a row may be the weights' fault."""
         extremes = self._extremes
-        if self._accepts or self._ladder.holds or not self._ladder.may_skip(EXTREME):
+        if self._troubles.accepts or self._ladder.holds or not self._ladder.may_skip(EXTREME):
             return False
         if extremes.are_many:
             if self._copies.why_not is not None or extremes.in_a_row > extremes.in_a_row_max:
                 return False
-            self._waiting = (EXTREME, extremes.first, why)
+            self._waiting = Trouble(EXTREME, extremes.first, f"{EXTREME}: {why}")
         self._ladder.skipped(step)
         return True
 
@@ -219,31 +209,16 @@ class GuardSteering(Steering):
             return symptoms, symptoms
         responses: dict[int, Response] = {id(one): self._steered.response(one.name) for one in symptoms}
         for symptom in symptoms:
-            if not self._is_new_trouble(symptom, stream):
+            if not self._troubles.is_new(symptom, stream, self._run.recorder.symptoms.values()):
                 continue
             response = responses[id(symptom)]
             if response == "stop" and symptom.name not in AT_GATE:
                 self._stop(stream, f"{symptom.name}: {symptom.message}", symptom.name)
             elif response == "intervene" and symptom.name not in AT_GATE and self._waiting is None:
                 onset = first_step_of(symptom, self._run.recorder.symptoms.values())
-                self._waiting = (symptom.name, onset, symptom.message)
+                self._waiting = Trouble(symptom.name, onset, f"{symptom.name}: {symptom.message}")
         told = [one for one in symptoms if responses[id(one)] != "note"]
         return told, [one for one in symptoms if responses[id(one)] not in ("note", "alert")]
-
-    def _counts(self, symptom: Symptom) -> bool:
-        return symptom.severity != "note" and self._steered.response(symptom.name) in ("stop", "intervene")
-
-    def _is_new_trouble(self, symptom: Symptom, stream: Stream) -> bool:
-        """Whether the symptom goes on, and is not what the newest rung was for."""
-        if not self._counts(symptom) or symptom.last_step < stream.step - SETTLE_STEPS or stream.together:
-            return False
-        if self._accepts and not symptom.name.startswith("nonfinite"):
-            return False
-        if not (stream.step > self._acted_at + SETTLE_STEPS and symptom.last_step > self._acted_at + SETTLE_STEPS):
-            return False
-        if symptom.first_step <= self._passed_over or not goes_on(symptom, stream):
-            return False
-        return left_its_course(symptom, stream, self._run.recorder.symptoms.values())
 
     def updated(self, stream: Stream) -> None:
         if stream.together:
@@ -259,12 +234,13 @@ class GuardSteering(Steering):
                 self._revert(stream, name, self._resumption.why_over)
         if self._steered.acts:
             live.keep_norm(stream.name, stream.step)
-        if self._waiting is not None:
-            (symptom, onset, why), self._waiting = self._waiting, None
-            self._intervene(stream, symptom, onset, why)
-        elif self._levels is not None and stream.step == self._acted_at + SETTLE_STEPS and live.restored is not None:
+        trouble, self._waiting = self._waiting or self._troubles.without_symptom(stream), None
+        acted_at = self._troubles.acted_at
+        if trouble is not None:
+            self._intervene(stream, trouble)
+        elif self._levels is not None and stream.step == acted_at + SETTLE_STEPS and live.restored is not None:
             levels, self._levels = self._levels, None
-            if data_changed(stream, levels, self._acted_at):
+            if data_changed(stream, levels, acted_at):
                 self._return(stream, HELD_BACK if self._is_extreme else DATA_CHANGED)
             live.left = None
         elif self._ladder.is_calm(stream.step):
@@ -272,25 +248,28 @@ class GuardSteering(Steering):
         for name in self._held.over():
             self._act(stream, "ended", name, "its return is over", {}, {})
 
-    def _intervene(self, stream: Stream, symptom: str, onset: int, why: str) -> None:
+    def _intervene(self, stream: Stream, trouble: Trouble) -> None:
         ladder, live, run = self._ladder, self._live, self._run
-        rung = ladder.climb(symptom, onset=onset, step=stream.step)
+        self._is_extreme = trouble.symptom == EXTREME and trouble.levels is None
+        trouble = self._troubles.located(trouble, stream, self._extremes.loss if self._is_extreme else None)
+        symptom, why = trouble.symptom, trouble.why
+        rung = ladder.climb(symptom, onset=trouble.onset, step=stream.step, young=not trouble.data)
         if rung is None:
             self._stop(stream, f"{SPENT.format(symptom=symptom)}; {why}", symptom)
             return
         run.symptom_incidents.settle(stream)
-        self._is_extreme = symptom == EXTREME
-        extreme = self._extremes.loss if self._is_extreme else None
-        self._acted_at, self._levels = stream.step, levels_at(stream, onset, extreme)
+        self._troubles.acted_at, self._levels = stream.step, trouble.levels
         live.rung_begins(ladder.onset, ladder.index)
+        if trouble.data:
+            rung = tuple(name for name in rung if name != "clip")  # there is no norm from before it
         too_far = self._why_too_far(rung) if ladder.is_first and symptom not in AT_GATE else None
         if too_far is not None:
-            self._pass_over(stream, f"{symptom}: {why}; {TOO_LATE.format(why=too_far)}")
+            self._pass_over(stream, f"{why}; {TOO_LATE.format(why=too_far)}")
             return
         actions = self._revert_others(stream, rung)
         for name in rung:
-            actions += self._apply(stream, name, f"{symptom}: {why}")
-        run.tell(intervention_message(stream.step, f"{symptom}: {why}", actions))
+            actions += self._apply(stream, name, why)
+        run.tell(intervention_message(stream.step, why, actions))
         if live.undone is not None:
             run.rolled_back(stream, *live.undone)
         elif live.is_damaged():
@@ -307,7 +286,7 @@ class GuardSteering(Steering):
     def _pass_over(self, stream: Stream, why: str) -> None:
         """Make nothing of the rung. What began before this step is only recorded from here on."""
         self._ladder.ends(stream.step)
-        self._passed_over, self._levels = stream.step, None
+        self._troubles.passed_over, self._levels = stream.step, None
         action = self._act(stream, "not-applied", "roll-back", why, {}, {})
         self._run.tell(intervention_message(stream.step, why, [action]))
 
@@ -333,7 +312,7 @@ class GuardSteering(Steering):
         """No state helps against other data: take back all that was made, and go on from where the run was. Extreme
         data are left out for a while. The run learns the others: what was usual before says little from here on, so
         symptoms of finite values are only recorded."""
-        self._accepts = not self._is_extreme
+        self._troubles.accepts = not self._is_extreme
         self._extremes.is_known = self._is_extreme
         actions = [action for name in self._held.of_ladder for action in self._revert(stream, name, why)]
         returned = self._live.return_to_left()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from steadytrain.guard.intervention import Intervention, Numbers
-from steadytrain.guard.interventions.hold_learning_rate import HoldLearningRate
 from steadytrain.guard.live import Live
 from steadytrain.trial_runs.launched_script import CannotApplyError
 
@@ -60,8 +59,8 @@ class Held:
         one = there or self._make(name)
         self._check(one)
         before, after = one.again(self._live) if there is not None else one.apply(self._live)
-        if not after and isinstance(one, HoldLearningRate) and there is None:
-            return None  # the rate had not jumped
+        if not after and one.conditional and there is None:
+            return None  # nothing had jumped
         if there is not None or one.holds(self._live):
             self._held[name] = one
         return (before, after) if after or there is None else None

@@ -15,7 +15,7 @@ Numbers = Mapping[str, float]
 Setting = float | str
 """The value of a setting; text only where its default is text."""
 
-NOT_AT_A_START = ("roll-back", "hold-learning-rate", "skip", "quarantine-rows")
+NOT_AT_A_START = ("roll-back", "hold-learning-rate", "hold-settings", "skip", "quarantine-rows")
 """Interventions that need steps of this run before them."""
 
 
@@ -24,12 +24,14 @@ class Intervention:
 
     The first line of the docstring says what it does. ``replayed``: a replay of the steps makes the same change,
     because it is in the hyper-parameters or gradients on the tape. ``stays``: there is nothing to take back.
+    ``conditional``: a rung leaves it out where it finds nothing to change.
     ``watches``: a policy that names it calls it at each gate from the first step on, before it is made.
     """
 
     replayed: ClassVar[bool] = False
     stays: ClassVar[bool] = False
     watches: ClassVar[bool] = False
+    conditional: ClassVar[bool] = False
 
     def check(self) -> None:
         """Raises ValueError if a setting is invalid."""

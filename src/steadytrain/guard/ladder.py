@@ -51,8 +51,9 @@ class Ladder:
         self.skips += 1
         self._calm_since = step
 
-    def climb(self, symptom: str, *, onset: int, step: int) -> Rung | None:
-        """The rung for trouble that began at ``onset`` and is seen after ``step``; None if the ladder is spent."""
+    def climb(self, symptom: str, *, onset: int, step: int, young: bool = True) -> Rung | None:
+        """The rung for trouble that began at ``onset`` and is seen after ``step``; None if the ladder is spent.
+        ``young``: an onset in the first steps means that the run was never right."""
         rungs = [rung for rung in self._policy.ladder(symptom) if rung != SKIP]
         if not self.holds and self._came_back(step):
             self.index, self._patience = self._worked - 1, min(8, 2 * self._patience)
@@ -60,7 +61,7 @@ class Ladder:
         self.onset = onset if not self.holds else min(self.onset, onset)
         self.is_first = not self.holds
         self.index += 1
-        if self.index == 0 and onset <= YOUNG_STEPS and len(rungs) > 1:
+        if self.index == 0 and young and onset <= YOUNG_STEPS and len(rungs) > 1:
             self.index = 1  # it was never right, so another batch does not help
         if self.index >= len(rungs) or not self._may_roll_back(rungs[self.index], step):
             return None

@@ -124,16 +124,21 @@ class Live(Launched):
         """The script's learning rate of the first group, 0 if there is none."""
         return next((float(group["lr"]) for group in self.groups if "lr" in group), 0.0)
 
-    def groups_then(self) -> list[tuple[dict[str, Any], float]]:
-        """The groups with their learning rates in the state that the run rolled back to."""
-        then = self.restored.rates if self.restored is not None else {}
+    def settings_then(self) -> list[tuple[dict[str, Any], dict[str, float]]]:
+        """The groups with their settings in the state that the run rolled back to."""
+        then = self.restored.settings if self.restored is not None else {}
         return [
-            (group, rate)
+            (group, settings)
             for optimizer in self.optimizers
-            for group, rate in zip(
-                [group for group in optimizer.param_groups if "lr" in group], then.get(id(optimizer), []), strict=False
-            )
+            for group, settings in zip(optimizer.param_groups, then.get(id(optimizer), []), strict=False)
         ]
+
+    def groups_then(self) -> list[tuple[dict[str, Any], float]]:
+        """The groups with their learning rates in the state that the run rolled back to. One that was frozen then has
+        the highest rate of the others."""
+        pairs = [(group, then["lr"]) for group, then in self.settings_then() if "lr" in group and "lr" in then]
+        highest = max((rate for _, rate in pairs), default=0.0)
+        return [(group, rate or highest) for group, rate in pairs]
 
     def rate_then_over_now(self) -> float:
         """The learning rate at the state that the run rolled back to, as a share of the present one; 1 at most."""

@@ -69,10 +69,10 @@ SKIP: Rung = ("skip",)
 """The first rung: updates that are not finite, or extreme, are skipped as often as the budget allows."""
 
 LADDER: tuple[Rung, ...] = (
-    ("roll-back", "clip", "hold-learning-rate"),
-    ("roll-back", "clip", "lower-learning-rate"),
-    ("roll-back", "clip", "lower-learning-rate", "reset-moments"),
-    ("roll-back", "clip", "lower-learning-rate", "reset-moments"),
+    ("roll-back", "clip", "hold-learning-rate", "hold-settings"),
+    ("roll-back", "clip", "lower-learning-rate", "hold-settings"),
+    ("roll-back", "clip", "lower-learning-rate", "hold-settings", "reset-moments"),
+    ("roll-back", "clip", "lower-learning-rate", "hold-settings", "reset-moments"),
 )
 """From fast to invasive: past the offending data with a usual gradient, at a lower rate, with new moments."""
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from steadytrain.capture.hooks.model_discovery import living_modules
 from steadytrain.core.torch_private import BUFFERS
+from steadytrain.guard.setting_jumps import settings_of
 from steadytrain.statistics.medians import median
 
 EVERY_STEPS = 8
@@ -42,15 +43,15 @@ TOO_LARGE = "two copies of its state do not fit into {size:,} MB of memory"
 
 @dataclass
 class StateCopy:
-    """The state at the beginning of the step after ``step``. ``number`` counts the copies of the run from 0. ``rates``
-    are the learning rates of the groups of each optimizer, by its id."""
+    """The state at the beginning of the step after ``step``. ``number`` counts the copies of the run from 0.
+    ``settings`` are those of the groups of each optimizer, by its id."""
 
     step: int
     number: int = 0
     parameters: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     buffers: list[tuple[nn.Module, str, Tensor]] = field(default_factory=list)
     optimizers: list[tuple[torch.optim.Optimizer, dict[Any, Any]]] = field(default_factory=list)
-    rates: dict[int, list[float]] = field(default_factory=dict)
+    settings: dict[int, list[dict[str, float]]] = field(default_factory=dict)
 
     @property
     def size_bytes(self) -> int:
@@ -81,7 +82,7 @@ class StateCopy:
                 (optimizer, {key: _copy_of(values) for key, values in optimizer.state.items()})
                 for optimizer, _ in self.optimizers
             ],
-            rates={id(optimizer): _rates(optimizer) for optimizer, _ in self.optimizers},
+            settings={id(optimizer): _settings(optimizer) for optimizer, _ in self.optimizers},
         )
 
     @torch.no_grad()
@@ -206,12 +207,12 @@ def _copied(
             ]
     for optimizer in optimizers:
         copy.optimizers.append((optimizer, {key: _copy_of(values) for key, values in optimizer.state.items()}))
-        copy.rates[id(optimizer)] = _rates(optimizer)
+        copy.settings[id(optimizer)] = _settings(optimizer)
     return copy
 
 
-def _rates(optimizer: torch.optim.Optimizer) -> list[float]:
-    return [float(group["lr"]) for group in optimizer.param_groups if "lr" in group]
+def _settings(optimizer: torch.optim.Optimizer) -> list[dict[str, float]]:
+    return [settings_of(group) for group in optimizer.param_groups]
 
 
 def _copy_of(value: Any) -> Any:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 class HoldLearningRate(Intervention):
     """Hold the learning rate at most where it was in the state that the run rolled back to.
 
-    Only where it has jumped since. It is taken back when the script's own rate has come down again.
+    Only where it has jumped since, in one of the groups. A group that was frozen in that state is held at the highest
+    rate of the others. It is taken back when the script's own rate has come down again.
 
     Args:
         jump: how many times as high the rate is for that.
@@ -22,6 +23,7 @@ class HoldLearningRate(Intervention):
 
     jump: float = 2.0
     replayed: ClassVar[bool] = True
+    conditional: ClassVar[bool] = True
     _highest: dict[int, float] = field(default_factory=dict)
 
     def check(self) -> None:
@@ -29,11 +31,12 @@ class HoldLearningRate(Intervention):
             raise ValueError(f"jump {self.jump}: must be at least 1")
 
     def apply(self, live: Live) -> tuple[Numbers, Numbers]:
-        before, then = live.rate(), live.rate_then_over_now()
-        if then * self.jump > 1.0:
+        pairs = [(float(group["lr"]), then) for group, then in live.groups_then() if then > 0]
+        now, then = max(pairs, key=lambda pair: pair[0] / pair[1], default=(0.0, 1.0))
+        if now < self.jump * then:
             return {}, {}
         self._highest = {id(group): rate for group, rate in live.groups_then()}
-        return {"learning_rate": before}, {"learning_rate": before * then}
+        return {"learning_rate": now}, {"learning_rate": then}
 
     again = apply
 

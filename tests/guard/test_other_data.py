@@ -1,0 +1,73 @@
+"""A run whose data change, and which learns them, is left alone; one whose weights were damaged is rolled back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+import steadytrain
+from gate_loops import recorded, same
+from steadytrain.core.incident import Action
+from steadytrain.guard.corroboration import is_a_step
+
+STEPS, CHANGE = 220, 120
+
+
+class Training:
+    """A regression, of which at ``CHANGE`` the targets or the weights become others."""
+
+    def __init__(self, *, other_data: bool = False, damaged: bool = False) -> None:
+        torch.manual_seed(5)
+        self.model = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 1))
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=3e-3)
+        self.other_data, self.damaged = other_data, damaged
+
+    def run(self) -> None:
+        torch.manual_seed(6)
+        first, second = torch.randn(2, 8, 1)
+        for step in range(1, STEPS + 1):
+            x = torch.randn(128, 8)
+            y = x @ (first + 2 * second if self.other_data and step >= CHANGE else first) + 0.1 * torch.randn(128, 1)
+            if self.damaged and step == CHANGE:
+                with torch.no_grad():
+                    self.model[2].weight.mul_(4)
+            loss = nn.functional.mse_loss(self.model(x), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+    def watched(self, folder: Path) -> list[Action]:
+        with steadytrain.watch(
+            self.model, self.optimizer, name="run", runs_dir=folder, policy="steady", to="none", every_step=True
+        ):
+            self.run()
+        return list(recorded(folder).actions)
+
+
+def test_other_data_that_are_learned_are_left_alone(tmp_path: Path) -> None:
+    held, bare = Training(other_data=True), Training(other_data=True)
+    assert held.watched(tmp_path) == []
+    assert "lost-progress" in {symptom.name for symptom in recorded(tmp_path).symptoms}
+    bare.run()
+    assert same(held.model.state_dict(), bare.model.state_dict())
+
+
+def test_weights_that_were_damaged_are_rolled_back(tmp_path: Path) -> None:
+    """The loss has the same course: it is high at once, and falls. But the norm of the weights jumped."""
+    actions = Training(damaged=True).watched(tmp_path)
+    assert actions[0].what == "rolled-back"
+    assert actions[0].after["step"] < CHANGE
+
+
+def test_a_rise_is_of_the_data_if_it_is_a_step() -> None:
+    noise = 0.1 * np.random.default_rng(0).standard_normal(40)
+    learned = 5 * 0.95 ** np.arange(40) + noise
+    assert is_a_step(learned)
+    assert is_a_step(np.append(noise[:4], learned))  # the onset was told early
+    assert not is_a_step(np.linspace(0.2, 5, 40) + noise)  # weights that go wrong take steps to do so
+    assert not is_a_step(np.append(learned[:10], noise[:20] + 1))  # a stretch of bad data, and what it left
+    assert not is_a_step(np.append(learned[:10], noise[:20] + 9))
+    assert not is_a_step(learned[:6])
