@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
-from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.statistics.medians import median
+
+if TYPE_CHECKING:
+    from steadytrain.capture.step.optimizer_streams import Stream
 
 RATE_RATIO = 12.0
 """No usual schedule raises a rate so far above any that it had (``learning-rate-jump``)."""
@@ -65,7 +66,8 @@ def settings_of(group: Mapping[str, Any]) -> dict[str, float]:
 def is_on_accelerator(group: Mapping[str, Any]) -> bool:
     """Whether a setting is a tensor there, of which each reading would wait for the device."""
     values = [group.get(name) for name in READ] + list(group.get("betas") or ())
-    return any(isinstance(value, Tensor) and value.device.type != "cpu" for value in values)
+    devices = (getattr(value, "device", None) for value in values)  # plain numbers have none
+    return any(device is not None and device.type != "cpu" for device in devices)
 
 
 def has_jumped(name: str, before: float, now: float) -> bool:
