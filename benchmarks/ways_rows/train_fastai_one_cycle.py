@@ -2,6 +2,7 @@
 # Needs: fastai
 # Note: `fit_one_cycle` in mixed precision off, weight decay, gradient clipping by its callback
 import case
+import fastai.callback.schedule  # noqa: F401 (gives Learner its fit_one_cycle)
 from fastai.basics import Callback, DataLoader, DataLoaders, Learner, MSELossFlat
 from fastai.callback.training import GradientClip
 
