@@ -22,14 +22,21 @@ def scans(n, gen=None):
         mid = torch.rand(n, 2, 1, 1, generator=gen) * SIDE
         r = torch.rand(n, 1, 1, generator=gen) * 5 + 2
         mask = torch.maximum(mask, ((grid[None] - mid).pow(2).sum(1) < r * r).float())
-    clutter = F.interpolate(torch.randn(n, 1, 8, 8, generator=gen), size=SIDE, mode="bilinear", align_corners=False)[:, 0]
+    clutter = F.interpolate(torch.randn(n, 1, 8, 8, generator=gen), size=SIDE, mode="bilinear", align_corners=False)[
+        :, 0
+    ]
     image = 0.9 * mask + 0.7 * clutter + 0.5 * torch.randn(n, SIDE, SIDE, generator=gen)
     return image[:, None], mask[:, None]
 
 
 def double(i, o):
     return nn.Sequential(
-        nn.Conv2d(i, o, 3, padding=1), nn.GroupNorm(4, o), nn.SiLU(), nn.Conv2d(o, o, 3, padding=1), nn.GroupNorm(4, o), nn.SiLU()
+        nn.Conv2d(i, o, 3, padding=1),
+        nn.GroupNorm(4, o),
+        nn.SiLU(),
+        nn.Conv2d(o, o, 3, padding=1),
+        nn.GroupNorm(4, o),
+        nn.SiLU(),
     )
 
 

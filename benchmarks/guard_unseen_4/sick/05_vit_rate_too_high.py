@@ -32,7 +32,9 @@ class ViT(nn.Module):
         self.patch = nn.Conv2d(1, d, 4, stride=4)
         self.cls = nn.Parameter(torch.zeros(1, 1, d))
         self.pos = nn.Parameter(0.02 * torch.randn(1, 17, d))
-        layer = nn.TransformerEncoderLayer(d, 4, 2 * d, dropout=0.0, activation="gelu", batch_first=True, norm_first=True)
+        layer = nn.TransformerEncoderLayer(
+            d, 4, 2 * d, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+        )
         self.body = nn.TransformerEncoder(layer, depth, enable_nested_tensor=False)
         self.head = nn.Sequential(nn.LayerNorm(d), nn.Linear(d, CLASSES))
 

@@ -27,7 +27,14 @@ def textures(n, gen=None):
 class Residual(nn.Module):
     def __init__(self, c):
         super().__init__()
-        self.f = nn.Sequential(nn.BatchNorm2d(c), nn.ReLU(), nn.Conv2d(c, c, 3, padding=1), nn.BatchNorm2d(c), nn.ReLU(), nn.Conv2d(c, c, 3, padding=1))
+        self.f = nn.Sequential(
+            nn.BatchNorm2d(c),
+            nn.ReLU(),
+            nn.Conv2d(c, c, 3, padding=1),
+            nn.BatchNorm2d(c),
+            nn.ReLU(),
+            nn.Conv2d(c, c, 3, padding=1),
+        )
 
     def forward(self, x):
         return x + self.f(x)
@@ -35,8 +42,15 @@ class Residual(nn.Module):
 
 def build(c=20):
     return nn.Sequential(
-        nn.Conv2d(1, c, 3, padding=1), Residual(c), nn.AvgPool2d(2), Residual(c), nn.AvgPool2d(2), Residual(c),
-        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(c, N_CLASS),
+        nn.Conv2d(1, c, 3, padding=1),
+        Residual(c),
+        nn.AvgPool2d(2),
+        Residual(c),
+        nn.AvgPool2d(2),
+        Residual(c),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(c, N_CLASS),
     )
 
 

@@ -33,7 +33,13 @@ class Pair(nn.Module):
     @staticmethod
     def arm():
         return nn.Sequential(
-            nn.Linear(60, 160), nn.LayerNorm(160), nn.GELU(), nn.Linear(160, 160), nn.LayerNorm(160), nn.GELU(), nn.Linear(160, 24)
+            nn.Linear(60, 160),
+            nn.LayerNorm(160),
+            nn.GELU(),
+            nn.Linear(160, 160),
+            nn.LayerNorm(160),
+            nn.GELU(),
+            nn.Linear(160, 24),
         )
 
     def forward(self, a, b):
