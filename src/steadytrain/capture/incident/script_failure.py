@@ -29,7 +29,7 @@ def keep_evidence(run: LiveRun, error: BaseException) -> None:
         created=utc_now(),
         since=started_at(run.settings),
         rank=ranks.rank(),
-        step=max((stream.step for stream in run.streams), default=0) or None,
+        step=run.last_step or None,
         names={
             id(parameter): name
             for stream in run.streams
@@ -55,7 +55,7 @@ def _batch(run: LiveRun) -> dict[str, Any]:
 
 def how_it_ended(run: LiveRun, error: BaseException) -> str:
     """The error that ends the script, in one line: its step, its place, and the model's input."""
-    step = max((stream.step for stream in run.streams), default=0)
+    step = run.last_step
     begun = bool(run.seen.micro_batches or run.seen.losses)
     when = f"in step {step + 1}" if begun else f"after step {step}"
     if isinstance(error, KeyboardInterrupt):

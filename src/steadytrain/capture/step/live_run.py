@@ -129,6 +129,11 @@ class LiveRun:
         """One for each optimizer, or for several that step together. The first is the recorded one."""
         return self.leading.streams
 
+    @property
+    def last_step(self) -> int:
+        """The highest step that an optimizer has ended; 0 before the first."""
+        return max((stream.step for stream in self.streams), default=0)
+
     @contextmanager
     def aside(self) -> Iterator[None]:
         """Calls inside this context come from steadytrain, not from the script."""

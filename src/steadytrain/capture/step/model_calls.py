@@ -183,8 +183,7 @@ class ModelCalls:
                 run.activations.backward_begins()
         run.seen.backward_begins()
         with run.own_time.unseen, run.guard.part("following backward"):
-            step = max((stream.step for stream in run.streams), default=0) + 1
-            run.backwards.append(Backward(step, newest_of(_as_tensors(roots))))
+            run.backwards.append(Backward(run.last_step + 1, newest_of(_as_tensors(roots))))
             run.observer.backward_begins()
         term: LossTerm | None = None
         with run.own_time.unseen, run.guard.part("reading the loss"):
