@@ -33,7 +33,7 @@ class Net(nn.Module):
 
 def augment(x, g):
     dx = int(torch.randint(-1, 2, (1,), generator=g))
-    return torch.roll(x, dx, dims=-1) + 0.35 * torch.randn(x.shape, generator=g)
+    return torch.roll(x, dx, dims=-1) + 0.2 * torch.randn(x.shape, generator=g)
 
 
 def main():
@@ -44,12 +44,12 @@ def main():
     order = torch.randperm(len(x), generator=g)
     train, valid = order[:1400], order[1400:]
     net = Net()
-    opt = torch.optim.SGD(net.parameters(), lr=0.4, momentum=0.9, weight_decay=1e-3)
+    opt = torch.optim.SGD(net.parameters(), lr=0.3, momentum=0.9, weight_decay=1e-3)
     sched = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(opt, T_0=CYCLE, eta_min=1e-4)
     snapshots = []
     for step in range(1, 5 * CYCLE + 1):
         b = train[torch.randint(0, len(train), (48,), generator=g)]
-        loss = F.cross_entropy(net(augment(x[b], g)), y[b], label_smoothing=0.05)
+        loss = F.cross_entropy(net(augment(x[b], g)), y[b])
         opt.zero_grad()
         loss.backward()
         opt.step()

@@ -48,7 +48,7 @@ class Agent:
     def __init__(self):
         self.net = nn.Sequential(nn.Linear(2 * SIDE, 64), nn.ReLU(), nn.Linear(64, 4))
         self.target = copy.deepcopy(self.net)
-        self.opt = torch.optim.Adam(self.net.parameters(), lr=1.5e-3)
+        self.opt = torch.optim.Adam(self.net.parameters(), lr=1e-3)
         self.memory = deque(maxlen=5000)
 
     def act(self, s, eps):
@@ -77,7 +77,7 @@ def main():
     s, ret, returns, updates, frames = env.reset(), 0.0, deque([0.0], maxlen=20), 0, 0
     loss = smooth = 0.0
     while updates < 650:
-        a = agent.act(s, eps=max(0.1, 1 - updates / 400))
+        a = agent.act(s, eps=max(0.05, 1 - updates / 400))
         s2, r, done, over = env.step(a)
         agent.memory.append((s, a, r, s2, float(done)))
         s, ret, frames = s2, ret + r, frames + 1

@@ -69,8 +69,9 @@ def main():
     warm = torch.optim.lr_scheduler.LambdaLR(opt, lambda s: min(1.0, (s + 1) / 40))
     smooth = None
     for step, (ids, labels) in enumerate(loader, 1):
-        logits = model(ids)
-        summed = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100, reduction="sum")
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            logits = model(ids)
+        summed = F.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=-100, reduction="sum")
         loss = summed / (labels != -100).sum().clamp(min=1)
         opt.zero_grad()
         loss.backward()

@@ -16,7 +16,7 @@ torch.set_num_threads(1)
 torch.manual_seed(108)
 
 
-def echo(n, length=24, symbols=6, delay=3):
+def echo(n, length=24, symbols=6, delay=2):
     x = torch.randint(0, symbols, (n, length))
     y = torch.zeros_like(x)
     y[:, delay:] = x[:, :-delay]
@@ -36,7 +36,7 @@ class EchoNet(nn.Module):
 
 def main():
     net = EchoNet()
-    opt = torch.optim.SGD(net.parameters(), lr=0.4, momentum=0.9)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
     total, clipped = 400, 0
     sched = torch.optim.lr_scheduler.LambdaLR(opt, lambda s: 0.5 * (1 + math.cos(math.pi * s / total)) + 0.02)
     for step in range(1, total + 1):

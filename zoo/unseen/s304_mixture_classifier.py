@@ -2,7 +2,7 @@
 # symptom: the mixture's loss stops high although larger experts were added; more experts change nothing
 # axis: model
 # cause: the experts are kept in a plain Python list, so parameters() does not hand them to the optimizer and they never train
-# says: (experts?.{0,80}(not (registered|trained|train|updat|in|part|seen|passed|given|handed|optimi)|never|plain|python list|modulelist|unregister|missing|frozen|without (an )?update|do not (train|move|change|learn)|does not (train|move|change))|(unregistered|plain list|python list|modulelist|missing from the optimi|not in the optimi|not registered|(param\w*|weight\w*|module\w*).{0,40}(missing|absent|outside|not (in|handed|given|passed|known)|never).{0,30}(optimi|updat|train|regist)?))
+# says: experts?.{0,80}(not |never|plain|list|modulelist|unregister|missing|frozen|without|outside)|modulelist|module list|plain (python )?list|(param\w*|weight|module|layer|tensor)s?.{0,60}(not|never|missing|absent|outside|un).{0,40}(optimi\w*|regist\w*|param\w*\(\))|(not|never|un|missing).{0,20}(regist\w*|(in|from|to|handed to|given to|passed to) the optimi\w*)
 # onset_step: 1
 # fix: keep the experts in nn.ModuleList
 # mended: MENDED=1

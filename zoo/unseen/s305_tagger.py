@@ -63,8 +63,8 @@ def accuracy(model, loader):
 
 
 def train():
-    loader = DataLoader(TagCorpus(9600, 2), batch_size=32, shuffle=True)
-    valid = DataLoader(TagCorpus(256, 3), batch_size=128)
+    loader = DataLoader(TagCorpus(4800, 2), batch_size=16, shuffle=True)
+    valid = DataLoader(TagCorpus(128, 3), batch_size=128)
     model = Tagger()
     opt = torch.optim.AdamW(model.parameters(), lr=LR, betas=(0.9, 0.98), weight_decay=0.01)
     total = 300

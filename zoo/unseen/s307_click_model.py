@@ -1,7 +1,7 @@
 # expect: sick
 # symptom: the click model's loss hardly falls; the same recipe learns well on the old cluster
 # axis: precision
-# cause: the weights themselves are bfloat16, and most Adam updates of 1e-4 are smaller than half a bf16 step and round away
+# cause: the weights themselves are bfloat16, and most Adam updates of 5e-5 are smaller than half a bf16 step and round away
 # says: (bf16|bfloat16|half.?precision|low.?precision|16.?bit).{0,100}(round|lost|vanish|too coarse|too small|no[- ]op|master|swallow|parameter|weight|update|float32|fp32)|(updates?|steps?).{0,60}(round(ed|s|ing)?|lost|swallow|below|smaller|under).{0,60}(bf16|bfloat16|precision|resolution|ulp|half a|zero|away)|master (weight|cop)|(weights?|param\w*|model).{0,30}(bf16|bfloat16)
 # onset_step: 1
 # fix: keep float32 weights and use autocast for the arithmetic
@@ -25,7 +25,7 @@ def impressions(n=40000, seed=2):
     price = g.lognormal(3, 0.6, n)
     u, v = g.normal(size=(300, 4)), g.normal(size=(120, 4))
     bias = g.normal(0, 0.8, 120)
-    logit = 1.1 * (u[user] * v[item]).sum(1) + bias[item] - 0.8 * (np.log(price) - 3) + np.sin(hour / 24 * 6.28)
+    logit = 1.1 * (u[user] * v[item]).sum(1) + bias[item] - 2.0 * (np.log(price) - 3) + np.sin(hour / 24 * 6.28)
     click = g.random(n) < 1 / (1 + np.exp(-logit))
     dense = np.stack([(np.log(price) - 3) / 0.6, np.sin(hour / 24 * 6.28), np.cos(hour / 24 * 6.28)], 1)
     ids = np.stack([user, item], 1)
@@ -53,7 +53,7 @@ def main():
     model = ClickNet()
     if not MENDED:
         model = model.to(torch.bfloat16)
-    opt = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.0)
+    opt = torch.optim.AdamW(model.parameters(), lr=5e-5, weight_decay=0.0)
     step = 0
     for epoch in range(4):
         total = 0.0

@@ -2,7 +2,7 @@
 # symptom: fine-tuning goes well until the backbone is unfrozen at step 120; after it the loss climbs and never comes back
 # axis: optimizer
 # cause: the gradients of the backbone are never cleared, as only the optimizer of the head gets zero_grad, so they pile up
-# says: zero_?\s?grad|(grad\w*).{0,70}(accumul|pile|pil|never (cleared|reset|zeroed|set to zero)|not (cleared|reset|zeroed)|stale|carried|add up|sum up|left over|leak|keep)|(accumul|pil\w+|stale|uncleared|leaking|left-?over|never clear\w*|not clear\w*).{0,40}grad
+# says: zero_?\s?grad|grad\w*.{0,70}(accumulat\w+ (over|across|from|between|because|as|since|without)|accumulate\b|pile|piling|never (cleared|reset|zeroed|set to zero)|not (being )?(cleared|reset|zeroed)|stale|carried|add up|sum up|left over|leak|kept)|(accumulating|piling|stale|uncleared|leaking|left-?over|never clear\w*|not clear\w*|unzeroed).{0,40}grad
 # onset_step: 121
 # fix: call zero_grad on both optimizers
 # mended: MENDED=1

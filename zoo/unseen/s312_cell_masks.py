@@ -1,9 +1,9 @@
 # expect: sick
-# symptom: the segmentation learns very well until the loss is suddenly NaN
+# symptom: the segmentation starts to find the cells, and after some thirty steps the loss is NaN
 # axis: loss
 # cause: the hand-written cross-entropy takes log(1-p) of a sigmoid that has rounded to one, so it computes 0 times minus infinity
 # says: log ?\(? ?(of )?(0|zero|1 ?- ?p)|log\w*.{0,60}(zero|\b0\b|saturat|round|sigmoid|without (an? )?(eps|clamp)|unclamped|clamp|eps)|(saturat\w*|round\w*|sigmoid|probabilit\w+|zero).{0,60}\blog\w*|0 ?(\*|x|times) ?-?(minus )?inf|(with_?logits|logits form|unstable (bce|cross))|(bce|cross.?entropy).{0,60}(unclamped|unstable|without|clamp|eps|by hand|log)
-# onset_step: 60
+# onset_step: 32
 # fix: clamp the probability away from zero and one
 # mended: MENDED=1
 import os
@@ -31,7 +31,7 @@ class Cells(Dataset):
         for _ in range(g.integers(1, 4)):
             cx, cy, r = g.uniform(4, 20), g.uniform(4, 20), g.uniform(3, 5.5)
             mask |= (xx - cx) ** 2 + (yy - cy) ** 2 < r * r
-        img = mask * g.uniform(1.5, 2.5) + g.normal(0, 0.25, mask.shape) + 0.02 * xx
+        img = mask * (0.8 + 1.5 * g.lognormal(0, 0.6)) + g.normal(0, 0.25, mask.shape) + 0.02 * xx
         return torch.tensor(img, dtype=torch.float32).unsqueeze(0), torch.tensor(mask, dtype=torch.float32).unsqueeze(0)
 
 
@@ -63,7 +63,7 @@ def mask_loss(p, y):
 def main():
     loader = DataLoader(Cells(2400, 1), batch_size=12, shuffle=True)
     net = SmallUNet()
-    opt = torch.optim.Adam(net.parameters(), lr=4e-3)
+    opt = torch.optim.Adam(net.parameters(), lr=1e-3)
     step = 0
     for epoch in range(1):
         for img, mask in loader:

@@ -44,7 +44,7 @@ class ResBlock(nn.Module):
 
 
 class MotionNet(nn.Module):
-    def __init__(self, ch=24, depth=4):
+    def __init__(self, ch=16, depth=3):
         super().__init__()
         self.stem = nn.Sequential(
             nn.Conv1d(3, ch, 7, stride=2, padding=3, bias=False), nn.BatchNorm1d(ch, momentum=0.02)
@@ -63,7 +63,7 @@ def validate(model, x, y):
         return F.cross_entropy(out, y).item(), (out.argmax(1) == y).float().mean().item()
 
 
-def fit(epochs=5, per_epoch=60, batch=48):
+def fit(epochs=4, per_epoch=60, batch=32):
     x, y = recordings(per_epoch * batch, 1)
     xv, yv = recordings(300, 2)
     model = MotionNet()

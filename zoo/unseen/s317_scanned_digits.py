@@ -1,8 +1,8 @@
 # expect: sick
-# symptom: the loss is small for 360 steps, then leaps to several hundred and the accuracy collapses
+# symptom: the loss is small for 360 steps, then leaps to several times its value, and the accuracy never comes back
 # axis: data
 # cause: the images of the third shard come as 0 to 255 instead of 0 to 1, as its floats are not divided by 255
-# says: (normali[sz]\w*|scal(e|ed|ing)|255|range|unscaled|rescal\w*|divid\w*).{0,120}(input|image|pixel|data|shard|feature|batch|0.{1,6}1\b|255)|(input|image|pixel|data|shard|feature|batch|value)s?.{0,100}(normali[sz]\w*|unnormali[sz]ed|scale|scaled|scaling|255|out of range|range|larger|magnitude|times)
+# says: (normali[sz]\w*|scal(e|ed|ing)|255|range|unscaled|rescal\w*|divided by 255).{0,120}(input|image|pixel|data|shard|feature|0.{1,6}1\b|255)|(input|image|pixel|data|shard|feature|value)s?.{0,100}(normali[sz]\w*|unnormali[sz]ed|scale|scaled|scaling|255|out of range|range|larger|magnitude|times)
 # onset_step: 361
 # fix: divide every shard whose largest value exceeds one by 255
 # mended: MENDED=1
@@ -56,8 +56,8 @@ class ScanStream(IterableDataset):
 
 def build():
     return nn.Sequential(
-        nn.Conv2d(1, 12, 3, padding=1), nn.ReLU(), nn.Conv2d(12, 24, 3, stride=2, padding=1), nn.ReLU(),
-        nn.Flatten(), nn.Dropout(0.1), nn.Linear(24 * 16, 64), nn.ReLU(), nn.Linear(64, 10),
+        nn.Conv2d(1, 12, 3, padding=1), nn.Tanh(), nn.Conv2d(12, 24, 3, stride=2, padding=1), nn.Tanh(),
+        nn.Flatten(), nn.Dropout(0.1), nn.Linear(24 * 16, 64), nn.Tanh(), nn.Linear(64, 10),
     )  # fmt: skip
 
 

@@ -62,7 +62,7 @@ def main():
     x, y = examples(names(5000))
     cut = int(0.9 * len(x))
     model = NameModel()
-    opt = torch.optim.SGD(model.parameters(), lr=0.35, momentum=0.9, weight_decay=1e-5)
+    opt = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9, weight_decay=1e-5)
     for step in range(1, 481):
         opt.zero_grad()
         n = micro_batches(step)

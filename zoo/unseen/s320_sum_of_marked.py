@@ -44,16 +44,16 @@ class Adder(nn.Module):
 
 
 def length_at(step):
-    return 8 if step <= 250 else 12 if step <= 400 else 80
+    return 6 if step <= 250 else 8 if step <= 400 else 24
 
 
 class Loop:
     def __init__(self):
         self.model = Adder()
-        self.opt = torch.optim.SGD(self.model.parameters(), lr=0.02, momentum=0.9)
+        self.opt = torch.optim.SGD(self.model.parameters(), lr=0.005, momentum=0.9)
 
     def clip(self):
-        return nn.utils.clip_grad_norm_(self.model.parameters(), 0.5)
+        return nn.utils.clip_grad_norm_(self.model.parameters(), 0.2)
 
     def step(self, x, y):
         self.opt.zero_grad()

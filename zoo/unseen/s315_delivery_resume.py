@@ -1,13 +1,13 @@
 # expect: sick
-# symptom: right after the resume at step 350 the loss shoots up by orders of magnitude although the weights were restored
-# axis: optimizer
-# cause: on resume the parameters are listed in another order than at saving, so the optimizer's moments are loaded into the wrong heads
-# says: (optimi[sz]er|adam\w*|moment\w*|exp_avg\w*|\bstate).{0,120}(wrong|other|another|different|mis-?(map|match|assign|align|order)|swap|permut|order|position|not belong|belongs? to)|(param\w*|head|group)s?.{0,60}(order|position|permut|swap).{0,80}(optimi|moment|state|resum|load|restor|checkpoint)|(wrong|mis-?(match|map)\w*|swapp?\w*|permut\w*|stale).{0,40}(optimi[sz]er|moment|adam|state)
+# symptom: right after the resume at step 350 the loss leaps up many times over although the weights were restored
+# axis: precision
+# cause: the checkpoint is stored in half precision, Adam's second moments underflow to zero in it, and the first updates after the resume are far too large
+# says: underflow\w*|(half|fp16|float16|16.?bit|precision).{0,120}(checkpoint|state|moment|exp_avg|optimi|variance|\bsave|stor|resum)|(checkpoint|state|moment\w*|exp_avg\w*|optimi\w*|variance).{0,120}(half|fp16|float16|16.?bit|precision|zero|underflow|lost)|(zero\w*|lost).{0,40}(moment|exp_avg|variance|optimi\w* state|adam)
 # onset_step: 351
-# fix: list the tasks in the same order on resume as at saving
+# fix: store the optimizer's state in float32
 # mended: MENDED=1
-import copy
 import os
+from io import BytesIO
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from torch import nn
 
 torch.set_num_threads(1)
 TASKS = ["price", "rating", "delay"]
+UNIT = {"price": 1000, "rating": 5, "delay": 24}  # thousand euros, share of five stars, days
 
 
 def orders(n=12000, seed=12):
@@ -27,7 +28,7 @@ def orders(n=12000, seed=12):
         "rating": 0.8 * h[:, 1] + 0.3 * x[:, 2] + g.normal(0, 0.2, n),
         "delay": 0.2 * h[:, 2] + g.normal(0, 0.05, n),
     }
-    return torch.tensor(x), {k: torch.tensor(v, dtype=torch.float32) for k, v in y.items()}
+    return torch.tensor(x), {k: torch.tensor(v / UNIT[k], dtype=torch.float32) for k, v in y.items()}
 
 
 class MultiTask(nn.Module):
@@ -41,18 +42,37 @@ class MultiTask(nn.Module):
         return {t: head(h).squeeze(1) for t, head in self.heads.items()}
 
 
+def shrink(value):
+    """Checkpoints of all jobs share a small disk."""
+    if isinstance(value, dict):
+        return {k: shrink(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [shrink(v) for v in value]
+    if torch.is_tensor(value) and value.is_floating_point() and value.numel() > 1:
+        return value.half()
+    return value
+
+
+def pack(state):
+    buffer = BytesIO()
+    small = {k: v if k == "optimizer" and os.environ.get("MENDED") == "1" else shrink(v) for k, v in state.items()}
+    torch.save(small, buffer)
+    return buffer.getvalue()
+
+
 class Session:
     """One job on the cluster: it ends after its share of steps and leaves a checkpoint."""
 
     def __init__(self, tasks, checkpoint=None):
         self.model = MultiTask(tasks)
-        self.opt = torch.optim.Adam(self.model.parameters(), lr=2e-3)
+        self.opt = torch.optim.Adam(self.model.parameters(), lr=4e-3)
         self.step = 0
         if checkpoint is not None:
+            checkpoint = torch.load(BytesIO(checkpoint))
             self.model.load_state_dict(checkpoint["model"])
             self.opt.load_state_dict(checkpoint["optimizer"])
             self.step = checkpoint["step"]
-            print(f"resumed at step {self.step} with tasks {list(self.model.heads)}")
+            print(f"resumed at step {self.step}")
 
     def run(self, x, y, until):
         while self.step < until:
@@ -65,19 +85,16 @@ class Session:
             self.opt.step()
             self.step += 1
             if self.step % 25 == 0 or 350 < self.step < 360:
-                detail = " ".join(f"{t} {v.item():.4f}" for t, v in sorted(parts.items()))
-                print(f"step {self.step} loss {loss.item():.3f} ({detail})")
-        state = {"model": self.model.state_dict(), "optimizer": self.opt.state_dict(), "step": self.step}
-        return copy.deepcopy(state)
+                detail = " ".join(f"{t} {v.item():.2e}" for t, v in sorted(parts.items()))
+                print(f"step {self.step} loss {loss.item():.3e} ({detail})")
+        return pack({"model": self.model.state_dict(), "optimizer": self.opt.state_dict(), "step": self.step})
 
 
 def main():
     torch.manual_seed(12)
     x, y = orders()
     checkpoint = Session(TASKS).run(x, y, until=350)
-    found = [k.split(".")[1] for k in checkpoint["model"] if k.startswith("heads.")]
-    tasks = list(dict.fromkeys(found)) if os.environ.get("MENDED") == "1" else sorted(set(found))
-    Session(tasks, checkpoint).run(x, y, until=560)
+    Session(TASKS, checkpoint).run(x, y, until=560)
 
 
 if __name__ == "__main__":
