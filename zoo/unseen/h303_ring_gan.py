@@ -1,5 +1,5 @@
 # expect: healthy
-# symptom: the generator's loss rises and both losses oscillate; resembles a diverging run
+# symptom: the discriminator's loss rises and the generator's wavers about ln 2 for the whole run; resembles a run that does not learn
 # axis: loss
 # cause: none: the two losses of a GAN balance each other; the samples come to lie on the ring
 # says: (healthy|nothing (is )?wrong|no fault|no cause)

@@ -20,7 +20,9 @@ def echo(n, length=24, symbols=6, delay=2):
     x = torch.randint(0, symbols, (n, length))
     y = torch.zeros_like(x)
     y[:, delay:] = x[:, :-delay]
-    return x, y
+    lost = torch.rand(y.shape) < 0.15
+    y[lost] = torch.randint(0, symbols, (int(lost.sum()),))
+    return x, y  # the line loses some symbols
 
 
 class EchoNet(nn.Module):

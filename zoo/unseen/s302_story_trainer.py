@@ -26,7 +26,7 @@ VERBS = ["found", "carried", "dropped", "painted", "remembered", "stole"]
 def story(rng):
     parts = []
     for _ in range(rng.randint(3, 5)):
-        code = "".join(rng.choice("0123456789") * 2 for _ in range(3))
+        code = "".join(rng.choice("0123456789") * 2 for _ in range(8))
         parts.append(
             f"{rng.choice(NAMES)} {rng.choice(VERBS)} {rng.choice(THINGS)} near {rng.choice(PLACES)} "
             f"(box {code}, {rng.randint(10, 99)} coins)."
@@ -59,12 +59,12 @@ def main():
     train = torch.utils.data.Subset(data, range(cut // 96))
     held = torch.utils.data.Subset(data, range(cut // 96, len(data)))
     config = GPT2Config(
-        vocab_size=len(data.chars), n_positions=128, n_embd=96, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0,
+        vocab_size=len(data.chars), n_positions=128, n_embd=96, n_layer=2, n_head=4, bos_token_id=None, eos_token_id=None,
         resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
     )  # fmt: skip
     model = GPT2LMHeadModel(config)
     args = TrainingArguments(
-        output_dir="/tmp/story_trainer", max_steps=360, per_device_train_batch_size=16, learning_rate=2e-3,
+        output_dir="/tmp/story_trainer", max_steps=320, per_device_train_batch_size=12, learning_rate=2e-3,
         warmup_steps=20, lr_scheduler_type="cosine", weight_decay=0.01, logging_steps=20, report_to="none",
         save_strategy="no", use_cpu=True, disable_tqdm=True, seed=7,
     )  # fmt: skip

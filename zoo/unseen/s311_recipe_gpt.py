@@ -1,5 +1,5 @@
 # expect: sick
-# symptom: the loss falls, turns at about step 100 and then climbs back to that of an untrained model
+# symptom: the loss falls for more than a hundred steps, turns, and climbs above that of an untrained model
 # axis: schedule
 # cause: the schedule takes the maximum of warm-up and decay instead of the minimum, so the learning rate rises for ever
 # says: (learning.?rate|\blr\b|schedul\w*|warm-?\s?up|ramp).{0,100}(ris|grow|climb|increas|never (end|stop|decay|cap)|not (capped|end|stop|decay)|unbounded|without (end|bound|limit|a cap)|for ?ever|keeps|too (high|large)|max\w* (instead|rather)|ramp)|(max).{0,30}(instead|rather).{0,20}min|(rising|growing|increasing|climbing|unbounded|uncapped|too (high|large)).{0,30}(learning.?rate|\blr\b|warm-?\s?up|schedule)
@@ -64,7 +64,7 @@ def main():
     chars = sorted(set(text))
     data = torch.tensor([chars.index(c) for c in text])
     model = TinyGPT(len(chars))
-    opt = torch.optim.AdamW(model.parameters(), lr=1e-2, betas=(0.9, 0.95), weight_decay=0.1)
+    opt = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.9, nesterov=True, weight_decay=1e-4)
     sched = torch.optim.lr_scheduler.LambdaLR(opt, rate)
     for step in range(1, 351):
         at = torch.randint(0, len(data) - 33, (16,)).unsqueeze(1) + torch.arange(33)

@@ -21,7 +21,7 @@ torch.manual_seed(19)
 
 
 def scan_shards(seed=19):
-    """Three deliveries of scans, the last from another office."""
+    """Three deliveries of scans."""
     g = np.random.default_rng(seed)
     images, labels = load_digits(return_X_y=True)
     images = images.reshape(-1, 8, 8) / 16
