@@ -1,7 +1,7 @@
 # expect: sick
-# symptom: the loss falls for some thirty steps and then stands still at a high value for the rest of the run
+# symptom: the loss falls a little in the first steps and then stands still near ln 10 for the rest of the run
 # axis: schedule
-# cause: StepLR is meant per epoch but stepped after every batch, so the learning rate is practically zero after sixty steps
+# cause: StepLR is meant per epoch but stepped after every batch, so the learning rate is practically zero after some fifty steps
 # says: (schedul\w*|steplr|learning.?rate|\blr\b|decay\w*).{0,120}(per batch|every batch|each batch|per step|every step|each step|each iteration|per iteration|too (often|fast|early|soon|small|low|quick)|near(ly)? zero|almost zero|practically zero|to zero|collaps\w*|vanish\w*|decay\w* (away|too)|inside the batch|once per epoch|instead of (per |every |each )?epoch|tiny|dies|died)|(batch|step|iteration)\w*.{0,30}instead of.{0,15}epoch
 # onset_step: 15
 # fix: step the scheduler once per epoch

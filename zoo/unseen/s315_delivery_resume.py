@@ -60,7 +60,7 @@ def pack(state):
     return buffer.getvalue()
 
 
-class Session:
+class Job:
     """One job on the cluster: it ends after its share of steps and leaves a checkpoint."""
 
     def __init__(self, tasks, checkpoint=None):
@@ -93,8 +93,8 @@ class Session:
 def main():
     torch.manual_seed(12)
     x, y = orders()
-    checkpoint = Session(TASKS).run(x, y, until=350)
-    Session(TASKS, checkpoint).run(x, y, until=560)
+    checkpoint = Job(TASKS).run(x, y, until=350)
+    Job(TASKS, checkpoint).run(x, y, until=560)
 
 
 if __name__ == "__main__":
