@@ -47,8 +47,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 THREAD_END_S_MAX = 60.0
-MANY_MODULES = 20
+MANY_MODULES, MANY_TESTS = 20, 20
 _modules_out_of_sight = 0
+_tests_in_sight = 0
 
 
 def own_threads() -> set[threading.Thread]:
@@ -57,12 +58,13 @@ def own_threads() -> set[threading.Thread]:
 
 @pytest.fixture(autouse=True)
 def _only_what_is_new_is_searched() -> None:
-    """A watch searches the process for models, and here that holds what all tests together import."""
-    global _modules_out_of_sight
-    if len(sys.modules) > _modules_out_of_sight + MANY_MODULES:
+    """A watch searches the process for models, and here that holds what all tests together import and leave."""
+    global _modules_out_of_sight, _tests_in_sight
+    _tests_in_sight += 1
+    if len(sys.modules) > _modules_out_of_sight + MANY_MODULES or _tests_in_sight >= MANY_TESTS:
         gc.collect()
         gc.freeze()
-        _modules_out_of_sight = len(sys.modules)
+        _modules_out_of_sight, _tests_in_sight = len(sys.modules), 0
 
 
 @pytest.fixture(autouse=True)

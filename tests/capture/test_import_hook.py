@@ -100,3 +100,15 @@ def test_forgetting_takes_every_finder_out(times: int, module_file: Path) -> Non
         after_import(NAME, callback)
     forget_imports()
     importlib.import_module(NAME)
+
+
+def test_one_wish_is_taken_back_and_the_others_stay(module_file: Path) -> None:
+    seen: list[str] = []
+    take_back = after_import(NAME, lambda: pytest.fail("called"))
+    after_import(NAME, lambda: seen.append("called"))
+    take_back()
+    importlib.import_module(NAME)
+    assert seen == ["called"]
+    take_back()
+    after_import(NAME, lambda: seen.append("again"))()
+    assert seen == ["called", "again"]

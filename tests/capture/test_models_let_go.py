@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from steadytrain.capture.snapshots import saved_checkpoints
 from steadytrain.capture.step.dataset_numbers import HELD_MAX, DatasetNumbers
 from watching import watching
 
@@ -60,6 +62,22 @@ def test_every_model_is_let_go_while_the_watch_goes_on(tmp_path: Path, cycle: bo
             refs.append(trained(cycle=cycle)[0])
             assert alive(refs) == 0
         assert [stream.step for stream in watcher.streams] == [3] * number
+
+
+def test_a_watch_that_has_ended_holds_nothing_for_imports_to_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saved_checkpoints, "MODULES", ("steadytrain_imported_by_nobody",))
+    finders = list(sys.meta_path)
+    with watching(tmp_path / "run", "stop"):
+        refs = [trained()[0]]
+        last = nn.Linear(2, 1)  # the newest model is the one that a watch has in its hands when it ends
+        last(torch.randn(3, 2)).sum().backward()
+        refs.append([weakref.ref(last)])
+        assert len(sys.meta_path) > len(finders)
+    del last
+    assert sys.meta_path == finders
+    assert alive(refs) == 0
 
 
 def test_a_model_goes_when_the_next_optimizer_is_made_before_anything_of_it_runs(tmp_path: Path) -> None:

@@ -202,8 +202,8 @@ def test_redaction_is_done_once_and_for_all(text: str) -> None:
 def test_redaction_of_a_hostile_megabyte_is_quick(piece: str) -> None:
     started = time.thread_time()  # seconds of this thread on a processor, whatever else runs
     redact_text(piece * (300_000 // len(piece)))
-    # A few tenths of a second; anything quadratic takes minutes.
-    assert time.thread_time() - started < 5
+    # Some seconds where each piece is a name to look at; anything quadratic takes many minutes.
+    assert time.thread_time() - started < 60
 
 
 def test_what_is_remembered_holds_no_secret_and_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,15 +16,24 @@ from types import ModuleType
 from typing import Any
 
 
-def after_import(name: str, callback: Callable[[], None]) -> None:
+def after_import(name: str, callback: Callable[[], None]) -> Callable[[], None]:
     """Call ``callback`` once ``name`` is imported: now if it already is, else right after its code has run.
 
     An error of ``callback`` reaches the script's import: a guest's callback must be guarded.
+
+    Returns:
+        A function that takes the wish back, and with it all that ``callback`` holds. It may be called at any time.
     """
     if name in sys.modules:
         callback()
-        return
-    sys.meta_path.insert(0, _Finder(name, callback))
+        return _nothing
+    finder = _Finder(name, callback)
+    sys.meta_path.insert(0, finder)
+    return finder.leave
+
+
+def _nothing() -> None:
+    pass
 
 
 def forget_imports() -> None:
@@ -56,9 +65,13 @@ class _Finder(importlib.abc.MetaPathFinder):
             spec.loader = _Loader(spec.loader, self.module_has_run)
         return spec
 
-    def module_has_run(self) -> None:
+    def leave(self) -> None:
         if self in sys.meta_path:
             sys.meta_path.remove(self)
+
+    def module_has_run(self) -> None:
+        if self in sys.meta_path:
+            self.leave()
             self._callback()
 
 

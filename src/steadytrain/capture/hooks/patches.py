@@ -146,8 +146,8 @@ class Patches:
         self._undo += [put_reduce(), put_script()]
         for owner, name, wrapper in state_wrappers(events, self._guard):
             self._replace(owner, name, wrapper)
-        put_savers(events, self._guard, self._replace, after_import)
-        after_import(COMPILER, self._guard.wrap(keep_compiler_out))
+        put_savers(events, self._guard, self._replace, self._after_import)
+        self._after_import(COMPILER, self._guard.wrap(keep_compiler_out))
 
     def remove(self) -> None:
         if self._at_rest is not None:
@@ -180,6 +180,9 @@ class Patches:
 
         setattr(owner, name, replacement)
         self._undo.append(undo)
+
+    def _after_import(self, name: str, callback: Callable[[], None]) -> None:
+        self._undo.append(after_import(name, callback))
 
     def _put_hooks(self, events: GuardedEvents) -> None:
         steps = self._steps = OutermostSteps(events.step_begins, events.step_ends)
