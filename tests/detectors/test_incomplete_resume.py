@@ -28,15 +28,26 @@ RAISED = looked(rate_over_loaded__SGD=[4.1, 4.0, 3.9, NAN])
 HEALTHY = (*QUIET, SECOND_PHASE, SAME_RATE, OTHER_SCHEDULE, MOMENTS_LEFT, UNSAVED, RAISED)
 ANOTHER_ORDER = looked(moments_reshaped__Adam=[NAN, NAN, 0.0], moments_swapped__Adam=[NAN, NAN, 6.0])
 OF_EQUAL_SHAPE = looked(**{"moments_misplaced__Adam (a has those of b)": [NAN, NAN, NAN, NAN, 4.0]})
-SICK = (OF_EQUAL_SHAPE, begun(400.0, 0.0), ANOTHER_ORDER, restarted(0.01), restarted(25.0))
+EMPTIED = looked(moments_emptied__Adam=[0.62, NAN])
+SICK = (EMPTIED, OF_EQUAL_SHAPE, begun(400.0, 0.0), ANOTHER_ORDER, restarted(0.01), restarted(25.0))
 
 
 def test_quiet() -> None:
     assert [IncompleteResume().check(window) for window in QUIET] == [()] * len(QUIET)
 
 
+def test_second_moments_that_became_zero() -> None:
+    symptom = newest(IncompleteResume(), EMPTIED)
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step) == ("warning", 1)
+    assert symptom.message == (
+        "before step 1 62% of the second moments that Adam was given were 0 beside a first moment that is not 0: they "
+        "were too small for the format that kept them"
+    )
+
+
 def test_moments_were_not_loaded() -> None:
-    symptom = newest(IncompleteResume(), SICK[1])
+    symptom = newest(IncompleteResume(), SICK[2])
     assert symptom is not None
     assert (symptom.severity, symptom.first_step) == ("warning", 1)
     said = "before the first update OneCycleLR stood at step 400 and AdamW had no moments: they begin at zero"
@@ -52,7 +63,7 @@ def test_what_may_be_meant_is_a_note() -> None:
 
 
 def test_a_schedule_was_left_in_the_checkpoint() -> None:
-    symptom = newest(IncompleteResume(), SICK[3])
+    symptom = newest(IncompleteResume(), SICK[4])
     assert symptom is not None
     assert (symptom.severity, symptom.first_step) == ("warning", 1)
     said = (

@@ -66,6 +66,21 @@ def test_what_comes_back_in_a_few_steps_is_a_note() -> None:
     assert 118 <= symptom.first_step <= symptom.last_step <= 130
 
 
+OTHER_DATA = raised(FINE, 240, 0.4 * (FINE[0] - FINE[-1]) * np.exp(-np.arange(161) / 40.0))
+
+
+def test_a_third_of_the_progress_that_is_lost_at_once_for_some_steps_is_a_note() -> None:
+    (symptom,) = LostProgress().check(steps(loss=OTHER_DATA))
+    assert (symptom.severity, symptom.first_step) == ("note", 240)
+    assert 0.3 < symptom.numbers["lost_share"] < 0.45
+
+
+@pytest.mark.parametrize("rows", [30, 60])
+def test_the_same_rise_little_by_little_is_none(rows: int) -> None:
+    ramp = np.minimum(1.0, np.arange(161) / rows) * np.exp(-np.maximum(np.arange(161) - rows, 0) / 40.0)
+    assert LostProgress().check(steps(loss=raised(FINE, 240, 0.4 * (FINE[0] - FINE[-1]) * ramp))) == ()
+
+
 def test_its_share_is_that_of_the_peak() -> None:
     (symptom,) = LostProgress().check(SPIKE)
     assert 0.7 < symptom.numbers["lost_share"] < 0.9

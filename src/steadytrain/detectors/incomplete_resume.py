@@ -1,10 +1,12 @@
-"""A resume that loaded the schedule and not the optimizer, the other way round, or moments of other parameters."""
+"""A resume that loaded the schedule and not the optimizer, the other way round, or moments that are not its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
+
+import numpy as np
 
 from steadytrain.core.model import Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
@@ -26,14 +28,16 @@ class IncompleteResume(ScriptRule):
         given are a note: fine-tuning begins so. So is a checkpoint that says how many steps or epochs it has behind it
         and holds no optimizer state, and a first rate of at least twice the loaded one. It is a warning, too, if the
         optimizer was given moments of another shape than their parameter, if it names its parameters in another order
-        than the checkpoint does, or if the second moments of two parameters of one shape fit the gradients of the
-        other one in the first 8 updates.
+        than the checkpoint does, if the second moments of two parameters of one shape fit the gradients of the other
+        one in the first 8 updates, or if second moments are 0 beside first moments that are not: squares below 6e-8 are
+        0 in float16. Adam divides by their root, so the first updates are as large as epsilon lets them be.
 
     Causes:
         - a checkpoint that holds the model and the schedule only
         - `optimizer.load_state_dict` is missing, or is called on an optimizer that is made anew afterwards
         - a schedule that is made with `last_epoch`, or stepped forward, in place of a whole resume
         - groups or parameters that are given to the optimizer in another order than before
+        - a checkpoint that keeps the state of the optimizer in float16
 
     Next:
         1. Save and load the state of the optimizer, the schedule, the scaler and the random generators together.
@@ -50,8 +54,13 @@ class IncompleteResume(ScriptRule):
 
     raised_ratio: float = threshold(2.0, "the same for the rate of the first update alone, upwards, for a note. Chosen")
 
+    emptied_min: float = threshold(
+        0.01, "share of the first moments other than 0 whose second moment is 0. It is 0 in a state that was kept whole"
+    )
+
     def check(self, window: Window) -> tuple[Symptom, ...]:
-        found = [*(self._begun(window) or _left(window) or self._jumped(window)), *_misplaced(window)]
+        begun = self._begun(window) or _left(window) or self._jumped(window)
+        found = [*begun, *_misplaced(window), *self._emptied(window)]
         return tuple(sorted(found, key=lambda one: one.first_step))
 
     def _begun(self, window: Window) -> tuple[Symptom, ...]:
@@ -92,6 +101,17 @@ class IncompleteResume(ScriptRule):
                 said = f"the first rate is {ratio:.2g} times the one that was loaded with the state of {row.place}"
                 return (_symptom("note", int(row.steps[0]), said, {"ratio": ratio}),)
         return ()
+
+    def _emptied(self, window: Window) -> Iterator[Symptom]:
+        for row in script_rows(window, "moments-emptied"):
+            share = float(np.nanmax(row.values))
+            if share >= self.emptied_min:
+                step = int(row.steps[0])
+                said = (
+                    f"before step {step} {share:.0%} of the second moments that {row.place} was given were 0 beside a "
+                    "first moment that is not 0: they were too small for the format that kept them"
+                )
+                yield _symptom("warning", step, said, {"share": share})
 
 
 def _left(window: Window) -> tuple[Symptom, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
@@ -54,8 +55,9 @@ class LostProgress(Detector):
     Means:
         Progress is the distance from the loss at the start to the best level so far. The loss rose by a large share of
         it, against what its noise explains, and stayed there, or it undid all progress at once. "critical" means that
-        most of the progress was still lost 64 logged steps later; a note, that the loss came back within a few steps.
-        Four such notes within 256 logged steps are a warning. A change of the gradient norm or a jump of the rate in
+        most of the progress was still lost 64 logged steps later; a note, that the loss came back within a few steps,
+        or that a third of the progress was lost at once and for 12 logged steps, as other data do, too. Four notes of
+        the first kind within 256 logged steps are a warning. A change of the gradient norm or a jump of the rate in
         the same steps counts as evidence. Before anything was learned, a positive loss rose far above where it began.
         The share lost is that of the highest level. It looks at the first 2,048 logged steps, from the sixth on.
 
@@ -118,6 +120,12 @@ class LostProgress(Detector):
     )
     signs_rows: int = threshold(5, "`stay_rows` there")
     signs_evidence_min: float = threshold(100.0, "`evidence_min` there")
+    part_share: float = threshold(
+        0.35,
+        "share of the progress whose loss within 5 logged steps is a note: as much as a stretch of other data costs",
+    )
+    part_scales: float = threshold(8.0, "scales of one loss that such a part is above the best level")
+    part_kept_rows: int = threshold(12, "logged steps for which half of it is still lost")
     frequent_min: int = threshold(4, "rises that came back make a warning if there are so many")
     frequent_rows: int = threshold(256, "within so many logged steps")
     critical_share: float = threshold(0.6, "share of the progress that is critical, if it is lost for `critical_rows`")
@@ -141,7 +149,26 @@ class LostProgress(Detector):
             if surprised:
                 found.append(self._symptom(window, loss, levels, one, alarm))
             row, usual = one.stop, max(usual, float((levels.now[one.onset : one.stop] - one.best).max()))
-        return self._frequent(found)
+        told = self._frequent(found)
+        parts = [
+            one for one in self._parts(window, loss, levels, progress) if not any(_meet(one, other) for other in told)
+        ]
+        return tuple(sorted((*told, *parts), key=lambda one: one.first_step))
+
+    def _parts(self, window: Window, loss: Series, levels: Levels, progress: FloatArray) -> Iterator[Symptom]:
+        """Rises that undo a part of the progress at once and for some rows."""
+        rise = levels.now - levels.best
+        high = np.flatnonzero((rise >= self.part_share * progress) & (rise >= self.part_scales * levels.scale))
+        row, usual = 0, 0.0
+        while len(ahead := high[np.searchsorted(high, row) :]):
+            one, surprise = rise_at(levels, int(ahead[0]))
+            course = _Course(levels, one)
+            bound = max(self.part_share * one.progress, self.part_scales * one.noise, self.habit_ratio * usual)
+            above = (course.over >= bound) & course.jumped(LEVEL_ROWS)
+            kept = _held(course.over >= 0.5 * bound, self.part_kept_rows) & np.logical_or.accumulate(above)
+            if course.learned and kept.any() and float(surprise.max()) >= np.log(self.evidence_min):
+                yield self._symptom(window, loss, levels, one, None)
+            row, usual = one.stop, max(usual, float(course.over.max()))
 
     def _frequent(self, found: list[Symptom]) -> tuple[Symptom, ...]:
         """The rises; the last of many that came back is a warning."""
@@ -292,6 +319,10 @@ class LostProgress(Detector):
         if planned or factor is None:
             return planned
         return f"the loss and its gradients grew at once by the same factor of about {factor:.2g}, as by a weight"
+
+
+def _meet(one: Symptom, other: Symptom) -> bool:
+    return one.first_step <= other.last_step and other.first_step <= one.last_step
 
 
 def _first(alarms: NDArray[np.bool_]) -> int | None:

@@ -88,6 +88,9 @@ class Case:
     stream: str = FIRST_STREAM
     """The optimizer whose steps ``onset``, ``step`` and the tape count."""
 
+    later: bool = False
+    """Whether its steps began after those of another training of the same script: the script's start is not theirs."""
+
     @property
     def aim(self) -> Aim:
         """What a trial is judged by: that values stay finite, that the loss does not rise, or that it falls."""

@@ -17,7 +17,7 @@ from steadytrain.experiments.bursts import burst_before
 from steadytrain.experiments.case import FIRST_STREAM, SAME_STORY_STEPS, Case
 from steadytrain.experiments.complaints import complaint
 from steadytrain.experiments.specs import Json
-from steadytrain.experiments.trial_starts import begins_of
+from steadytrain.experiments.trial_starts import START, begins_of
 from steadytrain.grouping.catalog import declared
 from steadytrain.storage.bundle import is_bundle, open_bundle
 from steadytrain.storage.run_folder import open_run
@@ -66,6 +66,8 @@ def open_case(
     recorded = _recorded(recording, seen)
     # A run folder is replayed by the steps of its first optimizer; the bundle of another has a recording of its own.
     no_tape = from_start or (leading is not None and leading.stream != FIRST_STREAM and not is_bundle(path))
+    # Optimizers that take turns within a step are recorded together.
+    later = source.stream != FIRST_STREAM and not recorded.get("others")
     return Case(
         path=path,
         symptom=leading,
@@ -74,7 +76,7 @@ def open_case(
         step=seen,
         window=window,
         environment=source.environment,
-        begins=() if no_tape else begins_of(recording.starts(), _stretches(recording), min(began, seen)),
+        begins=() if no_tape else _begins(recording, min(began, seen), later=later),
         taped=() if no_tape else _stretches(recording),
         step_s=float(np.median(seconds)) if len(seconds) else math.inf,
         facts=dict(facts or {}),
@@ -84,7 +86,13 @@ def open_case(
         of_loader=bool(recorded.get("fetches")),
         before=source.before,
         stream=source.stream,
+        later=later,
     )
+
+
+def _begins(recording: Recording, onset: int, *, later: bool) -> tuple[int, ...]:
+    begins = begins_of(recording.starts(), _stretches(recording), onset)
+    return tuple(begin for begin in begins if begin != START) if later else begins
 
 
 def _recorded(recording: Recording, step: int) -> Mapping[str, Json]:

@@ -44,6 +44,8 @@ def from_the_beginning(trial: Trial, case: Case, *changes: Change) -> tuple[Spec
         return planned(trial, case, *changes)
     if (why := _of_another_optimizer(case)) is not None:
         return NotApplicable(why)
+    if case.later:
+        return NotApplicable("the symptom is in a later training of the script, and the script begins with another one")
     count = case.onset + case.steps_after
     if count * case.step_s > OWN_S_MAX:
         return NotApplicable(f"it takes {count} steps from the script's beginning, more than {OWN_S_MAX:g} s")

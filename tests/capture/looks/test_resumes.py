@@ -99,6 +99,30 @@ def with_a_higher_rate(states: States, model: nn.Module, optimizer: torch.optim.
     optimizer.param_groups[0]["lr"] *= 5
 
 
+def in_16_bits(value: Any, kind: torch.dtype) -> Any:
+    if isinstance(value, dict):
+        return {key: in_16_bits(one, kind) for key, one in value.items()}
+    return value.to(kind).float() if isinstance(value, Tensor) and value.dim() else value
+
+
+def small_gradients(states: States, share: float = 1e-4) -> States:
+    """As if the loss had been in other units: moments of gradients that are smaller by ``share``."""
+    for state in states["optimizer"]["state"].values():
+        state["exp_avg"] *= share
+        state["exp_avg_sq"] *= share * share
+    return states
+
+
+def kept_in_float16(states: States, model: nn.Module, optimizer: torch.optim.Optimizer, schedule: Any) -> None:
+    states["optimizer"] = in_16_bits(small_gradients(states)["optimizer"], torch.float16)
+    all_of_it(states, model, optimizer, schedule)
+
+
+def kept_in_bfloat16(states: States, model: nn.Module, optimizer: torch.optim.Optimizer, schedule: Any) -> None:
+    states["optimizer"] = in_16_bits(small_gradients(states)["optimizer"], torch.bfloat16)
+    all_of_it(states, model, optimizer, schedule)
+
+
 def at_full_rate() -> Begun:
     model = network()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
@@ -113,13 +137,14 @@ def at_full_rate() -> Begun:
         (weights_alone, "note"),
         (of_weights_and_a_step, "note"),
         (with_a_higher_rate, "note"),
+        (kept_in_float16, "warning"),
     ],
 )
 def test_a_part_that_was_left_is_told(load: Load, severity: Severity, tmp_path: Path) -> None:
     assert found(tmp_path / "run", load) == {"incomplete-resume": severity}
 
 
-@pytest.mark.parametrize("load", [all_of_it, of_a_teacher, of_weights_without_more])
+@pytest.mark.parametrize("load", [all_of_it, of_a_teacher, of_weights_without_more, kept_in_bfloat16])
 def test_other_beginnings_are_not(load: Load, tmp_path: Path) -> None:
     assert found(tmp_path / "run", load) == {}
 

@@ -3,6 +3,8 @@
 Elements with large moments have large gradients: the two logarithms correlate. Moments that correlate with the
 gradients of another parameter of equal shape, and not with those of their own, were given to the wrong one. Needs no
 record of the checkpoint. Moments of equal parameters that are alike say nothing.
+
+A second moment of 0 beside a first moment that is not 0 was lost on the way: a square below 6e-8 is 0 in float16.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ EQUAL_MAX, SHAPES_MAX = 32, 8
 FITS_MIN, APART_MIN = 0.5, 0.3
 """Correlation with the gradients of the other parameter, and how much less it is with those of its own."""
 
+FIRST_MOMENTS = ("exp_avg",)
 MOMENTS = ("exp_avg_sq", "square_avg")
 NAME_CHARACTERS_MAX = 40
 
@@ -48,6 +51,7 @@ class MisplacedMoments:
     def __init__(self, stream: Stream) -> None:
         self._equal: list[_Equal] = []
         self._updates = 0
+        self._emptied = _emptied(stream)
         if is_sharded(stream.parameters):
             return
         shapes: dict[tuple[torch.Size, torch.device], list[tuple[int, Tensor]]] = defaultdict(list)
@@ -64,8 +68,12 @@ class MisplacedMoments:
     def rows(self, stream: Stream) -> Iterator[tuple[str, float]]:
         """``moments-misplaced:CLASS (EXAMPLE)`` counts, after ``UPDATES`` updates, parameters with moments of others.
 
-        Reads the device once.
+        ``moments-emptied:CLASS`` is the share of the first moments other than 0 whose second moment is 0, before the
+        first update. Reads the device once.
         """
+        if self._emptied:
+            yield f"moments-emptied:{type(stream.optimizers[0]).__name__}", self._emptied
+            self._emptied = 0.0
         if not self._equal:
             return
         for one in self._equal:
@@ -87,10 +95,29 @@ class MisplacedMoments:
             yield f"moments-misplaced:{type(stream.optimizers[0]).__name__} ({said})", float(len(found))
 
 
+def _emptied(stream: Stream) -> float:
+    """The share of the first moments other than 0 whose second moment is 0; 0 for an optimizer without both."""
+    kept, lost = [], []
+    for one in [] if is_sharded(stream.parameters) else stream.parameters:
+        first, second = (_held(stream, one, names) for names in (FIRST_MOMENTS, MOMENTS))
+        if first is not None and second is not None and first.shape == second.shape:
+            kept.append((first != 0).sum())
+            lost.append(((first != 0) & (second == 0)).sum())
+    if not kept:
+        return 0.0
+    device = kept[0].device
+    counts = torch.stack([torch.stack([one.to(device) for one in counted]).sum() for counted in (lost, kept)]).tolist()
+    return float(counts[0]) / max(1.0, float(counts[1]))
+
+
 def _moments(stream: Stream, parameter: Tensor) -> Tensor | None:
+    return _held(stream, parameter, MOMENTS)
+
+
+def _held(stream: Stream, parameter: Tensor, names: tuple[str, ...]) -> Tensor | None:
     for optimizer in stream.optimizers:
         state = optimizer.state.get(parameter)
-        held = [state.get(name) for name in MOMENTS] if isinstance(state, Mapping) else []
+        held = [state.get(name) for name in names] if isinstance(state, Mapping) else []
         for value in held:
             if isinstance(value, Tensor):
                 return dense_values(value)

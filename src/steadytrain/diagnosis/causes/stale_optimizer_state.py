@@ -38,6 +38,7 @@ class StaleOptimizerState(Cause):
         - a checkpoint without the optimizer, or with another order of its parameters (apex #180, pytorch-i3d #38)
         - a sharded state that was merged in another order (transformers #25849, torchtitan #1136)
         - weights changed without the optimizer: pruned, merged, loaded
+        - second moments that became 0 in a checkpoint of 16 bits
 
     Next:
         1. Clear the moments and warm up over 2/(1 - beta2) steps.
