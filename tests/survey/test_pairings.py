@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from steadytrain.survey.input_facts import Batches
 from steadytrain.survey.pairings import Pairings
 
 ROWS, ONSET = 8, 5
@@ -72,3 +73,37 @@ def test_what_does_not_pair_is_left_out() -> None:
     seen.saw(3, [], POINTS[:ROWS])
     seen.saw(4, _keys(torch.arange(ROWS)), POINTS[:ROWS].clone().requires_grad_())
     assert seen.finish(1) == {}
+
+
+def _rows_after(*calls: tuple[Tensor, ...]) -> list[bytes]:
+    """The rows of a step with these calls of models."""
+    batches = Batches()
+    for call in calls:
+        batches.called(1, call, {})
+    return batches.rows_of(1)
+
+
+IDS, DENSE = torch.arange(12).reshape(6, 2) % 4, torch.randn(6, 3)
+
+
+def test_a_row_is_all_that_the_models_of_the_step_were_given() -> None:
+    together, one_by_one = _rows_after((IDS, DENSE)), _rows_after((IDS,), (DENSE,))
+    assert len(set(together)) == len(set(one_by_one)) == 6
+    others = _rows_after((IDS, DENSE + 1.0))
+    assert not set(together) & set(others)
+    assert together == _rows_after((IDS, DENSE))
+
+
+def test_rows_of_a_few_whole_numbers_are_not_told_apart() -> None:
+    assert _rows_after((IDS,)) == []
+    assert len(_rows_after((DENSE,))) == 6
+
+
+def test_the_rows_of_a_step_end_with_its_loss() -> None:
+    batches = Batches()
+    batches.called(1, (DENSE,), {})
+    first = batches.rows_of(1)
+    batches.called(1, (DENSE + 1.0,), {})
+    assert batches.rows_of(1) == []
+    batches.called(2, (DENSE,), {})
+    assert batches.rows_of(2) == first

@@ -30,9 +30,10 @@ class ParametersOutsideOptimizer(ScriptRule):
         - no fault: a part that is meant to stay, without `requires_grad_(False)`
 
     Next:
-        1. Make the optimizer last, after the model is complete, moved and wrapped.
-        2. Compare `{id(p) for p in model.parameters()}` with the parameters of all groups.
-        3. Meant to stay: call `requires_grad_(False)` on it, which also saves its gradients.
+        1. Keep modules in `nn.ModuleList` or `nn.ModuleDict`.
+        2. Make the optimizer last, after the model is complete, moved and wrapped.
+        3. Compare `{id(p) for p in model.parameters()}` with the parameters of all groups.
+        4. Meant to stay: call `requires_grad_(False)` on it, which also saves its gradients.
     """
 
     left_out_share: float = threshold(
@@ -46,9 +47,12 @@ class ParametersOutsideOptimizer(ScriptRule):
         strangers = script_rows(window, "stranger")
         share = max((row.last for row in script_rows(window, "outside-share")), default=0.0)
         behind = any(row.last > 0.0 for row in rows)
-        severity: Severity = "warning" if strangers or (behind and share <= self.left_out_share) else "note"
+        hidden = script_rows(window, "unregistered")
+        sure = strangers or hidden or (behind and share <= self.left_out_share)
+        severity: Severity = "warning" if sure else "note"
         names = tuple(row.place for row in rows)
         which = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more parameters"
+        lists = f"; {hidden[0].place} holds modules without registering them" if hidden else ""
         stale = f"; it holds {len(strangers)} tensors that no module has" if strangers else ""
         return (
             Symptom(
@@ -57,7 +61,7 @@ class ParametersOutsideOptimizer(ScriptRule):
                 first_step=int(rows[0].steps[0]),
                 last_step=int(window.steps[-1]),
                 message=f"{which} ({share:.0%} of what the loss reaches) get a gradient and no optimizer holds them, "
-                f"so they stay as they are{stale}",
+                f"so they stay as they are{lists}{stale}",
                 signals=("script.value",),
                 tensors=names,
                 numbers={"share": share, "strangers": float(len(strangers))},

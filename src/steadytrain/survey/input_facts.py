@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,6 +15,10 @@ from steadytrain.capture.step.input_recorder import named_tensors_in
 from steadytrain.survey.tensor_values import ROWS_LISTED_MAX
 
 ROW_DIGESTS_MAX = 1 << 16
+
+ROW_VALUES_MIN, FLOAT_VALUES = 8, 4
+"""Two samples with so many equal values are one; a real number counts for several whole ones."""
+
 SCALE_FLOOR = 1e-12
 SHIFT_STEPS_MIN = 2
 SPREAD_FLOOR = 1e-3
@@ -23,6 +28,15 @@ HISTOGRAM_BINS = 64
 TOKENS_MAX = 1 << 18
 NUMBERS_MAX, LOADED_MAX = 4, 16
 """Larger ids are not counted as tokens. So many counts take 2 MB a step."""
+
+
+@dataclass
+class _Rows:
+    """The rows of a step: a digest of each, and the values in one."""
+
+    step: int = -1
+    digests: list[bytes] = field(default_factory=list)
+    values: int = 0
 
 
 class Batches:
@@ -45,6 +59,8 @@ class Batches:
         self._tokens: dict[int, Tensor] = {}
         self._row_digests: dict[bytes, int] = {}
         self._rows_of: dict[int, list[bytes]] = {}
+        self._whole = _Rows()
+        self._rows_taken = -1
         self._rows_repeated = self._rows_seen = 0
         self._nonfinite: list[dict[str, Any]] = []
         self._loaded: list[tuple[str, Tensor]] = []
@@ -111,6 +127,7 @@ class Batches:
         if first:
             self._size = (False, -1)
             self._count_rows(inputs[0][1])
+        self._follow_rows([value for name, value in inputs if name not in computed])
         # An agent acts on single observations, and an evaluation on a fixed set, between two batches that train.
         size = (learns, sum(value.numel() for _, value in inputs))
         if size > self._size:
@@ -128,8 +145,32 @@ class Batches:
             self._nonfinite.append({"step": step, "input": name, **found})
 
     def rows_of(self, step: int) -> list[bytes]:
-        """Digests of the rows of the first input of ``step``, in order; empty if they were not counted."""
-        return self._rows_of.get(step, [])
+        """Digests of the rows of all inputs of ``step`` so far, in order.
+
+        Empty if they were not counted, or if a row has so few values that another sample may have the same. Calls of a
+        model after this, such as those of the next micro-batch, add nothing to the step's rows.
+        """
+        whole, self._whole = self._whole, _Rows()
+        self._rows_taken = step
+        return whole.digests if whole.step == step and whole.values >= ROW_VALUES_MIN else []
+
+    def _follow_rows(self, inputs: list[Tensor]) -> None:
+        """Adds what a call was given to the rows of the step."""
+        if self._rows_taken == self._step or len(self._row_digests) > ROW_DIGESTS_MAX:
+            return
+        if self._whole.step != self._step:
+            self._whole = _Rows(self._step)
+        whole = self._whole
+        for value in inputs:
+            if value.dim() == 0 or (whole.digests and value.shape[0] != len(whole.digests)) or not value.numel():
+                continue
+            rows = value.detach().cpu().contiguous().reshape(value.shape[0], -1)
+            earlier = whole.digests or [b""] * len(rows)
+            whole.digests = [
+                hashlib.blake2b(before + _bytes(row), digest_size=16).digest()
+                for before, row in zip(earlier, rows, strict=True)
+            ]
+            whole.values += rows.shape[1] * (FLOAT_VALUES if value.is_floating_point() else 1)
 
     def mark(self, step: int) -> None:
         """Marks ``step`` as the one that the batch facts describe."""

@@ -46,7 +46,8 @@ def found(folder: Path, load: Load, *, made: Callable[[], nn.Module] = Net, late
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(x), x[:, :3].argmax(1)).backward()
             optimizer.step()
-    told = [one for one in watcher.symptoms if issubclass(declared(one.name), ScriptRule)]
+    rules = [one for one in watcher.symptoms if issubclass(declared(one.name), ScriptRule)]
+    told = [one for one in rules if one.name != "replaced-weights"]  # a load in the middle, whatever it loads
     assert {one.first_step for one in told} <= {6 if late else 1}
     return {one.name: one.severity for one in told}
 

@@ -26,6 +26,10 @@ from steadytrain.core.torch_private import PARAMETERS
 ROWS_MAX = 32
 """Parameter names per kind of row in one look."""
 
+PARTS_MAX = 256
+OWN_ATTRIBUTES = frozenset(vars(nn.Module()))
+"""What every module has: its registered modules lie there, too."""
+
 
 def is_sharded(parameters: Sequence[Tensor]) -> bool:
     """Whether the optimizer holds shards of parameters."""
@@ -46,7 +50,8 @@ class HeldParameters:
         ``outside-optimizer:NAME`` is a parameter that no optimizer holds; its value is the share of the held
         parameters that precede it in the model. ``outside-share:model`` is the share of the filled elements that no
         optimizer holds. ``stranger:NAME`` is a parameter that the optimizer holds, that no module holds, and that
-        backward does not fill.
+        backward does not fill. ``unregistered:CLASS.ATTRIBUTE`` is a plain list, tuple or dictionary of a module that
+        holds modules with such parameters; its value is their number.
         """
         if is_sharded(stream.parameters):
             return
@@ -73,6 +78,7 @@ class HeldParameters:
             total = sum(one.numel() for one in filled.values())
             yield "outside-share:model", sum(one.numel() for one in outside) / max(1, total)
             yield from self._strangers(stream)
+            yield from _unregistered(stream, {id(one) for one in outside})
 
     def _strangers(self, stream: Stream) -> Iterator[tuple[str, float]]:
         known = {id(one) for module in living_modules() for one in PARAMETERS.of(module).values() if one is not None}
@@ -86,6 +92,17 @@ class HeldParameters:
             return {}
         norms = torch.stack([one.detach().double().norm() for _, one in named])
         return dict(zip((name for name, _ in named), norms.tolist(), strict=True))
+
+
+def _unregistered(stream: Stream, outside: set[int]) -> Iterator[tuple[str, float]]:
+    for module in {id(one): one for root in stream.roots() for one in root.modules()}.values():
+        for name, value in vars(module).items():
+            if name in OWN_ATTRIBUTES or not isinstance(value, (list, tuple, dict)):
+                continue
+            parts = list(value.values() if isinstance(value, dict) else value)[:PARTS_MAX]
+            parts = [one for one in parts if isinstance(one, nn.Module)]
+            if any(id(parameter) in outside for one in parts for parameter in one.parameters()):
+                yield f"unregistered:{type(module).__name__}.{name}", float(len(parts))
 
 
 def _in_order(parameters: Sequence[Tensor]) -> list[tuple[int, str]]:

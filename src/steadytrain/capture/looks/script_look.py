@@ -286,7 +286,8 @@ class ScriptLook(StepObserver):
         rows |= dict(one.schedules.rows(stream, least))
         rows |= dict(one.counts.rows(stream, least, most)) if one.counts is not None else {}
         rows |= dict(self._evaluations.rows())
-        rows |= dict(self._loads.lost.rows()) | dict(self._orders.rows(stream.name))
+        rows |= dict(self._loads.lost.rows()) | dict(self._loads.replaced.rows(stream))
+        rows |= dict(self._orders.rows(stream.name))
         if one.cut is None:
             one.cut = CutModules(stream, self._run.guard.report)
             rows |= dict(trained_rows(stream, self._run.streams))

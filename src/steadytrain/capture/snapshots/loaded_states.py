@@ -28,6 +28,7 @@ from steadytrain.capture.hooks.model_discovery import (
     plain_name,
 )
 from steadytrain.capture.snapshots.lost_loads import LostLoads, inner_state
+from steadytrain.capture.snapshots.replaced_weights import ReplacedWeights
 from steadytrain.capture.snapshots.resumed_states import ResumedStates
 from steadytrain.capture.snapshots.state_fingerprints import card
 from steadytrain.compare.checkpoint_contents import plain_state
@@ -74,6 +75,8 @@ def state_wrappers(events: StateEvents, guard: Guard) -> Iterator[tuple[type, st
     def model_loads(self: nn.Module, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
         watch = events.load_watch()
         given = guard.wrap(watch.model_given)(state_dict) if watch is not None else None
+        if watch is not None:
+            guard.wrap(watch.replaced.load_begins)(self)
         result = load_model(self, state_dict, *args, **kwargs)
         if watch is not None and given is not None:
             guard.wrap(watch.model_loaded)(self, given, result)
@@ -118,7 +121,7 @@ class LoadedStates:
         self._note = note
         self._set_fact = set_fact
         self._loaded = loaded
-        self.lost, self.resumed = LostLoads(), ResumedStates()
+        self.lost, self.resumed, self.replaced = LostLoads(), ResumedStates(), ReplacedWeights()
         self._loads: list[dict[str, Any]] = []
         self._card_cost_s = 0.0
         self._card_ended: float | None = None
@@ -231,6 +234,7 @@ class LoadedStates:
                 if theirs != own
             ]
             self.lost.optimizer(optimizer, len(reshaped), given)
+            self.replaced.optimizer_loaded()
             changed = _changed(given["settings"], [_settings(group) for group in optimizer.param_groups])
             entry = {
                 "what": "optimizer",

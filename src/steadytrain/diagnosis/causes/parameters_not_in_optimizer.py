@@ -15,6 +15,7 @@ from steadytrain.diagnosis.signs import (
     not_finite,
     quiet,
     ruled_out,
+    seen,
     surveyed,
     symptom,
     when,
@@ -92,6 +93,7 @@ class ParametersNotInOptimizer(Cause):
                 *symptom(case, HINT, "frozen-parameters", "no-learning", "plateau"),
                 *ruled_out(
                     surveyed(case)
+                    and seen(case, "parameters-outside-optimizer") is None
                     and not holds_others(case)
                     and not fact(case, "parameters_not_in_optimizer")
                     and not measured(case, "optimizer_strangers") > 0,

@@ -115,6 +115,7 @@ class StaleOptimizerState(Cause):
                 ),
                 *holds(case, "state_loaded_optimizer", FAIR, "the optimizer's state was loaded"),
                 *symptom(case, STRONG, "incomplete-resume"),
+                *symptom(case, FAIR, "replaced-weights"),
                 *symptom(case, FAIR, "update-norm-spike"),
                 *symptom(case, HINT, "second-moment-lag", "divergence", "loss-spike"),
                 *ruled_out(
