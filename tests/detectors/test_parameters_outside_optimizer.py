@@ -8,9 +8,12 @@ FORGOTTEN = looked(outside_optimizer__head=[NAN, 0.8], outside_share__model=[NAN
 STALE = looked(outside_optimizer__head=[NAN, 0.0], outside_share__model=[NAN, 0.9], stranger__old=[NAN, 1.0])
 HEAD_ALONE = looked(outside_optimizer__features=[NAN, 0.0], outside_share__model=[NAN, 0.3])
 PROMPT_ALONE = looked(outside_optimizer__layers=[NAN, 1.0], outside_share__model=[NAN, 0.99])
+HIDDEN = looked(
+    outside_optimizer__experts=[NAN, 0.0], outside_share__model=[NAN, 0.98], **{"unregistered__Moe.experts": [NAN, 6.0]}
+)
 QUIET = (looked(), looked(carried_over__gradients=[0.0]))
 HEALTHY = (*QUIET, HEAD_ALONE, PROMPT_ALONE)
-SICK = (FORGOTTEN, STALE)
+SICK = (FORGOTTEN, STALE, HIDDEN)
 
 
 def test_quiet() -> None:
@@ -36,3 +39,10 @@ def test_what_may_be_meant_is_a_note() -> None:
         symptom = newest(ParametersOutsideOptimizer(), window)
         assert symptom is not None
         assert symptom.severity == "note"
+
+
+def test_modules_in_a_plain_list() -> None:
+    symptom = newest(ParametersOutsideOptimizer(), HIDDEN)
+    assert symptom is not None
+    assert (symptom.severity, symptom.numbers["unregistered"]) == ("warning", 1)
+    assert symptom.message.endswith("so they stay as they are; Moe.experts holds modules without registering them")

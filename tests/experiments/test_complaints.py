@@ -112,6 +112,23 @@ def test_steps_of_another_optimizer_are_not_taken_for_those_of_the_first(case: C
             assert "the steps of optimizer-2" in plan.why
 
 
+def test_a_later_training_is_not_tried_from_the_start_of_the_script() -> None:
+    symptom = replace(finite_case().symptoms[0], stream="optimizer-2")
+    later = finite_case(symptom=symptom, stream="optimizer-2", later=True, begins=(), taped=())
+    for name in ("unchanged", "longer-warmup"):
+        plan = trial(name).plan(later)
+        assert isinstance(plan, NotApplicable)
+        assert plan.why == "the symptom is in a later training of the script, and the script begins with another one"
+    in_turns = replace(later, later=False)
+    assert not isinstance(trial("unchanged").plan(in_turns), NotApplicable)
+
+
+@pytest.mark.parametrize(("name", "begin"), [("incomplete-resume", None), ("zero-learning-rate", 1)])
+def test_what_the_script_did_before_the_onset_is_not_tried_after_it(name: str, begin: int | None) -> None:
+    symptom = Symptom(name, "warning", 1, 1, "said", signals=("script.value",))
+    assert finite_case(symptom=symptom, symptoms=(symptom,), onset=1, begins=(1, 40)).begin == begin
+
+
 def test_a_note_that_somebody_asks_about_counts_as_a_warning_from_the_start(tmp_path: Path) -> None:
     noted = Symptom("no-learning", "note", 8, 900, "the loss stays", signals=("loss",))
     path = builders.quiet_run(tmp_path / "run", symptoms=[noted])

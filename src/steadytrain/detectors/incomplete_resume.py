@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -43,6 +43,8 @@ class IncompleteResume(ScriptRule):
         1. Save and load the state of the optimizer, the schedule, the scaler and the random generators together.
         2. Run `steadytrain preflight`: its check resume-equivalence does it both ways.
     """
+
+    is_act: ClassVar[bool] = True
 
     steps_min: int = threshold(
         2, "steps that one of them has counted: a schedule may be stepped once before the first update"

@@ -64,6 +64,6 @@ class ParametersOutsideOptimizer(ScriptRule):
                 f"so they stay as they are{lists}{stale}",
                 signals=("script.value",),
                 tensors=names,
-                numbers={"share": share, "strangers": float(len(strangers))},
+                numbers={"share": share, "strangers": float(len(strangers)), "unregistered": float(len(hidden))},
             ),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugins import threshold
@@ -32,6 +32,8 @@ class ReplacedWeights(ScriptRule):
            model.
         2. If it is meant, load the optimizer's state with the weights, or make a new optimizer.
     """
+
+    is_act: ClassVar[bool] = True
 
     change_min: float = threshold(
         0.001, "norm of the change over the norm of the weights. A round trip through 16 bits changes less"

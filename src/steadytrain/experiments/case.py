@@ -112,7 +112,9 @@ class Case:
         before = early or [step for step in self.begins if step < self.onset]
         if before:
             return early[-1] if early else before[0]
-        return self.begins[0] if self.begins and self.aim == "progress" else None
+        # What the script did before the update of the onset cannot be undone after it.
+        lasting = self.aim == "progress" and not (self.symptom is not None and declared(self.symptom.name).is_act)
+        return self.begins[0] if self.begins and lasting else None
 
     @property
     def earlier_begin(self) -> int | None:

@@ -74,6 +74,52 @@ def features_stay() -> Step:
     return lambda at: update(optimizer, F.cross_entropy(model(batch()[0]), batch()[1]))
 
 
+class Plain(nn.Module):
+    """Holds modules in a plain list or dictionary, which hides them from ``parameters``."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        layers = [nn.Linear(8, 8), nn.Linear(8, 8)]
+        self.layers = layers if kind == "list" else {"a": layers[0], "b": layers[1]}
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers.values() if isinstance(self.layers, dict) else self.layers:
+            x = torch.relu(layer(x)) + x
+        out: Tensor = self.head(x)
+        return out
+
+
+def layers_in_a(kind: str) -> Callable[[], Step]:
+    def begin() -> Step:
+        model = Plain(kind)
+        optimizer = adam(model)
+
+        def step(at: int) -> None:
+            x, y = batch()
+            update(optimizer, F.cross_entropy(model(x), y))
+
+        return step
+
+    return begin
+
+
+def teacher_in_a_list() -> Step:
+    """A teacher in a list, so that it is not saved and not trained with the model."""
+    model = small()
+    model.teacher = [small()]
+    optimizer = adam(model)
+
+    def step(at: int) -> None:
+        x, y = batch()
+        with torch.no_grad():
+            told = model.teacher[0](x).softmax(-1)
+        made = model(x)
+        update(optimizer, F.cross_entropy(made, y) + F.kl_div(made.log_softmax(-1), told, reduction="batchmean"))
+
+    return step
+
+
 def features_are_frozen() -> Step:
     model = small()
     model.requires_grad_(False)

@@ -20,6 +20,7 @@ from looked_loops import (
     features_stay,
     found,
     four_updates_a_batch,
+    teacher_in_a_list,
     two_that_play_against_each_other,
 )
 from looked_losses import (
@@ -56,6 +57,7 @@ HEALTHY = [
         (begin, {})
         for begin in (
             features_are_frozen,
+            teacher_in_a_list,
             two_that_play_against_each_other,
             copies_in_float64,
             cleared_to_zeros,

@@ -59,6 +59,12 @@ class ParametersNotInOptimizer(Cause):
             "optimize-all",
             code="optimizer = AdamW(p for p in model.parameters() if p.requires_grad)",
         ),
+        Intervention(
+            "register-modules",
+            5,
+            "keep modules in nn.ModuleList or nn.ModuleDict, so that the optimizer gets them",
+            code="self.layers = nn.ModuleList(layers)  # in place of a plain list",
+        ),
     )
     grade = "A"
     source = "transformers #42489; trl #3089; unsloth #1282"
@@ -66,6 +72,8 @@ class ParametersNotInOptimizer(Cause):
     def signature(self, case: Case) -> Signature:
         # Passing only a head to the optimizer is a way to freeze the rest.
         meant = quiet(case)
+        told = seen(case, "parameters-outside-optimizer")
+        hidden = told is not None and told.numbers.get("unregistered", 0.0) > 0.0
         return Signature(
             (
                 *listed(
@@ -85,6 +93,13 @@ class ParametersNotInOptimizer(Cause):
                 ),
                 *symptom(case, STRONG, "parameters-outside-optimizer"),
                 *when(
+                    hidden,
+                    CERTAIN,
+                    "a module holds other modules in a plain list or dictionary, which `parameters()` does not see",
+                    "symptoms",
+                    invariant=True,
+                ),
+                *when(
                     holds_others(case),
                     CERTAIN,
                     "the optimizer holds parameters without gradients, and none of those that the loss reaches",
@@ -93,7 +108,7 @@ class ParametersNotInOptimizer(Cause):
                 *symptom(case, HINT, "frozen-parameters", "no-learning", "plateau"),
                 *ruled_out(
                     surveyed(case)
-                    and seen(case, "parameters-outside-optimizer") is None
+                    and told is None
                     and not holds_others(case)
                     and not fact(case, "parameters_not_in_optimizer")
                     and not measured(case, "optimizer_strangers") > 0,

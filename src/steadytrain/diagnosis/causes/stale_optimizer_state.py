@@ -15,6 +15,7 @@ from steadytrain.diagnosis.signs import (
     quiet,
     resumed_near,
     ruled_out,
+    seen,
     surveyed,
     symptom,
     when,
@@ -78,12 +79,20 @@ class StaleOptimizerState(Cause):
             "load the optimizer's state by name",
             code="optimizer.load_state_dict(state)  # after sorting its entries by parameter name",
         ),
+        Intervention(
+            "moments-in-float32",
+            4,
+            "save the optimizer's state in float32: squares of small gradients are 0 in 16 bits",
+            code="torch.save(optimizer.state_dict(), path)  # without .half()",
+        ),
     )
     grade = "A"
     source = "transformers #25849, #23034; apex #180; pytorch #113673; OPT chronicles; measured for this project"
 
     def signature(self, case: Case) -> Signature:
         lag = measured(case, "state_step_lag")
+        resume = seen(case, "incomplete-resume")
+        emptied = resume.numbers.get("share", 0.0) if resume is not None else 0.0
         return Signature(
             (
                 *when(
@@ -115,6 +124,13 @@ class StaleOptimizerState(Cause):
                 ),
                 *holds(case, "state_loaded_optimizer", FAIR, "the optimizer's state was loaded"),
                 *symptom(case, STRONG, "incomplete-resume"),
+                *when(
+                    emptied > 0.0,
+                    CERTAIN,
+                    f"{emptied:.0%} of the second moments were 0 after the load: the first updates are far too large",
+                    "symptoms",
+                    invariant=True,
+                ),
                 *symptom(case, FAIR, "replaced-weights"),
                 *symptom(case, FAIR, "update-norm-spike"),
                 *symptom(case, HINT, "second-moment-lag", "divergence", "loss-spike"),
