@@ -44,7 +44,7 @@ ONCE = [
         "constant-targets vanishing-weights untied-weights incomplete-resume idle-schedule "
         "misnormalized-attention frozen-running-statistics few-trained-parameters summed-gradients "
         "unloaded-weights mistimed-schedule spent-schedule repeated-order "
-        "worker-duplicates optimizer-without-gradients loss-above-guess stopped-updates",
+        "worker-duplicates optimizer-without-gradients loss-above-guess stopped-updates replaced-weights",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

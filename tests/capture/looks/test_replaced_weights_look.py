@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from steadytrain.capture.snapshots.replaced_weights import KEPT_MAX
 from watching import watching
 
 STEPS, AT = 24, (12, 18)
@@ -86,6 +87,16 @@ def test_averages_that_are_left_in_are_told_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("act", [taken_out, copied, back_to_a_checkpoint, begun_anew, saved_and_loaded])
 def test_other_loads_are_not(act: Act, tmp_path: Path) -> None:
     assert told(tmp_path / "run", act) == []
+
+
+def test_models_without_an_update_are_kept_up_to_a_bound(tmp_path: Path) -> None:
+    def many_copies(model: nn.Module, optimizer: torch.optim.Optimizer, average: dict[str, torch.Tensor]) -> None:
+        copies = [copy.deepcopy(model) for _ in range(KEPT_MAX // 4 + 2)]
+        for one in copies:
+            one.load_state_dict(average)
+        left_in(model, optimizer, average)
+
+    assert told(tmp_path / "run", many_copies) == [("note", AT[0] + 1, 2.0)]
 
 
 def test_the_training_is_the_same_under_watch(tmp_path: Path) -> None:

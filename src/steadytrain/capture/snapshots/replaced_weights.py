@@ -19,6 +19,9 @@ from steadytrain.capture.step.script_frames import user_frames
 from steadytrain.capture.tensors.dense import dense_values
 
 PARAMETERS_MAX, SAMPLED_MAX = 64, 256
+KEPT_MAX = 1024
+"""Parameters whose values are kept: those of a target network, which loads in each step and has no update, stay."""
+
 CHANGE_MIN = 1e-6
 """Relative; weights that went through a checkpoint of another format differ by less or by more, and are no others."""
 
@@ -29,10 +32,15 @@ class ReplacedWeights:
     def __init__(self) -> None:
         self._before: dict[int, tuple[weakref.ref[Tensor], Tensor]] = {}
         self._place = ""
+        self._asked: set[str] = set()
+        """The streams that were compared since the last load."""
 
     @torch.no_grad()
     def load_begins(self, module: nn.Module) -> None:
         """``module`` is about to load weights: keep some values of those it has, unless an earlier load did."""
+        self._asked.clear()
+        if len(self._before) >= KEPT_MAX:
+            self._before.clear()
         for one in list(module.parameters())[:PARAMETERS_MAX]:
             known = self._before.get(id(one))
             if known is None or known[0]() is not one:
@@ -53,8 +61,9 @@ class ReplacedWeights:
         The norm of the difference over the norm of the weights before, in the values that were kept. None before the
         first update: a training begins with what it loads. Reads the device once, after a load.
         """
-        if not self._before:
+        if not self._before or stream.name in self._asked:
             return
+        self._asked.add(stream.name)
         kept = [self._before.pop(id(one), None) for one in stream.parameters]
         if stream.own_steps == 0:
             return
