@@ -170,6 +170,7 @@ def test_as_many_graphs_and_the_same_numbers(way: str, told: bool) -> None:
     assert not any(module._forward_hooks for module in ours.model.modules())
 
 
+@pytest.mark.long
 def test_what_is_outside_of_compiled_code_is_seen() -> None:
     rows = {way: _rows(Trained(way, measured=True)) for way in WAYS}
     inside = [row for row in rows["eager"] if row.startswith("blocks.0.")]
@@ -259,6 +260,7 @@ def test_a_slot_tells_of_numbers_that_are_not_finite() -> None:
     assert math.isnan(cell(found, "head", "mean"))
 
 
+@pytest.mark.long
 def test_an_evaluation_writes_no_slot_and_is_no_other_graph_than_before() -> None:
     def train(*, in_graph: bool) -> tuple[Reading, Any]:
         _forget_compiled()
@@ -316,6 +318,7 @@ def test_what_a_graph_computes_against_float64(tensor: Tensor) -> None:
         assert row["kurtosis"] == pytest.approx((around**4).mean() / spread**4, rel=1e-2)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.skipif(torch.__version__.startswith("2.6."), reason="torch 2.6 compiles no such model, without us neither")
 def test_a_model_of_transformers_puts_out_no_plain_tensors_and_has_slots_all_the_same() -> None:

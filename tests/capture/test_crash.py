@@ -109,6 +109,7 @@ def test_a_script_that_runs_out_of_memory_before_its_first_step(tmp_path: Path) 
     assert (left.ended, left.facts["exit_status"], left.streams()) == ("failed", 1, [])
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_process_that_the_script_started_runs_out_of_memory(tmp_path: Path) -> None:
     write(tmp_path, TRAINS, "child.py")

@@ -149,6 +149,7 @@ def test_the_command_itself_starts_scripts_and_modules_in_the_same_way(tmp_path:
         assert (ours.status, ours.out, ours.own) == (plain.status, plain.out, plain.own)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @in_a_fresh_interpreter
 def test_torch_reads_what_the_script_sets_before_its_import(tmp_path: Path) -> None:

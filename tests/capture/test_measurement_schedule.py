@@ -187,6 +187,7 @@ def test_a_resume_is_young() -> None:
     assert [step for step in range(5003, 5040) if made.weighs(step)] == [5008, 5024]
 
 
+@pytest.mark.long
 def test_hints_are_bounded(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = nn.Linear(3, 1)
@@ -204,6 +205,7 @@ def test_hints_are_bounded(tmp_path: Path) -> None:
     assert 60 < measured <= bound + NEAR_STEPS  # the rate of zero is a warning
 
 
+@pytest.mark.long
 def test_a_run_that_stays_sick_is_not_measured_in_every_step_for_ever(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = nn.Linear(3, 1)

@@ -179,6 +179,7 @@ def test_ranks_that_make_different_numbers_of_steps_are_not_asked_together(tmp_p
     assert ended.told.count("the ranks do not make the same steps") == 1  # the first rank reports for all
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_children_that_train_are_recorded(tmp_path: Path) -> None:
     write(tmp_path, SPAWNS)

@@ -128,6 +128,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_gradient_that_all_ranks_have_is_traced_on_the_rank_where_it_began(tmp_path: Path) -> None:
     # The loss is finite everywhere, and the reduced gradient is NaN on both ranks.

@@ -63,6 +63,7 @@ def test_a_run_that_rests_is_the_same_bit_for_bit_and_its_steps_go_on(tmp_path: 
     assert all(seen[step] == pytest.approx(bare[step - 1], rel=1e-6) for step in seen)
 
 
+@pytest.mark.long
 def test_it_is_said_once_and_stands_in_the_run_folder(tmp_path: Path) -> None:
     told: list[str] = []
     with resting(tmp_path / "run", told, pace=pace()):
@@ -241,6 +242,7 @@ def test_closures_and_gradient_scalers_are_recorded_whole(how: str, tmp_path: Pa
     assert open_run(tmp_path / "run").steps == 200
 
 
+@pytest.mark.long
 def test_each_burst_begins_with_a_snapshot_and_a_tape_that_names_the_gap(tmp_path: Path) -> None:
     with resting(tmp_path / "run", pace=pace()):
         train(700)

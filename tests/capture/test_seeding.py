@@ -145,6 +145,7 @@ def test_what_a_run_was_started_with_is_read_back_and_a_damaged_entry_is_none() 
         assert seeding.hash_variables(damaged) == {}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_two_seeded_runs_are_equal_and_the_end_says_what_remains(tmp_path: Path) -> None:
     ends = [

@@ -22,6 +22,7 @@ CASES = Path(__file__).with_name("kernel_cases.py")
 CASES_S_MAX = 300.0
 
 
+@pytest.mark.long
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
 def test_kernel_under_the_interpreter() -> None:
     environment = {**os.environ, "TRITON_INTERPRET": "1"}

@@ -106,6 +106,7 @@ def test_the_example_project_holds_its_properties() -> None:
     assert re.search(r"\b8 passed", done.stdout)
 
 
+@pytest.mark.long
 def test_a_property_of_the_example_holds() -> None:
     done = run(EXAMPLE, "-k", "see_the_answer or next_tokens", folder=ROOT)
     assert done.returncode == 0, done.stdout

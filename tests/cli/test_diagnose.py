@@ -175,6 +175,7 @@ GUARDED_SCRIPT = BATCH_SCRIPT.replace(
 )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_script_that_leaves_its_loop_itself_is_diagnosed_alike(tmp_path: Path) -> None:
     assert GUARDED_SCRIPT != BATCH_SCRIPT
@@ -184,6 +185,7 @@ def test_a_script_that_leaves_its_loop_itself_is_diagnosed_alike(tmp_path: Path)
     assert {row["trial"]: row["effect"] for row in found["trials"]}["drop-batch"] == "removed"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_broken_state_behind_such_a_guard_is_no_bad_batch(tmp_path: Path) -> None:
     script = GUARDED_SCRIPT.replace('features[37, 3] = float("nan")', "steps = 0").replace("AdamW", "SGD")

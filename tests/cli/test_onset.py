@@ -76,6 +76,7 @@ def test_the_first_that_left_its_course_is_named(run: tuple[str, Ended]) -> None
     assert document["evidence"] == sorted(document["evidence"], key=lambda one: one["step"])
 
 
+@pytest.mark.long
 def test_before_the_fault_nothing_is_blamed_and_a_person_reads_it(run: tuple[str, Ended]) -> None:
     fault, outcome = run
     if fault != "batch":

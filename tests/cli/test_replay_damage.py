@@ -141,6 +141,7 @@ def test_a_killed_run_is_replayed_from_its_folder(tmp_path: Path) -> None:
     assert (done.returncode, told["exact"], told["symptom"], told["until_step"]) == (0, True, None, reached)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_another_order_of_the_data_is_told_and_does_not_matter(tmp_path: Path) -> None:
     source = with_all_snapshots("two_workers.py")

@@ -64,6 +64,7 @@ def replay(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return run(folder, "-m", "steadytrain", "replay", "runs/run", "--json", *options)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_loop_that_is_gone_is_replayed_by_its_parts(tmp_path: Path) -> None:
     write_script(tmp_path, PARTS, "parts.py")

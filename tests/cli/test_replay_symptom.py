@@ -54,6 +54,7 @@ def test_the_spike_comes_again_from_before_its_onset(spiked: Ended) -> None:
     assert document["from_step"] <= SPIKE < document["until_step"]
 
 
+@pytest.mark.long
 def test_in_a_script_that_was_mended_it_does_not_come(spiked: Ended) -> None:
     (path,) = spiked.run.incidents
     script = spiked.run_dir.parents[1] / "train.py"

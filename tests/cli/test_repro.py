@@ -157,6 +157,7 @@ def test_a_fault_of_compiled_code_alone_is_compared_with_eager_mode(script: str,
     assert (alone.returncode, "in compiled code only" in alone.stderr.splitlines()[-1]) == (1, True)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_weights_that_the_optimizer_broke(tmp_path: Path) -> None:
     outcome = run_script(tmp_path, EPS_ZERO)

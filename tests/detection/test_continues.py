@@ -65,6 +65,7 @@ def test_without_it_a_young_run_has_no_reference(tmp_path: Path) -> None:
     assert spikes(tmp_path, "alone") == []
 
 
+@pytest.mark.long
 def test_a_spike_right_after_the_resume_that_is_gone_again_is_known_for_what_it_is(tmp_path: Path) -> None:
     train(tmp_path, "first", BEFORE)
     train(tmp_path, "second", 160, continues="first", spike_at=10)
@@ -72,6 +73,7 @@ def test_a_spike_right_after_the_resume_that_is_gone_again_is_known_for_what_it_
     assert (spike.first_step, spike.severity, spike.course) == (BEFORE + 10, "note", "resume")
 
 
+@pytest.mark.long
 def test_what_the_run_before_was_told_is_not_told_again(tmp_path: Path) -> None:
     train(tmp_path, "first", BEFORE)
     train(tmp_path, "second", 100, continues="first", spike_at=SPIKE_AT)

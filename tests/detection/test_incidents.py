@@ -105,11 +105,13 @@ def test_a_fault_of_the_first_steps_can_be_replayed_from_the_second(tmp_path: Pa
     assert find_recording(path).reaches(2) >= first.step
 
 
+@pytest.mark.long
 def test_of_one_story_there_is_one_incident_and_of_one_kind_one(tmp_path: Path) -> None:
     watched(tmp_path / "run", lambda: loop(1000, spikes=(SPIKE, SPIKE + 20, SPIKE + 250)))
     assert [incident.onset_step for incident in incidents(tmp_path / "run")] == [SPIKE]
 
 
+@pytest.mark.long
 def test_there_are_at_most_a_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(symptom_incidents, "INCIDENTS_MAX", {"critical": 0, "warning": 0, "note": 0})
     watched(tmp_path / "run", loop)
@@ -125,6 +127,7 @@ def test_without_a_tape_the_bundle_says_so(tmp_path: Path) -> None:
     assert find_recording(path).chunks == ()
 
 
+@pytest.mark.long
 def test_a_second_optimizer_that_takes_turns_with_the_first_is_on_the_tape(tmp_path: Path) -> None:
     def turns() -> None:
         seed(5)

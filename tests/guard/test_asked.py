@@ -38,6 +38,7 @@ def run_under(folder: Path, text: str) -> Ended:
     return run_script(folder, SCRIPT, "--policy", policy_file(folder, text))
 
 
+@pytest.mark.long
 def test_a_label_ends_a_script_with_status_70_and_one_line(tmp_path: Path) -> None:
     ended = run_under(tmp_path, 'always = ["check-labels"]\n')
     assert ended.status == 70

@@ -112,6 +112,7 @@ def test_an_update_by_hand(train: Any, attach: Any) -> None:
     assert recorded.facts["notes"] == []
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
 def test_a_compiled_update() -> None:
     recorded = assert_contract(CompiledUpdate(), step=3, attach=by_itself)

@@ -299,7 +299,7 @@ WAYS = [
 # Of each kind of loop one, in its harder form.
 TELLING = {
     *("the first step", "accumulation", "without clipping", "bf16 autocast, every statistic", "checkpoint, reentrant"),
-    *("compiled by inductor, every statistic", "model.compile()", "compiled blocks", "LBFGS", "GAN, the other"),
+    *("compiled by inductor, every statistic", "LBFGS", "GAN, the other"),
     "two optimizers, the second begins badly",
 }
 SCALED = [

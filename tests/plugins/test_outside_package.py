@@ -144,6 +144,7 @@ def test_a_run_has_its_symptom_and_goes_to_its_exporter(installed: Path, tmp_pat
     assert documents.startswith("page run report.html")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_diagnosis_weighs_its_cause_runs_its_trial_and_offers_its_intervention(
     installed: Path, tmp_path: Path
@@ -166,6 +167,7 @@ def test_preflight_runs_its_check(installed: Path, tmp_path: Path) -> None:
     assert "Make the layer narrower." in done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_its_integration_watches_a_training(installed: Path, tmp_path: Path) -> None:
     call = "\n    from outsider.tiny_trainer import fit\n    fit(train, runs_dir='runs', name='fit')\n"

@@ -59,6 +59,7 @@ def train(folder: Path, *, bad: int = 0, killed: int = 0) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_steps_of_a_burst_replay_to_the_last_bit_and_so_does_an_incident_in_it(tmp_path: Path) -> None:
     whole = tmp_path / "whole"

@@ -220,6 +220,7 @@ for step in range(1, 61):
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_survey_tells_the_damaged_row_in_words(tmp_path: Path) -> None:
     run = recorded(tmp_path, SCRIPT)

@@ -125,6 +125,7 @@ def test_oddities_are_seen(tmp_path: Path) -> None:
     assert read_facts(run) == facts
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_sound_script_shows_nothing_odd(tmp_path: Path) -> None:
     run = recorded(tmp_path, SOUND)

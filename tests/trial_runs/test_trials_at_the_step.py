@@ -153,6 +153,7 @@ INPUTS_FIRST = """
 """
 
 
+@pytest.mark.long
 def test_a_function_that_the_script_calls_before_its_model_is_changed_too(tmp_path: Path) -> None:
     outcome = run_script(tmp_path, INPUTS_FIRST, "--policy", "stop")
     (found,) = (outcome.run_dir / "incidents").glob(f"step-*{STEP}")
