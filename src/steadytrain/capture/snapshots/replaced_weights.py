@@ -23,7 +23,7 @@ KEPT_MAX = 1024
 """Parameters whose values are kept: those of a target network, which loads in each step and has no update, stay."""
 
 CHANGE_MIN = 1e-6
-"""Relative; weights that went through a checkpoint of another format differ by less or by more, and are no others."""
+"""Relative. Less is rounding."""
 
 
 class ReplacedWeights:
@@ -39,14 +39,14 @@ class ReplacedWeights:
     def load_begins(self, module: nn.Module) -> None:
         """``module`` is about to load weights: keep some values of those it has, unless an earlier load did."""
         self._asked.clear()
-        if len(self._before) >= KEPT_MAX:
-            self._before.clear()
         for one in list(module.parameters())[:PARAMETERS_MAX]:
             known = self._before.get(id(one))
             if known is None or known[0]() is not one:
                 sampled = _sampled(one)
                 if sampled is not None:
                     self._before[id(one)] = weakref.ref(one), sampled.clone()
+        while len(self._before) > KEPT_MAX:
+            del self._before[next(iter(self._before))]
         frames = user_frames()
         self._place = f"{Path(frames[0].code.co_filename).name}:{frames[0].line}" if frames else type(module).__name__
 
