@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from steadytrain.core.model import FloatArray, Series, Severity, Symptom, Window
+from steadytrain.core.model import FloatArray, IntArray, Series, Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.benign_changes import planned_change
@@ -142,13 +142,10 @@ class LostProgress(Detector):
         progress = np.maximum(levels.start - levels.best, LEARNED_SCALES * levels.scale)
         lost = np.flatnonzero((rise >= self.lost_share * progress) & (rise >= LONG_SCALES * levels.scale))
         found: list[Symptom] = []
-        row, usual = 0, 0.0
-        while len(ahead := lost[np.searchsorted(lost, row) :]):
-            one, surprise = rise_at(levels, int(ahead[0]))
+        for one, surprise, usual in _rises(levels, lost):
             alarm, surprised = self._alarm(levels, (one, surprise), usual, signs)
             if surprised:
                 found.append(self._symptom(window, loss, levels, one, alarm))
-            row, usual = one.stop, max(usual, float((levels.now[one.onset : one.stop] - one.best).max()))
         told = self._frequent(found)
         parts = [
             one for one in self._parts(window, loss, levels, progress) if not any(_meet(one, other) for other in told)
@@ -159,16 +156,13 @@ class LostProgress(Detector):
         """Rises that undo a part of the progress at once and for some rows."""
         rise = levels.now - levels.best
         high = np.flatnonzero((rise >= self.part_share * progress) & (rise >= self.part_scales * levels.scale))
-        row, usual = 0, 0.0
-        while len(ahead := high[np.searchsorted(high, row) :]):
-            one, surprise = rise_at(levels, int(ahead[0]))
+        for one, surprise, usual in _rises(levels, high):
             course = _Course(levels, one)
             bound = max(self.part_share * one.progress, self.part_scales * one.noise, self.habit_ratio * usual)
             above = (course.over >= bound) & course.jumped(LEVEL_ROWS)
             kept = _held(course.over >= 0.5 * bound, self.part_kept_rows) & np.logical_or.accumulate(above)
             if course.learned and kept.any() and float(surprise.max()) >= np.log(self.evidence_min):
                 yield self._symptom(window, loss, levels, one, None)
-            row, usual = one.stop, max(usual, float(course.over.max()))
 
     def _frequent(self, found: list[Symptom]) -> tuple[Symptom, ...]:
         """The rises; the last of many that came back is a warning."""
@@ -319,6 +313,15 @@ class LostProgress(Detector):
         if planned or factor is None:
             return planned
         return f"the loss and its gradients grew at once by the same factor of about {factor:.2g}, as by a weight"
+
+
+def _rises(levels: Levels, rows: IntArray) -> Iterator[tuple[Rise, FloatArray, float]]:
+    """Each rise that one of ``rows`` is in, its evidence, and how high the largest one before it was."""
+    row, usual = 0, 0.0
+    while len(ahead := rows[np.searchsorted(rows, row) :]):
+        one, surprise = rise_at(levels, int(ahead[0]))
+        yield one, surprise, usual
+        row, usual = one.stop, max(usual, float((levels.now[one.onset : one.stop] - one.best).max()))
 
 
 def _meet(one: Symptom, other: Symptom) -> bool:

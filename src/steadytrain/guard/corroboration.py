@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.model import Series, Symptom
-from steadytrain.statistics.medians import median
+from steadytrain.statistics.medians import median, row_medians
 
 OF_LOSS = ("divergence", "loss-spike", "lost-progress")
 OF_WEIGHTS = (
@@ -111,7 +111,7 @@ def is_a_step(over: NDArray[np.float64]) -> bool:
 
 def medians(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Running medians of ``LEVEL_OF`` values: single batches are noise."""
-    return np.asarray(np.median(np.lib.stride_tricks.sliding_window_view(values, LEVEL_OF), axis=1))
+    return row_medians(np.lib.stride_tricks.sliding_window_view(values, LEVEL_OF))
 
 
 def _moves_as_usual(norms: Series, onset: int) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 
 from steadytrain.capture.looks.held_parameters import is_sharded
 from steadytrain.capture.step.optimizer_streams import Stream
@@ -65,6 +64,6 @@ def _place(stream: Stream) -> str:
     """Such as ``Adam of Generator at gan.py:40``: the line that steps it."""
     models = ", ".join(dict.fromkeys(type(root).__name__ for root in stream.roots()))
     frames = user_frames()
-    line = f" at {Path(frames[0].code.co_filename).name}:{frames[0].line}" if frames else ""
+    line = f" at {frames[0].place}" if frames else ""
     optimizers = " and ".join(dict.fromkeys(type(one).__name__ for one in stream.optimizers))
     return f"{optimizers}{f' of {models}' if models else ''}{line}"

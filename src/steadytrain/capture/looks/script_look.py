@@ -391,4 +391,4 @@ def _ids_of(call: MicroBatch | None) -> list[Tensor]:
 def _line() -> str:
     """The innermost line of the script, such as ``train.py:17``."""
     frames = user_frames()
-    return f"{Path(frames[0].code.co_filename).name}:{frames[0].line}" if frames else "the loss"
+    return frames[0].place if frames else "the loss"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -70,8 +69,7 @@ class SummedBackwards:
             return
         if not any(_is_sum(one, count, seen.clipping.clips + scaled) for one in before):
             return
-        frame = terms[0].frames[0]
-        line = f"{Path(frame.code.co_filename).name}:{frame.line}"
+        line = terms[0].frames[0].place
         yield f"summed-backwards:{line}", float(count)
         if not seen.clipping.clips and all(type(one) is torch.optim.SGD for one in stream.optimizers):
             yield f"summed-steps:{line}", float(count)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from pathlib import Path
+from itertools import islice
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +39,7 @@ class ReplacedWeights:
     def load_begins(self, module: nn.Module) -> None:
         """``module`` is about to load weights: keep some values of those it has, unless an earlier load did."""
         self._asked.clear()
-        for one in list(module.parameters())[:PARAMETERS_MAX]:
+        for one in islice(module.parameters(), PARAMETERS_MAX):
             known = self._before.get(id(one))
             if known is None or known[0]() is not one:
                 sampled = _sampled(one)
@@ -48,7 +48,7 @@ class ReplacedWeights:
         while len(self._before) > KEPT_MAX:
             del self._before[next(iter(self._before))]
         frames = user_frames()
-        self._place = f"{Path(frames[0].code.co_filename).name}:{frames[0].line}" if frames else type(module).__name__
+        self._place = frames[0].place if frames else type(module).__name__
 
     def optimizer_loaded(self) -> None:
         """An optimizer was given a state: the script goes back to a checkpoint, or begins with one."""

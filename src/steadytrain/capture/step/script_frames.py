@@ -37,6 +37,11 @@ class FrameLine:
     code: CodeType
     line: int
 
+    @property
+    def place(self) -> str:
+        """Such as ``train.py:17``."""
+        return f"{Path(self.code.co_filename).name}:{self.line}"
+
 
 @dataclass(frozen=True)
 class LoopLines:
