@@ -178,3 +178,42 @@ def test_a_gradient_that_leaps_where_the_schedule_raised_the_rate_is_the_rates(r
     if first == "learning-rate-too-high":
         (jump,) = [one.what for one in CAUSES[first].signature(case).signs if "CyclicLR" in one.what]
         assert jump.endswith("by its schedule (CyclicLR)")
+
+
+ADAM = {"optimizer": "Adam", "betas": [0.9, 0.999], "warmup_seen": False}
+
+
+def first_steps(facts: dict[str, Any]) -> Case:
+    seen = Symptom("divergence", "critical", 2, 12, "the loss rises")
+    case = finite_case(symptom=seen, symptoms=(seen,), facts={**FACTS, **facts})
+    return replace(case, onset=2, step=12, begins=(0, 1), taped=((1, 12),))
+
+
+def test_no_warm_up_helps_where_each_update_replaces_the_weights() -> None:
+    """A rate a thousand times too high: a warm-up seems to help, because the trial ends soon after it."""
+    warmed = Verdict("longer-warmup", "removed", why="so it was")
+    far = order(first_steps({**ADAM, "update_ratio_first": 14.0, "update_ratio_first_median": 9.0}), warmed)
+    assert far.index("learning-rate-too-high") < far.index("missing-warmup")
+    near = order(first_steps({**ADAM, "update_ratio_first": 0.2, "update_ratio_first_median": 0.05}), warmed)
+    assert near.index("missing-warmup") < near.index("learning-rate-too-high")
+    # Without a second moment the first update is as long as its gradient, and a warm-up may do.
+    plain = {"warmup_seen": False, "update_ratio_first_median": 9.0}
+    said = [sign.what for sign in CAUSES["missing-warmup"].signature(first_steps(plain)).signs]
+    assert not any("whenever it comes" in one for one in said)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "why"),
+    [(9.0, None), (0.3, None), (0.05, "a hundredth of the rate is enough"), (None, "was not measured")],
+)
+def test_a_thousandth_of_the_rate_is_tried_where_the_first_update_replaces_the_weights(
+    ratio: float | None, why: str | None
+) -> None:
+    plan = trial("learning-rate-thousandth").plan(first_steps({"update_ratio_first_median": ratio}))
+    if why is None:
+        assert not isinstance(plan, NotApplicable)
+        assert plan[0].begin == 0
+        assert [one.values["factor"] for one in plan[0].changes] == [0.001]
+    else:
+        assert isinstance(plan, NotApplicable)
+        assert why in plan.why

@@ -38,6 +38,13 @@ FAR_LOWER_RATE = Intervention(
     "learning-rate-hundredth",
     code="optimizer = AdamW(model.parameters(), lr=lr / 100)",
 )
+FARTHEST_LOWER_RATE = Intervention(
+    "farthest-lower-learning-rate",
+    1,
+    "a thousandth of the learning rate",
+    "learning-rate-thousandth",
+    code="optimizer = AdamW(model.parameters(), lr=lr / 1000)",
+)
 HIGHER_RATE = Intervention(
     "higher-learning-rate",
     1,

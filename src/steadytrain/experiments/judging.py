@@ -357,9 +357,13 @@ def _by_growth(pair: _Pair) -> Verdict | None:
 
 def _by_highest_loss(pair: _Pair) -> Verdict:
     there, here = (highest_loss(pair.case, one)[1] for one in (pair.control, pair.outcome))
-    why = f"loss of a step {here:.3g} above those before, in the control {there:.3g}; the probes show no damage"
+    why = f"loss of a step {_beside(here)} those before, in the control {_beside(there)}; the probes show no damage"
     noise = pair.case.loss_noise()
     return _if_healthy(pair, _by_share(here, there, noise), why, max(noise, _floor_of(pair)))
+
+
+def _beside(rise: float) -> str:
+    return f"{-rise:.3g} below" if rise < 0 else f"{rise:.3g} above"
 
 
 def _by_share(here: float, there: float, floor: float) -> Effect:

@@ -56,13 +56,26 @@ class OneChange(Row):
     makes: tuple[Change, ...] = ()
     from_own_beginning: bool = False
     only_at_start: bool = False
+    first_update_min: float = 0.0
+    """The first update must have changed the median matrix by at least this share of it."""
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         if self.only_at_start and case.begin != START:
             return NotApplicable("the symptom does not belong to the script's first steps")
+        if self.first_update_min and (why := self._of_usual_size(case)) is not None:
+            return NotApplicable(why)
         if self.from_own_beginning:
             return from_the_beginning(self, case, *self.makes)
         return planned(self, case, *self.makes)
+
+    def _of_usual_size(self, case: Case) -> str | None:
+        """Why the first update is not too large; None if it is."""
+        ratio = case.facts.get("update_ratio_first_median")
+        if not isinstance(ratio, int | float):
+            return "the size of the first update was not measured"
+        if ratio >= self.first_update_min:
+            return None
+        return f"the first update changed the median matrix by {ratio:.2g} of it: a hundredth of the rate is enough"
 
     def placebo(self, case: Case) -> Placebo | NotApplicable | None:
         """Of a rate cut: the same cut, but over well before the onset."""

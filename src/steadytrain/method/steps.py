@@ -48,8 +48,8 @@ _TRIALS: Mapping[str, str] = {
     "zero-grad loss-term-zero loss-from-logits reattach",
     "precision": "float32 bfloat16 float32-island float32-positions float64-loss all-safe loss-scale-down "
     "loss-scale-up master-weights eager unscale-first",
-    "rate": "learning-rate-third learning-rate-tenth learning-rate-hundredth learning-rate-up constant-learning-rate "
-    "longer-warmup rewarm",
+    "rate": "learning-rate-third learning-rate-tenth learning-rate-hundredth learning-rate-thousandth learning-rate-up "
+    "constant-learning-rate longer-warmup rewarm",
     "safety": "clip clip-usual update-clipping momentum-lower weight-decay-higher weight-decay-lower weight-decay-none "
     "epsilon-up epsilon-down dropout-none smoothing-none "
     "smaller-batch accumulation-mean accumulation-one embedding-gradient-shrink z-loss",
@@ -77,7 +77,7 @@ FULL_PRECISION = ("float32", "float32-island", "bfloat16", "all-safe", "float64-
 """Trials that compare the recorded precision with another one."""
 
 LOWER_RATE = (
-    *("learning-rate-third", "learning-rate-tenth", "learning-rate-hundredth"),
+    *("learning-rate-third", "learning-rate-tenth", "learning-rate-hundredth", "learning-rate-thousandth"),
     *("constant-learning-rate", "learning-rate-up"),
 )
 WARM_UP = ("longer-warmup", "rewarm")

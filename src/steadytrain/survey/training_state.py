@@ -96,8 +96,10 @@ class State:
         self._unmoved = still if self._unmoved is None else self._unmoved & still
         if ratios:
             ordered = sorted(ratios.values())
-            self.facts.setdefault("update_ratio_first", ordered[-1])
-            self.facts["update_ratio"], self.facts["update_ratio_median"] = ordered[-1], ordered[len(ordered) // 2]
+            largest, median = ordered[-1], ordered[len(ordered) // 2]
+            self.facts.setdefault("update_ratio_first", largest)
+            self.facts.setdefault("update_ratio_first_median", median)
+            self.facts["update_ratio"], self.facts["update_ratio_median"] = largest, median
         if shares:
             self.facts["decay_share_of_update"] = max(shares)
         if wanted:

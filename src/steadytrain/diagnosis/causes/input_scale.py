@@ -47,6 +47,7 @@ class InputScale(Cause):
             "learning-rate-third",
             "learning-rate-tenth",
             "learning-rate-hundredth",
+            "learning-rate-thousandth",
             "longer-warmup",
             "clip",
             "clip-usual",

@@ -29,6 +29,7 @@ from steadytrain.diagnosis.signs import (
     when,
 )
 from steadytrain.diagnosis.trial_effects import like
+from steadytrain.experiments.trial_tables.updates import WHOLE_UPDATE
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -76,7 +77,13 @@ class LearningRateTooHigh(Cause):
         "weight-decay-misuse",
     )
     expects = like("rate")
-    confirming = ("learning-rate-third", "learning-rate-tenth", "learning-rate-hundredth", "constant-learning-rate")
+    confirming = (
+        "learning-rate-thousandth",
+        "learning-rate-third",
+        "learning-rate-tenth",
+        "learning-rate-hundredth",
+        "constant-learning-rate",
+    )
     spared = ("drop-batch", "fresh-data", "beta2-lower", "float32")
     interventions = (LOWER_RATE, LONGER_WARMUP, CLIP, EXAMPLE)
     grade = "A"
@@ -131,6 +138,13 @@ class LearningRateTooHigh(Cause):
 
 def _long_updates(case: Case) -> Signs:
     return (
+        *above(
+            case,
+            "update_ratio_first_median",
+            WHOLE_UPDATE,
+            STRONG if no_second_moment(case) else CERTAIN,
+            "the first update changed the median matrix by {value} of it",
+        ),
         *above(case, "update_ratio_median", 0.03, STRONG, "an update changes the median tensor by {value} of it"),
         *above(case, "update_ratio", 0.1, FAIR, "an update changes a matrix by {value} of it"),
     )

@@ -53,7 +53,14 @@ class LearningRateTooLow(Cause):
     expects = like(
         "script",
         removed=("learning-rate-up",),
-        persists=("learning-rate-third", "learning-rate-tenth", "learning-rate-hundredth", "clip", "longer-warmup"),
+        persists=(
+            "learning-rate-third",
+            "learning-rate-tenth",
+            "learning-rate-hundredth",
+            "learning-rate-thousandth",
+            "clip",
+            "longer-warmup",
+        ),
     )
     confirming = ("learning-rate-up",)
     spared = ()

@@ -7,8 +7,21 @@ from typing import TYPE_CHECKING, final
 from steadytrain.detectors import ScriptRule
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLIP, LONGER_WARMUP, LOWER_RATE
-from steadytrain.diagnosis.signs import above, calm_before, deepened, fact, holds, quiet, ruled_out, symptom, when
+from steadytrain.diagnosis.signs import (
+    Signs,
+    above,
+    calm_before,
+    deepened,
+    fact,
+    holds,
+    no_second_moment,
+    quiet,
+    ruled_out,
+    symptom,
+    when,
+)
 from steadytrain.diagnosis.trial_effects import like
+from steadytrain.experiments.trial_tables.updates import WHOLE_UPDATE
 from steadytrain.grouping.catalog import declared
 
 if TYPE_CHECKING:
@@ -40,7 +53,7 @@ class MissingWarmup(Cause):
     expects = like(
         "rate",
         removed=("longer-warmup", "rewarm"),
-        either=("learning-rate-third", "learning-rate-tenth", "learning-rate-hundredth"),
+        either=("learning-rate-third", "learning-rate-tenth", "learning-rate-hundredth", "learning-rate-thousandth"),
     )
     confirming = ("longer-warmup",)
     # A warm-up lowers the rate for a while. If a lower rate helps as well, the trials cannot separate the two.
@@ -79,11 +92,23 @@ class MissingWarmup(Cause):
                 ),
                 *when(not early, -STRONG, f"it began at step {began}, long after any warm-up", "symptoms"),
                 *above(case, "update_ratio_first", 0.1, FAIR, "the first update changed a matrix by {value} of it"),
+                *(() if no_second_moment(case) else _too_long_for_any(case)),
                 *symptom(
                     case, HINT, "divergence", "loss-spike", "exploding-gradients", "no-learning", "loss-above-guess"
                 ),
             ),
         )
+
+
+def _too_long_for_any(case: Case) -> Signs:
+    """Adam's later updates are as long as its first: after a warm-up they would replace the weights, too."""
+    return above(
+        case,
+        "update_ratio_first_median",
+        WHOLE_UPDATE,
+        -CERTAIN,
+        "an update at that rate changes the median matrix by {value} of it, whenever it comes",
+    )
 
 
 FIRST_STEPS, WARM_UP_STEPS = 100, 500

@@ -51,7 +51,13 @@ class NoSupervisedTokens(Cause):
     rivals = ("singular-operation", "padding-in-loss", "bad-batch")
     expects = like(
         "data",
-        persists=("learning-rate-third", "learning-rate-tenth", "learning-rate-hundredth", "clip"),
+        persists=(
+            "learning-rate-third",
+            "learning-rate-tenth",
+            "learning-rate-hundredth",
+            "learning-rate-thousandth",
+            "clip",
+        ),
         either=("safe-operation",),
     )
     confirming = ("drop-batch",)

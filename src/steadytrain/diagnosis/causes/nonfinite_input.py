@@ -37,7 +37,16 @@ class NonfiniteInput(Cause):
     axis = "data"
     base_rate = 18.0
     rivals = ("bad-batch", "singular-operation", "half-precision-overflow", "uninitialized-parameters")
-    expects = like("data", persists=("learning-rate-third", "learning-rate-tenth", "learning-rate-hundredth", "clip"))
+    expects = like(
+        "data",
+        persists=(
+            "learning-rate-third",
+            "learning-rate-tenth",
+            "learning-rate-hundredth",
+            "learning-rate-thousandth",
+            "clip",
+        ),
+    )
     confirming = ("drop-batch",)
     spared = ("float32",)
     interventions = (DROP_BATCH, CLEAN_ROWS)

@@ -65,6 +65,7 @@ class StaleOptimizerState(Cause):
             "learning-rate-third",
             "learning-rate-tenth",
             "learning-rate-hundredth",
+            "learning-rate-thousandth",
         ),
     )
     confirming = ("reset-moments",)

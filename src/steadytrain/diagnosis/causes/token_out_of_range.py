@@ -34,7 +34,10 @@ class TokenOutOfRange(Cause):
 
     axis = "data"
     base_rate = 9.0
-    expects = like("data", persists=("learning-rate-third", "learning-rate-tenth", "learning-rate-hundredth"))
+    expects = like(
+        "data",
+        persists=("learning-rate-third", "learning-rate-tenth", "learning-rate-hundredth", "learning-rate-thousandth"),
+    )
     confirming = ("drop-batch",)
     spared = ("float32",)
     interventions = (

@@ -59,6 +59,7 @@ class UnclippedGradients(Cause):
             "learning-rate-third",
             "learning-rate-tenth",
             "learning-rate-hundredth",
+            "learning-rate-thousandth",
             "longer-warmup",
             "constant-learning-rate",
             "perturbed",

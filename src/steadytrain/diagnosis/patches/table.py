@@ -18,6 +18,7 @@ from steadytrain.diagnosis.patches.wound import Maker, Patch, Wound
 _THIRD = ("a third of the learning rate", settings.rate(1 / 3))
 _TENTH = ("a tenth of the learning rate", settings.rate(1 / 10))
 _HUNDREDTH = ("a hundredth of the learning rate", settings.rate(1 / 100))
+_THOUSANDTH = ("a thousandth of the learning rate", settings.rate(1 / 1000))
 _CLAMP = ("bound the argument or the denominator of the named operation", safe_values.safe_operation)
 _CLIP = ("clip the norm of the gradients before the update", loop_lines.clip)
 
@@ -49,7 +50,7 @@ _MAKERS: Mapping[str, Sequence[tuple[str, Maker]]] = {
     "momentum-too-high": (("a momentum of 0.9", settings.usual_momentum),),
     "second-moment-lag": (("a second beta of 0.9", settings.shorter_memory),),
     "weight-decay-misuse": (("a third of the weight decay", settings.lower_decay),),
-    "learning-rate-too-high": (_THIRD, _TENTH, _HUNDREDTH),
+    "learning-rate-too-high": (_THIRD, _TENTH, _HUNDREDTH, _THOUSANDTH),
     "learning-rate-too-low": (("ten times the learning rate", settings.rate(10)),),
     "missing-warmup": (_THIRD, _CLIP),
 }

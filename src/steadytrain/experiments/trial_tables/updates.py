@@ -10,6 +10,9 @@ from steadytrain.experiments.trial_rows import OneChange
 USUAL_MOMENTUM = 0.9
 """The usual momentum of SGD and beta1 of Adam."""
 
+WHOLE_UPDATE = 0.3
+"""A first update of this share of the weights is a hundred times the usual one, and no rate for that model."""
+
 ROWS: tuple[Trial, ...] = (
     OneChange(
         "learning-rate-third",
@@ -46,6 +49,19 @@ ROWS: tuple[Trial, ...] = (
         either="data half kernel ranks shift operation script",
         rate_only=True,
         only_at_start=True,
+    ),
+    OneChange(
+        "learning-rate-thousandth",
+        "A thousandth of the learning rate, from the script's first step on.",
+        changes="The rate of every group times 0.001 from the first update on.",
+        tells="A rate in another unit: the first update replaces the weights instead of changing them a little.",
+        beware=f"Only where the first update changed the median matrix by at least {WHOLE_UPDATE:g} of it.",
+        makes=(Change("learning-rate", {"factor": 0.001}),),
+        removes="rate moments state logits transient",
+        either="data half kernel ranks shift operation script",
+        rate_only=True,
+        only_at_start=True,
+        first_update_min=WHOLE_UPDATE,
     ),
     OneChange(
         "learning-rate-zero",
