@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from steadytrain.replay import failing_step
+from steadytrain.replay.child_processes import SPINS, sharing_cores
 from steadytrain.replay.failing_step import run_logged
 from waiting import until
 
@@ -112,3 +113,17 @@ def test_a_hang_up_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path), str(script)], check=False, timeout=60)
 
     assert done.returncode == 0
+
+
+def test_threads_of_a_launched_script_sleep_while_they_wait_unless_the_user_says_how(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in SPINS:
+        monkeypatch.delenv(name, raising=False)
+    say = "import os; print(os.environ['OMP_WAIT_POLICY'])"
+    ended = run_logged(["-c", say], tmp_path / "log", folder=None, wait_s=WAIT_S)
+    assert ended is not None
+    assert ended.status == 0
+    assert (tmp_path / "log").read_text(encoding="utf-8").strip() == "PASSIVE"
+    for name in SPINS:
+        assert sharing_cores({name: "1", "HOME": "/"}) == {name: "1", "HOME": "/"}

@@ -29,8 +29,9 @@ NUMERIC_VARIABLES = (
     *("CUDA_", "CUBLAS_", "CUDNN_", "NCCL_", "TORCH", "PYTORCH_", "OMP_", "MKL_", "KMP_", "TRITON_", "XLA_", "HIP_"),
     *("PYTHONHASHSEED", "WORLD_SIZE"),
 )
-SET_BY_LIBRARIES = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
-"""scikit-learn sets them when it is imported, so they tell the time of the reading, and not of two machines."""
+NO_CHANGE = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "OMP_WAIT_POLICY")
+"""scikit-learn sets the first two when it is imported, so they tell the time of the reading, and not of two machines.
+The last says how idle threads wait; replays set it themselves (``child_processes.sharing_cores``)."""
 
 
 def changes(
@@ -96,7 +97,7 @@ def _variables(recorded: Mapping[str, Any], present: Mapping[str, Any]) -> Itera
     if "environment" not in recorded:
         return
     for name in sorted(before.keys() | now.keys()):
-        if name.startswith(NUMERIC_VARIABLES) and not name.endswith(PLACES) and name not in SET_BY_LIBRARIES:
+        if name.startswith(NUMERIC_VARIABLES) and not name.endswith(PLACES) and name not in NO_CHANGE:
             yield from _one(f"${name}", before.get(name, "unset"), now.get(name, "unset"))
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from steadytrain.core.errors import UsageError
-from steadytrain.replay.child_processes import about_to_launch
+from steadytrain.replay.child_processes import about_to_launch, sharing_cores
 from steadytrain.trial_runs.socket_messages import Line
 
 START_S_MAX, CLOSE_S_MAX = 120.0, 5.0
@@ -86,7 +86,7 @@ class ServerProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={**os.environ, **self._variables},
+                env=sharing_cores({**os.environ, **self._variables}),
                 start_new_session=True,
             )
         assert self._process.stdout is not None
