@@ -107,11 +107,23 @@ class GuardSteering(Steering):
         self._beginning.first_gate(self._run, stream, self._live)
         if self._steered.acts:
             self._troubles.gate_begins(stream, self._live.groups)
+            self._renew_moments(stream)
         if not self._held:
             return
         self._live.undo_groups()
         for intervention in self._held:
             intervention.begins(self._live)
+
+    def _renew_moments(self, stream: Stream) -> None:
+        """Moments that were lost on the way are of no use: begin with new ones before the first update."""
+        why = self._troubles.lost_moments(stream)
+        if why is None:
+            return
+        with suppress(CannotApplyError):
+            made = self._held.fade("reset-moments", self._held.kind_of("reset-moments"))
+            if made is not None:
+                action = self._act(stream, "applied", "reset-moments", why, *made)
+                self._run.tell(intervention_message(stream.step, why, [action]))
 
     def _at(self, stream: Stream) -> None:
         live = self._live

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from steadytrain.capture.looks.misplaced_moments import emptied_share
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.model import Symptom
 from steadytrain.guard.corroboration import goes_on, is_of_the_data, left_its_course, levels_at, onset_of
@@ -20,6 +21,12 @@ SETTLE_STEPS = 4
 """Steps after a rung in which a symptom is taken for what was there before."""
 
 SETTING_JUMP = "setting-jump"
+
+LOST_MOMENTS = "incomplete-resume"
+"""The symptom of second moments that are 0 beside first moments that are not."""
+
+LOST_SHARE = 0.5
+"""A state that lost this share of its second moments is of no use: without them, the first updates are far too long."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,20 @@ class Troubles:
     def gate_begins(self, stream: Stream, groups: Iterable[Mapping[str, Any]]) -> None:
         """The script has set the settings of its next update."""
         self._jumps[stream.name].look(stream.step + 1, groups)
+
+    def lost_moments(self, stream: Stream) -> str | None:
+        """Why the moments that the optimizers of ``stream`` were given are of no use, before their first update; None
+        if they are, or if the policy only records it."""
+        recorded = self._policy.symptoms.get(LOST_MOMENTS, "intervene") != "intervene"
+        if self._policy.base != "steady" or recorded or stream.own_steps:
+            return None
+        share = emptied_share(stream)
+        if not share >= LOST_SHARE:
+            return None
+        return (
+            f"{LOST_MOMENTS}: {share:.0%} of the second moments that {type(stream.optimizers[0]).__name__} was given "
+            "are 0 beside a first moment that is not 0"
+        )
 
     def without_symptom(self, stream: Stream) -> Trouble | None:
         """Trouble that no detector has told."""

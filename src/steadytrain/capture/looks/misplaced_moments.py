@@ -51,7 +51,7 @@ class MisplacedMoments:
     def __init__(self, stream: Stream) -> None:
         self._equal: list[_Equal] = []
         self._updates = 0
-        self._emptied = _emptied(stream)
+        self._emptied = emptied_share(stream)
         if is_sharded(stream.parameters):
             return
         shapes: dict[tuple[torch.Size, torch.device], list[tuple[int, Tensor]]] = defaultdict(list)
@@ -95,8 +95,16 @@ class MisplacedMoments:
             yield f"moments-misplaced:{type(stream.optimizers[0]).__name__} ({said})", float(len(found))
 
 
+def emptied_share(stream: Stream) -> float:
+    """The share of the first moments other than 0 whose second moment is 0, at the first call for ``stream``; 0 for an
+    optimizer without both."""
+    if stream.lost_moments is None:
+        stream.lost_moments = _emptied(stream)
+    return stream.lost_moments
+
+
+@torch.no_grad()
 def _emptied(stream: Stream) -> float:
-    """The share of the first moments other than 0 whose second moment is 0; 0 for an optimizer without both."""
     kept, lost = [], []
     for one in [] if is_sharded(stream.parameters) else stream.parameters:
         first, second = (_held(stream, one, names) for names in (FIRST_MOMENTS, MOMENTS))

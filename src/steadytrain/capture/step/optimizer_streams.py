@@ -109,7 +109,8 @@ class Stream:
 
     ``began`` is the last step of the earlier run that this run continues, 0 if there is none. Optimizers are held by
     weak references; ``remains`` are those that the script has dropped. ``last_facts`` are the facts of model and
-    optimizers from when it dropped them.
+    optimizers from when it dropped them. ``lost_moments`` is what ``capture.looks.misplaced_moments`` saw of the state
+    that they were given, before anything was done about it.
     """
 
     name: str
@@ -129,6 +130,7 @@ class Stream:
     updating: bool = False
     joint: JointSteps | None = None
     last_facts: dict[str, Any] | None = None
+    lost_moments: float | None = None
 
     def join(self, optimizer: torch.optim.Optimizer) -> None:
         """``optimizer`` steps in this stream from now on."""
