@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from steadytrain.survey.input_facts import Batches
-from steadytrain.survey.pairings import Pairings
+from steadytrain.survey.pairings import CHANGED_MIN, Pairings
 
 ROWS, ONSET = 8, 5
 
@@ -64,6 +64,39 @@ def test_a_few_other_labels_are_none() -> None:
     noisy = CLASSES.clone()
     noisy[:3] += 1
     assert _epochs(CLASSES, then=noisy).finish(ONSET) == {}
+
+
+WORDS = torch.randint(9, (4 * ROWS, 6), generator=torch.Generator().manual_seed(1))
+
+
+def _two_epochs(first: Tensor, second: Tensor) -> Pairings:
+    found = Pairings()
+    for epoch, labels in enumerate((first, second)):
+        for at, rows in enumerate(torch.arange(len(WORDS)).split(ROWS), 1):
+            found.saw(4 * epoch + at, _keys(rows), labels[rows], labels[rows] == -100)
+    return found
+
+
+def test_words_masked_at_random_are_none() -> None:
+    """Few words have a label, and not the same ones each time; many rows have none."""
+    chance = torch.Generator().manual_seed(2)
+    first, second = (torch.where(torch.rand(WORDS.shape, generator=chance) < 0.1, WORDS, -100) for _ in range(2))
+    for onset in (1, ONSET):
+        assert _two_epochs(first, second).finish(onset) == {}
+
+
+def test_answers_behind_prompts_in_another_order_are_found() -> None:
+    labels = torch.where(torch.arange(6) < 3, -100, WORDS)
+    (told,) = _two_epochs(labels, labels[OTHER]).finish(ONSET).values()
+    assert told["changed"] > CHANGED_MIN
+    assert _two_epochs(labels, labels).finish(ONSET) == {}
+
+
+def test_labels_of_a_sequence_that_nobody_else_has_are_none() -> None:
+    """Another word in each row: an augmentation, and not a pairing that was lost."""
+    words = torch.randint(50, (4 * ROWS, 6), generator=torch.Generator().manual_seed(1))
+    assert _epochs(words, then=words + torch.arange(6)).finish(ONSET) == {}
+    assert _epochs(words, then=words[OTHER]).finish(ONSET) != {}
 
 
 def test_what_does_not_pair_is_left_out() -> None:

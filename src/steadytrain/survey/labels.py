@@ -67,10 +67,11 @@ class Labels:
             return
         call = _telling(calls.step_losses)
         self._agreements[step] = agreements(call, batches.rows)
-        self._pairings.saw(step, batches.rows_of(step), call.target)
+        classes = call.name in CLASS_LOSSES and not call.target.is_floating_point()
+        self._pairings.saw(step, batches.rows_of(step), call.target, _ignored(call) if classes else None)
         if not self._marked:
             self.last = call
-        if call.name in CLASS_LOSSES and not call.target.is_floating_point():
+        if classes:
             self._classes(call, calls, batches)
         elif call.target.is_floating_point():
             self._values(call)

@@ -17,7 +17,8 @@ CHANGED_MIN, CHANGED_SHARE, BEFORE_SHARE = 4, 0.25, 0.25
 share of that share had: targets that a model computes change all the time."""
 
 EXCHANGED_MIN = 2
-"""Of targets that are numbers so many must be those of other rows. A teacher's numbers are always new."""
+"""Of targets that are numbers or sequences so many must be those of other rows. A teacher's numbers are always new, and
+so are the labels of words that were masked at random."""
 
 Seen = tuple[int, int]
 """A step and the row in its batch."""
@@ -29,20 +30,26 @@ class Pairings:
     def __init__(self) -> None:
         self._target_of: dict[bytes, tuple[bytes, Seen]] = {}
         self._inputs_of: dict[bytes, bytes] = {}
-        self._numbers = False
+        self._many_values = False
         self._steps: dict[int, list[tuple[bool, bool, Seen, Seen]]] = {}
 
     @torch.no_grad()
-    def saw(self, step: int, rows: Sequence[bytes], target: Tensor) -> None:
-        """The loss of ``step`` got ``target`` for inputs with these digests, in order."""
+    def saw(self, step: int, rows: Sequence[bytes], target: Tensor, ignored: Tensor | None = None) -> None:
+        """The loss of ``step`` got ``target`` for inputs with these digests, in order. Labels that are ``ignored`` are
+        none: a row has another target only if the same places have other labels, and one without labels has none."""
         if len(rows) < 2 or target.numel() % len(rows) or not target.numel() or target.requires_grad:
             return
         if len(set(rows)) < len(rows) or len(self._target_of) > ROWS_MAX:
             return
-        self._numbers = target.is_floating_point()
         flat = target.detach().cpu().contiguous().reshape(len(rows), -1)
+        self._many_values = target.is_floating_point() or flat.shape[1] > 1
+        left_out = None if ignored is None else ignored.detach().cpu().contiguous().reshape(len(rows), -1)
         for place, (row, one) in enumerate(zip(rows, flat, strict=True)):
-            told = hashlib.blake2b(one.view(torch.uint8).numpy().tobytes(), digest_size=16).digest()
+            if left_out is not None:
+                if bool(left_out[place].all()):
+                    continue
+                row += _digest(left_out[place])
+            told = _digest(one)
             known = self._target_of.get(row)
             if known is not None:
                 changed = known[0] != told
@@ -60,7 +67,7 @@ class Pairings:
         share_before = sum(one[0] for one in before) / len(before) if before else 0.0
         if len(changed) < CHANGED_MIN or share < CHANGED_SHARE or share_before > BEFORE_SHARE * share:
             return {}
-        if self._numbers and sum(one[1] for one in changed) < EXCHANGED_MIN:
+        if self._many_values and sum(one[1] for one in changed) < EXCHANGED_MIN:
             return {}
         now, then = changed[0][2], changed[0][3]
         return {
@@ -71,3 +78,7 @@ class Pairings:
                 "then": list(then),
             }
         }
+
+
+def _digest(values: Tensor) -> bytes:
+    return hashlib.blake2b(values.view(torch.uint8).numpy().tobytes(), digest_size=16).digest()
