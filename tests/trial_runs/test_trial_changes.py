@@ -195,6 +195,7 @@ CASES: list[tuple[str, dict[str, Any], Loop]] = [
     ("mode", {"mode": "eval"}, classify),
     ("layer-norm", {}, classify),
     ("reinitialize", {}, classify),
+    ("reinitialize", {"he": True}, classify),
     ("retie", {"pairs": ["head.weight", "twin.weight"]}, attend),
     ("synthetic-batch", {"steps": [7]}, classify),
     ("smaller-batch", {"divisor": 2}, classify),

@@ -196,6 +196,8 @@ def deepened(case: Case) -> Signs:
     first, last = measured(case, "gradient_ratio"), measured(case, "gradient_ratio_last")
     if fact(case, "surveyed_first_step") != 1 or not ALIKE_MIN < first < 1 / ALIKE_MIN:
         return ()
+    if measured(case, "activation_ratio") < SILENT_MAX:
+        return ()  # nothing reached the last layer, so its gradient was as small as that of the first
     if APART_MAX < last < 1 / APART_MAX or math.isnan(last):
         return ()
     what = (
@@ -206,6 +208,10 @@ def deepened(case: Case) -> Signs:
 
 ALIKE_MIN, APART_MAX = 1e-2, 1e-3
 """Gradient ratio of the first layer to the last: after initialisation, and during training."""
+
+
+SILENT_MAX = 1e-4
+"""RMS of the last layer's output over that of the first's, at the first step. Less is no signal that can be learned."""
 
 
 LONG_MEMORY, FAR_MEMORY = 0.95, 0.98

@@ -54,7 +54,8 @@ _TRIALS: Mapping[str, str] = {
     "epsilon-up epsilon-down dropout-none smoothing-none "
     "smaller-batch accumulation-mean accumulation-one embedding-gradient-shrink z-loss",
     "architecture": "layer-norm causal-mask safe-softmax attention-softcap qk-clip math-attention leaky-units "
-    "freeze-layer reinitialize retie balance-router reference-operation safe-operation train-mode eval-mode",
+    "freeze-layer reinitialize he-initialization retie balance-router reference-operation safe-operation train-mode "
+    "eval-mode",
     "distributed": "one-rank synchronize one-worker",
 }
 _OF_TRIAL = {trial: step for step, trials in _TRIALS.items() for trial in trials.split()}

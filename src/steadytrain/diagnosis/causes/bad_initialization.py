@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import LONGER_WARMUP, NORM
-from steadytrain.diagnosis.signs import above, below, deepened, fact, first_name, listed, measured, noted, symptom, when
+from steadytrain.diagnosis.signs import (
+    SILENT_MAX,
+    above,
+    below,
+    deepened,
+    fact,
+    first_name,
+    listed,
+    measured,
+    noted,
+    symptom,
+    when,
+)
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -47,8 +59,8 @@ class BadInitialization(Cause):
         "tokenizer-mismatch",
         "frozen-parameters",
     )
-    expects = like("script", removed=("reinitialize",))
-    confirming = ("reinitialize",)
+    expects = like("script", removed=("he-initialization",), either=("reinitialize",))
+    confirming = ("he-initialization", "reinitialize")
     spared = ("drop-batch", "float32")
     interventions = (
         LONGER_WARMUP,
@@ -58,6 +70,13 @@ class BadInitialization(Cause):
             "initialise the named layers by their fan-in",
             "reinitialize",
             code="torch.nn.init.kaiming_uniform_(layer.weight, a=5**0.5)",
+        ),
+        Intervention(
+            "he-initialization",
+            5,
+            "initialise layers with a ReLU so that they keep the size of their signal",
+            "he-initialization",
+            code='torch.nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")',
         ),
         NORM,
     )
@@ -97,7 +116,13 @@ class BadInitialization(Cause):
                     "gradients of the first layer are {value} times those of the last",
                 ),
                 *above(case, "activation_ratio", 1e2, FAIR, "the last layer's output is {value} times the first's"),
-                *below(case, "activation_ratio", 1e-2, FAIR, "the last layer's output is {value} times the first's"),
+                *below(
+                    case,
+                    "activation_ratio",
+                    1e-2,
+                    STRONG if 0 < measured(case, "activation_ratio") < SILENT_MAX else FAIR,
+                    "the last layer's output is {value} times the first's",
+                ),
                 *(replace(sign, weight=-sign.weight) for sign in deepened(case)),
                 *symptom(case, FAIR, "vanishing-gradients", "exploding-gradients", "loss-above-guess"),
                 *listed(case, "parameters_strange", -STRONG, "values that no initialisation gives: {names}"),

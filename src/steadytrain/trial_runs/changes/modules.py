@@ -13,6 +13,8 @@ from steadytrain.core.torch_private import BATCH_NORMS, PARAMETERS
 from steadytrain.trial_runs.changes import LiveChange, at_least, one_of
 from steadytrain.trial_runs.launched_script import Launched
 
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
 
 @final
 @dataclass
@@ -59,9 +61,13 @@ class LayerNorm(LiveChange):
 @final
 @dataclass
 class Reinitialize(LiveChange):
-    """Draws the weights anew once at the start, by each module's ``reset_parameters``. Moments are cleared."""
+    """Draws the weights anew once at the start, by each module's ``reset_parameters``. Moments are cleared.
+
+    ``he``: linear layers and convolutions as He et al. (1502.01852), with biases of 0.
+    """
 
     seed: int = 0
+    he: bool = False
     nothing = "no module can reinitialize its weights"
 
     def check(self) -> None:
@@ -78,6 +84,10 @@ class Reinitialize(LiveChange):
                     reset()
                     if isinstance(module, nn.Embedding):
                         module.weight.mul_(0.02)  # as in language models; torch draws with a standard deviation of 1
+                    if self.he and isinstance(module, (nn.Linear, *CONVOLUTIONS)):
+                        nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+                        if module.bias is not None:
+                            module.bias.zero_()
                     self.touch()
         torch.set_rng_state(before)
         for optimizer in process.optimizers:
