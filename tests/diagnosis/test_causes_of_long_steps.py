@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -217,3 +218,25 @@ def test_a_thousandth_of_the_rate_is_tried_where_the_first_update_replaces_the_w
     else:
         assert isinstance(plan, NotApplicable)
         assert why in plan.why
+
+
+@pytest.mark.parametrize(
+    ("rate", "told"),
+    [
+        (lambda step: 1e-5 * step, True),
+        (lambda step: 1e-5 * 1.02**step, True),
+        (lambda step: 1e-3, False),
+        (lambda step: 1e-5 * min(step, 60), False),
+        (lambda step: 1e-3 * (1 + step / 1000), False),
+        (lambda step: 1e-5 * step * (1 + 0.5 * (step % 2)), False),
+    ],
+    ids=["a warm-up without end", "growing by a share", "constant", "a warm-up that ended", "hardly", "up and down"],
+)
+def test_a_rate_that_grows_up_to_the_onset_is_said(rate: Callable[[int], float], told: bool) -> None:
+    case = case_of({})
+    values = [rate(step) for step in range(1, len(case.window) + 1)]
+    window = replace(case.window, signals={**case.window.signals, "learning_rate": np.array(values)})
+    signs = CAUSES["learning-rate-too-high"].signature(replace(case, window=window)).signs
+    said = [one for one in signs if "grows in every step" in one.what]
+    assert bool(said) == told
+    assert all(one.numbers["rise"] > 1.5 for one in said)

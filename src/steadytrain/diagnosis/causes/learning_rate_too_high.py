@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Signature
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Sign, Signature
 from steadytrain.diagnosis.interventions import CLIP, EXAMPLE, LONGER_WARMUP, LOWER_RATE
 from steadytrain.diagnosis.signs import (
     FAR_MEMORY,
@@ -110,6 +110,7 @@ class LearningRateTooHigh(Cause):
                     "window learning_rate",
                     jump=jump,
                 ),
+                *_still_rising(case),
                 *long,
                 *below(case, "update_ratio", 0.003, -FAIR, "an update changes a matrix by {value} of it at most"),
                 *when(
@@ -150,6 +151,24 @@ def _long_updates(case: Case) -> Signs:
     )
 
 
+def _still_rising(case: Case) -> Signs:
+    """The rate rose in every step of the second half of the run up to the onset: a warm-up that was not over."""
+    rates = case.window.series("learning_rate")
+    known = (rates.steps <= case.onset) & np.isfinite(rates.values)
+    steps, values = rates.steps[known], rates.values[known]
+    half = steps > case.onset // 2
+    if case.onset < RISING_STEPS_MIN or half.sum() < SEEN_MIN or int(steps[half][0]) > 3 * case.onset // 4:
+        return ()
+    later = values[half]
+    if not (np.diff(later) > 0).all() or not later[-1] > RISEN_MIN * later[0] > 0:
+        return ()
+    said = (
+        f"the learning rate grows in every step up to there{_by_schedule(case)}: from {later[0]:.3g} at step "
+        f"{steps[half][0]} to {later[-1]:.3g} at step {steps[half][-1]}"
+    )
+    return (Sign(said, CERTAIN, "window learning_rate", {"rise": float(later[-1] / later[0])}),)
+
+
 def _by_schedule(case: Case) -> str:
     scheduler = fact(case, "scheduler")
     return f", by its schedule ({scheduler})" if isinstance(scheduler, str) else ""
@@ -160,6 +179,9 @@ FAR_RATIO = 3.0
 
 GROWN = 3.0
 """Times the median of the losses before: steps that overshoot make the loss grow by more before it overflows."""
+RISING_STEPS_MIN, RISEN_MIN = 64, 1.5
+"""Steps to the onset, and how much the rate rose in the second half of them: twice in a linear warm-up from zero."""
+
 SEEN_MIN, LAST = 12, 3
 """Rows before the onset without which nothing is said, and those that must not have grown."""
 
