@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -79,3 +80,17 @@ def test_it_begins_where_it_began() -> None:
     symptom = newest(LostUpdates(), window([NONE, [0.0] * 3 + [0.9] * 5, NONE, NONE], BFLOAT16))
     assert symptom is not None
     assert (symptom.first_step, symptom.tensors) == (200, ("w.0",))
+
+
+def test_what_an_optimizer_keeps_and_adds_later_is_a_note() -> None:
+    def read(share: float) -> Window:
+        sick = SICK[0]
+        rows = table("script", at=[17], value={"remainders-kept:KahanAdam": [share]})
+        return replace(sick, tables={**sick.tables, "script": rows})
+
+    kept, half_kept = newest(LostUpdates(), read(1.0)), newest(LostUpdates(), read(0.25))
+    assert kept is not None
+    assert kept.severity == "note"
+    assert kept.message.endswith("; KahanAdam keeps what was rounded away, and adds it later")
+    assert half_kept is not None
+    assert half_kept.severity == "critical"

@@ -10,6 +10,7 @@ import numpy as np
 from steadytrain.core.model import Cells, Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Aim, Detector
+from steadytrain.statistics.script_rows import ScriptRow, script_rows
 from steadytrain.statistics.table_episodes import APART_STEPS, Episode, applied_cells, episodes, is_coarse
 
 
@@ -29,7 +30,8 @@ class LostUpdates(Detector):
         - weights held in bfloat16 or float16 without a copy in float32 that the optimizer updates (2010.06192)
         - the learning rate has become too small for such weights, late in a schedule or in fine-tuning
         - gains of norms, which stay near 1, held in bfloat16: they need larger steps than any other tensor
-        - no fault: stochastic rounding and Kahan summation make up for it, and the weights do not show them
+        - no fault: stochastic rounding makes up for it, unseen in the weights. Kahan summation does, too: where
+          the optimizer holds what was rounded away, this is a note
 
     Next:
         1. Check the fact `precision` of the run: parameters in bfloat16 mean that there is no float32 copy.
@@ -59,6 +61,10 @@ class LostUpdates(Detector):
         "schedule touches zero, updates vanish in every dtype",
     )
 
+    kept_share: float = threshold(
+        0.5, "share of the weights whose optimizer state holds what was rounded away, from which it is a note"
+    )
+
     def check(self, window: Window) -> tuple[Symptom, ...]:
         cells = applied_cells(window, "tensors", "unchanged_share", apart_steps=APART_STEPS)
         if cells is None or not (cells.values > self.unchanged_share).any():
@@ -67,7 +73,8 @@ class LostUpdates(Detector):
         coarse = is_coarse(window)
         bound = self.unchanged_share if coarse else self.most_unchanged_share
         found = episodes(window, cells, cells.values > bound, readings=self.sustained_readings)
-        return tuple(self._symptom(cells, episode, coarse) for episode in found)
+        kept = next((row for row in script_rows(window, "remainders-kept") if row.last >= self.kept_share), None)
+        return tuple(self._symptom(cells, episode, coarse, kept) for episode in found)
 
     def _at_work(self, window: Window, cells: Cells) -> Cells:
         """The readings at which the learning rate was not as good as zero."""
@@ -78,18 +85,20 @@ class LostUpdates(Detector):
         kept = rates.values[at] > self.learning_rate_share * np.nanmax(rates.values)
         return Cells(cells.steps[kept], cells.rows, cells.values[kept])
 
-    def _symptom(self, cells: Cells, episode: Episode, coarse: bool) -> Symptom:
+    def _symptom(self, cells: Cells, episode: Episode, coarse: bool, kept: ScriptRow | None) -> Symptom:
         shares = cells.values[episode.first : episode.last + 1]
         median = float(np.nanmedian(shares))
         worst = float(np.nanmax(np.nanmedian(shares[:, episode.positions], axis=0)))
-        severity: Severity = "note" if not coarse else "critical" if median > self.most_unchanged_share else "warning"
+        grave: Severity = "critical" if median > self.most_unchanged_share else "warning"
+        severity: Severity = "note" if not coarse or kept is not None else grave
+        later = f"; {kept.place} keeps what was rounded away, and adds it later" if kept is not None else ""
         return Symptom(
             name="lost-updates",
             severity=severity,
             first_step=episode.first_step,
             last_step=episode.last_step,
             message=f"up to {worst:.0%} of the elements of {episode.who('tensors')} kept their bits through an update "
-            f"{episode.when()}, {median:.0%} in the median tensor",
+            f"{episode.when()}, {median:.0%} in the median tensor{later}",
             signals=("tensors.unchanged_share",),
             tensors=episode.names,
             numbers={
@@ -98,5 +107,6 @@ class LostUpdates(Detector):
                 "unchanged_share_worst": worst,
                 "unchanged_share_median": median,
                 "low_precision": float(coarse),
+                "kept": float(kept is not None),
             },
         )

@@ -25,6 +25,7 @@ from steadytrain.capture.looks.evaluations import Evaluations
 from steadytrain.capture.looks.first_inputs import input_rows
 from steadytrain.capture.looks.held_parameters import HeldParameters, is_sharded
 from steadytrain.capture.looks.idle_schedules import IdleSchedules, Passes
+from steadytrain.capture.looks.kept_remainders import AT_STEPS, remainder_rows
 from steadytrain.capture.looks.label_counts import LabelCounts
 from steadytrain.capture.looks.label_places import label_rows
 from steadytrain.capture.looks.late_clips import LateClips
@@ -295,6 +296,8 @@ class ScriptLook(StepObserver):
             rows |= dict(one.cut.rows(stream))
         if stream.own_steps < INPUT_STEPS or one.inputs.cycled.compares(self._data.batches):
             rows |= self._of_inputs(one, stream, seen)
+        if stream.own_steps in AT_STEPS:
+            rows |= dict(remainder_rows(stream))
         if stream.own_steps + 1 in STATISTICS_STEPS:
             rows |= dict(statistics_rows(stream.roots()))
         if self._seen.graphs and self._is_due(stream):

@@ -19,6 +19,7 @@ from steadytrain.diagnosis.signs import (
     symptom,
 )
 from steadytrain.diagnosis.trial_effects import like
+from steadytrain.statistics.script_rows import script_rows
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -79,6 +80,11 @@ class LostUpdates(Cause):
                 *ruled_out(
                     surveyed(case) and not low_precision_weights(case) and seen(case, "lost-updates") is None,
                     "all weights are float32",
+                ),
+                *ruled_out(
+                    bool(script_rows(case.window, "remainders-kept")),
+                    "the optimizer keeps what was rounded away, and adds it to a later update",
+                    "window script",
                 ),
                 *ruled_out(not_finite(case), "a lost update makes nothing infinite", "symptoms"),
             ),
