@@ -342,3 +342,43 @@ def test_a_target_that_is_never_updated(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", [{"same_rows": True}, {"every": 50}, {"renewed": True}])
 def test_copies_that_are_meant(how: dict[str, Any], tmp_path: Path) -> None:
     assert not stale(tmp_path, **how)
+
+
+def shared(folder: Path, made: Callable[[nn.Module], nn.Module], *, every: int = 1) -> bool:
+    """Whether a target that is ``made`` of the model, and runs every so many steps, is said to share its parameters."""
+    torch.manual_seed(0)
+    with watching(folder / "run", "observe") as watcher:
+        model = net()
+        target = made(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for number in range(1, 101):
+            wanted = torch.randn(ROWS, 1)
+            if number % every == 0:
+                with torch.no_grad():
+                    wanted = 1 + 0.9 * target(torch.randn(ROWS, 4))[:, :1]
+            step(model, optimizer, torch.randn(ROWS, 4), wanted)
+    return "shared-target" in {one.name for one in watcher.symptoms}
+
+
+def test_a_shallow_copy_shares_its_parameters(tmp_path: Path) -> None:
+    assert shared(tmp_path, copy.copy)
+
+
+class _Frozen(nn.Module):
+    """A wrapper of another class."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(x).detach()
+
+
+@pytest.mark.parametrize(
+    ("made", "every"),
+    [(copy.deepcopy, 1), (lambda model: model, 1), (_Frozen, 1), (copy.copy, 4)],
+    ids=["a deep copy", "the model itself", "a wrapper", "evaluated now and then"],
+)
+def test_what_shares_no_target(made: Callable[[nn.Module], nn.Module], every: int, tmp_path: Path) -> None:
+    assert not shared(tmp_path, made, every=every)

@@ -113,7 +113,7 @@ def test_what_was_tried_in_vain_comes_last_with_what_it_did() -> None:
 
 def test_what_mends_the_cause_comes_before_what_hides_it() -> None:
     assert fixes("singular-operation", {})[0].name == "safe-operation"
-    assert fixes("bad-initialization", {})[0].name == "reinitialize"
+    assert fixes("bad-initialization", {})[0].name == "he-initialization"
     assert fixes("learning-rate-too-high", {})[0].name == "lower-learning-rate"
     assert fixes("data-shift", {})[0].name == "fresh-data"
 

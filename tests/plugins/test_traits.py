@@ -44,7 +44,8 @@ ONCE = [
         "constant-targets vanishing-weights untied-weights incomplete-resume idle-schedule "
         "misnormalized-attention frozen-running-statistics few-trained-parameters summed-gradients "
         "unloaded-weights mistimed-schedule spent-schedule repeated-order "
-        "worker-duplicates optimizer-without-gradients loss-above-guess stopped-updates replaced-weights",
+        "worker-duplicates optimizer-without-gradients loss-above-guess stopped-updates replaced-weights "
+        "shared-target",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (
@@ -92,12 +93,13 @@ def test_trials_of_the_learning_rate_alone_change_nothing_else() -> None:
     for one in trials():
         plan = one.plan(finite_case())
         if isinstance(plan, NotApplicable):
-            plan = one.plan(finite_case(onset=3, step=6, begins=(START,)))
+            facts = {"update_ratio_first_median": 1.0}
+            plan = one.plan(finite_case(onset=3, step=6, begins=(START,), facts=facts))
         changes = () if isinstance(plan, NotApplicable) else [change for spec in plan for change in spec.changes]
         kinds[one.name] = {change.kind for change in changes}
     known = {name for name, those in kinds.items() if those and those <= of_the_rate}
     assert {one.name for one in trials() if one.rate_only} == known
-    assert len(known) == 8
+    assert len(known) == 9
 
 
 def test_one_trial_is_a_group_test() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from pathlib import Path
@@ -80,6 +81,22 @@ def not_zeroed() -> None:
 
 def accumulated() -> None:
     attend(parts=3)
+
+
+def chase() -> None:
+    """Targets of a shallow copy."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+    target = copy.copy(net)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    for _ in range(STEPS):
+        inputs = torch.randn(8, 4)
+        values = net(inputs)
+        with torch.no_grad():
+            wanted = 1 + 0.9 * target(inputs)
+        functional.mse_loss(values, wanted).backward()
+        optimizer.step()
+        optimizer.zero_grad()
 
 
 def regress() -> None:
@@ -197,6 +214,7 @@ CASES: list[tuple[str, dict[str, Any], Loop]] = [
     ("reinitialize", {}, classify),
     ("reinitialize", {"he": True}, classify),
     ("retie", {"pairs": ["head.weight", "twin.weight"]}, attend),
+    ("own-parameters", {}, chase),
     ("synthetic-batch", {"steps": [7]}, classify),
     ("smaller-batch", {"divisor": 2}, classify),
     ("accumulation-one", {}, accumulated),

@@ -45,7 +45,7 @@ _TRIALS: Mapping[str, str] = {
     "data": "drop-batch fresh-data reorder hide-labels undo-offset ignore-padding "
     "shift-labels shuffle-column scale-inputs inputs-as-before scale-targets match-shapes",
     "isolate": "suspect-batch-earlier synthetic-batch learning-rate-zero reset-moments beta2-lower optimize-all thaw "
-    "zero-grad loss-term-zero loss-from-logits reattach",
+    "own-parameters zero-grad loss-term-zero loss-from-logits reattach",
     "precision": "float32 bfloat16 float32-island float32-positions float64-loss all-safe loss-scale-down "
     "loss-scale-up master-weights eager unscale-first",
     "rate": "learning-rate-third learning-rate-tenth learning-rate-hundredth learning-rate-thousandth learning-rate-up "

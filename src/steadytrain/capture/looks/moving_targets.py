@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from steadytrain.capture.hooks.model_discovery import living_modules, living_optimizers, optimizer_parameters
 from steadytrain.capture.hooks.module_hooks import ModuleHook, Report, hook_before
+from steadytrain.capture.looks.shared_copies import SharedCopies
 from steadytrain.capture.step.input_recorder import tensors_in
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.tensors.dense import dense_values
@@ -245,7 +246,7 @@ class MovingTargets:
     """Follows one run until it is known that its targets move."""
 
     def __init__(self, counts: Callable[[], bool], compiles: Callable[[], bool], report: Report) -> None:
-        self._copies, self._rollouts = Copies(counts, report), Rollouts()
+        self._copies, self._rollouts, self._shared = Copies(counts, report), Rollouts(), SharedCopies()
         self._compiles = compiles
         self._known = False
         self._follows_itself = 0
@@ -271,6 +272,7 @@ class MovingTargets:
             self._bootstrapped += not same
 
     def called_aside(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        self._shared.called_aside(module)
         if not self._known and self._steps < BOOTSTRAPPED_STEPS and module.training and module in self._trained:
             self._aside = row_keys(args, kwargs)
             self._asides += self._aside is not None and len(self._aside) > 1
@@ -278,6 +280,7 @@ class MovingTargets:
             self._rollouts.called_aside(args, kwargs)
 
     def called(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        self._shared.called(module)
         if not self._known and not self._rollouts.over:
             self._rollouts.called(args, kwargs)
         first = not self._known and self._steps < BOOTSTRAPPED_STEPS
@@ -310,8 +313,9 @@ class MovingTargets:
         return fact
 
     def rows(self, stream: Stream) -> Iterator[tuple[str, float]]:
-        """Copies that should follow and do not."""
-        return self._copies.stale(stream)
+        """Copies that should follow and do not, and those that are none."""
+        yield from self._copies.stale(stream)
+        yield from self._shared.rows(stream)
 
     def remove(self) -> None:
         self._copies.remove()

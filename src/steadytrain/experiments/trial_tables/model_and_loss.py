@@ -175,6 +175,17 @@ ROWS: tuple[Trial, ...] = (
         axis="optimizer",
     ),
     OneChange(
+        "own-parameters",
+        "Copies of its own for a target that shares the model's parameters.",
+        changes="A second module of the model's class that holds the same parameters gets copies of them at the start.",
+        tells="A target network that was made with a shallow copy.",
+        beware="It moves only where the script updates it.",
+        makes=(Change("own-parameters"),),
+        removes="transient",
+        either="data rate moments state logits half shift operation script",
+        axis="harness",
+    ),
+    OneChange(
         "reinitialize",
         "Weights drawn anew.",
         changes="Each torch module initialises its weights again with its default; moments are cleared.",

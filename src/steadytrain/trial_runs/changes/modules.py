@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from steadytrain.capture.hooks.model_discovery import living_modules
 from steadytrain.core.torch_private import BATCH_NORMS, PARAMETERS
 from steadytrain.trial_runs.changes import LiveChange, at_least, one_of
 from steadytrain.trial_runs.launched_script import Launched
@@ -122,3 +124,41 @@ class Retie(LiveChange):
                     if PARAMETERS.of(one)[one_name] is not PARAMETERS.of(other)[other_name]:
                         PARAMETERS.of(other)[other_name] = PARAMETERS.of(one)[one_name]
                         self.touch()
+
+
+@final
+@dataclass
+class OwnParameters(LiveChange):
+    """A second module of a model's class around the model's own parameters gets copies of them: at its first call
+    without gradients after the model was called with them."""
+
+    nothing = "no second module has the parameters of the model"
+
+    def begin(self, process: Launched) -> None:
+        alike: dict[tuple[type[nn.Module], tuple[int, ...]], list[nn.Module]] = {}
+        wanted = {(type(root), _places(root)) for root in process.roots}
+        for module in living_modules():
+            alike.setdefault((type(module), _places(module)), []).append(module)
+        for kind in wanted:
+            if kind[1] and len(alike.get(kind, ())) > 1:
+                self._watch(alike[kind])
+
+    def _watch(self, modules: list[nn.Module]) -> None:
+        trained: set[int] = set()
+
+        def called(module: nn.Module, _: Any) -> None:
+            if torch.is_grad_enabled():
+                trained.add(id(module))
+            elif trained and id(module) not in trained and id(module) in hooks:
+                hooks.pop(id(module)).remove()
+                module.__dict__.update(copy.deepcopy(module).__dict__)
+                self.touch()
+
+        hooks = {id(module): module.register_forward_pre_hook(called) for module in modules}
+
+
+def _places(module: nn.Module) -> tuple[int, ...]:
+    try:
+        return tuple(id(one) for one in module.parameters())
+    except (AttributeError, RuntimeError):
+        return ()  # its __init__ has not run

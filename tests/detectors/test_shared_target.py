@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from script_windows import NAN, looked
+from steadytrain.detectors.shared_target import SharedTarget
+from steadytrain.testing import newest
+
+SICK = (looked(shared_copy__QNet=[NAN, NAN, 32.0]),)
+HEALTHY = (looked(), looked(shared_copy__QNet=[NAN, NAN, 8.0]))
+
+
+def test_quiet() -> None:
+    assert [SharedTarget().check(window) for window in HEALTHY] == [(), ()]
+
+
+def test_a_second_module_on_the_same_parameters_is_named() -> None:
+    symptom = newest(SharedTarget(), SICK[0])
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step) == ("warning", 1)
+    assert symptom.message.startswith("a second QNet that runs without gradients has the same parameters")
