@@ -35,6 +35,15 @@ def test_an_optimizer_of_a_copy_is_no_cut_graph() -> None:
     assert first(case_of(WITHOUT, a_part)) == "detached-graph"
 
 
+def test_an_optimizer_of_a_head_that_was_replaced_holds_tensors_of_no_module() -> None:
+    replaced = replace(OUTSIDE, severity="warning", numbers={"share": 0.1, "strangers": 2.0})
+    case = case_of(Symptom("divergence", "critical", 90, 92, "the loss drifts up"), replaced)
+    assert first(case) == "parameters-not-in-optimizer"
+    told = CAUSES["parameters-not-in-optimizer"].signature(case)
+    assert told.broken_invariant is not None
+    assert "2 tensors that no module has any more" in told.broken_invariant.what
+
+
 NAN = Symptom("nonfinite-loss", "critical", 90, 90, "the loss is NaN")
 
 

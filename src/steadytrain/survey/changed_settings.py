@@ -37,6 +37,14 @@ a share of its logarithm; and by so much since the first step, at least, if it d
 
 VALUES_MAX, FOUND_MAX, MODULES_MAX = 4096, 16, 4096
 OPTIONS_LEFT_OUT = frozenset({"lr", "initial_lr", "max_lr", "min_lr"})
+SIZES = frozenset(
+    {
+        *("in_features", "out_features", "in_channels", "out_channels", "num_features", "num_embeddings"),
+        *("embedding_dim", "input_size", "hidden_size", "num_heads", "embed_dim"),
+    }
+)
+"""Sizes of a layer. They change where another layer takes its place."""
+
 ARITHMETIC = frozenset(
     {
         *("mul", "mul_", "multiply", "__mul__", "__rmul__", "__imul__", "div", "div_", "divide", "true_divide"),
@@ -78,7 +86,7 @@ class Settings:
             if place >= MODULES_MAX:
                 break
             for attribute, value in vars(module).items():
-                if isinstance(value, (int, float)) and not attribute.startswith("_"):
+                if isinstance(value, (int, float)) and not attribute.startswith("_") and attribute not in SIZES:
                     self._keep(("module", name, attribute, type(module).__name__), step, value, attribute)
 
     def saw(self, name: str, args: Sequence[Any], given: Mapping[str, Any], step: int) -> None:

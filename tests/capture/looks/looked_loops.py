@@ -61,6 +61,36 @@ def head_made_after_the_optimizer() -> Step:
     return lambda at: update(optimizer, F.cross_entropy(model(batch()[0]), batch()[1]))
 
 
+def head_replaced(at_step: int, *, frozen: bool, given: bool) -> Callable[[], Step]:
+    """A second stage with a new head, which the optimizer is ``given`` or not, and the rest ``frozen`` or not."""
+
+    def begin() -> Step:
+        model = small()
+        optimizer = adam(model)
+
+        def step(at: int) -> None:
+            if at == at_step:
+                model.requires_grad_(not frozen)
+                model[4] = nn.Linear(16, 3)
+                if given:
+                    optimizer.add_param_group({"params": model[4].parameters()})
+            update(optimizer, F.cross_entropy(model(batch()[0]), batch()[1]))
+
+        return step
+
+    return begin
+
+
+def experts_now_and_then() -> Step:
+    model, experts = small(), nn.ModuleList(nn.Linear(3, 3) for _ in range(4))
+    optimizer = adam(nn.ModuleList([model, experts]))
+
+    def step(at: int) -> None:
+        update(optimizer, F.cross_entropy(experts[at // 8 % 4](model(batch()[0])), batch()[1]))
+
+    return step
+
+
 def decoder_forgotten() -> Step:
     encoder, decoder = nn.Linear(8, 32), nn.Linear(32, 3)
     model = nn.Sequential(encoder, nn.ReLU(), decoder)

@@ -16,10 +16,12 @@ from looked_loops import (
     cleared_to_zeros,
     closure,
     copies_in_float64,
+    experts_now_and_then,
     features_are_frozen,
     features_stay,
     found,
     four_updates_a_batch,
+    head_replaced,
     teacher_in_a_list,
     two_that_play_against_each_other,
 )
@@ -105,3 +107,26 @@ def test_a_fault_is_told(begin: Callable[[], Step], name: str, severity: Severit
 @pytest.mark.parametrize(("begin", "expected"), HEALTHY)
 def test_what_looks_like_one_is_not(begin: Callable[[], Step], expected: Found, tmp_path: Path) -> None:
     assert found(tmp_path / "run", begin, steps=2 * STEPS) == expected
+
+
+LATER = 41
+"""A step in which no look is due, and the first of a second stage."""
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_head_that_is_replaced_in_the_middle_is_told(frozen: bool, tmp_path: Path) -> None:
+    begin = head_replaced(LATER, frozen=frozen, given=False)
+    assert found(tmp_path / "run", begin, steps=2 * LATER)["parameters-outside-optimizer"] == "warning"
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        head_replaced(LATER, frozen=True, given=True),
+        head_replaced(LATER, frozen=False, given=True),
+        experts_now_and_then,
+    ],
+    ids=["given, the rest frozen", "given", "experts"],
+)
+def test_other_parameters_with_a_gradient_are_no_fault(begin: Callable[[], Step], tmp_path: Path) -> None:
+    assert "parameters-outside-optimizer" not in found(tmp_path / "run", begin, steps=2 * LATER)

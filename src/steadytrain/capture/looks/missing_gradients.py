@@ -1,4 +1,7 @@
-"""Counts the steps of an optimizer none of whose parameters ever had a gradient, although the script calls backward."""
+"""Counts the steps of an optimizer none of whose parameters ever had a gradient, although the script calls backward.
+
+Also notices that other parameters have a gradient than before: a part was frozen, or replaced.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,30 @@ TOLD = (4, 16, 64)
 """Numbers of steps at which a look reports them."""
 
 
+CHANGED_EVERY, CHANGES_MAX = 8, 4
+"""Steps between two counts, and how many changes are told: experts that are used now and then change all the time."""
+
+
 class MissingGradients:
     """Follows one stream until one of its parameters has a gradient or changes in another way."""
 
     def __init__(self) -> None:
+        self._with: int | None = None
+        self._changes = 0
         self._open = True
         self._steps = 0
         self._versions: list[int] = []
         self._norm: float | None = None
+
+    def changed(self, stream: Stream) -> bool:
+        """Whether more or fewer parameters of ``stream`` have a gradient than at the count before."""
+        if self._changes >= CHANGES_MAX or stream.own_steps % CHANGED_EVERY:
+            return False
+        count = sum(one.grad is not None for one in stream.parameters)
+        before, self._with = self._with, count
+        changed = before is not None and before != count
+        self._changes += changed
+        return changed
 
     def rows(self, stream: Stream, *, after_backward: bool, norm: float | None) -> Iterator[tuple[str, float]]:
         """Rows at the gate of a step of ``stream``.

@@ -271,6 +271,7 @@ class ScriptLook(StepObserver):
             self._run.recorder.set_fact("moving_targets", moving)
         if stream.signature is not one.signature and stream.signature != one.signature:
             one.signature, one.since_change = stream.signature, 0
+        one.since_change = 0 if one.missing.changed(stream) else one.since_change
         rows = dict(self._of_mode(one, seen)) | dict(self._targets.rows(stream))
         norm = measured.record.scalars.get("parameter_norm")
         rows |= dict(one.missing.rows(stream, after_backward=self._seen.backward, norm=norm))

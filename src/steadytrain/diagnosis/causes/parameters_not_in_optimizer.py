@@ -73,6 +73,7 @@ class ParametersNotInOptimizer(Cause):
         # Passing only a head to the optimizer is a way to freeze the rest.
         meant = quiet(case)
         told = seen(case, "parameters-outside-optimizer")
+        stale = told.numbers.get("strangers", 0.0) if told is not None else 0.0
         hidden = told is not None and told.numbers.get("unregistered", 0.0) > 0.0
         return Signature(
             (
@@ -92,6 +93,13 @@ class ParametersNotInOptimizer(Cause):
                     invariant=True,
                 ),
                 *symptom(case, STRONG, "parameters-outside-optimizer"),
+                *when(
+                    stale > 0,
+                    CERTAIN,
+                    f"the optimizer holds {stale:.0f} tensors that no module has any more, not what took their place",
+                    "symptoms",
+                    invariant=True,
+                ),
                 *when(
                     hidden,
                     CERTAIN,
