@@ -240,3 +240,23 @@ def test_a_rate_that_grows_up_to_the_onset_is_said(rate: Callable[[int], float],
     said = [one for one in signs if "grows in every step" in one.what]
     assert bool(said) == told
     assert all(one.numbers["rise"] > 1.5 for one in said)
+
+
+def test_updates_are_long_beside_weights_that_vanished_by_their_decay() -> None:
+    gone = Symptom("vanishing-weights", "warning", 1, 92, "8 of 15 weight tensors have lost nine tenths of their norm")
+    facts = {"optimizer": "Adam", "betas": [0.9, 0.999], "weight_decay": 0.1, "update_ratio_median": 0.4}
+    coupled = {**facts, "decay_is_l2": True, "decay_share_of_update": 1.0}
+    case = replace(case_of(coupled), symptoms=(gone, *case_of(coupled).symptoms))
+    found = order(case)
+    assert found.index("weight-decay-misuse") < found.index("learning-rate-too-high")
+    said = [sign.what for sign in CAUSES["weight-decay-misuse"].signature(case).signs]
+    assert any("AdamW does not" in one for one in said)
+    usual = CAUSES["weight-decay-misuse"].signature(case_of({**coupled, "weight_decay": 1e-4}))
+    assert not any("AdamW does not" in one.what for one in usual.signs)
+
+
+@pytest.mark.parametrize(("name", "begin"), [("vanishing-weights", None), ("divergence", 64)])
+def test_weights_that_vanished_are_tried_from_the_beginning(name: str, begin: int | None) -> None:
+    plan = trial("weight-decay-none").plan(replace(case_of({}, name), begins=(64,), taped=((65, 92),)))
+    assert not isinstance(plan, NotApplicable)
+    assert plan[0].begin == begin

@@ -88,7 +88,9 @@ FACTS: Mapping[str, str] = {
     "weight_decay": "largest of all groups",
     "weight_decay_of_norms": "names of biases, norm scales and embeddings that are decayed",
     "decay_per_step": "largest learning rate x weight decay of a group: share of a weight taken a step",
-    "decay_share_of_update": "norm of the decay over the norm of the whole update, largest tensor",
+    "decay_share_of_update": "norm of the decay over the norm of the whole update, largest tensor; where the decay is "
+    "L2, of the whole gradient, most of all surveyed steps",
+    "decay_is_l2": "whether the optimizer adds the decay to the gradient",
     "update_ratio": "rms of update over rms of weight at the last surveyed step, largest matrix",
     "update_ratio_first": "the same at the first surveyed step",
     "update_ratio_first_median": "the same at the first surveyed step, median matrix",

@@ -56,6 +56,9 @@ class OneChange(Row):
     makes: tuple[Change, ...] = ()
     from_own_beginning: bool = False
     only_at_start: bool = False
+    from_beginning_of: str = ""
+    """Symptoms, by name, after which it is too late from a snapshot: the script's own beginning runs instead."""
+
     first_update_min: float = 0.0
     """The first update must have changed the median matrix by at least this share of it."""
 
@@ -64,7 +67,8 @@ class OneChange(Row):
             return NotApplicable("the symptom does not belong to the script's first steps")
         if self.first_update_min and (why := self._of_usual_size(case)) is not None:
             return NotApplicable(why)
-        if self.from_own_beginning:
+        named = case.symptom.name if case.symptom is not None else ""
+        if self.from_own_beginning or named in self.from_beginning_of.split():
             return from_the_beginning(self, case, *self.makes)
         return planned(self, case, *self.makes)
 

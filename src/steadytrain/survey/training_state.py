@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from steadytrain.capture.hooks.model_discovery import find_model, plain_name
 from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.capture.tensors.dense import dense_values
 from steadytrain.survey.moment_facts import LISTED_MAX, MomentFacts
 
 ELEMENTS_MAX = 1 << 26
@@ -20,6 +21,12 @@ ELEMENTS_MAX = 1 << 26
 STRANGE_ABOVE = 1e3
 SCALE_LOW, SCALE_HIGH = 0.02, 10.0
 LOST_TOLD = 0.5
+
+WITH_L2 = (
+    *(torch.optim.Adam, torch.optim.NAdam, torch.optim.RAdam, torch.optim.Adamax, torch.optim.RMSprop),
+    *(torch.optim.Adagrad, torch.optim.Adadelta, torch.optim.SGD, torch.optim.ASGD),
+)
+"""Optimizers that add the decay to the gradient, unless a group says that it is decoupled. Others decay the weights."""
 
 
 class State:
@@ -61,6 +68,7 @@ class State:
             for g in optimizer.param_groups
             for p in g["params"]
         }
+        self._l2_shares(stream)
         self._underflow([p.grad for p in trainable.values() if p.grad is not None and p.dim() > 1])
         self._moments(stream)
 
@@ -100,12 +108,27 @@ class State:
             self.facts.setdefault("update_ratio_first", largest)
             self.facts.setdefault("update_ratio_first_median", median)
             self.facts["update_ratio"], self.facts["update_ratio_median"] = largest, median
-        if shares:
+        if shares and "decay_is_l2" not in self.facts:
             self.facts["decay_share_of_update"] = max(shares)
         if wanted:
             self.facts["lost_update_share"] = 1 - changed / wanted
             self.facts["lost_updates"] = dict(sorted(lost.items())[:LISTED_MAX])
         self._before = {}
+
+    def _l2_shares(self, stream: Stream) -> None:
+        """How much of the gradient that an optimizer uses is its decay, where it is added to the gradient (L2)."""
+        shares = []
+        for optimizer in stream.optimizers:
+            if type(optimizer) not in WITH_L2:
+                continue
+            for group in optimizer.param_groups:
+                decay = float(group.get("weight_decay") or 0.0)
+                if decay > 0 and not group.get("decoupled_weight_decay"):
+                    matrices = [p for p in group["params"] if p.grad is not None and p.dim() > 1]
+                    shares += [_share(decay * p.detach().double(), dense_values(p.grad)) for p in matrices]
+        if shares:
+            self.facts["decay_is_l2"] = True
+            self.facts["decay_share_of_update"] = max(*shares, self.facts.get("decay_share_of_update", 0.0))
 
     def of_others(self, stream: Stream) -> None:
         """Registers the parameters of another optimizer as held."""
@@ -291,3 +314,9 @@ def positions(roots: list[nn.Module]) -> tuple[dict[str, str], dict[str, list[in
 
 def _rms(values: Tensor) -> float:
     return math.sqrt(float(values.double().square().mean())) if values.numel() else 0.0
+
+
+def _share(decay: Tensor, gradient: Tensor | None) -> float:
+    """The norm of the decay over that of the whole gradient, 1 at most."""
+    whole = 0.0 if gradient is None else _rms(gradient.double() + decay)
+    return min(1.0, _rms(decay) / whole) if whole > 0 else 0.0

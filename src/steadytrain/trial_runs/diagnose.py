@@ -239,15 +239,21 @@ def _try(bench: _Bench) -> None:
 
 
 def _repeat_from_elsewhere(bench: _Bench) -> None:
-    """Starts again from another place, if there is one."""
+    """Starts again from another place, if there is one. What was found so far stays if the time ends before that."""
     other = other_start(bench.case)
     if other is None or bench.clock() >= bench.until:
         return
+    kept = {name: getattr(bench, name) for name in _FOUND}
     bench.case, how = other
     bench.tell(f"the replay differs from the run: once more, {how}")
     bench.plans, bench.refused = _plans(bench.case)
     bench.outcomes, bench.verdicts, bench.contrasts = {}, {}, {}
     _run(bench, (UNCHANGED, *_next(bench, count=ROUND_TRIALS - 1)))
+    if not bench.control.ran:
+        vars(bench).update(kept)
+
+
+_FOUND = ("case", "suspects", "plans", "refused", "outcomes", "verdicts", "control", "contrasts")
 
 
 def _contrasted(bench: _Bench) -> bool:

@@ -25,6 +25,7 @@ from steadytrain.diagnosis.signs import (
     not_finite,
     quiet,
     ruled_out,
+    seen,
     symptom,
     when,
 )
@@ -138,6 +139,8 @@ class LearningRateTooHigh(Cause):
 
 
 def _long_updates(case: Case) -> Signs:
+    vanished = seen(case, "vanishing-weights") is not None  # beside such weights, any update is long
+    later = () if vanished else _long_now(case)
     return (
         *above(
             case,
@@ -146,6 +149,12 @@ def _long_updates(case: Case) -> Signs:
             STRONG if no_second_moment(case) else CERTAIN,
             "the first update changed the median matrix by {value} of it",
         ),
+        *later,
+    )
+
+
+def _long_now(case: Case) -> Signs:
+    return (
         *above(case, "update_ratio_median", 0.03, STRONG, "an update changes the median tensor by {value} of it"),
         *above(case, "update_ratio", 0.1, FAIR, "an update changes a matrix by {value} of it"),
     )

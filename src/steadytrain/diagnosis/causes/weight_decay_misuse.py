@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import WEIGHT_DECAY_LOWER
 from steadytrain.diagnosis.setting_signs import changed_settings
-from steadytrain.diagnosis.signs import above, below, listed, measured, ruled_out, symptom
+from steadytrain.diagnosis.signs import above, below, fact, listed, measured, ruled_out, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class WeightDecayMisuse(Cause):
     source = "2309.14322; 2405.13698; 2506.02285; OLMo 2 on embeddings"
 
     def signature(self, case: Case) -> Signature:
+        decay = measured(case, "weight_decay")
         return Signature(
             (
                 *above(case, "decay_per_step", 3e-3, STRONG, "a step takes {value} of each weight away"),
@@ -68,8 +69,19 @@ class WeightDecayMisuse(Cause):
                 ),
                 *changed_settings(case, "decay", CERTAIN),
                 *symptom(case, STRONG, "vanishing-weights"),
+                *when(
+                    fact(case, "decay_is_l2") is True and fact(case, "betas") is not None and decay >= LARGE_L2,
+                    FAIR,
+                    f"{fact(case, 'optimizer')} adds the weight decay of {decay:.3g} to the gradient, and divides it "
+                    "by the second moment as well: AdamW does not",
+                    "fact weight_decay",
+                ),
                 *listed(case, "weight_decay_of_norms", 0.2, "decayed though norms, biases or embeddings: {names}"),
                 *ruled_out(measured(case, "weight_decay") == 0.0, "there is no weight decay"),
                 *below(case, "decay_share_of_update", 0.2, -STRONG, "decay is {value} of an update"),
             ),
         )
+
+
+LARGE_L2 = 0.01
+"""A usual decay of AdamW (torch's default). As L2 under a second moment it is a hundred times the usual one."""
