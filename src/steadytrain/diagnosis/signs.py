@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from steadytrain.core.incident import Located
 from steadytrain.core.model import Series, Symptom, Window
-from steadytrain.diagnosis.cause import RULED_OUT, STRONG, Sign
+from steadytrain.diagnosis.cause import RULED_OUT, Sign
 from steadytrain.experiments.case import SAME_STORY_STEPS
 from steadytrain.experiments.facts import WITHOUT_SURVEY
 from steadytrain.grouping.catalog import is_nonfinite
@@ -189,29 +189,6 @@ def renumbered(case: Case, weight: float) -> Signs:
         return ()
     text = f"token frequencies match by rank ({found[1]:.0%} shared), but not by id ({found[0]:.0%})"
     return (Sign(text, weight, "fact token_overlap", {"by_id": float(found[0]), "by_rank": float(found[1])}),)
-
-
-def deepened(case: Case) -> Signs:
-    """A sign if the gradients of the first and last layer were alike at the run's first step and no longer are."""
-    first, last = measured(case, "gradient_ratio"), measured(case, "gradient_ratio_last")
-    if fact(case, "surveyed_first_step") != 1 or not ALIKE_MIN < first < 1 / ALIKE_MIN:
-        return ()
-    if measured(case, "activation_ratio") < SILENT_MAX:
-        return ()  # nothing reached the last layer, so its gradient was as small as that of the first
-    if APART_MAX < last < 1 / APART_MAX or math.isnan(last):
-        return ()
-    what = (
-        f"gradients of the first layer were {first:.2g} times those of the last at the first step, and are {last:.2g}"
-    )
-    return (Sign(what, STRONG, "fact gradient_ratio_last", {"first": first, "last": last}),)
-
-
-ALIKE_MIN, APART_MAX = 1e-2, 1e-3
-"""Gradient ratio of the first layer to the last: after initialisation, and during training."""
-
-
-SILENT_MAX = 1e-4
-"""RMS of the last layer's output over that of the first's, at the first step. Less is no signal that can be learned."""
 
 
 LONG_MEMORY, FAR_MEMORY = 0.95, 0.98

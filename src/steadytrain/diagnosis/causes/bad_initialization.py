@@ -7,12 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.depth_signs import SILENT_MAX, deepened
 from steadytrain.diagnosis.interventions import LONGER_WARMUP, NORM
 from steadytrain.diagnosis.signs import (
-    SILENT_MAX,
     above,
     below,
-    deepened,
     fact,
     first_name,
     listed,

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.detectors import ScriptRule
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Signature
+from steadytrain.diagnosis.depth_signs import deepened
 from steadytrain.diagnosis.interventions import CLIP, LONGER_WARMUP, LOWER_RATE
 from steadytrain.diagnosis.signs import (
     Signs,
     above,
     calm_before,
-    deepened,
     fact,
     holds,
     no_second_moment,
