@@ -30,6 +30,7 @@ hypothesis.settings.load_profile("whatever-the-load")
 # Several test processes share the machine, and what they launch is warm (see there) only with one thread.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as replays set it for what they launch
 os.environ["STEADYTRAIN_RAISE_OWN_ERRORS"] = "1"
 # Where no compiled module may be kept, a fresh interpreter compiles torch and us anew, for longer than its script runs.
 sys.dont_write_bytecode = False

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+import warm
 from steadytrain.capture.hooks.import_hook import after_import, forget_imports
 
 NAME = "module_that_tells"
@@ -112,3 +115,62 @@ def test_one_wish_is_taken_back_and_the_others_stay(module_file: Path) -> None:
     take_back()
     after_import(NAME, lambda: seen.append("again"))()
     assert seen == ["called", "again"]
+
+
+def test_a_module_that_is_being_imported_calls_after_its_code_has_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """safetensors.torch imports torch, where a watch begins and asks for safetensors.torch."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name, code in (("hook_inner", ""), ("hook_outer", "import hook_inner\nvalue = 1\n"), ("hook_other", "")):
+        (tmp_path / f"{name}.py").write_text(code, encoding="utf-8")
+    seen: list[object] = []
+    take_back = []
+
+    def inner_is_there() -> None:
+        take_back.append(after_import("hook_outer", lambda: seen.append(sys.modules["hook_outer"].value)))
+        take_back.append(after_import("hook_outer", lambda: seen.append("taken back")))
+
+    before = list(sys.meta_path)
+    after_import("hook_inner", inner_is_there)
+    importlib.import_module("hook_outer")
+    assert seen == []
+    take_back[1]()
+    importlib.import_module("hook_other")
+    assert seen == [1]
+    assert sys.meta_path == before
+    for name in ("hook_inner", "hook_outer", "hook_other"):
+        sys.modules.pop(name, None)
+
+
+IMPORTS_IT_FIRST = """
+from safetensors.torch import save_file
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(1, 13):
+    x = torch.randn(16, 8)
+    loss = (model(x) - x.sum(1, keepdim=True)).square().mean() * (float("nan") if step == 12 else 1.0)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    save_file(model.state_dict(), "weights.safetensors")
+"""
+
+
+def test_a_script_that_imports_safetensors_first_is_watched_and_replayed(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(IMPORTS_IT_FIRST, encoding="utf-8")
+
+    def steadytrain(*command: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, warm.COLD: "1"}
+        words = [sys.executable, "-m", "steadytrain", *command]
+        return subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    ran = steadytrain("run", "--runs-dir", "runs", "--name", "run", "--to", "none", "train.py")
+    assert ran.returncode == 70, ran.stderr
+    assert "could not attach" not in ran.stderr
+    replayed = steadytrain("replay", "--runs-dir", "runs", "run")
+    assert "cannot tell" not in replayed.stdout + replayed.stderr

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from steadytrain.checkpoints.assembling import Loose, assemble
@@ -35,6 +34,8 @@ def tensors_of(path: Path) -> dict[str, Tensor]:
     Raises:
         UsageError: it is damaged, or its tensors do not fit in memory.
     """
+    from safetensors.torch import load_file  # not above: a script may import it first, and torch with it
+
     try:
         check_size(path, memory_times=1.0)
         return dict(load_file(path))

@@ -17,17 +17,18 @@ from typing import Any
 
 
 def after_import(name: str, callback: Callable[[], None]) -> Callable[[], None]:
-    """Call ``callback`` once ``name`` is imported: now if it already is, else right after its code has run.
+    """Call ``callback`` once ``name`` is imported: now if it already is, else right after its code has run. If its code
+    is running now, as it does where it imports torch itself, at the next import of another module after that.
 
     An error of ``callback`` reaches the script's import: a guest's callback must be guarded.
 
     Returns:
         A function that takes the wish back, and with it all that ``callback`` holds. It may be called at any time.
     """
-    if name in sys.modules:
+    if name in sys.modules and not _runs(name):
         callback()
         return _nothing
-    finder = _Finder(name, callback)
+    finder = _AfterNow(name, callback) if name in sys.modules else _Finder(name, callback)
     sys.meta_path.insert(0, finder)
     return finder.leave
 
@@ -38,7 +39,33 @@ def _nothing() -> None:
 
 def forget_imports() -> None:
     """Remove all our finders from ``sys.meta_path``."""
-    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Finder | _AfterNow)]
+
+
+def _runs(name: str) -> bool:
+    """Whether the module is being imported now."""
+    return bool(getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False))
+
+
+class _AfterNow(importlib.abc.MetaPathFinder):
+    """Finds nothing. Asked for any module, it looks whether the code of its own one has run."""
+
+    def __init__(self, name: str, callback: Callable[[], None]) -> None:
+        self._name = name
+        self._callback = callback
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if self in sys.meta_path and not _runs(self._name):
+            self.leave()
+            if self._name in sys.modules:
+                self._callback()
+        return None
+
+    def leave(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
 
 
 class _Finder(importlib.abc.MetaPathFinder):

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
@@ -72,12 +71,12 @@ def write_state(
 ) -> None:
     """Write the current weights, buffers and optimizer state; reseal the bundle. A failure leaves no partial file."""
     try:
-        save_file(
+        _save_file(
             {redact_text(name): tensor for name, tensor in model_tensors(roots).items()}, folder / "model.safetensors"
         )
         tree, tensors = optimizer_tree(optimizers, names)
         write_json(folder / "optimizer.json", tree)
-        save_file(tensors, folder / "optimizer.safetensors")
+        _save_file(tensors, folder / "optimizer.safetensors")
         seal(folder, *STATE_FILES)
     except Exception:
         for name in STATE_FILES:
@@ -224,13 +223,26 @@ def _write_batches(
             )
     document = {"format": "steadytrain.batches", "version": 1, "calls": documents, "fetches": fetches}
     write_json(folder / "batches.json", document)
-    save_file(tensors, folder / "batches.safetensors")
+    _save_file(tensors, folder / "batches.safetensors")
 
 
 def _write_tree(path: Path, value: Any) -> None:
     tree, tensors = encode(value, is_tensor, prefix=path.name)
     write_json(path.with_suffix(".json"), tree)
-    save_file({redact_text(key): savable(tensor) for key, tensor in tensors.items()}, path.with_suffix(".safetensors"))
+    _save_file({redact_text(key): savable(tensor) for key, tensor in tensors.items()}, path.with_suffix(".safetensors"))
+
+
+def _save_file(tensors: dict[str, Tensor], path: Path) -> None:
+    """safetensors' own function, without the wrapper that tells of the script's checkpoints.
+
+    Its module is not imported above: a script may import it first, it imports torch, and then a watch begins.
+    """
+    import safetensors.torch
+
+    save: Any = safetensors.torch.save_file
+    while hasattr(save, "__wrapped__"):
+        save = save.__wrapped__
+    save(tensors, path)
 
 
 def savable(tensor: Tensor) -> Tensor:

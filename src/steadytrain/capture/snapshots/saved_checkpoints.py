@@ -45,9 +45,9 @@ def save_wrappers(events: SaveEvents, module: str) -> Iterator[tuple[Any, str, C
     if module == "torch":
         yield torch, "save", _wrapper(events, torch.save, _second)
     elif module == "safetensors.torch":
-        import safetensors.torch
+        import safetensors.torch as its_module  # right after its code has run, its package does not have it yet
 
-        yield safetensors.torch, "save_file", _wrapper(events, safetensors.torch.save_file, _second)
+        yield its_module, "save_file", _wrapper(events, its_module.save_file, _second)
     else:
         import torch.distributed.checkpoint as distributed
 
