@@ -117,12 +117,15 @@ class GuardSteering(Steering):
     def _renew_moments(self, stream: Stream) -> None:
         """Moments that were lost on the way are of no use: begin with new ones before the first update."""
         why = self._troubles.lost_moments(stream)
-        if why is None:
-            return
+        if why is not None:
+            self._fade(stream, "reset-moments", self._held.kind_of("reset-moments"), why)
+
+    def _fade(self, stream: Stream, name: str, one: Intervention, why: str) -> None:
+        """Make an intervention that lets go by itself, if it can be made and none of its kind holds."""
         with suppress(CannotApplyError):
-            made = self._held.fade("reset-moments", self._held.kind_of("reset-moments"))
+            made = self._held.fade(name, one)
             if made is not None:
-                action = self._act(stream, "applied", "reset-moments", why, *made)
+                action = self._act(stream, "applied", name, why, *made)
                 self._run.tell(intervention_message(stream.step, why, [action]))
 
     def _at(self, stream: Stream) -> None:
@@ -194,11 +197,7 @@ class GuardSteering(Steering):
         """Extreme data go on: they are learned, in updates of the usual size at first."""
         self._troubles.accepts = True
         self._live.rung_begins(self._extremes.first, 0)
-        with suppress(CannotApplyError):
-            made = self._held.fade("clip", Clip(doubling=LEARNED_DOUBLING))
-            if made is not None:
-                action = self._act(stream, "applied", "clip", LEARNED, *made)
-                self._run.tell(intervention_message(stream.step, LEARNED, [action]))
+        self._fade(stream, "clip", Clip(doubling=LEARNED_DOUBLING), LEARNED)
 
     def _leaves_out(self, why: str, step: int) -> bool:
         """Whether the update of an extreme step is skipped. More than a few in a row may be the weights' fault."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from steadytrain.core.errors import UsageError
 from steadytrain.experiments import trial_catalog
+from steadytrain.experiments.trial_tables.updates import RATE_CUTS
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,7 @@ _OF_KIND: Mapping[str, str] = {
 FULL_PRECISION = ("float32", "float32-island", "bfloat16", "all-safe", "float64-loss", "master-weights")
 """Trials that compare the recorded precision with another one."""
 
-LOWER_RATE = (
-    *("learning-rate-third", "learning-rate-tenth", "learning-rate-hundredth", "learning-rate-thousandth"),
-    *("constant-learning-rate", "learning-rate-up"),
-)
+LOWER_RATE = (*RATE_CUTS, "constant-learning-rate", "learning-rate-up")
 WARM_UP = ("longer-warmup", "rewarm")
 CLIPPING = ("clip", "clip-usual", "update-clipping")
 

@@ -1,4 +1,4 @@
-"""Optimizers that keep what bfloat16 rounded away are told from those that keep moments."""
+"""The look finds optimizers that keep what bfloat16 rounded away, and not those that keep moments."""
 
 from __future__ import annotations
 

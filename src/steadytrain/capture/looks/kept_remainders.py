@@ -2,8 +2,8 @@
 
 Kahan summation holds, for each weight, the part of its updates that was smaller than half the distance to the next
 number of the format. So the sum of the updates reaches the weights, though single updates leave their bits as they are.
-Such a state is told from a moment by its size: of no element larger than that distance, often a good part of it, and of
-both signs. A float32 weight that is split in two 16-bit halves has an integer state of its shape instead.
+Its size tells such a state from a moment: no element exceeds that distance, many are a good part of it, and both signs
+occur. A float32 weight that is split in two 16-bit halves has an integer state of its shape instead.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ TOLD = (4, 16, 64)
 
 
 CHANGED_EVERY, CHANGES_MAX = 8, 4
-"""Steps between two counts, and how many changes are told: experts that are used now and then change all the time."""
+"""Steps between two counts, and the most changes that are reported: experts used now and then change all the time."""
 
 
 class MissingGradients:

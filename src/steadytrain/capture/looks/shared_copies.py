@@ -16,8 +16,8 @@ from steadytrain.capture.step.optimizer_streams import Stream
 STEPS = 32
 """Steps in which calls are counted."""
 
-SHARE = 0.5
-"""The module has to run in this share of them: one that is evaluated now and then is no target."""
+Kind = tuple[type[nn.Module], tuple[int, ...]]
+"""The class of a module and its parameters by id."""
 
 
 class SharedCopies:
@@ -50,14 +50,16 @@ class SharedCopies:
         if self._steps < STEPS:
             return
         held = {id(one) for one in stream.parameters}
-        models = {(type(one), _ids(one)) for one in self._trained}
+        models = {kind_of(one) for one in self._trained}
         for module, steps in self._aside.items():
-            ids = _ids(module)
-            fits = module not in self._trained and (type(module), ids) in models
-            if fits and steps >= SHARE * STEPS and ids and held.issuperset(ids):
+            kind = kind_of(module)
+            if module not in self._trained and kind in models and kind[1] and held.issuperset(kind[1]):
                 yield f"shared-copy:{type(module).__name__}", float(steps)
                 return
 
 
-def _ids(module: nn.Module) -> tuple[int, ...]:
-    return tuple(id(one) for one in module.parameters())
+def kind_of(module: nn.Module) -> Kind:
+    try:
+        return type(module), tuple(id(one) for one in module.parameters())
+    except (AttributeError, RuntimeError):
+        return type(module), ()  # its __init__ has not run

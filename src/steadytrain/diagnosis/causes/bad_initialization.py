@@ -9,18 +9,9 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.depth_signs import SILENT_MAX, deepened
 from steadytrain.diagnosis.interventions import LONGER_WARMUP, NORM
-from steadytrain.diagnosis.signs import (
-    above,
-    below,
-    fact,
-    first_name,
-    listed,
-    measured,
-    noted,
-    symptom,
-    when,
-)
+from steadytrain.diagnosis.signs import above, below, fact, first_name, listed, measured, noted, symptom, when
 from steadytrain.diagnosis.trial_effects import like
+from steadytrain.experiments.trials.he_initialization import FADED
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -118,7 +109,7 @@ class BadInitialization(Cause):
                 *below(
                     case,
                     "activation_ratio",
-                    1e-2,
+                    FADED,
                     STRONG if 0 < measured(case, "activation_ratio") < SILENT_MAX else FAIR,
                     "the last layer's output is {value} times the first's",
                 ),

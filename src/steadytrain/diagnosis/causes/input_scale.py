@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.signs import fact, quiet, ruled_out, symptom, when
 from steadytrain.diagnosis.trial_effects import like
+from steadytrain.experiments.trial_tables.updates import RATE_CUTS
 from steadytrain.experiments.trials.scale_inputs import EARLY_STEPS, SCALE_MIN
 
 if TYPE_CHECKING:
@@ -44,10 +45,7 @@ class InputScale(Cause):
         "script",
         removed=("scale-inputs",),
         either=(
-            "learning-rate-third",
-            "learning-rate-tenth",
-            "learning-rate-hundredth",
-            "learning-rate-thousandth",
+            *RATE_CUTS,
             "longer-warmup",
             "clip",
             "clip-usual",

@@ -139,22 +139,17 @@ class LearningRateTooHigh(Cause):
 
 
 def _long_updates(case: Case) -> Signs:
-    vanished = seen(case, "vanishing-weights") is not None  # beside such weights, any update is long
-    later = () if vanished else _long_now(case)
-    return (
-        *above(
-            case,
-            "update_ratio_first_median",
-            WHOLE_UPDATE,
-            STRONG if no_second_moment(case) else CERTAIN,
-            "the first update changed the median matrix by {value} of it",
-        ),
-        *later,
+    first = above(
+        case,
+        "update_ratio_first_median",
+        WHOLE_UPDATE,
+        STRONG if no_second_moment(case) else CERTAIN,
+        "the first update changed the median matrix by {value} of it",
     )
-
-
-def _long_now(case: Case) -> Signs:
+    if seen(case, "vanishing-weights") is not None:
+        return first  # beside such weights, any update is long
     return (
+        *first,
         *above(case, "update_ratio_median", 0.03, STRONG, "an update changes the median tensor by {value} of it"),
         *above(case, "update_ratio", 0.1, FAIR, "an update changes a matrix by {value} of it"),
     )

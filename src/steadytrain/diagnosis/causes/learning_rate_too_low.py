@@ -8,6 +8,7 @@ from steadytrain.diagnosis.cause import FAIR, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import HIGHER_RATE
 from steadytrain.diagnosis.signs import above, below, not_finite, quiet, ruled_out, seen, symptom
 from steadytrain.diagnosis.trial_effects import like
+from steadytrain.experiments.trial_tables.updates import RATE_CUTS
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -54,10 +55,7 @@ class LearningRateTooLow(Cause):
         "script",
         removed=("learning-rate-up",),
         persists=(
-            "learning-rate-third",
-            "learning-rate-tenth",
-            "learning-rate-hundredth",
-            "learning-rate-thousandth",
+            *RATE_CUTS,
             "clip",
             "longer-warmup",
         ),

@@ -21,7 +21,7 @@ from steadytrain.diagnosis.signs import (
     when,
 )
 from steadytrain.diagnosis.trial_effects import like
-from steadytrain.experiments.trial_tables.updates import WHOLE_UPDATE
+from steadytrain.experiments.trial_tables.updates import RATE_CUTS, WHOLE_UPDATE
 from steadytrain.grouping.catalog import declared
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class MissingWarmup(Cause):
     expects = like(
         "rate",
         removed=("longer-warmup", "rewarm"),
-        either=("learning-rate-third", "learning-rate-tenth", "learning-rate-hundredth", "learning-rate-thousandth"),
+        either=RATE_CUTS,
     )
     confirming = ("longer-warmup",)
     # A warm-up lowers the rate for a while. If a lower rate helps as well, the trials cannot separate the two.

@@ -20,6 +20,7 @@ from steadytrain.diagnosis.signs import (
     when,
 )
 from steadytrain.diagnosis.trial_effects import like
+from steadytrain.experiments.trial_tables.updates import RATE_CUTS
 
 if TYPE_CHECKING:
     from steadytrain.core.incident import Located
@@ -51,13 +52,7 @@ class NoSupervisedTokens(Cause):
     rivals = ("singular-operation", "padding-in-loss", "bad-batch")
     expects = like(
         "data",
-        persists=(
-            "learning-rate-third",
-            "learning-rate-tenth",
-            "learning-rate-hundredth",
-            "learning-rate-thousandth",
-            "clip",
-        ),
+        persists=(*RATE_CUTS, "clip"),
         either=("safe-operation",),
     )
     confirming = ("drop-batch",)

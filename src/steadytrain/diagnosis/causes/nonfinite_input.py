@@ -10,6 +10,7 @@ from steadytrain.diagnosis.row_signs import holds_nan_from_before
 from steadytrain.diagnosis.script_signs import made_by_script
 from steadytrain.diagnosis.signs import fact, listed, not_finite, operation, ruled_out, surveyed, when
 from steadytrain.diagnosis.trial_effects import like
+from steadytrain.experiments.trial_tables.updates import RATE_CUTS
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -39,13 +40,7 @@ class NonfiniteInput(Cause):
     rivals = ("bad-batch", "singular-operation", "half-precision-overflow", "uninitialized-parameters")
     expects = like(
         "data",
-        persists=(
-            "learning-rate-third",
-            "learning-rate-tenth",
-            "learning-rate-hundredth",
-            "learning-rate-thousandth",
-            "clip",
-        ),
+        persists=(*RATE_CUTS, "clip"),
     )
     confirming = ("drop-batch",)
     spared = ("float32",)

@@ -21,6 +21,7 @@ from steadytrain.diagnosis.signs import (
     when,
 )
 from steadytrain.diagnosis.trial_effects import like
+from steadytrain.experiments.trial_tables.updates import RATE_CUTS
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -62,10 +63,7 @@ class StaleOptimizerState(Cause):
         either=(
             "beta2-lower",
             "longer-warmup",
-            "learning-rate-third",
-            "learning-rate-tenth",
-            "learning-rate-hundredth",
-            "learning-rate-thousandth",
+            *RATE_CUTS,
         ),
     )
     confirming = ("reset-moments",)

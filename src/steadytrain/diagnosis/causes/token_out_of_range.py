@@ -8,6 +8,7 @@ from steadytrain.diagnosis.cause import CERTAIN, STRONG, Cause, Intervention, Si
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, DROP_BATCH
 from steadytrain.diagnosis.signs import Signs, above, fact, measured, rows_of, ruled_out, surveyed, when
 from steadytrain.diagnosis.trial_effects import like
+from steadytrain.experiments.trial_tables.updates import RATE_CUTS
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -36,7 +37,7 @@ class TokenOutOfRange(Cause):
     base_rate = 9.0
     expects = like(
         "data",
-        persists=("learning-rate-third", "learning-rate-tenth", "learning-rate-hundredth", "learning-rate-thousandth"),
+        persists=RATE_CUTS,
     )
     confirming = ("drop-batch",)
     spared = ("float32",)

@@ -22,6 +22,7 @@ from steadytrain.diagnosis.signs import (
     when,
 )
 from steadytrain.diagnosis.trial_effects import like
+from steadytrain.experiments.trial_tables.updates import RATE_CUTS
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -56,10 +57,7 @@ class UnclippedGradients(Cause):
         "rate",
         removed=("clip-usual", "clip"),
         either=(
-            "learning-rate-third",
-            "learning-rate-tenth",
-            "learning-rate-hundredth",
-            "learning-rate-thousandth",
+            *RATE_CUTS,
             "longer-warmup",
             "constant-learning-rate",
             "perturbed",

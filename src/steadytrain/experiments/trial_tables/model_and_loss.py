@@ -177,7 +177,7 @@ ROWS: tuple[Trial, ...] = (
     OneChange(
         "own-parameters",
         "Copies of its own for a target that shares the model's parameters.",
-        changes="A second module of the model's class that holds the same parameters gets copies of them at the start.",
+        changes="A second module of the model's class with the same parameters gets copies of them after a step.",
         tells="A target network that was made with a shallow copy.",
         beware="It moves only where the script updates it.",
         makes=(Change("own-parameters"),),

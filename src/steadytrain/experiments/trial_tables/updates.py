@@ -10,6 +10,9 @@ from steadytrain.experiments.trial_rows import OneChange
 USUAL_MOMENTUM = 0.9
 """The usual momentum of SGD and beta1 of Adam."""
 
+RATE_CUTS = ("learning-rate-third", "learning-rate-tenth", "learning-rate-hundredth", "learning-rate-thousandth")
+"""The trials of a lower rate, the smallest cut first."""
+
 WHOLE_UPDATE = 0.3
 """A first update of this share of the weights is a hundred times the usual one, and no rate for that model."""
 

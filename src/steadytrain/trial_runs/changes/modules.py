@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from steadytrain.capture.hooks.model_discovery import living_modules
+from steadytrain.capture.looks.shared_copies import Kind, kind_of
 from steadytrain.core.torch_private import BATCH_NORMS, PARAMETERS
 from steadytrain.trial_runs.changes import LiveChange, at_least, one_of
 from steadytrain.trial_runs.launched_script import Launched
@@ -135,11 +136,10 @@ class OwnParameters(LiveChange):
     nothing = "no second module has the parameters of the model"
 
     def begin(self, process: Launched) -> None:
-        alike: dict[tuple[type[nn.Module], tuple[int, ...]], list[nn.Module]] = {}
-        wanted = {(type(root), _places(root)) for root in process.roots}
+        alike: dict[Kind, list[nn.Module]] = {}
         for module in living_modules():
-            alike.setdefault((type(module), _places(module)), []).append(module)
-        for kind in wanted:
+            alike.setdefault(kind_of(module), []).append(module)
+        for kind in {kind_of(root) for root in process.roots}:
             if kind[1] and len(alike.get(kind, ())) > 1:
                 self._watch(alike[kind])
 
@@ -155,10 +155,3 @@ class OwnParameters(LiveChange):
                 self.touch()
 
         hooks = {id(module): module.register_forward_pre_hook(called) for module in modules}
-
-
-def _places(module: nn.Module) -> tuple[int, ...]:
-    try:
-        return tuple(id(one) for one in module.parameters())
-    except (AttributeError, RuntimeError):
-        return ()  # its __init__ has not run
