@@ -33,6 +33,33 @@ here = pathlib.Path.cwd()
 """
 
 WAYS = {
+    "tokenizers": """
+        from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+        pathlib.Path("words.txt").write_text("one two two three")
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+        tokenizer.train(["words.txt"], trainers.BpeTrainer(vocab_size=12, show_progress=False))
+        tokenizer.save("old.txt", False)
+        os.makedirs("new/deep")
+        tokenizer.save(path="new/deep/tokenizer.json")
+        print(Tokenizer.from_file("new/deep/tokenizer.json").get_vocab_size(), Tokenizer.from_file("old.txt").to_str())
+        tokenizer.model.save("new")
+        tokenizer.model.save("folder", "bpe")
+        print(Tokenizer(models.BPE.from_file("new/vocab.json", "new/merges.txt")).to_str())
+        print(len(models.BPE.read_file(vocab="folder/bpe-vocab.json", merges="folder/bpe-merges.txt")))
+    """,
+    "pyarrow": """
+        import pyarrow, pyarrow.parquet
+        table = pyarrow.table({"a": [1, 2]})
+        os.mkdir("new")
+        for place in ("new/table.parquet", "old.txt"):
+            pyarrow.parquet.write_table(table, place)
+            print(pyarrow.parquet.read_table(place), pyarrow.parquet.ParquetFile(place).metadata.num_rows)
+        with pyarrow.create_memory_map("new/mapped", 8) as mapped:
+            mapped.write(b"x" * 8)
+        with pyarrow.memory_map("new/mapped") as mapped:
+            print(mapped.read())
+    """,
     "open": """
         open("old.txt", "a").write("more")
         open("new.txt", "w").write("one")

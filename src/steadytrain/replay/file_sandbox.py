@@ -4,8 +4,8 @@ A relaunched script repeats its file operations: it overwrites its checkpoint, r
 Here each of these goes to a :class:`FileMirror`. The script reads back what it wrote and no longer sees what it
 removed.
 
-The sandbox replaces Python's path functions (``os``, ``open``) and the native writers that training scripts use (torch,
-safetensors, sqlite3). Where the kernel supports it, ``landlock`` forbids all other writes, which then fail in the
+The sandbox replaces Python's path functions (``os``, ``open``), ``sqlite3``, and those of native libraries that
+``native_files`` knows. Where the kernel supports it, ``landlock`` forbids all other writes, which then fail in the
 script.
 """
 
@@ -27,15 +27,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import update_wrapper
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from urllib.parse import quote, unquote
 
-from steadytrain.capture.hooks.import_hook import after_import
-from steadytrain.core.torch_private import FILE_READER, FILE_WRITER
 from steadytrain.replay.audit_rules import AuditRules
 from steadytrain.replay.file_mirror import FileMirror, own_words
 from steadytrain.replay.landlock import forbid_writing
+from steadytrain.replay.native_files import first_written, redirect_libraries
 from steadytrain.replay.offline import disable_trackers, go_offline
 from steadytrain.replay.original_functions import Entries
 from steadytrain.replay.programs import SANDBOX_VARIABLE
@@ -188,21 +186,7 @@ class FileSandbox:
         self._replace(sqlite3, "connect", self._database(sqlite3.connect))
         self._replace(sqlite3.dbapi2, "connect", sqlite3.connect)
         self._mend_pathlib()
-        self._mend_safetensors()
-        after_import("torch", self._torch_imported)
-
-    def _torch_imported(self) -> None:
-        """Replaces the functions of torch that open files in C++."""
-        import torch
-
-        for name, redirect in ((FILE_WRITER, self.mirror.writing), (FILE_READER, self.mirror.reading)):
-            setattr(name.owner(), name.attribute, _redirected(name.now(), redirect))
-        shared = self._mapped(torch.UntypedStorage.from_file)
-        torch.UntypedStorage.from_file = staticmethod(shared)  # type: ignore[method-assign]
-        torch.from_file = self._mapped(torch.from_file)
-        torch.jit.load = self._first_read(torch.jit.load)
-        saved = torch.jit.RecursiveScriptModule  # type: ignore[attr-defined]
-        saved.save = self._second_written(saved.save)  # type: ignore[method-assign]
+        redirect_libraries(self.mirror)
 
     def _replace(self, owner: Any, name: str, ours: Callable[..., Any]) -> None:
         if hasattr(owner, name):
@@ -244,17 +228,9 @@ class FileSandbox:
 
         return ours
 
-    def _first_written(self, theirs: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps a native writer whose first argument is a path or a file object."""
-
-        def ours(path: Any, *args: Any, **kwargs: Any) -> Any:
-            return theirs(self.mirror.writing(path) if _is_path(path) and path != ":memory:" else path, *args, **kwargs)
-
-        return ours
-
     def _database(self, theirs: Callable[..., Any]) -> Callable[..., Any]:
         """Wraps ``sqlite3.connect``, whose first argument is a path, or with ``uri`` a file URI."""
-        by_path = self._first_written(theirs)
+        by_path = first_written(self.mirror, theirs)
 
         def ours(database: Any, *args: Any, **kwargs: Any) -> Any:
             if not kwargs.get("uri") or not str(database).startswith("file:"):
@@ -264,28 +240,6 @@ class FileSandbox:
             if path != ":memory:" and "mode=memory" not in query:
                 path = quote(os.fspath(redirect(unquote(path))))
             return theirs(f"file:{path}{mark}{query}", *args, **kwargs)
-
-        return ours
-
-    def _first_read(self, theirs: Callable[..., Any]) -> Callable[..., Any]:
-        def ours(path: Any, *args: Any, **kwargs: Any) -> Any:
-            return theirs(self.mirror.reading(path) if _is_path(path) else path, *args, **kwargs)
-
-        return ours
-
-    def _mapped(self, theirs: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps a function that maps a file into memory, which with ``shared`` writes to it."""
-
-        def ours(path: Any, shared: bool = False, *args: Any, **kwargs: Any) -> Any:
-            return theirs((self.mirror.writing if shared else self.mirror.reading)(path), shared, *args, **kwargs)
-
-        return ours
-
-    def _second_written(self, theirs: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps a method that writes to the path that is its argument."""
-
-        def ours(self_: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
-            return theirs(self_, self.mirror.writing(path) if _is_path(path) else path, *args, **kwargs)
 
         return ours
 
@@ -353,32 +307,3 @@ class FileSandbox:
             ours = io.open if name == "open" else getattr(os, name, None)
             if not name.startswith("__") and ours is not None:
                 setattr(accessor, name, staticmethod(ours))
-
-    def _mend_safetensors(self) -> None:
-        import safetensors
-
-        read = self._first_read(safetensors.safe_open)
-        writers = safetensors.serialize_file
-
-        def written(tensors: Any, filename: Any, *args: Any, **kwargs: Any) -> Any:
-            return writers(tensors, self.mirror.writing(filename), *args, **kwargs)
-
-        places: list[ModuleType | None] = [safetensors]
-        places += [sys.modules.get(f"safetensors.{name}") for name in ("torch", "numpy")]
-        for module in filter(None, places):
-            for name, ours in (("safe_open", read), ("serialize_file", written)):
-                if hasattr(module, name):
-                    setattr(module, name, ours)
-
-
-def _is_path(value: object) -> bool:
-    return isinstance(value, str | bytes | os.PathLike)
-
-
-def _redirected(theirs: type[Any], redirect: Callable[[Any], Any]) -> type[Any]:
-    """A subclass whose first argument, if it is a path, is redirected."""
-
-    def begin(self: Any, path: Any, *args: Any, **kwargs: Any) -> None:
-        theirs.__init__(self, str(redirect(path)) if _is_path(path) else path, *args, **kwargs)
-
-    return type(theirs.__name__, (theirs,), {"__init__": begin, "__module__": theirs.__module__})
