@@ -106,7 +106,7 @@ def _answered(answer: dict[str, Any]) -> dict[str, Any]:
 
 def rank(facts: dict[str, str], result: dict[str, Any]) -> int | None:
     """The place of the true cause among those that are not refuted, from 1; None if it is not named."""
-    says = re.compile(facts["says"])
+    says = re.compile(facts["says"], re.IGNORECASE)
     named = [one for one in result["diagnoses"] if one["status"] != "refuted"]
     for place, one in enumerate(named, 1):
         if says.search(_text(one)):
@@ -118,7 +118,7 @@ def wrong(facts: dict[str, str], result: dict[str, Any]) -> list[str]:
     """The causes that are confirmed and are not the true one; in a healthy run those above *possible*."""
     if facts["expect"] == "healthy":
         return [one["cause"] for one in result["diagnoses"] if one["status"] in ("confirmed", "likely")]
-    says = re.compile(facts["says"])
+    says = re.compile(facts["says"], re.IGNORECASE)
     confirmed = [one for one in result["diagnoses"] if one["status"] == "confirmed"]
     return [one["cause"] for one in confirmed if not says.search(_text(one))]
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from script_windows import looked
 from steadytrain.core.model import FloatArray
 from steadytrain.detectors.lost_progress import LostProgress
 from steadytrain.grouping import classified
@@ -161,6 +162,15 @@ def centred(end: float) -> FloatArray:
     """A loss that is about 0 at the start, falls to -1 within 50 steps, and is at ``end`` from step 80 on."""
     course = np.concatenate([-np.linspace(0.0, 1.0, 50), np.linspace(-1.0, end, 30), np.full(140, end)])
     return course + 0.03 * np.random.default_rng(3).standard_normal(220) * np.where(np.arange(220) < 80, 1.0, 0.1)
+
+
+def test_the_loss_of_a_policy_may_lose_what_it_gained_but_not_explode() -> None:
+    tables = looked(policy_code__ppo_py=[1.0]).tables
+    (other_data,) = LostProgress().check(replace(SICK[2], tables=tables))
+    assert other_data.severity == "note"
+    assert "trains a policy" in other_data.message
+    (exploded,) = LostProgress().check(replace(SICK[1], tables=tables))
+    assert exploded.severity == "critical"
 
 
 def test_a_policy_loss_that_comes_back_to_zero_lost_nothing() -> None:

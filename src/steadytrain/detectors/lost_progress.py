@@ -26,6 +26,7 @@ from steadytrain.statistics.progress import (
 )
 from steadytrain.statistics.reference import VALUE_MAX
 from steadytrain.statistics.rolling_baseline import TRACK_STEPS_MAX, has_slid, stride_of
+from steadytrain.statistics.script_rows import script_rows
 
 LONG_ROWS, LONG_SCALES = 32, 1.5
 """After so many rows the median of ``REFERENCE_ROWS`` values is the level, and so little noise suffices."""
@@ -128,6 +129,11 @@ class LostProgress(Detector):
     part_kept_rows: int = threshold(12, "logged steps for which half of it is still lost")
     frequent_min: int = threshold(4, "rises that came back make a warning if there are so many")
     frequent_rows: int = threshold(256, "within so many logged steps")
+    policy_ratio: float = threshold(
+        5.0,
+        "a policy's loss may rise by up to this many times its progress, or its size at the start: each update has "
+        "other data. PPO with 80 passes over each rollout rose by 1.4 of it",
+    )
     critical_share: float = threshold(0.6, "share of the progress that is critical, if it is lost for `critical_rows`")
     critical_rows: int = threshold(64, "the horizon after which the course of a symptom is judged")
 
@@ -278,7 +284,7 @@ class LostProgress(Detector):
         severity: Severity = "note" if alarm is None else "warning"
         if alarm is not None and len(values) >= self.critical_rows and late >= self.critical_share:
             severity = "critical"
-        planned = self._planned(window, loss, rise) if alarm is not None else None
+        planned = self._planned(window, loss, levels, rise) if alarm is not None else None
         learned = rise.progress >= LEARNED_SCALES * rise.noise
         share, now = max(0.0, min((float(level[top]) - rise.best) / yard, 99.0)), float(level[-1])
         what = f", which loses {share:.0%} of the progress so far" if learned else ", before anything was learned"
@@ -306,8 +312,11 @@ class LostProgress(Detector):
             },
         )
 
-    def _planned(self, window: Window, loss: Series, rise: Rise) -> str | None:
+    def _planned(self, window: Window, loss: Series, levels: Levels, rise: Rise) -> str | None:
         """What explains a rise without a fault, None where nothing does."""
+        top = float((levels.now[rise.onset : rise.stop] - rise.best).max())
+        if script_rows(window, "policy-code") and top < self.policy_ratio * max(rise.progress, abs(levels.start)):
+            return "the script trains a policy, whose loss is no measure of what it has learned"
         planned = planned_change(window, int(loss.steps[rise.onset]), int(loss.steps[rise.stop - 1]))
         factor = Corroboration(window, loss).rescaled(rise.onset, rise.stop)
         if planned or factor is None:

@@ -34,6 +34,7 @@ from steadytrain.capture.looks.misplaced_moments import MisplacedMoments
 from steadytrain.capture.looks.missing_gradients import MissingGradients
 from steadytrain.capture.looks.moving_targets import MovingTargets
 from steadytrain.capture.looks.pass_orders import PassOrders
+from steadytrain.capture.looks.policy_code import policy_rows
 from steadytrain.capture.looks.repeated_inputs import Fetched, Inputs, RepeatedInputs, inputs_of
 from steadytrain.capture.looks.running_statistics import statistics_rows
 from steadytrain.capture.looks.schedule_counts import ScheduleCounts, schedulers_at_start
@@ -292,7 +293,7 @@ class ScriptLook(StepObserver):
         rows |= dict(self._orders.rows(stream.name))
         if one.cut is None:
             one.cut = CutModules(stream, self._run.guard.report)
-            rows |= dict(trained_rows(stream, self._run.streams))
+            rows |= dict(trained_rows(stream, self._run.streams)) | dict(policy_rows())
         else:
             rows |= dict(one.cut.rows(stream))
         if stream.own_steps < INPUT_STEPS or one.inputs.cycled.compares(self._data.batches):
