@@ -23,6 +23,7 @@ from steadytrain.capture.looks.cut_modules import CutModules
 from steadytrain.capture.looks.evaluation_mode import ModeEffects
 from steadytrain.capture.looks.evaluations import Evaluations
 from steadytrain.capture.looks.first_inputs import input_rows
+from steadytrain.capture.looks.graph_edges import edge_rows
 from steadytrain.capture.looks.held_parameters import HeldParameters, is_sharded
 from steadytrain.capture.looks.idle_schedules import IdleSchedules, Passes
 from steadytrain.capture.looks.kept_remainders import AT_STEPS, remainder_rows
@@ -44,11 +45,11 @@ from steadytrain.capture.looks.tied_tables import TiedTables
 from steadytrain.capture.looks.trained_elements import trained_rows
 from steadytrain.capture.snapshots.loaded_states import LoadedStates
 from steadytrain.capture.step.gate import Measurement
-from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, tensors_in
+from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, ids_of
 from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
-from steadytrain.capture.step.script_frames import user_frames
+from steadytrain.capture.step.script_frames import innermost_place
 from steadytrain.core.model import Reading
 
 LOOK_STEPS = frozenset({1, 2, 3, 4, 8, 16, 32})
@@ -256,7 +257,7 @@ class ScriptLook(StepObserver):
         if len(self._seen.graphs) >= GRAPHS_MAX or not (due or not self._run.streams):
             return
         graph = read_graph(root)
-        self._seen.graphs.append((_line(), graph, self._seen.call))
+        self._seen.graphs.append((innermost_place(), graph, self._seen.call))
         self._targets.loss_read(follows_itself=graph.follows_itself, compared=graph.compared)
         for stream in due:
             filled = [one for one in stream.parameters if id(one) in graph.parameters]
@@ -346,8 +347,8 @@ class ScriptLook(StepObserver):
             rows |= {f"{misuse}:{line}": count for misuse, count in graph.misuses.items()}
             looked_up = bool(graph.looked_up)
             found = input_rows(graph.inputs, normalises=graph.normalises, looked_up=looked_up)
-            rows |= {f"{measure}:{line}": value for measure, value in found}
-            given = _ids_of(call)
+            rows |= {f"{measure}:{line}": value for measure, value in found} | dict(edge_rows(call))
+            given = ids_of(call)
             rows |= {f"{measure}:{line}": value for measure, value in mask_rows(graph.visible, given)}
             for likelihood in graph.likelihoods[:1] if call is not None and len(graph.likelihoods) == 1 else ():
                 assert call is not None
@@ -385,15 +386,3 @@ class ScriptLook(StepObserver):
 
     def _one(self, stream: Stream) -> _Followed:
         return self._followed.setdefault(id(stream), _Followed())
-
-
-def _ids_of(call: MicroBatch | None) -> list[Tensor]:
-    """The two-dimensional integer inputs of a call."""
-    given = tensors_in((call.args, call.kwargs)) if call is not None else ()
-    return [each for each in given if each.dim() == 2 and not each.is_floating_point()]
-
-
-def _line() -> str:
-    """The innermost line of the script, such as ``train.py:17``."""
-    frames = user_frames()
-    return frames[0].place if frames else "the loss"

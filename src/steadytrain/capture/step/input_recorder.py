@@ -300,6 +300,12 @@ def tensors_in(value: Any) -> Iterable[Tensor]:
     return found
 
 
+def ids_of(call: MicroBatch | None) -> list[Tensor]:
+    """The two-dimensional integer inputs of a call."""
+    given = tensors_in((call.args, call.kwargs)) if call is not None else ()
+    return [each for each in given if each.dim() == 2 and not each.is_floating_point()]
+
+
 def _collect(value: Any, found: list[Tensor], depth: int) -> None:
     """Add the tensors that :func:`map_tensors` would replace, in the same order."""
     if isinstance(value, Tensor):

@@ -79,6 +79,12 @@ def user_frames() -> tuple[FrameLine, ...]:
     return tuple(found)
 
 
+def innermost_place() -> str:
+    """The innermost line of the script, such as ``train.py:17``."""
+    frames = user_frames()
+    return frames[0].place if frames else "the loss"
+
+
 def assigned_names(code: CodeType) -> set[str]:
     """The variables that a function assigns or deletes.
 
