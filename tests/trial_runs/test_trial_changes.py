@@ -242,6 +242,7 @@ ELSEWHERE = {
     "offset-tokens",
     "one-thread",
     "one-worker",
+    "opposite-mask",
     "qk-clip",
     "reattach",
     "reference-operation",

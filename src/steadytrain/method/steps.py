@@ -54,9 +54,9 @@ _TRIALS: Mapping[str, str] = {
     "safety": "clip clip-usual update-clipping momentum-lower weight-decay-higher weight-decay-lower weight-decay-none "
     "epsilon-up epsilon-down dropout-none smoothing-none "
     "smaller-batch accumulation-mean accumulation-one embedding-gradient-shrink z-loss",
-    "architecture": "layer-norm causal-mask safe-softmax attention-softcap qk-clip math-attention leaky-units "
-    "freeze-layer reinitialize he-initialization retie balance-router reference-operation safe-operation train-mode "
-    "eval-mode",
+    "architecture": "layer-norm causal-mask opposite-mask safe-softmax attention-softcap qk-clip math-attention "
+    "leaky-units freeze-layer reinitialize he-initialization retie balance-router reference-operation safe-operation "
+    "train-mode eval-mode",
     "distributed": "one-rank synchronize one-worker",
 }
 _OF_TRIAL = {trial: step for step, trials in _TRIALS.items() for trial in trials.split()}

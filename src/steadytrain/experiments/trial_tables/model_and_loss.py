@@ -175,6 +175,16 @@ ROWS: tuple[Trial, ...] = (
         axis="optimizer",
     ),
     OneChange(
+        "opposite-mask",
+        "Attention masks of the opposite sign.",
+        changes="What a mask of attention hides is shown, and what it shows is hidden.",
+        tells="A mask that hides tokens and shows padding, or shows later places only.",
+        beware="Masks of the right sign are inverted too.",
+        makes=(Change("opposite-mask"),),
+        own_scale=True,
+        axis="model",
+    ),
+    OneChange(
         "own-parameters",
         "Copies of its own for a target that shares the model's parameters.",
         changes="A second module of the model's class with the same parameters gets copies of them after a step.",
