@@ -232,6 +232,7 @@ SAME_TO_THE_LAST_BIT = {"math-attention", "safe-softmax"}
 
 ELSEWHERE = {
     "balance-router",
+    "batch-first",
     "causal-mask",
     "clip-query-key-weights",
     "deterministic",

@@ -56,7 +56,7 @@ _TRIALS: Mapping[str, str] = {
     "smaller-batch accumulation-mean accumulation-one embedding-gradient-shrink z-loss",
     "architecture": "layer-norm causal-mask opposite-mask safe-softmax attention-softcap qk-clip math-attention "
     "leaky-units freeze-layer reinitialize he-initialization retie balance-router reference-operation safe-operation "
-    "train-mode eval-mode",
+    "train-mode eval-mode batch-first",
     "distributed": "one-rank synchronize one-worker",
 }
 _OF_TRIAL = {trial: step for step, trials in _TRIALS.items() for trial in trials.split()}

@@ -27,6 +27,7 @@ from steadytrain.capture.looks.graph_nodes import (
     signed,
 )
 from steadytrain.capture.looks.masked_means import padded_share
+from steadytrain.capture.looks.mixed_rows import Attended, attended, predicted_shape
 from steadytrain.capture.looks.stopped_targets import (
     DIFFERENCES,
     DISTANCES,
@@ -72,7 +73,9 @@ class LossGraph:
     by name. ``attention`` has one entry per square attention: the weights from each place to the next one, or a bool
     that is True for a causal kernel and False without a mask. ``visible`` says
     what each attention sees. ``looked_up`` are the ids that embeddings got.
-    ``inputs`` are those of its first layers, and ``normalises`` says that it has normalisation layers.
+    ``attended`` has the sequences and the length of each fused self-attention, ``predicted`` the shape of what each
+    loss function judges (or the first difference, where none is called). ``inputs`` are those of its first layers, and
+    ``normalises`` says that it has normalisation layers.
     ``follows_itself`` says that its targets are outputs of the model (:mod:`stopped_targets`). ``whole`` is False if
     the graph exceeds ``NODES_MAX``.
     """
@@ -83,6 +86,8 @@ class LossGraph:
     attention: list[Tensor | bool] = field(default_factory=list)
     visible: list[Visible] = field(default_factory=list)
     looked_up: list[Tensor] = field(default_factory=list)
+    attended: list[Attended] = field(default_factory=list)
+    predicted: list[tuple[int, ...]] = field(default_factory=list)
     inputs: list[Tensor] = field(default_factory=list)
     normalises: bool = False
     follows_itself: bool = False
@@ -105,6 +110,10 @@ def read_graph(root: Tensor) -> LossGraph:
             _read_likelihood(node, graph)
         if kind in LOSSES or kind in ("LogSoftmax", "Sub"):
             _read_loss(kind, node, graph)
+        if kind in LOSSES or (kind == DIFFERENCES and not graph.predicted):
+            graph.predicted.append(predicted_shape(node))
+        if kind.startswith("ScaledDotProduct") and (over := attended(node)) is not None:
+            graph.attended.append(over)
         if kind in LIKELIHOODS or kind in ("Gather", "Bmm"):
             _read_axis(kind, node, graph)
         if kind in ("Softmax", "SafeSoftmax") or kind.startswith("ScaledDotProduct"):

@@ -33,6 +33,7 @@ from steadytrain.capture.looks.late_clips import LateClips
 from steadytrain.capture.looks.loss_graph import LossGraph, read_graph
 from steadytrain.capture.looks.misplaced_moments import MisplacedMoments
 from steadytrain.capture.looks.missing_gradients import MissingGradients
+from steadytrain.capture.looks.mixed_rows import mixed_rows
 from steadytrain.capture.looks.moving_targets import MovingTargets
 from steadytrain.capture.looks.pass_orders import PassOrders
 from steadytrain.capture.looks.policy_code import policy_rows
@@ -348,6 +349,8 @@ class ScriptLook(StepObserver):
             looked_up = bool(graph.looked_up)
             found = input_rows(graph.inputs, normalises=graph.normalises, looked_up=looked_up)
             rows |= {f"{measure}:{line}": value for measure, value in found} | dict(edge_rows(call))
+            found = mixed_rows(graph.attended, graph.predicted, call.samples if call is not None else 0)
+            rows |= {f"{measure}:{line}": value for measure, value in found}
             given = ids_of(call)
             rows |= {f"{measure}:{line}": value for measure, value in mask_rows(graph.visible, given)}
             for likelihood in graph.likelihoods[:1] if call is not None and len(graph.likelihoods) == 1 else ():

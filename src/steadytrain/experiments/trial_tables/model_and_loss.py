@@ -175,6 +175,16 @@ ROWS: tuple[Trial, ...] = (
         axis="optimizer",
     ),
     OneChange(
+        "batch-first",
+        "Attention over the places of a row.",
+        changes="Attention layers of torch read the batch as the first dimension.",
+        tells="A missing `batch_first=True`: attention that mixes the rows of a batch.",
+        beware="Layers that are given the batch as the second dimension mix rows then.",
+        makes=(Change("batch-first"),),
+        own_scale=True,
+        axis="model",
+    ),
+    OneChange(
         "opposite-mask",
         "Attention masks of the opposite sign.",
         changes="What a mask of attention hides is shown, and what it shows is hidden.",

@@ -129,6 +129,21 @@ class Retie(LiveChange):
 
 @final
 @dataclass
+class BatchFirst(LiveChange):
+    """Attention layers of torch take [rows, places, features] for what it is."""
+
+    nothing = "no attention layer of torch reads the batch as its second dimension"
+
+    def call(self, process: Launched, step: int | None, number: int, args: Any, kwargs: Any) -> None:
+        for root in process.roots:
+            for module in root.modules():
+                if isinstance(module, nn.MultiheadAttention) and not module.batch_first:
+                    module.batch_first = True
+                    self.touch()
+
+
+@final
+@dataclass
 class OwnParameters(LiveChange):
     """A second module of a model's class around the model's own parameters gets copies of them: at its first call
     without gradients after the model was called with them."""
