@@ -38,6 +38,14 @@ def classified(
     return steps(**cut, tables={"script": table("script", at=[1, 2, 3], value=rows)})
 
 
+def squared(count: int, loss: object, *, variance: float = 1.0) -> Window:
+    """The first ``count`` steps of a run with a squared error whose targets have this variance."""
+    rows = {"target-variance:train.py:7": [variance] * 3}
+    cut = {name: np.asarray(values)[:count] for name, values in {"loss": loss, **ALIVE}.items()}
+    return steps(**cut, tables={"script": table("script", at=[1, 2, 3], value=rows)})
+
+
+MEAN = squared(250, 1.0 + WAVE)
 EARLY = classified(250, math.log(10) + WAVE)
 NOTED = (
     classified(64, math.log(10) + WAVE),
@@ -48,6 +56,8 @@ NOTED = (
 )
 HEALTHY = (
     *NOTED,
+    squared(250, 0.9 + WAVE),
+    squared(250, FALLING, variance=2.3),
     classified(48, math.log(10) + WAVE),
     classified(250, FALLING),
     classified(250, math.log(10) + 40 * WAVE),
@@ -90,7 +100,7 @@ def test_the_loss_of_a_guess() -> None:
 
 
 def test_a_loss_that_stands_still_elsewhere_is_a_note() -> None:
-    (symptom,) = NoLearning().check(HEALTHY[len(NOTED) + 13])
+    (symptom,) = NoLearning().check(HEALTHY[len(NOTED) + 15])
     assert symptom.severity == "note"
 
 
@@ -127,9 +137,15 @@ def test_what_may_be_a_slow_start_is_a_note(window: Window) -> None:
 
 
 def test_others_are_left_alone() -> None:
-    assert [NoLearning().check(window) for window in HEALTHY[len(NOTED) : len(NOTED) + 10]] == [()] * 10
+    assert [NoLearning().check(window) for window in HEALTHY[len(NOTED) : len(NOTED) + 12]] == [()] * 12
 
 
 def test_a_loss_that_is_constant_to_the_last_bit() -> None:
     (symptom,) = NoLearning().check(SICK[3])
     assert symptom.message == "the loss is 1.732051 to the last bit in 100 steps, though its gradient is not zero"
+
+
+def test_a_squared_error_at_the_variance_of_its_targets() -> None:
+    (symptom,) = NoLearning().check(MEAN)
+    assert symptom.severity == "warning"
+    assert "what the mean of the targets costs, 1" in symptom.message

@@ -16,6 +16,7 @@ from steadytrain.diagnosis.weighing import Suspect, weigh
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.specs import NotApplicable, Verdict
 from steadytrain.experiments.trial_catalog import trial
+from steadytrain.testing.windows import table
 from trial_cases import finite_case
 
 CAUSES = causes()
@@ -240,6 +241,18 @@ def test_a_rate_that_grows_up_to_the_onset_is_said(rate: Callable[[int], float],
     said = [one for one in signs if "grows in every step" in one.what]
     assert bool(said) == told
     assert all(one.numbers["rise"] > 1.5 for one in said)
+
+
+@pytest.mark.parametrize(("joined_at", "told"), [(89, True), (82, True), (60, False), (95, False)])
+def test_parameters_that_joined_right_before_the_onset_are_said(joined_at: int, told: bool) -> None:
+    case = case_of({})
+    assert case.onset == 90
+    rows = table("script", at=[1, joined_at], value={"joined-parameters:main": [None, 38.0]})
+    window = replace(case.window, tables={"script": rows})
+    signs = CAUSES["learning-rate-too-high"].signature(replace(case, window=window)).signs
+    said = [one.what for one in signs if "joined the optimizer" in one.what]
+    assert bool(said) == told
+    assert all(one.startswith(f"38 parameters joined the optimizer at step {joined_at}") for one in said)
 
 
 def test_updates_are_long_beside_weights_that_vanished_by_their_decay() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from steadytrain.core.model import SEVERITIES, Series, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Aim, Detector
-from steadytrain.statistics.guess_levels import guesses, level_of, line_through, steps_at_work
+from steadytrain.statistics.guess_levels import guesses, level_of, line_through, mean_guesses, steps_at_work
 from steadytrain.statistics.medians import median
 from steadytrain.statistics.rolling_baseline import holds_start, stride_of
 from steadytrain.statistics.script_rows import script_rows
@@ -34,8 +34,9 @@ class NoLearning(Detector):
         After the warm-up the loss is still within 2 % of the best guess that ignores the input, or the weights do not
         change (a note while the learning rate still rises). If the run does not give the loss of that guess, the
         detector uses the logarithm of a usual number of classes. A loss that is merely constant at another value is a
-        note. In a watched run the detector knows the classes and labels of a likelihood: it notes a loss that stays at
-        their guess after 64 steps, and warns after 200 at a rate that is up. It also reports a likelihood that does
+        note. In a watched run the detector knows the classes and labels of a likelihood, and the variance of the
+        targets of a squared error: it notes a loss that stays at their guess after 64 steps, and warns after 200 at a
+        rate that is up. It also reports a likelihood that does
         not change by a single bit.
 
     Causes:
@@ -102,7 +103,7 @@ class NoLearning(Detector):
 
     def _at_guess(self, window: Window, loss: Series) -> Symptom | None:
         """A loss that stands at the guess of its own classes from the start on, without a fall."""
-        known = guesses(window)
+        known = [*guesses(window), *mean_guesses(window)]
         if not known or len(loss) < self.early_steps or not holds_start(window.steps, stride=stride_of(window.steps)):
             return None
         rate = window.applied("learning_rate")
@@ -119,14 +120,17 @@ class NoLearning(Detector):
         if line_through(settled).falls and not stops:
             return None
         at_work = steps_at_work(rate, self.early_rate_share)
-        certain = guess.classes > 2 and guess.level >= self.balanced_share * math.log(guess.classes)
+        of = f"a guess among {guess.classes:,} classes" if guess.classes else "the mean of the targets"
+        certain = not guess.classes or (
+            guess.classes > 2 and guess.level >= self.balanced_share * math.log(guess.classes)
+        )
         return Symptom(
             name="no-learning",
             severity="warning" if certain and (at_work or 0) >= self.early_warning_steps else "note",
             first_step=int(loss.steps[0]),
             last_step=int(loss.steps[-1]),
             message=f"the loss of {guess.place} stays at {level:.4g} for {len(loss)} steps, within "
-            f"{self.level_share:.0%} of what a guess among {guess.classes:,} classes costs, {guess.level:.4g}",
+            f"{self.level_share:.0%} of what {of} costs, {guess.level:.4g}",
             signals=("loss", "script.value"),
             numbers={"loss": level, "level": guess.level, "classes": float(guess.classes)},
         )

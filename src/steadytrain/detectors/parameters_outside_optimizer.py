@@ -18,15 +18,16 @@ class ParametersOutsideOptimizer(ScriptRule):
 
     Means:
         The first losses were followed back to the parameters that they fill. These are in the groups of no optimizer of
-        the process, and between two looks they did not move. It is a warning if some of them stand behind parameters
-        that are trained, if the optimizer holds tensors that the model has no more, or if they belong to modules in a
-        plain list, tuple or dictionary, which `parameters()` does not see. It is a note if only whole parts before the
-        trained ones are left out, or more than half of what the loss reaches: a head on features that stay as they are
-        is often made so.
+        the process, and between two looks they did not move. It is a warning if they are all that the loss reaches, if
+        some of them stand behind parameters that are trained, if the optimizer holds tensors that the model has no
+        more, or if they belong to modules in a plain list, tuple or dictionary, which `parameters()` does not see. It
+        is a note if only whole parts before the trained ones are left out, or more than half of what the loss reaches:
+        a head on features that stay as they are is often made so.
 
     Causes:
         - a head or a layer that was made, replaced or resized after the optimizer
         - the optimizer got the parameters of a copy: the model was wrapped, copied or moved afterwards
+        - the script went on with a new model, such as one made to load a checkpoint
         - modules in a plain list, or a filter of names that leaves too much out
         - no fault: a part that is meant to stay, without `requires_grad_(False)`
 
@@ -49,7 +50,7 @@ class ParametersOutsideOptimizer(ScriptRule):
         share = max((row.last for row in script_rows(window, "outside-share")), default=0.0)
         behind = any(row.last > 0.0 for row in rows)
         hidden = script_rows(window, "unregistered")
-        sure = strangers or hidden or (behind and share <= self.left_out_share)
+        sure = strangers or hidden or share >= 1.0 or (behind and share <= self.left_out_share)
         severity: Severity = "warning" if sure else "note"
         names = tuple(row.place for row in rows)
         which = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more parameters"

@@ -23,6 +23,12 @@ def holds_others(case: Case) -> bool:
     return share >= OTHERS_SHARE_MIN and seen(case, "optimizer-without-gradients") is not None
 
 
+def trains_another_model(case: Case) -> bool:
+    """Whether all that the loss reaches is in no optimizer."""
+    outside = seen(case, "parameters-outside-optimizer")
+    return outside is not None and outside.numbers.get("share", 0.0) >= 1.0
+
+
 def made_by_script(case: Case) -> str:
     """Which operation of the script made NaN or Inf out of finite numbers in the step at fault; "" if none did."""
     one = _made(case)

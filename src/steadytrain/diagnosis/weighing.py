@@ -17,7 +17,7 @@ from steadytrain.diagnosis.cause import Cause, Expectation, Signature
 from steadytrain.diagnosis.trial_effects import alike
 from steadytrain.experiments.specs import Verdict
 
-UNKNOWN_SHARE = 0.1
+UNKNOWN_SHARE = 0.09
 """Prior share of all cases: sick runs of the zoo and of public threads whose cause is on no list."""
 
 AS_EXPECTED, OTHERWISE, EITHER = 0.9, 0.1, 0.5

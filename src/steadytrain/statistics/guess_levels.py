@@ -22,7 +22,10 @@ RISING_STEPS = 16
 
 @dataclass(frozen=True)
 class Guess:
-    """The loss of a guess among ``classes`` at the line ``place``; ``uniform`` if it does not use their frequencies."""
+    """The loss of a guess among ``classes`` at the line ``place``; ``uniform`` if it does not use their frequencies.
+
+    ``classes`` is 0 for a squared error, whose guess is the mean of the targets.
+    """
 
     place: str
     classes: int
@@ -39,6 +42,11 @@ def guesses(window: Window) -> list[Guess]:
         if 0.0 < entropies.get(row.place, 0.0) < BALANCED_SHARE * math.log(row.last):
             found.append(Guess(row.place, int(row.last), entropies[row.place], uniform=False))
     return found
+
+
+def mean_guesses(window: Window) -> list[Guess]:
+    """What the mean of the targets costs at each squared error that a look could read."""
+    return [Guess(row.place, 0, row.last, uniform=False) for row in script_rows(window, "target-variance")]
 
 
 def level_of(values: FloatArray) -> tuple[float, float]:

@@ -81,6 +81,26 @@ def head_replaced(at_step: int, *, frozen: bool, given: bool) -> Callable[[], St
     return begin
 
 
+def model_replaced(at_step: int, *, given: bool) -> Callable[[], Step]:
+    """A second stage with a new model, which clears its own gradients. The optimizer holds it, or still the old one."""
+
+    def begin() -> Step:
+        models = [small()]
+        optimizers = [adam(models[0])]
+
+        def step(at: int) -> None:
+            if at == at_step:
+                models[0] = small()
+                optimizers[0] = adam(models[0]) if given else optimizers[0]
+            models[0].zero_grad()
+            F.cross_entropy(models[0](batch()[0]), batch()[1]).backward()
+            optimizers[0].step()
+
+        return step
+
+    return begin
+
+
 def experts_now_and_then() -> Step:
     model, experts = small(), nn.ModuleList(nn.Linear(3, 3) for _ in range(4))
     optimizer = adam(nn.ModuleList([model, experts]))

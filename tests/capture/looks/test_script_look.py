@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from looked_loops import (
     STEPS,
@@ -22,6 +23,7 @@ from looked_loops import (
     found,
     four_updates_a_batch,
     head_replaced,
+    model_replaced,
     teacher_in_a_list,
     two_that_play_against_each_other,
 )
@@ -49,6 +51,8 @@ from looked_losses import (
 
 from parameters import long
 from steadytrain.core.model import Severity
+from steadytrain.diagnosis.answer_files import open_story
+from steadytrain.statistics.script_rows import script_rows
 
 ALIKE = ("log softmax", "log of softmax", "quantiles", "row")
 """Losses whose neighbours say the same: cross entropy, distillation, pairs on purpose, a column."""
@@ -119,14 +123,28 @@ def test_a_head_that_is_replaced_in_the_middle_is_told(frozen: bool, tmp_path: P
     assert found(tmp_path / "run", begin, steps=2 * LATER)["parameters-outside-optimizer"] == "warning"
 
 
+def test_a_model_that_is_replaced_in_the_middle_is_told(tmp_path: Path) -> None:
+    begin = model_replaced(LATER, given=False)
+    assert found(tmp_path / "run", begin, steps=2 * LATER)["parameters-outside-optimizer"] == "warning"
+
+
+def test_parameters_that_join_in_the_middle_are_counted(tmp_path: Path) -> None:
+    begin = head_replaced(LATER, frozen=True, given=True)
+    found(tmp_path / "run", begin, steps=2 * LATER)
+    (row,) = script_rows(open_story(tmp_path / "run").window, "joined-parameters")
+    told = np.isfinite(row.values)
+    assert (row.steps[told].tolist(), row.values[told].tolist()) == ([LATER], [2.0])
+
+
 @pytest.mark.parametrize(
     "begin",
     [
+        model_replaced(LATER, given=True),
         head_replaced(LATER, frozen=True, given=True),
         head_replaced(LATER, frozen=False, given=True),
         experts_now_and_then,
     ],
-    ids=["given, the rest frozen", "given", "experts"],
+    ids=["a new model", "given, the rest frozen", "given", "experts"],
 )
 def test_other_parameters_with_a_gradient_are_no_fault(begin: Callable[[], Step], tmp_path: Path) -> None:
     assert "parameters-outside-optimizer" not in found(tmp_path / "run", begin, steps=2 * LATER)

@@ -77,13 +77,13 @@ class HeldParameters:
         if stayed:
             total = sum(one.numel() for one in filled.values())
             yield "outside-share:model", sum(one.numel() for one in outside) / max(1, total)
-            yield from self._strangers(stream)
+            yield from self._strangers(stream, filled)
             yield from _unregistered(stream, {id(one) for one in outside})
 
-    def _strangers(self, stream: Stream) -> Iterator[tuple[str, float]]:
+    def _strangers(self, stream: Stream, filled: Mapping[int, nn.Parameter]) -> Iterator[tuple[str, float]]:
         known = {id(one) for module in living_modules() for one in PARAMETERS.of(module).values() if one is not None}
         for one, name in list(zip(stream.parameters, stream.tensor_names, strict=False)):
-            if id(one) not in known and one.grad is None:
+            if id(one) not in known and id(one) not in filled:
                 yield f"stranger:{name}", 1.0
 
     def _moved(self, order: Sequence[tuple[int, str]], outside: Mapping[int, nn.Parameter]) -> dict[str, float]:

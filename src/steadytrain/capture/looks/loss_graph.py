@@ -28,6 +28,7 @@ from steadytrain.capture.looks.graph_nodes import (
 )
 from steadytrain.capture.looks.masked_means import padded_share
 from steadytrain.capture.looks.mixed_rows import Attended, attended, predicted_shape
+from steadytrain.capture.looks.regression_targets import squared_target
 from steadytrain.capture.looks.stopped_targets import (
     DIFFERENCES,
     DISTANCES,
@@ -74,8 +75,8 @@ class LossGraph:
     that is True for a causal kernel and False without a mask. ``visible`` says
     what each attention sees. ``looked_up`` are the ids that embeddings got.
     ``attended`` has the sequences and the length of each fused self-attention, ``predicted`` the shape of what each
-    loss function judges (or the first difference, where none is called). ``inputs`` are those of its first layers, and
-    ``normalises`` says that it has normalisation layers.
+    loss function judges (or the first difference, where none is called), ``squared`` the targets of squared errors.
+    ``inputs`` are those of its first layers, and ``normalises`` says that it has normalisation layers.
     ``follows_itself`` says that its targets are outputs of the model (:mod:`stopped_targets`). ``whole`` is False if
     the graph exceeds ``NODES_MAX``.
     """
@@ -88,6 +89,7 @@ class LossGraph:
     looked_up: list[Tensor] = field(default_factory=list)
     attended: list[Attended] = field(default_factory=list)
     predicted: list[tuple[int, ...]] = field(default_factory=list)
+    squared: list[Tensor] = field(default_factory=list)
     inputs: list[Tensor] = field(default_factory=list)
     normalises: bool = False
     follows_itself: bool = False
@@ -112,6 +114,8 @@ def read_graph(root: Tensor) -> LossGraph:
             _read_loss(kind, node, graph)
         if kind in LOSSES or (kind == DIFFERENCES and not graph.predicted):
             graph.predicted.append(predicted_shape(node))
+        if (target := squared_target(node)) is not None:
+            graph.squared.append(target)
         if kind.startswith("ScaledDotProduct") and (over := attended(node)) is not None:
             graph.attended.append(over)
         if kind in LIKELIHOODS or kind in ("Gather", "Bmm"):

@@ -1,12 +1,16 @@
 """Counts the steps of an optimizer none of whose parameters ever had a gradient, although the script calls backward.
 
-Also notices that other parameters have a gradient than before: a part was frozen, or replaced.
+Also notices that other parameters have a gradient than before (a part was frozen, or replaced), and that no backward
+reaches them any more (the model was replaced, and the optimizer applies the last gradients of the old one).
 """
 
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Iterator
+
+from torch import Tensor
 
 from steadytrain.capture.looks.held_parameters import is_sharded
 from steadytrain.capture.step.optimizer_streams import Stream
@@ -17,6 +21,7 @@ TOLD = (4, 16, 64)
 """Numbers of steps at which a look reports them."""
 
 
+COMPARED_MAX = 64
 CHANGED_EVERY, CHANGES_MAX = 8, 4
 """Steps between two counts, and the most changes that are reported: experts used now and then change all the time."""
 
@@ -26,6 +31,7 @@ class MissingGradients:
 
     def __init__(self) -> None:
         self._with: int | None = None
+        self._gradients: list[tuple[weakref.ref[Tensor], int]] = []
         self._changes = 0
         self._open = True
         self._steps = 0
@@ -33,12 +39,19 @@ class MissingGradients:
         self._norm: float | None = None
 
     def changed(self, stream: Stream) -> bool:
-        """Whether more or fewer parameters of ``stream`` have a gradient than at the count before."""
+        """Whether more or fewer parameters of ``stream`` have a gradient than at the count before, or all gradients are
+        those of the count before."""
         if self._changes >= CHANGES_MAX or stream.own_steps % CHANGED_EVERY:
             return False
-        count = sum(one.grad is not None for one in stream.parameters)
+        gradients = [one.grad for one in stream.parameters if one.grad is not None]
+        count = len(gradients)
         before, self._with = self._with, count
-        changed = before is not None and before != count
+        stale = bool(self._gradients) and all(
+            known() is one and version == VERSION.of(one)
+            for (known, version), one in zip(self._gradients, gradients, strict=False)
+        )
+        self._gradients = [(weakref.ref(one), VERSION.of(one)) for one in gradients[:COMPARED_MAX]]
+        changed = before is not None and (before != count or stale)
         self._changes += changed
         return changed
 

@@ -37,6 +37,7 @@ from steadytrain.capture.looks.mixed_rows import mixed_rows
 from steadytrain.capture.looks.moving_targets import MovingTargets
 from steadytrain.capture.looks.pass_orders import PassOrders
 from steadytrain.capture.looks.policy_code import policy_rows
+from steadytrain.capture.looks.regression_targets import RegressionTargets
 from steadytrain.capture.looks.repeated_inputs import Fetched, Inputs, RepeatedInputs, inputs_of
 from steadytrain.capture.looks.running_statistics import statistics_rows
 from steadytrain.capture.looks.schedule_counts import ScheduleCounts, schedulers_at_start
@@ -79,6 +80,7 @@ class _Followed:
     inputs: RepeatedInputs = field(default_factory=RepeatedInputs)
     held: HeldParameters = field(default_factory=HeldParameters)
     labels: LabelCounts = field(default_factory=LabelCounts)
+    targets: RegressionTargets = field(default_factory=RegressionTargets)
     cut: CutModules | None = None
     missing: MissingGradients = field(default_factory=MissingGradients)
     summed: SummedBackwards = field(default_factory=SummedBackwards)
@@ -272,10 +274,13 @@ class ScriptLook(StepObserver):
         moving = None if is_sharded(stream.parameters) else self._targets.gate(stream, seen)
         if moving is not None:
             self._run.recorder.set_fact("moving_targets", moving)
+        joined = 0
         if stream.signature is not one.signature and stream.signature != one.signature:
+            joined = len(set(stream.signature) - set(one.signature)) if one.signature else 0
             one.signature, one.since_change = stream.signature, 0
         one.since_change = 0 if one.missing.changed(stream) else one.since_change
         rows = dict(self._of_mode(one, seen)) | dict(self._targets.rows(stream))
+        rows |= {f"joined-parameters:{stream.name}": float(joined)} if joined else {}
         norm = measured.record.scalars.get("parameter_norm")
         rows |= dict(one.missing.rows(stream, after_backward=self._seen.backward, norm=norm))
         if one.schedules is None:
@@ -350,7 +355,8 @@ class ScriptLook(StepObserver):
             found = input_rows(graph.inputs, normalises=graph.normalises, looked_up=looked_up)
             rows |= {f"{measure}:{line}": value for measure, value in found} | dict(edge_rows(call))
             found = mixed_rows(graph.attended, graph.predicted, call.samples if call is not None else 0)
-            rows |= {f"{measure}:{line}": value for measure, value in found}
+            more = (*found, *one.targets.rows(graph.squared, call))
+            rows |= {f"{measure}:{line}": value for measure, value in more}
             given = ids_of(call)
             rows |= {f"{measure}:{line}": value for measure, value in mask_rows(graph.visible, given)}
             for likelihood in graph.likelihoods[:1] if call is not None and len(graph.likelihoods) == 1 else ():

@@ -34,7 +34,7 @@ class InvertedMask(Cause):
     """
 
     axis = "model"
-    base_rate = 4.0
+    base_rate = 3.0
     rivals = ("causal-leak", "fully-masked-attention", "learning-rate-too-low", "label-leakage")
     expects = like("script", removed=("opposite-mask",))
     confirming = ("opposite-mask",)

@@ -31,6 +31,7 @@ from steadytrain.diagnosis.signs import (
 )
 from steadytrain.diagnosis.trial_effects import like
 from steadytrain.experiments.trial_tables.updates import WHOLE_UPDATE
+from steadytrain.statistics.script_rows import script_rows
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -47,6 +48,7 @@ class LearningRateTooHigh(Cause):
 
     Causes:
         - a rate made for another batch size, model, optimizer or adapter
+        - parameters that join in mid-run, such as an unfrozen encoder, at the rate of the others
         - a schedule that jumps: a restart, a resume, a wrong unit, the peak of a cycle
         - curvature that grew during training
 
@@ -112,6 +114,7 @@ class LearningRateTooHigh(Cause):
                     jump=jump,
                 ),
                 *_still_rising(case),
+                *_joined(case),
                 *long,
                 *below(case, "update_ratio", 0.003, -FAIR, "an update changes a matrix by {value} of it at most"),
                 *when(
@@ -173,10 +176,30 @@ def _still_rising(case: Case) -> Signs:
     return (Sign(said, CERTAIN, "window learning_rate", {"rise": float(later[-1] / later[0])}),)
 
 
+def _joined(case: Case) -> Signs:
+    """Parameters joined the optimizer right before the onset, and train at its rate from there on."""
+    near = [
+        (int(step), int(count))
+        for row in script_rows(case.window, "joined-parameters")
+        for step, count in zip(row.steps, row.values, strict=True)
+        if np.isfinite(count) and case.onset - JOINED_STEPS <= step <= case.onset
+    ]
+    rates = case.window.series("learning_rate").between(near[0][0], near[0][0]) if near else None
+    if not near or rates is None:
+        return ()
+    step, count = near[0]
+    at = f" at a learning rate of {rates.values[0]:.3g}" if len(rates) else ""
+    said = f"{count} parameters joined the optimizer at step {step}, and train{at} from there on"
+    return (Sign(said, STRONG, "window script", {"joined": float(count)}),)
+
+
 def _by_schedule(case: Case) -> str:
     scheduler = fact(case, "scheduler")
     return f", by its schedule ({scheduler})" if isinstance(scheduler, str) else ""
 
+
+JOINED_STEPS = 8
+"""Steps before the onset in which parameters joined that may have brought it."""
 
 FAR_RATIO = 3.0
 """A jump of the rate by this factor at the very step leaves little doubt."""

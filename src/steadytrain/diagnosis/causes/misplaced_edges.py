@@ -32,7 +32,7 @@ class MisplacedEdges(Cause):
     """
 
     axis = "data"
-    base_rate = 2.0
+    base_rate = 1.0
     rivals = ("learning-rate-too-low", "input-scale", "dead-units")
     expects = like("script")
     spared = ("drop-batch", "float32")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.script_signs import trains_another_model
 from steadytrain.diagnosis.signs import below, fact, holds, ruled_out, symptom
 from steadytrain.diagnosis.trial_effects import like
 
@@ -64,5 +65,10 @@ class MissingZeroGrad(Cause):
                 *symptom(case, STRONG, "gradients-carried-over"),
                 *symptom(case, HINT, "divergence", "exploding-gradients", "oscillation"),
                 *ruled_out(fact(case, "gradients_carried_over") is False, "gradients are cleared after each update"),
+                *ruled_out(
+                    trains_another_model(case),
+                    "the gradients that stay belong to a model that no loss reaches any more",
+                    "symptoms",
+                ),
             ),
         )

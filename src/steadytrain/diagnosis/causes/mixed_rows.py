@@ -32,7 +32,7 @@ class MixedRows(Cause):
     """
 
     axis = "model"
-    base_rate = 5.0
+    base_rate = 3.0
     rivals = ("learning-rate-too-low", "label-leakage", "normalization-misuse")
     expects = like("script", removed=("batch-first",))
     confirming = ("batch-first",)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
-from steadytrain.diagnosis.script_signs import holds_others
+from steadytrain.diagnosis.script_signs import holds_others, trains_another_model
 from steadytrain.diagnosis.signs import (
+    Signs,
     above,
     fact,
     first_name,
@@ -73,8 +74,6 @@ class ParametersNotInOptimizer(Cause):
         # Passing only a head to the optimizer is a way to freeze the rest.
         meant = quiet(case)
         told = seen(case, "parameters-outside-optimizer")
-        stale = told.numbers.get("strangers", 0.0) if told is not None else 0.0
-        hidden = told is not None and told.numbers.get("unregistered", 0.0) > 0.0
         return Signature(
             (
                 *listed(
@@ -93,26 +92,7 @@ class ParametersNotInOptimizer(Cause):
                     invariant=True,
                 ),
                 *symptom(case, STRONG, "parameters-outside-optimizer"),
-                *when(
-                    stale > 0,
-                    CERTAIN,
-                    f"the optimizer holds {stale:.0f} tensors that no module has any more, not what took their place",
-                    "symptoms",
-                    invariant=True,
-                ),
-                *when(
-                    hidden,
-                    CERTAIN,
-                    "a module holds other modules in a plain list or dictionary, which `parameters()` does not see",
-                    "symptoms",
-                    invariant=True,
-                ),
-                *when(
-                    holds_others(case),
-                    CERTAIN,
-                    "the optimizer holds parameters without gradients, and none of those that the loss reaches",
-                    "symptoms",
-                ),
+                *_left_out(case),
                 *symptom(case, HINT, "frozen-parameters", "no-learning", "plateau"),
                 *ruled_out(
                     surveyed(case)
@@ -126,3 +106,18 @@ class ParametersNotInOptimizer(Cause):
             ),
             layer=first_name(case, "parameters_not_in_optimizer"),
         )
+
+
+def _left_out(case: Case) -> Signs:
+    """Signs of what the run saw: which parameters the optimizer has, and which the loss reaches."""
+    told = seen(case, "parameters-outside-optimizer")
+    stale = told.numbers.get("strangers", 0.0) if told is not None else 0.0
+    hidden = told is not None and told.numbers.get("unregistered", 0.0) > 0.0
+    texts = (
+        (stale > 0, f"the optimizer holds {stale:.0f} tensors that no module has any more, not what took their place"),
+        (trains_another_model(case), "all that the loss reaches is in no optimizer: the optimizer holds another model"),
+        (hidden, "a module holds other modules in a plain list or dictionary, which `parameters()` does not see"),
+    )
+    known = tuple(sign for holds, text in texts for sign in when(holds, CERTAIN, text, "symptoms", invariant=True))
+    others = "the optimizer holds parameters without gradients, and none of those that the loss reaches"
+    return (*known, *when(holds_others(case), CERTAIN, others, "symptoms"))

@@ -1,0 +1,99 @@
+"""Reads targets of a squared error: what their mean would cost, and whether they are noise that the model never saw.
+
+A model that predicts the noise in its input (a diffusion model) must be given that noise: drawn twice, the target has
+nothing to do with the input.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steadytrain.capture.looks.graph_nodes import kind_of, plain_tensor
+from steadytrain.capture.step.input_recorder import MicroBatch, tensors_in
+
+SQUARES = "MseLoss"
+ROWS_MIN, ELEMENTS_MAX = 64, 1 << 20
+NOISE_MIN = 1024
+"""Elements of a target that can be told to be standard noise."""
+
+NOISE_ERRORS, SPREAD_APART = 4.0, 0.05
+"""Standard errors of the mean from 0, and how far the standard deviation may be from 1."""
+
+
+def squared_target(node: Any) -> Tensor | None:
+    """The target of a mean squared error, if it has no gradient and the prediction has one."""
+    if kind_of(node) != SQUARES or [one is not None for one, _ in node.next_functions] not in ([True], [True, False]):
+        return None
+    target = plain_tensor(node, "target")
+    return target if target is not None and target.is_floating_point() and target.dim() > 0 else None
+
+
+class RegressionTargets:
+    """Serves one stream: the mean and variance of each element of a target over the rows of all looks."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._mean: Tensor | None = None
+        self._squares: Tensor | None = None
+
+    @torch.no_grad()
+    def rows(self, targets: Sequence[Tensor], call: MicroBatch | None) -> Iterator[tuple[str, float]]:
+        """Rows of a graph with one squared error.
+
+        ``target-variance`` is the mean over the elements of a target of their variance over rows: what a constant
+        prediction costs. ``noise-correlation`` is the largest correlation of a target that is standard normal noise
+        with an input of the model of its shape, in standard errors.
+        """
+        if len(targets) != 1 or targets[0].numel() > ELEMENTS_MAX:
+            return
+        target = targets[0]
+        variance = self._variance(target.double())
+        if variance is not None and variance > 0.0:
+            yield "target-variance", variance
+        given = tensors_in((call.args, call.kwargs)) if call is not None else ()
+        alike = [one for one in given if one.shape == target.shape and one.is_floating_point()]
+        if alike and _is_noise(target):
+            yield "noise-correlation", max(_correlation(one.detach(), target) for one in alike)
+
+    def _variance(self, target: Tensor) -> float | None:
+        """Welford's update by whole batches; None until there are enough rows, or where their shape changes."""
+        count, mean = len(target), target.mean(0)
+        squares = (target - mean).square().sum(0)
+        if self._mean is None or self._squares is None or self._mean.shape != mean.shape:
+            self._rows, self._mean, self._squares = count, mean, squares
+        else:
+            total, apart = self._rows + count, mean - self._mean
+            self._squares += squares + apart.square() * (self._rows * count / total)
+            self._mean += apart * (count / total)
+            self._rows = total
+        if self._rows < ROWS_MIN:
+            return None
+        return float(self._squares.mean()) / (self._rows - 1)
+
+
+def _is_noise(target: Tensor) -> bool:
+    """Whether the values have the mean, spread and fourth moment of standard normal noise."""
+    count = target.numel()
+    if count < NOISE_MIN:
+        return False
+    values = target.double()
+    error = 1.0 / math.sqrt(count)
+    fourth = float(values.pow(4).mean())
+    return (
+        abs(float(values.mean())) < NOISE_ERRORS * error
+        and abs(float(values.std()) - 1.0) < SPREAD_APART
+        and abs(fourth - 3.0) < max(0.5, NOISE_ERRORS * math.sqrt(96.0) * error)
+    )
+
+
+def _correlation(one: Tensor, other: Tensor) -> float:
+    """Of all elements, in standard errors; 0 if one of them is constant."""
+    x, y = one.double().reshape(-1), other.double().reshape(-1)
+    x, y = x - x.mean(), y - y.mean()
+    size = float(x.norm() * y.norm())
+    return abs(float(x @ y)) / size * math.sqrt(len(x)) if size > 0.0 else 0.0
