@@ -128,6 +128,19 @@ def broadcasts() -> None:
         optimizer.step()
 
 
+def broadcasts_by_hand() -> None:
+    """The same with a difference of the script's own."""
+    torch.manual_seed(0)
+    net = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    for _ in range(STEPS):
+        x = torch.randn(6, 4)
+        loss = (net(x) - 3 * x.sum(1)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
 def softened_twice() -> None:
     torch.manual_seed(0)
     net = nn.Linear(4, 5)
@@ -207,6 +220,7 @@ CASES: list[tuple[str, dict[str, Any], Loop]] = [
     ("loss-term-zero", {"number": 1}, classify),
     ("loss-from-logits", {}, softened_twice),
     ("match-shapes", {}, broadcasts),
+    ("match-shapes", {}, broadcasts_by_hand),
     ("ignore-label", {"label": 3}, classify),
     ("leaky-units", {"slope": 0.5}, classify),
     ("mode", {"mode": "eval"}, classify),

@@ -53,7 +53,7 @@ class NoSupervisedTokens(Cause):
     expects = like(
         "data",
         persists=(*RATE_CUTS, "clip"),
-        either=("safe-operation",),
+        either=("safe-operation", "synthetic-batch"),
     )
     confirming = ("drop-batch",)
     spared = ("float32",)

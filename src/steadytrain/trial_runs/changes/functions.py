@@ -196,7 +196,9 @@ class LossFromLogits(LiveChange):
 @final
 @dataclass
 class MatchShapes(LiveChange):
-    """If a loss would broadcast its two tensors, the target is reshaped to the shape of the input."""
+    """If a loss would broadcast its two tensors, the target is reshaped to the shape of the input. So is what has no
+    gradient in a difference of [N, 1] and [N].
+    """
 
     nothing = "no loss broadcasts its target"
 
@@ -209,6 +211,18 @@ class MatchShapes(LiveChange):
 
         pairs = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
         process.functions.replace([getattr(functional, name) for name in pairs], matched)
+        process.functions.replace((torch.sub, Tensor.sub, Tensor.__sub__), self._difference)
+
+    def _difference(self, original: Any, one: Any, other: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(one, Tensor) and isinstance(other, Tensor) and one.requires_grad != other.requires_grad:
+            count = one.numel()
+            if count > 1 and {tuple(one.shape), tuple(other.shape)} == {(count, 1), (count,)}:
+                self.touch()
+                if one.requires_grad:
+                    other = other.reshape(one.shape)
+                else:
+                    one = one.reshape(other.shape)
+        return original(one, other, *args, **kwargs)
 
 
 @final
