@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from types import CodeType
+from types import CodeType, FunctionType, ModuleType
 
 from steadytrain.capture.step.script_frames import user_frames
 
@@ -35,15 +35,17 @@ def trains_policy(names: set[str]) -> bool:
 
 
 def _codes_of_module(file: str) -> Iterator[CodeType]:
-    """Functions and methods of the module that was read from ``file``."""
+    """Functions and methods of the module that was read from ``file``. Nothing of another kind is touched: a module may
+    hold proxies and lazy objects.
+    """
     for module in list(sys.modules.values()):
-        if getattr(module, "__file__", None) != file:
+        names = module.__dict__ if type(module) is ModuleType else {}
+        if names.get("__file__") != file:
             continue
-        for one in list(vars(module).values()):
-            for function in (one, *(vars(one).values() if isinstance(one, type) else ())):
-                code = getattr(function, "__code__", None)
-                if isinstance(code, CodeType) and code.co_filename == file:
-                    yield code
+        for one in list(names.values()):
+            for function in (one, *(vars(one).values() if issubclass(type(one), type) else ())):
+                if type(function) is FunctionType and function.__code__.co_filename == file:
+                    yield function.__code__
 
 
 def _names(codes: list[CodeType]) -> set[str]:
