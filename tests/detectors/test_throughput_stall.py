@@ -30,6 +30,7 @@ HEALTHY = (
     steps(step_s=GROWING, tokens=TOKENS),
     steps(step_s=seconds()[:100]),
     steps(step_s=seconds(slice(900, None), 2.2)),
+    steps(step_s=seconds(slice(900, 980), 4.5) / 30.0),
 )
 SICK = (steps(step_s=seconds(slice(900, None))),)
 
@@ -52,6 +53,12 @@ def test_a_doubling_is_a_note_unless_it_is_data_that_is_waited_for() -> None:
     waits = np.where(np.arange(ROWS) < 900, 0.01, 0.2)
     (of_the_loader,) = ThroughputStall().check(steps(step_s=doubled, data_wait_s=waits))
     assert of_the_loader.severity == "warning"
+
+
+def test_what_costs_a_second_or_two_is_a_note() -> None:
+    (symptom,) = ThroughputStall().check(steps(step_s=seconds(slice(900, 980), 4.5) / 30.0))
+    assert symptom.severity == "note"
+    assert symptom.numbers["lost_s"] == pytest.approx(2.0, rel=0.3)
 
 
 def test_longer_sequences_explain_it() -> None:

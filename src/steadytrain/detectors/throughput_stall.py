@@ -29,7 +29,8 @@ class ThroughputStall(Detector):
     Means:
         The median time of a step has doubled for 64 steps or more. Nothing is wrong with the model; time is lost.
         Single long steps (a checkpoint, an evaluation, a garbage collection) do not count. Below two and a half times
-        it is a note, unless the steps wait for data: another process on the same cores or GPU can cause that much.
+        it is a note, unless the steps wait for data: another process on the same cores or GPU can cause that much. So
+        is what has cost less than ten seconds in all.
         `step_s` excludes the time that steadytrain itself spends.
 
     Causes:
@@ -61,6 +62,7 @@ class ThroughputStall(Detector):
         0.5, "share of the lost time spent waiting for data from which a doubling is a warning, too"
     )
     slow_steps: int = threshold(64, "logged steps in a row: longer than a checkpoint or an evaluation takes")
+    lost_s: float = threshold(10.0, "seconds lost in all before it is a warning: less is not worth a look")
     step_min_s: float = threshold(0.02, "shorter steps are not judged: other processes dominate their time")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
@@ -95,11 +97,12 @@ class ThroughputStall(Detector):
             waits = window.applied("data_wait_s").between(*span).values
             waited = median(wait) - median(waits) if len(wait) and len(waits) else 0.0
             shared = now < self.warning_ratio * then and waited < self.wait_share * (now - then)
+            lost = (now - then) * (last_step - first_step + 1)
             planned = batches_changed(window, span, (first_step, last_step))
             found.append(
                 Symptom(
                     name="throughput-stall",
-                    severity="note" if planned or shared else "warning",
+                    severity="note" if planned or shared or lost < self.lost_s else "warning",
                     first_step=first_step,
                     last_step=last_step,
                     message=f"a step took {now:.3g} s from step {first_step} to {last_step}, {now / then:.2g} times "
@@ -110,6 +113,7 @@ class ThroughputStall(Detector):
                     numbers={
                         "step_s": now,
                         "usual_s": then,
+                        "lost_s": lost,
                         "data_wait_s": median(wait) if len(wait) else 0.0,
                     },
                 )
