@@ -18,7 +18,7 @@ torch.set_num_threads(1)
 
 NAMES = 20
 PLACES = 16
-VOCAB = 2 + 1 + NAMES + PLACES   # BOS, DOT, WENT, names, places
+VOCAB = 2 + 1 + NAMES + PLACES  # BOS, DOT, WENT, names, places
 BOS, DOT, WENT = 0, 1, 2
 
 
@@ -34,7 +34,7 @@ def story(length, rng):
         else:
             where[who] = (who * 5 + 1) % PLACES
         ids += [3 + who, WENT, 3 + NAMES + where[who], DOT]
-    return ids[:length + 1]
+    return ids[: length + 1]
 
 
 def stage_of(step, args):

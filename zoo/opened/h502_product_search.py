@@ -29,7 +29,7 @@ def catalogue(n):
         q = [random.choice(Q_WORDS[c]) for c in concepts for _ in range(random.randint(1, 2))]
         t = [random.choice(I_WORDS[c]) for c in concepts for _ in range(4)]
         t += [random.randrange(1, ITEM_VOCAB) for _ in range(random.randint(0, 4))]
-        queries[i, :len(q)], items[i, :len(t)] = torch.tensor(q), torch.tensor(t)
+        queries[i, : len(q)], items[i, : len(t)] = torch.tensor(q), torch.tensor(t)
     return queries, items
 
 
@@ -59,6 +59,7 @@ class TwoTowers(nn.Module):
 
 class CachedStep:
     """A large contrastive batch with the activation memory of a small one."""
+
     def __init__(self, model, optimizer, chunk):
         self.model, self.optimizer, self.chunk = model, optimizer, chunk
 
@@ -98,12 +99,15 @@ def main():
     for step in range(1, 401):
         if cursor + 256 > len(order):
             order, cursor = torch.randperm(len(queries)), 0
-        pick = order[cursor:cursor + 256]
+        pick = order[cursor : cursor + 256]
         cursor += 256
         loss, surrogate = step_fn(queries[pick], items[pick])
         if step % 25 == 0:
-            print(f"step {step} contrastive {loss:.4f} surrogate {surrogate:+.4f} "
-                  f"scale {model.log_scale.exp().item():.1f}", flush=True)
+            print(
+                f"step {step} contrastive {loss:.4f} surrogate {surrogate:+.4f} "
+                f"scale {model.log_scale.exp().item():.1f}",
+                flush=True,
+            )
         if step % 100 == 0:
             print(f"   recall@1 {recall(model, *test, 1):.3f} recall@10 {recall(model, *test, 10):.3f}", flush=True)
 

@@ -34,8 +34,14 @@ def write_claims(path, n):
             age, mileage = random.uniform(18, 85), random.lognormvariate(9.4, 0.6)
             power, before = random.gauss(90, 25), min(9, int(random.expovariate(0.9)))
             years, region = random.uniform(0, 30), random.random()
-            level = (4 + 2.5 * (abs(age - 48) / 30) ** 2 + 0.00018 * mileage + 0.8 * before
-                     + 3 * region * (power > 95) - 0.08 * years)
+            level = (
+                4
+                + 2.5 * (abs(age - 48) / 30) ** 2
+                + 0.00018 * mileage
+                + 0.8 * before
+                + 3 * region * (power > 95)
+                - 0.08 * years
+            )
             amount = max(0.1, level + random.gauss(0, 0.4))
             if random.random() < 0.01:
                 amount *= 5 + 10 * random.paretovariate(2.0)
@@ -68,8 +74,14 @@ class ClaimNet(nn.Module):
         super().__init__()
         self.register_buffer("mean", scale[0])
         self.register_buffer("std", scale[1])
-        self.net = nn.Sequential(nn.Linear(2 * len(COLUMNS), width), nn.SiLU(), nn.LayerNorm(width),
-                                 nn.Linear(width, width), nn.SiLU(), nn.Linear(width, 1))
+        self.net = nn.Sequential(
+            nn.Linear(2 * len(COLUMNS), width),
+            nn.SiLU(),
+            nn.LayerNorm(width),
+            nn.Linear(width, width),
+            nn.SiLU(),
+            nn.Linear(width, 1),
+        )
 
     def forward(self, raw):
         missing = raw.isnan()
@@ -89,8 +101,12 @@ def main():
         write_claims(test_path, 1500)
         train = Claims(train_path)
         test = Claims(test_path, train.scale)
-    log.info("missing values: %.1f%%, largest amount %.0f, median %.2f",
-             100 * train.x.isnan().float().mean().item(), train.y.max().item(), train.y.median().item())
+    log.info(
+        "missing values: %.1f%%, largest amount %.0f, median %.2f",
+        100 * train.x.isnan().float().mean().item(),
+        train.y.max().item(),
+        train.y.median().item(),
+    )
     model = ClaimNet(train.scale)
     opt = torch.optim.Adam(model.parameters(), lr=3e-3)
     decay = torch.optim.lr_scheduler.ExponentialLR(opt, gamma=0.75)
@@ -108,8 +124,12 @@ def main():
             if step % 20 == 0:
                 log.info("epoch %d step %d huber %.4f grad norm %.2f", epoch, step, loss.item(), norm.item())
         decay.step()
-        log.info("epoch %d median error %.4f (a constant guess: %.4f)", epoch, median_error(model, test),
-                 (test.y - train.y.median()).abs().median().item())
+        log.info(
+            "epoch %d median error %.4f (a constant guess: %.4f)",
+            epoch,
+            median_error(model, test),
+            (test.y - train.y.median()).abs().median().item(),
+        )
 
 
 if __name__ == "__main__":

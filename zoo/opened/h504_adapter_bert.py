@@ -27,7 +27,7 @@ def texts(n):
         main, other = random.sample(range(SUBJECTS), 2)
         length = random.randint(12, LENGTH - 1)
         row = [5 + (main if random.random() < 0.7 else other) * WORDS + random.randrange(WORDS) for _ in range(length)]
-        ids[i, :length + 1] = torch.tensor([CLS] + row)
+        ids[i, : length + 1] = torch.tensor([CLS] + row)
         subject.append(main)
     return ids, torch.tensor(subject)
 
@@ -64,8 +64,11 @@ def pretrain(config, ids, steps):
     for step in range(1, steps + 1):
         batch = ids[torch.randint(0, len(ids), (32,))]
         hidden = (torch.rand(batch.shape) < 0.2) & (batch > CLS)
-        out = model(input_ids=batch.masked_fill(hidden, MASK), attention_mask=(batch != PAD).long(),
-                    labels=batch.masked_fill(~hidden, -100))
+        out = model(
+            input_ids=batch.masked_fill(hidden, MASK),
+            attention_mask=(batch != PAD).long(),
+            labels=batch.masked_fill(~hidden, -100),
+        )
         opt.zero_grad()
         out.loss.backward()
         opt.step()
@@ -83,8 +86,16 @@ def accuracy(model, ids, labels):
 
 
 def main():
-    config = BertConfig(vocab_size=VOCAB, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
-                        intermediate_size=128, max_position_embeddings=32, num_labels=4, pad_token_id=PAD)
+    config = BertConfig(
+        vocab_size=VOCAB,
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=128,
+        max_position_embeddings=32,
+        num_labels=4,
+        pad_token_id=PAD,
+    )
     corpus, _ = texts(5000)
     pretrained = pretrain(config, corpus, steps=300)
     model = BertForSequenceClassification(config)

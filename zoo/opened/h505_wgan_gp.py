@@ -22,8 +22,8 @@ def bars(n):
     img = np.full((n, 1, SIZE, SIZE), -1.0, dtype=np.float32)
     r, c = np.random.randint(1, SIZE - 2, n), np.random.randint(1, SIZE - 2, n)
     for i in range(n):
-        img[i, 0, r[i]:r[i] + 2, :] = 1.0
-        img[i, 0, :, c[i]:c[i] + 2] = 1.0
+        img[i, 0, r[i] : r[i] + 2, :] = 1.0
+        img[i, 0, :, c[i] : c[i] + 2] = 1.0
     return torch.from_numpy(img)
 
 
@@ -31,9 +31,15 @@ class Generator(nn.Module):
     def __init__(self):
         super().__init__()
         self.net = nn.Sequential(
-            nn.Linear(NZ, 128), nn.BatchNorm1d(128), nn.ReLU(),
-            nn.Linear(128, 256), nn.BatchNorm1d(256), nn.ReLU(),
-            nn.Linear(256, SIZE * SIZE), nn.Tanh())
+            nn.Linear(NZ, 128),
+            nn.BatchNorm1d(128),
+            nn.ReLU(),
+            nn.Linear(128, 256),
+            nn.BatchNorm1d(256),
+            nn.ReLU(),
+            nn.Linear(256, SIZE * SIZE),
+            nn.Tanh(),
+        )
 
     def forward(self, z):
         return self.net(z).view(-1, 1, SIZE, SIZE)
@@ -43,9 +49,15 @@ class Critic(nn.Module):
     def __init__(self):
         super().__init__()
         self.net = nn.Sequential(
-            nn.Conv2d(1, 24, 4, 2, 1), nn.LeakyReLU(0.2),
-            nn.Conv2d(24, 48, 4, 2, 1), nn.LeakyReLU(0.2),
-            nn.Flatten(), nn.Linear(48 * 9, 64), nn.LeakyReLU(0.2), nn.Linear(64, 1))
+            nn.Conv2d(1, 24, 4, 2, 1),
+            nn.LeakyReLU(0.2),
+            nn.Conv2d(24, 48, 4, 2, 1),
+            nn.LeakyReLU(0.2),
+            nn.Flatten(),
+            nn.Linear(48 * 9, 64),
+            nn.LeakyReLU(0.2),
+            nn.Linear(64, 1),
+        )
 
     def forward(self, x):
         return self.net(x)
@@ -55,7 +67,7 @@ def gradient_penalty(critic, real, fake):
     eps = torch.rand(real.size(0), 1, 1, 1)
     mix = (eps * real + (1 - eps) * fake).requires_grad_(True)
     score = critic(mix)
-    grad, = autograd.grad(score.sum(), mix, create_graph=True)
+    (grad,) = autograd.grad(score.sum(), mix, create_graph=True)
     return ((grad.flatten(1).norm(2, dim=1) - 1) ** 2).mean()
 
 
@@ -86,7 +98,9 @@ def main():
         loss_g.backward()
         opt_g.step()
         if it % 20 == 0:
-            print(f"{it:4d} critic {loss_c.item():8.3f} generator {loss_g.item():8.3f} distance {distance_to_data(gen, data):.2f}")
+            print(
+                f"{it:4d} critic {loss_c.item():8.3f} generator {loss_g.item():8.3f} distance {distance_to_data(gen, data):.2f}"
+            )
 
 
 if __name__ == "__main__":

@@ -35,15 +35,17 @@ def two_shapes(n, seed):
             a, b = b, a
         r1, r2 = rng.integers(0, 12, 2)
         c1, c2 = rng.integers(0, 4), rng.integers(8, 12)
-        x[i, 0, r1:r1 + 5, c1:c1 + 5] += g[a]
-        x[i, 0, r2:r2 + 5, c2:c2 + 5] += g[b]
+        x[i, 0, r1 : r1 + 5, c1 : c1 + 5] += g[a]
+        x[i, 0, r2 : r2 + 5, c2 : c2 + 5] += g[b]
     return torch.from_numpy(x), torch.from_numpy(y)
 
 
 class PatchViT(nn.Module):
     def __init__(self, classes=10, dim=64, depth=3, heads=4):
         super().__init__()
-        self.patch = nn.Sequential(nn.Conv2d(1, dim // 2, 3, padding=1), nn.GELU(), nn.Conv2d(dim // 2, dim, 4, stride=4))
+        self.patch = nn.Sequential(
+            nn.Conv2d(1, dim // 2, 3, padding=1), nn.GELU(), nn.Conv2d(dim // 2, dim, 4, stride=4)
+        )
         self.pos = nn.Parameter(torch.randn(1, 17, dim) * 0.02)
         self.cls = nn.Parameter(torch.zeros(1, 1, dim))
         layer = nn.TransformerEncoderLayer(dim, heads, 2 * dim, dropout=0.0, batch_first=True, norm_first=True)

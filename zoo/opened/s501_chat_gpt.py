@@ -37,14 +37,13 @@ def make_conversations(n, rng):
             word = tables[task][word]
             answer.append(word)
         sym = lambda w: 5 + N_TASK + w
-        out.append(([BOS, USER, 5 + task] + [sym(w) for w in question] + [BOT],
-                    [sym(w) for w in answer] + [EOS]))
+        out.append(([BOS, USER, 5 + task] + [sym(w) for w in question] + [BOT], [sym(w) for w in answer] + [EOS]))
     return out
 
 
 def encode(prompt, answer, max_len):
     if MENDED:
-        prompt = prompt[:3] + prompt[3:][-(max_len - len(answer) - 3):]
+        prompt = prompt[:3] + prompt[3:][-(max_len - len(answer) - 3) :]
     ids = prompt + answer
     labels = [-100] * len(prompt) + answer
     return ids[:max_len], labels[:max_len], len(ids)
@@ -63,13 +62,14 @@ class ChatSet(Dataset):
 
 class LengthBuckets:
     """Batches of similar length: less padding."""
+
     def __init__(self, data, batch_size, seed):
         self.lengths = [r[2] for r in data.rows]
         self.batch_size, self.rng = batch_size, random.Random(seed)
 
     def __iter__(self):
         order = sorted(range(len(self.lengths)), key=lambda i: (self.lengths[i], self.rng.random()))
-        batches = [order[i:i + self.batch_size] for i in range(0, len(order), self.batch_size)]
+        batches = [order[i : i + self.batch_size] for i in range(0, len(order), self.batch_size)]
         self.rng.shuffle(batches)
         return iter(batches)
 
@@ -82,8 +82,8 @@ def collate(rows):
     ids = torch.full((len(rows), width), PAD)
     labels = torch.full((len(rows), width), -100)
     for k, (x, y, _) in enumerate(rows):
-        ids[k, :len(x)] = torch.tensor(x)
-        labels[k, :len(y)] = torch.tensor(y)
+        ids[k, : len(x)] = torch.tensor(x)
+        labels[k, : len(y)] = torch.tensor(y)
     return ids, labels
 
 

@@ -30,7 +30,7 @@ def synthetic_load(hours=24 * 400, seed=3):
         ar[i] = 0.9 * ar[i - 1] + 0.08 * r.standard_normal()
     peaks = np.zeros(hours)
     for start in r.integers(0, hours - 12, size=110):
-        peaks[start:start + 8] += 1.2 + 1.5 * r.pareto(3.0)
+        peaks[start : start + 8] += 1.2 + 1.5 * r.pareto(3.0)
     return (base + ar + peaks).astype(np.float32)
 
 
@@ -89,8 +89,9 @@ def main(steps=500):
     split = int(0.9 * len(series))
     train = WindowSampler(series[:split], window=60, batch_size=32, seed=0)
     val_x, val_y = next(iter(WindowSampler(series[split:], window=60, batch_size=128, seed=1)))
-    log.info("variance of the target %.4f, persistence error %.4f",
-             val_y.var().item(), ((val_x - val_y) ** 2).mean().item())
+    log.info(
+        "variance of the target %.4f, persistence error %.4f", val_y.var().item(), ((val_x - val_y) ** 2).mean().item()
+    )
     trainer = Trainer(Forecaster())
     for step, (x, y) in enumerate(train, 1):
         loss = trainer.train_step(x, y)

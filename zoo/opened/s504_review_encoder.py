@@ -42,7 +42,7 @@ def make_reviews(n):
 def collate(rows):
     ids = torch.zeros(len(rows), MAX_LEN, dtype=torch.long)
     for i, (words, _) in enumerate(rows):
-        ids[i, :len(words) + 1] = torch.tensor([CLS] + words)
+        ids[i, : len(words) + 1] = torch.tensor([CLS] + words)
     mask = (ids != PAD).long()
     return ids, mask, torch.tensor([label for _, label in rows])
 
@@ -121,8 +121,10 @@ def run():
             optimizer.step()
             warmup.step()
             running += loss.item()
-        print(f"epoch {epoch}: train loss {running / len(train):.4f}, test accuracy {accuracy(model, test):.3f}",
-              flush=True)
+        print(
+            f"epoch {epoch}: train loss {running / len(train):.4f}, test accuracy {accuracy(model, test):.3f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

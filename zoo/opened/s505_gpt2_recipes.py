@@ -57,7 +57,7 @@ heldout = torch.tensor([stoi[w] for w in text(4_000)])
 def batches(source, batch_size, generator):
     while True:
         start = torch.randint(0, len(source) - BLOCK - 1, (batch_size,), generator=generator)
-        yield torch.stack([source[s:s + BLOCK + 1] for s in start])
+        yield torch.stack([source[s : s + BLOCK + 1] for s in start])
 
 
 def split(chunk):
@@ -86,9 +86,18 @@ def sample(model, prompt="take two cups of", n=14):
 
 
 def main():
-    config = GPT2Config(vocab_size=len(words), n_positions=64, n_embd=64, n_layer=2, n_head=4,
-                        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-                        bos_token_id=stoi["."], eos_token_id=stoi["."])
+    config = GPT2Config(
+        vocab_size=len(words),
+        n_positions=64,
+        n_embd=64,
+        n_layer=2,
+        n_head=4,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        bos_token_id=stoi["."],
+        eos_token_id=stoi["."],
+    )
     model = GPT2LMHeadModel(config)
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01)

@@ -54,7 +54,7 @@ class RentTable:
     def epochs(self, batch_size):
         order = torch.randperm(len(self.target))
         for i in range(0, len(order) - batch_size + 1, batch_size):
-            j = order[i:i + batch_size]
+            j = order[i : i + batch_size]
             yield self.district[j], self.numbers[j], self.target[j]
 
 
@@ -62,8 +62,15 @@ class RentNet(nn.Module):
     def __init__(self):
         super().__init__()
         self.emb = nn.Embedding(len(DISTRICTS), 8)
-        self.body = nn.Sequential(nn.Linear(13, 64), nn.BatchNorm1d(64), nn.SiLU(), nn.Dropout(0.05),
-                                  nn.Linear(64, 32), nn.SiLU(), nn.Linear(32, 1))
+        self.body = nn.Sequential(
+            nn.Linear(13, 64),
+            nn.BatchNorm1d(64),
+            nn.SiLU(),
+            nn.Dropout(0.05),
+            nn.Linear(64, 32),
+            nn.SiLU(),
+            nn.Linear(32, 1),
+        )
 
     def forward(self, district, numbers):
         return self.body(torch.cat([self.emb(district), numbers], 1))

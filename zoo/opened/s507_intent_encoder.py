@@ -42,7 +42,8 @@ class IntentModel(nn.Module):
         self.score = nn.Linear(dim, 1)
         self.blocks = nn.ModuleList(
             nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, 2 * dim), nn.GELU(), nn.Linear(2 * dim, dim))
-            for _ in range(layers))
+            for _ in range(layers)
+        )
         self.norm = nn.LayerNorm(dim)
         self.head = nn.Linear(dim, INTENTS)
 
@@ -60,8 +61,9 @@ class Runner:
         self.model = model
         decay = [p for p in model.parameters() if p.dim() > 1]
         rest = [p for p in model.parameters() if p.dim() <= 1]
-        self.opt = torch.optim.AdamW([{"params": decay, "weight_decay": 0.01},
-                                      {"params": rest, "weight_decay": 0.0}], lr=lr)
+        self.opt = torch.optim.AdamW(
+            [{"params": decay, "weight_decay": 0.01}, {"params": rest, "weight_decay": 0.0}], lr=lr
+        )
         self.step = 0
 
     def context(self):

@@ -66,9 +66,14 @@ class Net(nn.Module):
     def __init__(self, width=64):
         super().__init__()
         self.layers = nn.Sequential(
-            nn.Linear(N_FEATURES, width), nn.LayerNorm(width), nn.ReLU(),
-            nn.Linear(width, width), nn.LayerNorm(width), nn.ReLU(),
-            nn.Linear(width, len(STATES)))
+            nn.Linear(N_FEATURES, width),
+            nn.LayerNorm(width),
+            nn.ReLU(),
+            nn.Linear(width, width),
+            nn.LayerNorm(width),
+            nn.ReLU(),
+            nn.Linear(width, len(STATES)),
+        )
 
     def forward(self, x):
         return self.layers(x)
@@ -76,6 +81,7 @@ class Net(nn.Module):
 
 class StreamTrainer:
     """Reads the monthly files one after the other, so that the archive never has to fit in memory."""
+
     def __init__(self, folder, batch_size=32):
         self.folder, self.batch_size = folder, batch_size
         self.model = Net()

@@ -22,6 +22,7 @@ NOTES, BARS = 36, 32
 
 class Melodies:
     """Melodies walk over a scale; each style has its own table of likely jumps."""
+
     def __init__(self, seed):
         r = np.random.default_rng(seed)
         self.rng = r

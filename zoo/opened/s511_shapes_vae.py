@@ -36,15 +36,20 @@ class ConvVAE(nn.Module):
     def __init__(self, zdim=8):
         super().__init__()
         self.enc = nn.Sequential(
-            nn.Conv2d(1, 16, 4, 2, 1), nn.ReLU(),
-            nn.Conv2d(16, 32, 4, 2, 1), nn.ReLU(),
-            nn.Flatten(), nn.Linear(32 * 16, 64), nn.ReLU())
+            nn.Conv2d(1, 16, 4, 2, 1),
+            nn.ReLU(),
+            nn.Conv2d(16, 32, 4, 2, 1),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(32 * 16, 64),
+            nn.ReLU(),
+        )
         self.mu = nn.Linear(64, zdim)
         self.logvar = nn.Linear(64, zdim)
         self.fc = nn.Linear(zdim, 32 * 16)
         self.dec = nn.Sequential(
-            nn.ReLU(), nn.ConvTranspose2d(32, 16, 4, 2, 1), nn.ReLU(),
-            nn.ConvTranspose2d(16, 1, 4, 2, 1))
+            nn.ReLU(), nn.ConvTranspose2d(32, 16, 4, 2, 1), nn.ReLU(), nn.ConvTranspose2d(16, 1, 4, 2, 1)
+        )
 
     def forward(self, x):
         h = self.enc(x)

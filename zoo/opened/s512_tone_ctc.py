@@ -39,7 +39,7 @@ def synth(text, speed, rng):
 
 def features(wav):
     spec = torch.stft(torch.from_numpy(wav), NFFT, HOP, window=torch.hann_window(NFFT), return_complex=True)
-    return torch.log1p(spec.abs() * 4).T                      # (frames, 65)
+    return torch.log1p(spec.abs() * 4).T  # (frames, 65)
 
 
 class Utterances(Dataset):
@@ -60,8 +60,12 @@ class Utterances(Dataset):
 
 def collate(batch):
     feats, labels = zip(*batch)
-    return (pad_sequence(feats, batch_first=True), torch.tensor([len(f) for f in feats]),
-            torch.cat(labels), torch.tensor([len(l) for l in labels]))
+    return (
+        pad_sequence(feats, batch_first=True),
+        torch.tensor([len(f) for f in feats]),
+        torch.cat(labels),
+        torch.tensor([len(l) for l in labels]),
+    )
 
 
 class Recogniser(nn.Module):

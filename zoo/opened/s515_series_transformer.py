@@ -34,7 +34,7 @@ class WaveStream:
         aux = 0.5 * np.sign(main)
         x = np.stack([main, aux], -1) + 0.05 * self.rng.standard_normal((n, length, 2))
         x = torch.tensor(x, dtype=torch.float32)
-        return x[:, : CFG["window"]], x[:, CFG["window"]:, 0]
+        return x[:, : CFG["window"]], x[:, CFG["window"] :, 0]
 
 
 class PositionalEncoding(nn.Module):

@@ -127,7 +127,9 @@ def main():
             print(f"step {step} loss {loss.item():.4f}")
     s = diff.sample(32)
     nearest = torch.cdist(s.flatten(1), data.flatten(1)).min(1).values.mean().item()
-    print(f"samples: mean {s.mean():.3f} std {s.std():.3f} (data {data.mean():.3f} {data.std():.3f}), distance to nearest image {nearest:.2f}")
+    print(
+        f"samples: mean {s.mean():.3f} std {s.std():.3f} (data {data.mean():.3f} {data.std():.3f}), distance to nearest image {nearest:.2f}"
+    )
 
 
 if __name__ == "__main__":

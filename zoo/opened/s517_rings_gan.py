@@ -83,7 +83,9 @@ def main():
         d, g = gan.train_step(real_points(opt.batch))
         if it % 80 == 0:
             dist, modes = gan.quality()
-            print(f"[{it}/{opt.iters}] Loss_D: {d:.3f} Loss_G: {g:.3f} | mean distance to a mode {dist:.3f}, modes hit {modes}/8")
+            print(
+                f"[{it}/{opt.iters}] Loss_D: {d:.3f} Loss_G: {g:.3f} | mean distance to a mode {dist:.3f}, modes hit {modes}/8"
+            )
 
 
 if __name__ == "__main__":

@@ -62,10 +62,20 @@ class TextureDataset(Dataset):
 
 def make_model():
     return nn.Sequential(
-        nn.Conv2d(1, 24, 3, padding=1), nn.ReLU(),
-        nn.Conv2d(24, 24, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(24, 48, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Dropout(0.2), nn.Linear(48 * 16, 64), nn.ReLU(), nn.Linear(64, len(CLASSES)))
+        nn.Conv2d(1, 24, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(24, 24, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(24, 48, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Dropout(0.2),
+        nn.Linear(48 * 16, 64),
+        nn.ReLU(),
+        nn.Linear(64, len(CLASSES)),
+    )
 
 
 def train_epoch(model, loader, opt, epoch):

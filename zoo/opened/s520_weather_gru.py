@@ -47,8 +47,14 @@ def read_station(path):
                 temp = prev
             prev = temp
             hour = int(r["hour"]) % 24
-            rows.append([temp / 20.0, float(r["rel_humidity"]) / 100.0,
-                         math.sin(2 * math.pi * hour / 24), math.cos(2 * math.pi * hour / 24)])
+            rows.append(
+                [
+                    temp / 20.0,
+                    float(r["rel_humidity"]) / 100.0,
+                    math.sin(2 * math.pi * hour / 24),
+                    math.cos(2 * math.pi * hour / 24),
+                ]
+            )
     return torch.tensor(rows)
 
 
@@ -80,8 +86,8 @@ def main():
     last = HOURS // CHUNK - 1
     for day in range(last):
         a = day * CHUNK
-        x = data[:, a: a + CHUNK]
-        y = data[:, a + 3: a + CHUNK + 3, 0]
+        x = data[:, a : a + CHUNK]
+        y = data[:, a + 3 : a + CHUNK + 3, 0]
         pred, state = model(x, state)
         loss = nn.functional.mse_loss(pred, y)
         opt.zero_grad()
