@@ -7,9 +7,7 @@ missing or NaN. All other steps cost a few comparisons.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,26 +21,22 @@ from steadytrain.capture.looks.cut_modules import CutModules
 from steadytrain.capture.looks.evaluation_mode import ModeEffects
 from steadytrain.capture.looks.evaluations import Evaluations
 from steadytrain.capture.looks.first_inputs import input_rows
+from steadytrain.capture.looks.followed import Followed, Seen
 from steadytrain.capture.looks.graph_edges import edge_rows
-from steadytrain.capture.looks.held_parameters import HeldParameters, is_sharded
+from steadytrain.capture.looks.held_parameters import is_sharded
 from steadytrain.capture.looks.idle_schedules import IdleSchedules, Passes
 from steadytrain.capture.looks.kept_remainders import AT_STEPS, remainder_rows
-from steadytrain.capture.looks.label_counts import LabelCounts
 from steadytrain.capture.looks.label_places import label_rows
-from steadytrain.capture.looks.late_clips import LateClips
-from steadytrain.capture.looks.loss_graph import LossGraph, read_graph
+from steadytrain.capture.looks.loss_graph import read_graph
 from steadytrain.capture.looks.misplaced_moments import MisplacedMoments
-from steadytrain.capture.looks.missing_gradients import MissingGradients
 from steadytrain.capture.looks.mixed_rows import mixed_rows
 from steadytrain.capture.looks.moving_targets import MovingTargets
 from steadytrain.capture.looks.pass_orders import PassOrders
 from steadytrain.capture.looks.policy_code import policy_rows
-from steadytrain.capture.looks.regression_targets import RegressionTargets
-from steadytrain.capture.looks.repeated_inputs import Fetched, Inputs, RepeatedInputs, inputs_of
+from steadytrain.capture.looks.repeated_inputs import Fetched, inputs_of
 from steadytrain.capture.looks.running_statistics import statistics_rows
 from steadytrain.capture.looks.schedule_counts import ScheduleCounts, schedulers_at_start
 from steadytrain.capture.looks.stopped_updates import StoppedUpdates
-from steadytrain.capture.looks.summed_backwards import SummedBackwards
 from steadytrain.capture.looks.tied_tables import TiedTables
 from steadytrain.capture.looks.trained_elements import trained_rows
 from steadytrain.capture.snapshots.loaded_states import LoadedStates
@@ -72,48 +66,6 @@ EVAL_TOLD = (4, 16, 64)
 """Numbers of steps in a row in evaluation mode at which a look reports them."""
 
 
-@dataclass
-class _Followed:
-    """The state of one stream."""
-
-    late: LateClips = field(default_factory=LateClips)
-    inputs: RepeatedInputs = field(default_factory=RepeatedInputs)
-    held: HeldParameters = field(default_factory=HeldParameters)
-    labels: LabelCounts = field(default_factory=LabelCounts)
-    targets: RegressionTargets = field(default_factory=RegressionTargets)
-    cut: CutModules | None = None
-    missing: MissingGradients = field(default_factory=MissingGradients)
-    summed: SummedBackwards = field(default_factory=SummedBackwards)
-    tied: TiedTables | None = None
-    moments: MisplacedMoments | None = None
-    schedules: IdleSchedules | None = None
-    counts: ScheduleCounts | None = None
-    begun: tuple[float, float] = (0.0, 0.0)
-    schedulers: list[weakref.ref[Any]] = field(default_factory=list)
-    signature: tuple[int, ...] = ()
-    since_change: int = 0
-    updated: bool = False
-    left_over: bool = False
-    trained: bool = False
-    in_eval: int = 0
-    rests_from: int = 0
-    rows: dict[str, float] = field(default_factory=dict)
-    known: list[str] = field(default_factory=list)
-
-
-@dataclass
-class _Seen:
-    """What the script did since the last step of any stream."""
-
-    graphs: list[tuple[str, LossGraph, MicroBatch | None]] = field(default_factory=list)
-    call: MicroBatch | None = None
-    given: Inputs = field(default_factory=list)
-    training: bool = True
-    can_tell: bool = False
-    draws_no_more: bool = False
-    backward: bool = False
-
-
 class ScriptLook(StepObserver):
     """Follows every stream of ``run``, in addition to the observer that records its steps.
 
@@ -129,8 +81,8 @@ class ScriptLook(StepObserver):
         self._loads = loads
         self._orders = orders
         self._modes = ModeEffects()
-        self._followed: dict[int, _Followed] = {}
-        self._seen = _Seen()
+        self._followed: dict[int, Followed] = {}
+        self._seen = Seen()
         self._data = Fetched()
         self._passes = Passes()
         self._begun = self._passes.bounds
@@ -214,7 +166,7 @@ class ScriptLook(StepObserver):
 
     def _rest_ends(self, stream: Stream) -> None:
         one = self._one(stream)
-        self._seen, self._data.batches, self._begun = _Seen(), 0, self._passes.bounds
+        self._seen, self._data.batches, self._begun = Seen(), 0, self._passes.bounds
         self._stopped.passed_over()
         if one.counts is not None:
             one.counts.passed_over(stream.step - one.rests_from)
@@ -253,6 +205,8 @@ class ScriptLook(StepObserver):
         self._seen.backward = True
         for one in self._followed.values():
             one.late.forget()
+        for stream in self._run.streams:
+            self._one(stream).weights.read(root, stream.own_steps + 1)
         due = [stream for stream in self._run.streams if self._is_due(stream)]
         for stream in due if self._run.seen.losses else ():
             summed = self._one(stream).summed
@@ -309,6 +263,7 @@ class ScriptLook(StepObserver):
             rows |= dict(remainder_rows(stream))
         if stream.own_steps + 1 in STATISTICS_STEPS:
             rows |= dict(statistics_rows(stream.roots()))
+        rows |= dict(one.weights.rows())
         if self._seen.graphs and self._is_due(stream):
             rows |= self._of_graphs(one, stream)
             rows["carried-over:gradients"] = float(one.left_over)
@@ -331,7 +286,7 @@ class ScriptLook(StepObserver):
         rows |= dict(self._stopped.updated())
         if stream.own_steps in LOOK_STEPS and not is_sharded(stream.parameters):
             one.late.updated(stream.parameters)
-        self._seen, self._data.batches, self._begun = _Seen(), 0, self._passes.bounds
+        self._seen, self._data.batches, self._begun = Seen(), 0, self._passes.bounds
         self._orders.stepped(stream.name)
         if rows and folder is not None:
             self._write(stream, rows)
@@ -345,7 +300,7 @@ class ScriptLook(StepObserver):
 
     # -- what is measured ------------------------------------------------------------------------------------------
 
-    def _of_graphs(self, one: _Followed, stream: Stream) -> dict[str, float]:
+    def _of_graphs(self, one: Followed, stream: Stream) -> dict[str, float]:
         rows: dict[str, float] = {}
         filled = {key: each for _, graph, _ in self._seen.graphs for key, each in graph.parameters.items()}
         rows.update(one.held.look(stream, self._run.streams, filled))
@@ -366,7 +321,7 @@ class ScriptLook(StepObserver):
                 rows |= {f"{measure}:{line}": value for measure, value in (*found, *one.labels.rows(likelihood))}
         return rows
 
-    def _of_inputs(self, one: _Followed, stream: Stream, seen: StepInProgress) -> dict[str, float]:
+    def _of_inputs(self, one: Followed, stream: Stream, seen: StepInProgress) -> dict[str, float]:
         step = stream.own_steps + 1
         found = dict(one.inputs.step(self._seen.given, seen.micro_batches, self._data))
         if step not in LOOK_STEPS and step != INPUT_STEPS and step % 16:
@@ -376,7 +331,7 @@ class ScriptLook(StepObserver):
             found[f"cycled-batches:{shuffler}"] = float(one.inputs.cycled.steps)
         return found
 
-    def _of_mode(self, one: _Followed, seen: StepInProgress) -> Iterator[tuple[str, float]]:
+    def _of_mode(self, one: Followed, seen: StepInProgress) -> Iterator[tuple[str, float]]:
         if not seen.micro_batches:
             return
         if self._seen.training:
@@ -393,5 +348,5 @@ class ScriptLook(StepObserver):
         one = self._one(stream)
         return stream.own_steps + 1 in LOOK_STEPS or one.since_change + 1 in LOOK_STEPS
 
-    def _one(self, stream: Stream) -> _Followed:
-        return self._followed.setdefault(id(stream), _Followed())
+    def _one(self, stream: Stream) -> Followed:
+        return self._followed.setdefault(id(stream), Followed())

@@ -27,6 +27,7 @@ class ChangedSetting(Cause):
         - a temperature that is annealed towards 0
         - the last stage of a warm-up of a KL or auxiliary weight, with a wrong factor
         - a gain or scale that grows by a factor in every step, without a bound
+        - a warm-up of a weight that never ends: `step / warm_up` without `min(1.0, ...)`
         - a plan in epochs that is read in steps, or in percent
 
     Next:
@@ -62,9 +63,11 @@ class ChangedSetting(Cause):
 
     def signature(self, case: Case) -> Signature:
         seen = changed_settings(case, "other", CERTAIN)
+        grows = any(one.name == "growing-weight" and one.severity != "note" for one in case.symptoms)
         return Signature(
             (
                 *seen,
+                *symptom(case, CERTAIN, "growing-weight"),
                 *symptom(case, HINT, "divergence", "loss-spike", "lost-progress", "exploding-gradients"),
                 *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
                 *ruled_out(
@@ -72,6 +75,6 @@ class ChangedSetting(Cause):
                     "the number weighs a term that outweighs the other one by its reduction, whatever the number",
                     "fact loss_reductions",
                 ),
-                *ruled_out(not seen, "no such number was seen to change near the onset"),
+                *ruled_out(not seen and not grows, "no such number was seen to change near the onset"),
             )
         )

@@ -1,0 +1,66 @@
+"""What the looks at a script keep of one stream, and of one step."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass, field
+from typing import Any
+
+from steadytrain.capture.looks.cut_modules import CutModules
+from steadytrain.capture.looks.held_parameters import HeldParameters
+from steadytrain.capture.looks.idle_schedules import IdleSchedules
+from steadytrain.capture.looks.label_counts import LabelCounts
+from steadytrain.capture.looks.late_clips import LateClips
+from steadytrain.capture.looks.loss_graph import LossGraph
+from steadytrain.capture.looks.misplaced_moments import MisplacedMoments
+from steadytrain.capture.looks.missing_gradients import MissingGradients
+from steadytrain.capture.looks.regression_targets import RegressionTargets
+from steadytrain.capture.looks.repeated_inputs import Inputs, RepeatedInputs
+from steadytrain.capture.looks.schedule_counts import ScheduleCounts
+from steadytrain.capture.looks.summed_backwards import SummedBackwards
+from steadytrain.capture.looks.term_weights import TermWeights
+from steadytrain.capture.looks.tied_tables import TiedTables
+from steadytrain.capture.step.input_recorder import MicroBatch
+
+
+@dataclass
+class Followed:
+    """The state of one stream."""
+
+    late: LateClips = field(default_factory=LateClips)
+    inputs: RepeatedInputs = field(default_factory=RepeatedInputs)
+    held: HeldParameters = field(default_factory=HeldParameters)
+    labels: LabelCounts = field(default_factory=LabelCounts)
+    targets: RegressionTargets = field(default_factory=RegressionTargets)
+    weights: TermWeights = field(default_factory=TermWeights)
+    cut: CutModules | None = None
+    missing: MissingGradients = field(default_factory=MissingGradients)
+    summed: SummedBackwards = field(default_factory=SummedBackwards)
+    tied: TiedTables | None = None
+    moments: MisplacedMoments | None = None
+    schedules: IdleSchedules | None = None
+    counts: ScheduleCounts | None = None
+    begun: tuple[float, float] = (0.0, 0.0)
+    schedulers: list[weakref.ref[Any]] = field(default_factory=list)
+    signature: tuple[int, ...] = ()
+    since_change: int = 0
+    updated: bool = False
+    left_over: bool = False
+    trained: bool = False
+    in_eval: int = 0
+    rests_from: int = 0
+    rows: dict[str, float] = field(default_factory=dict)
+    known: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Seen:
+    """What the script did since the last step of any stream."""
+
+    graphs: list[tuple[str, LossGraph, MicroBatch | None]] = field(default_factory=list)
+    call: MicroBatch | None = None
+    given: Inputs = field(default_factory=list)
+    training: bool = True
+    can_tell: bool = False
+    draws_no_more: bool = False
+    backward: bool = False
