@@ -306,14 +306,14 @@ class ScriptLook(StepObserver):
         rows.update(one.held.look(stream, self._run.streams, filled))
         for line, graph, call in self._seen.graphs:
             rows |= {f"{misuse}:{line}": count for misuse, count in graph.misuses.items()}
-            looked_up = bool(graph.looked_up)
-            found = input_rows(graph.inputs, normalises=graph.normalises, looked_up=looked_up)
-            rows |= {f"{measure}:{line}": value for measure, value in found} | dict(edge_rows(call))
-            found = mixed_rows(graph.attended, graph.predicted, call.samples if call is not None else 0)
-            more = (*found, *one.targets.rows(graph.squared, call))
-            rows |= {f"{measure}:{line}": value for measure, value in more}
             given = ids_of(call)
-            rows |= {f"{measure}:{line}": value for measure, value in mask_rows(graph.visible, given)}
+            measured = (
+                *input_rows(graph.inputs, normalises=graph.normalises, looked_up=bool(graph.looked_up)),
+                *mixed_rows(graph.attended, graph.predicted, call.samples if call is not None else 0),
+                *one.targets.rows(graph.squared, call),
+                *mask_rows(graph.visible, given),
+            )
+            rows |= {f"{measure}:{line}": value for measure, value in measured} | dict(edge_rows(call))
             for likelihood in graph.likelihoods[:1] if call is not None and len(graph.likelihoods) == 1 else ():
                 assert call is not None
                 given = [each.to(likelihood.targets.device) for each in given if each.dtype.itemsize > 1]
