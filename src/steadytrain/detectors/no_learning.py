@@ -36,8 +36,7 @@ class NoLearning(Detector):
         detector uses the logarithm of a usual number of classes. A loss that is merely constant at another value is a
         note. In a watched run the detector knows the classes and labels of a likelihood, and the variance of the
         targets of a squared error: it notes a loss that stays at their guess after 64 steps, and warns after 200 at a
-        rate that is up. It also reports a likelihood that does
-        not change by a single bit.
+        rate that is up. It also reports a likelihood that does not change by a single bit.
 
     Causes:
         - parameters that the optimizer does not hold, or that are frozen; a graph that is cut (`detach`, `no_grad`)

@@ -28,7 +28,7 @@ from steadytrain.capture.looks.graph_nodes import (
 )
 from steadytrain.capture.looks.masked_means import padded_share
 from steadytrain.capture.looks.mixed_rows import Attended, attended, predicted_shape
-from steadytrain.capture.looks.regression_targets import squared_target
+from steadytrain.capture.looks.regression_targets import SQUARES, squared_target
 from steadytrain.capture.looks.stopped_targets import (
     DIFFERENCES,
     DISTANCES,
@@ -114,7 +114,7 @@ def read_graph(root: Tensor) -> LossGraph:
             _read_loss(kind, node, graph)
         if kind in LOSSES or (kind == DIFFERENCES and not graph.predicted):
             graph.predicted.append(predicted_shape(node))
-        if (target := squared_target(node)) is not None:
+        if kind == SQUARES and (target := squared_target(node)) is not None:
             graph.squared.append(target)
         if kind.startswith("ScaledDotProduct") and (over := attended(node)) is not None:
             graph.attended.append(over)

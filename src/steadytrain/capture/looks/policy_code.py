@@ -22,8 +22,9 @@ NAMES_MAX = 20_000
 
 def policy_rows() -> Iterator[tuple[str, float]]:
     """``policy-code:FILE``, 1, for the innermost file of the script's running functions that trains a policy."""
-    for file in dict.fromkeys(frame.code.co_filename for frame in user_frames()):
-        codes = (frame.code for frame in user_frames() if frame.code.co_filename == file)
+    running = [frame.code for frame in user_frames()]
+    for file in dict.fromkeys(code.co_filename for code in running):
+        codes = (code for code in running if code.co_filename == file)
         if trains_policy(_names([*codes, *_codes_of_module(file)])):
             yield f"policy-code:{file.rpartition('/')[2]}", 1.0
             return

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from steadytrain.capture.looks.graph_nodes import kind_of, plain_tensor
+from steadytrain.capture.looks.graph_nodes import plain_tensor
 from steadytrain.capture.step.input_recorder import MicroBatch, tensors_in
 
 SQUARES = "MseLoss"
@@ -26,8 +26,8 @@ NOISE_ERRORS, SPREAD_APART = 4.0, 0.05
 
 
 def squared_target(node: Any) -> Tensor | None:
-    """The target of a mean squared error, if it has no gradient and the prediction has one."""
-    if kind_of(node) != SQUARES or [one is not None for one, _ in node.next_functions] not in ([True], [True, False]):
+    """The target of a node ``SQUARES``, if it has no gradient and the prediction has one."""
+    if [one is not None for one, _ in node.next_functions] not in ([True], [True, False]):
         return None
     target = plain_tensor(node, "target")
     return target if target is not None and target.is_floating_point() and target.dim() > 0 else None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
 from steadytrain.diagnosis.script_signs import weighs_unequal_terms
 from steadytrain.diagnosis.setting_signs import changed_settings
-from steadytrain.diagnosis.signs import quiet, ruled_out, symptom
+from steadytrain.diagnosis.signs import quiet, ruled_out, seen, symptom
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -62,11 +62,10 @@ class ChangedSetting(Cause):
     source = "2012.09740 on temperatures of contrastive losses; 1511.06349 and 1903.10145 on KL annealing"
 
     def signature(self, case: Case) -> Signature:
-        seen = changed_settings(case, "other", CERTAIN)
-        grows = any(one.name == "growing-weight" and one.severity != "note" for one in case.symptoms)
+        changed = changed_settings(case, "other", CERTAIN)
         return Signature(
             (
-                *seen,
+                *changed,
                 *symptom(case, CERTAIN, "growing-weight"),
                 *symptom(case, HINT, "divergence", "loss-spike", "lost-progress", "exploding-gradients"),
                 *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
@@ -75,6 +74,9 @@ class ChangedSetting(Cause):
                     "the number weighs a term that outweighs the other one by its reduction, whatever the number",
                     "fact loss_reductions",
                 ),
-                *ruled_out(not seen and not grows, "no such number was seen to change near the onset"),
+                *ruled_out(
+                    not changed and seen(case, "growing-weight") is None,
+                    "no such number was seen to change near the onset",
+                ),
             )
         )

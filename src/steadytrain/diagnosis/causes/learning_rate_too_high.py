@@ -184,10 +184,10 @@ def _joined(case: Case) -> Signs:
         for step, count in zip(row.steps, row.values, strict=True)
         if np.isfinite(count) and case.onset - JOINED_STEPS <= step <= case.onset
     ]
-    rates = case.window.series("learning_rate").between(near[0][0], near[0][0]) if near else None
-    if not near or rates is None:
+    if not near:
         return ()
     step, count = near[0]
+    rates = case.window.series("learning_rate").between(step, step)
     at = f" at a learning rate of {rates.values[0]:.3g}" if len(rates) else ""
     said = f"{count} parameters joined the optimizer at step {step}, and train{at} from there on"
     return (Sign(said, STRONG, "window script", {"joined": float(count)}),)

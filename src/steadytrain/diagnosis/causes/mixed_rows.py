@@ -18,9 +18,8 @@ class MixedRows(Cause):
     """Attention mixes the rows of the batch: batch and sequence axes are exchanged, as without `batch_first=True`.
 
     Means:
-        Layers of torch read [places, rows, features] unless they are told otherwise. Given [rows, places, features],
-        they attend between the samples of a batch and never between the places of one sample. No shape is wrong, so
-        nothing is raised.
+        Layers of torch read [places, rows, features] by default. Given [rows, places, features], they attend between
+        the samples of a batch and never between the places of one sample. No shape is wrong, so nothing is raised.
 
     Causes:
         - `batch_first=True` is missing in `MultiheadAttention`, `TransformerEncoderLayer` or `Transformer`
