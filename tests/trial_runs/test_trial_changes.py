@@ -141,6 +141,19 @@ def broadcasts_by_hand() -> None:
         optimizer.step()
 
 
+def noised_twice() -> None:
+    torch.manual_seed(0)
+    net = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    for _ in range(STEPS):
+        noise = torch.randn(6, 4)
+        noised = torch.rand(6, 4) + torch.randn_like(noise)
+        loss = functional.mse_loss(net(noised), noise)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
 def softened_twice() -> None:
     torch.manual_seed(0)
     net = nn.Linear(4, 5)
@@ -221,6 +234,7 @@ CASES: list[tuple[str, dict[str, Any], Loop]] = [
     ("loss-from-logits", {}, softened_twice),
     ("match-shapes", {}, broadcasts),
     ("match-shapes", {}, broadcasts_by_hand),
+    ("same-noise", {}, noised_twice),
     ("ignore-label", {"label": 3}, classify),
     ("leaky-units", {"slope": 0.5}, classify),
     ("mode", {"mode": "eval"}, classify),
@@ -327,6 +341,28 @@ def test_probes_see_the_scripts_own_loss(tmp_path: Path) -> None:
         changed = attempt(attend, recording, schedule, change)
         assert changed.probes == control.probes
         assert losses(changed) != losses(control)
+
+
+@pytest.mark.parametrize(
+    ("kind", "loop"),
+    [
+        ("match-shapes", broadcasts),
+        ("match-shapes", broadcasts_by_hand),
+        ("loss-from-logits", softened_twice),
+        ("same-noise", noised_twice),
+    ],
+)
+def test_without_training_on_it_a_change_of_the_measure_is_seen_by_probes_alone(
+    kind: str, loop: Loop, tmp_path: Path
+) -> None:
+    recording = record(loop, tmp_path / "run", every=EVERY)
+    schedule = [Entry(3, "probe"), *trained(6, 7), Entry(3, "probe")]
+    control = attempt(loop, recording, schedule)
+    measured, changed = (attempt(loop, recording, schedule, Change(kind, {"train": train})) for train in (False, True))
+    assert losses(measured) == losses(control) != losses(changed)
+    assert measured.probes != control.probes
+    assert measured.probes[0] == changed.probes[0]
+    assert measured.probes[1] != changed.probes[1]
 
 
 def test_one_thread(tmp_path: Path) -> None:

@@ -45,6 +45,10 @@ AXES: Mapping[str, str] = {
 """The axes on which a fault can lie. A cause declares its own, a trial the one on which its change lies."""
 
 
+ONE_DIFFERENCE = "it compares two runs that differ in this alone"
+"""Why a trial with a control of its own has no placebo."""
+
+
 class Trial(ABC):
     """The contract. Subclasses are final and have no state.
 
@@ -77,6 +81,10 @@ class Trial(ABC):
     other_loss: bool = False
     """Whether it changes what the loss measures, so that its fall is not comparable with the control's."""
 
+    own_control: bool = False
+    """Whether it has a control of its own: a second run that trains as the script does and measures what this one does.
+    Then it needs no placebo."""
+
     group_test: bool = False
     """Whether it disables a whole branch of causes at once, which makes it worth running early."""
 
@@ -108,5 +116,5 @@ class Trial(ABC):
     def placebo(self, case: Case) -> Placebo | NotApplicable | None:
         """A change of the same size that spares what this trial changes: another batch left out, another layer. What it
         does as well, this trial does not prove. None is the usual placebo: weights moved at random by as much as one
-        update moves them (``random-step``). Not applicable if the trial has a control of its own."""
-        return None
+        update moves them (``random-step``)."""
+        return NotApplicable(ONE_DIFFERENCE) if self.own_control else None

@@ -42,6 +42,7 @@ def _traits(one: Trial | type[Trial]) -> dict[str, Any]:
         "axis": one.axis or None,
         "alike": one.alike or None,
         "other_loss": one.other_loss,
+        "own_control": one.own_control,
         "rate_only": one.rate_only,
         "group_test": one.group_test,
     }
@@ -57,6 +58,8 @@ def _closing(page: Page) -> list[str]:
         parts.append(f"Axis: {traits['axis']} ({AXES[traits['axis']]}).")
     if traits["alike"] and not traits["control"]:
         parts.append(wrapped(f"Together with other trials of the group `{traits['alike']}` it counts as one."))
+    if traits["own_control"]:
+        parts.append("It brings its own control: a run that trains as the script does and measures the same.")
     if traits["control"]:
         parts.append(f"A control{': it always runs' if traits['always'] else ''}.")
     return parts
@@ -70,7 +73,18 @@ TRIAL_PAGES = Pages(
     schema="steadytrain.trial-explanation/1",
     document=(
         *("kind", "name", "summary", "changes", "tells", "beware"),
-        *("control", "always", "removes", "either", "axis", "alike", "other_loss", "rate_only", "group_test"),
+        *(
+            "control",
+            "always",
+            "removes",
+            "either",
+            "axis",
+            "alike",
+            "other_loss",
+            "own_control",
+            "rate_only",
+            "group_test",
+        ),
     ),
     traits=_traits,
     closing=_closing,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import final
 
 from steadytrain.experiments.case import Case
+from steadytrain.experiments.paired_runs import both, learns_it
 from steadytrain.experiments.planning import from_the_beginning, planned
-from steadytrain.experiments.specs import Change, NotApplicable, Placebo, Spec
+from steadytrain.experiments.specs import Change, NotApplicable, Outcome, Placebo, Spec, Verdict
 from steadytrain.experiments.trial import Trial
 from steadytrain.experiments.trial_starts import START
 
@@ -32,6 +34,7 @@ class Row(Trial):
     axis: str = ""
     alike: str = ""
     other_loss: bool = False
+    own_control: bool = False
     group_test: bool = False
     rate_only: bool = False
     own_scale: bool = False
@@ -92,6 +95,30 @@ class OneChange(Row):
             return None
         what = f"the same cut of the rate in the {before} updates well before the onset alone"
         return Placebo(what, tuple(replace(one, trial=f"{self.name}-placebo") for one in made))
+
+
+@final
+@dataclass(frozen=True)
+class MeasuredAsMeant(Row):
+    """A loss that measures what it was meant to, in two runs: one trains on it, the other as the script does."""
+
+    _: KW_ONLY
+    change: str
+    """The change, which leaves training steps alone where its value ``train`` is false."""
+
+    what: str
+    """What the changed loss is a loss of."""
+
+    fix: int = 1
+    other_loss: bool = True
+    own_control: bool = True
+
+    def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
+        return both([planned(self, case, Change(self.change, {"train": train})) for train in (False, True)])
+
+    def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
+        """Judge by whether the run that trains on what was meant learns it better than the one that does not."""
+        return learns_it(self.name, self.what, case, controls, outcomes)
 
 
 @final

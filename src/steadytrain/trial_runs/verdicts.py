@@ -27,7 +27,12 @@ def verdict_of(
         if other is not None and all(one.ran for one in outcomes) and not follows:
             return Verdict(trial.name, "not-run", why=other)
         judged = with_price(case, trial, controls, outcomes, trial.judge(case, controls, outcomes))
-        if case.aim == "progress" and trial.other_loss and judged.effect in ("removed", "persists"):
+        if (
+            case.aim == "progress"
+            and trial.other_loss
+            and not trial.own_control
+            and judged.effect in ("removed", "persists")
+        ):
             why = f"{judged.why}; it uses another loss, so that proves nothing"
             return Verdict(trial.name, "inconclusive", {}, why)
         return judged

@@ -33,13 +33,15 @@ class UnrelatedNoise(Cause):
     axis = "loss"
     base_rate = 1.0
     rivals = ("learning-rate-too-low", "bad-initialization", "label-leakage")
-    expects = like("script")
+    expects = like("script", removed=("same-noise",))
+    confirming = ("same-noise",)
     spared = ("drop-batch", "float32")
     interventions = (
         Intervention(
             "same-noise",
             4,
             "draw the noise once, for the input and for the target",
+            "same-noise",
             code="noise = torch.randn_like(x0); loss = mse_loss(model(q_sample(x0, t, noise), t), noise)",
         ),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from steadytrain.experiments.specs import Change
 from steadytrain.experiments.trial import Trial
-from steadytrain.experiments.trial_rows import OneChange
+from steadytrain.experiments.trial_rows import MeasuredAsMeant, OneChange
 
 QK_LIMIT = 30.0
 """Limit of attention logits: above those of healthy runs (lower ones are evidence against the cause) and below the 100
@@ -55,24 +55,34 @@ ROWS: tuple[Trial, ...] = (
         other_loss=True,
         axis="loss",
     ),
-    OneChange(
+    MeasuredAsMeant(
         "loss-from-logits",
         "Probabilities turned back into logits before the cross-entropy.",
         changes="A cross-entropy that gets probabilities gets their logarithm.",
-        tells="A softmax before a loss that takes logits.",
+        tells="A softmax before a loss that takes logits: how well the model learns with one and with two.",
         beware="None where the loss gets logits.",
-        makes=(Change("loss-from-logits"),),
-        other_loss=True,
+        change="loss-from-logits",
+        what="one softmax",
         axis="loss",
     ),
-    OneChange(
+    MeasuredAsMeant(
         "match-shapes",
         "Targets in the shape of the predictions.",
         changes="A loss whose target would be broadcast gets it reshaped.",
-        tells="[N] against [N, 1].",
+        tells="[N] against [N, 1]: how well the model learns each row's own target with either loss.",
         beware="None where the shapes agree.",
-        makes=(Change("match-shapes"),),
-        other_loss=True,
+        change="match-shapes",
+        what="each row's own target",
+        axis="loss",
+    ),
+    MeasuredAsMeant(
+        "same-noise",
+        "The noise in the input as the target.",
+        changes="A loss whose target is noise that the step drew compares with the other noise of that shape.",
+        tells="Noise that is drawn once for the input and once more for the target.",
+        beware="None where a step draws its noise once.",
+        change="same-noise",
+        what="the noise in the input",
         axis="loss",
     ),
     OneChange(

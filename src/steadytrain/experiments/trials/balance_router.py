@@ -8,7 +8,7 @@ from typing import final
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.paired_runs import both, evens_out
 from steadytrain.experiments.planning import planned
-from steadytrain.experiments.specs import Change, NotApplicable, Outcome, Placebo, Spec, Verdict
+from steadytrain.experiments.specs import Change, NotApplicable, Outcome, Spec, Verdict
 from steadytrain.experiments.trial import Trial
 
 
@@ -31,6 +31,7 @@ class BalanceRouter(Trial):
 
     axis = "model"
     fix = 1
+    own_control = True
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         routers = case.facts.get("router_share")
@@ -43,9 +44,6 @@ class BalanceRouter(Trial):
             for speed in (0.0, SPEED)
         ]
         return both(plans)
-
-    def placebo(self, case: Case) -> Placebo | NotApplicable | None:
-        return NotApplicable("it compares two runs that differ in this alone")
 
     def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
         """Judge by the load of the favourite expert at the end, with and without the bias."""

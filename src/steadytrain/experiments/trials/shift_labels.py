@@ -8,7 +8,7 @@ from typing import final
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.paired_runs import both, learns_it
 from steadytrain.experiments.planning import planned
-from steadytrain.experiments.specs import Change, NotApplicable, Outcome, Placebo, Spec, Verdict
+from steadytrain.experiments.specs import Change, NotApplicable, Outcome, Spec, Verdict
 from steadytrain.experiments.trial import Trial
 
 
@@ -31,6 +31,7 @@ class ShiftLabels(Trial):
 
     axis = "data"
     fix = 1
+    own_control = True
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         real = case.facts.get("label_shift_trained")
@@ -40,9 +41,6 @@ class ShiftLabels(Trial):
             return NotApplicable("the labels are no tokens of the inputs, or no survey ran")
         plans = [planned(self, case, Change("shift-labels", {"train": train})) for train in (False, True)]
         return both(plans)
-
-    def placebo(self, case: Case) -> Placebo | NotApplicable | None:
-        return NotApplicable("it compares two runs that differ in this alone")
 
     def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
         """Judge by the next-token loss: the run that trains on it against the one that does not."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin, get_type_hints
 
@@ -97,6 +97,18 @@ class LiveChange:
 
     def touch(self) -> None:
         self.touched += 1
+
+
+@dataclass
+class OtherMeasure(LiveChange):
+    """A change of what the loss measures. Probes always measure it; training steps follow it only with ``train``, so
+    that a run without it is the control of one with it."""
+
+    train: bool = field(default=True, kw_only=True)
+
+    def measures(self, process: Launched) -> bool:
+        """Whether the present step measures the changed loss."""
+        return self.train or process.role != "train"
 
 
 def change_kinds() -> dict[str, type[LiveChange]]:

@@ -5,6 +5,7 @@ router.
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -15,12 +16,17 @@ from torch.nn import functional
 from steadytrain.capture.looks.token_inputs import tokens_beside
 from steadytrain.capture.step.input_recorder import map_tensors
 from steadytrain.survey.tensor_values import is_ids
-from steadytrain.trial_runs.changes import LiveChange, at_least, modules_called
+from steadytrain.trial_runs.changes import LiveChange, OtherMeasure, at_least, modules_called
 from steadytrain.trial_runs.launched_script import Launched
 
 SEED = 20_240_511
 LOOKED_UP_MAX = 8
 """Embedding look-ups of one model call to keep: tokens, positions, token types, a decoder's."""
+
+DRAWN_MAX = 8
+"""Draws of noise to keep: those of a step."""
+
+DISTANCES = (functional.mse_loss, functional.l1_loss, functional.smooth_l1_loss, functional.huber_loss)
 
 MEASURED_SHARE = 0.25
 """Share of a trial's steps, at its end, over which measurements are averaged."""
@@ -28,13 +34,9 @@ MEASURED_SHARE = 0.25
 
 @final
 @dataclass
-class ShiftLabels(LiveChange):
-    """The targets of a token cross-entropy become the next tokens of the model's inputs.
+class ShiftLabels(OtherMeasure):
+    """The targets of a token cross-entropy become the next tokens of the model's inputs."""
 
-    Probes always use them. Training steps use them only with ``train``; without it the change is its own control.
-    """
-
-    train: bool
     nothing = "no cross-entropy has a target for each place of the model's input ids"
     _ids: list[Tensor] = field(default_factory=list, init=False, repr=False)
     _looked_up: list[Tensor] = field(default_factory=list, init=False, repr=False)
@@ -58,9 +60,7 @@ class ShiftLabels(LiveChange):
             if next_tokens is None:
                 return original(logits, target, *args, **kwargs)
             self.touch()
-            if process.role == "train" and not self.train:
-                return original(logits, target, *args, **kwargs)
-            return original(logits, next_tokens, *args, **kwargs)
+            return original(logits, next_tokens if self.measures(process) else target, *args, **kwargs)
 
         process.functions.replace((functional.embedding,), looked_up)
         process.functions.replace((functional.cross_entropy,), aligned)
@@ -77,6 +77,34 @@ class ShiftLabels(LiveChange):
         there = min(width, length - 1)
         after[:, :there] = ids[:, 1 : 1 + there].to(target.dtype)
         return after.reshape(target.shape)
+
+
+@final
+@dataclass
+class SameNoise(OtherMeasure):
+    """A squared error whose target was drawn in this step compares with the other noise of the same shape that was."""
+
+    of_functions = True  # noise is drawn before the model is called
+    nothing = "no target of a loss is noise, of which the step drew two of one shape"
+    _drawn: deque[Tensor] = field(default_factory=lambda: deque(maxlen=DRAWN_MAX), init=False, repr=False)
+
+    def begin(self, process: Launched) -> None:
+        def drawn(original: Any, *args: Any, **kwargs: Any) -> Any:
+            noise = original(*args, **kwargs)
+            self._drawn.append(noise)
+            return noise
+
+        def compared(original: Any, values: Any, target: Any = None, *args: Any, **kwargs: Any) -> Any:
+            alike = [one for one in self._drawn if isinstance(target, Tensor) and one.shape == target.shape]
+            others = [one for one in alike if one is not target]
+            if others and len(others) < len(alike):
+                self.touch()
+                self._drawn.clear()
+                target = others[-1] if self.measures(process) else target
+            return original(values, target, *args, **kwargs)
+
+        process.functions.replace((torch.randn, torch.randn_like), drawn)
+        process.functions.replace(DISTANCES, compared)
 
 
 @final

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from steadytrain.trial_runs.changes import LiveChange, at_least, more_than
+from steadytrain.trial_runs.changes import LiveChange, OtherMeasure, at_least, more_than
 from steadytrain.trial_runs.function_stand_ins import ATTENTION, LOSSES, MASKED, SOFTMAX
 from steadytrain.trial_runs.launched_script import CannotApplyError, Launched
 
@@ -176,7 +176,7 @@ class LossTermZero(LiveChange):
 
 @final
 @dataclass
-class LossFromLogits(LiveChange):
+class LossFromLogits(OtherMeasure):
     """A cross-entropy that gets probabilities gets their logarithm as logits, so that the softmax applies once."""
 
     nothing = "no cross-entropy gets probabilities"
@@ -187,7 +187,8 @@ class LossFromLogits(LiveChange):
             sums = logits.detach().float().sum(dim)
             if bool((logits >= 0).all()) and bool(torch.allclose(sums, torch.ones_like(sums), atol=1e-3)):
                 self.touch()
-                logits = logits.clamp_min(torch.finfo(logits.dtype).tiny).log()
+                if self.measures(process):
+                    logits = logits.clamp_min(torch.finfo(logits.dtype).tiny).log()
             return original(logits, *args, **kwargs)
 
         process.functions.replace((functional.cross_entropy,), unsoftened)
@@ -195,7 +196,7 @@ class LossFromLogits(LiveChange):
 
 @final
 @dataclass
-class MatchShapes(LiveChange):
+class MatchShapes(OtherMeasure):
     """If a loss would broadcast its two tensors, the target is reshaped to the shape of the input. So is what has no
     gradient in a difference of [N, 1] and [N].
     """
@@ -206,23 +207,27 @@ class MatchShapes(LiveChange):
         def matched(original: Any, values: Tensor, target: Any = None, *args: Any, **kwargs: Any) -> Any:
             if isinstance(target, Tensor) and target.shape != values.shape and target.numel() == values.numel():
                 self.touch()
-                target = target.reshape(values.shape)
+                if self.measures(process):
+                    target = target.reshape(values.shape)
             return original(values, target, *args, **kwargs)
 
         pairs = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
         process.functions.replace([getattr(functional, name) for name in pairs], matched)
-        process.functions.replace((torch.sub, Tensor.sub, Tensor.__sub__), self._difference)
 
-    def _difference(self, original: Any, one: Any, other: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(one, Tensor) and isinstance(other, Tensor) and one.requires_grad != other.requires_grad:
-            count = one.numel()
-            if count > 1 and {tuple(one.shape), tuple(other.shape)} == {(count, 1), (count,)}:
-                self.touch()
-                if one.requires_grad:
-                    other = other.reshape(one.shape)
-                else:
-                    one = one.reshape(other.shape)
-        return original(one, other, *args, **kwargs)
+        def apart(original: Any, one: Any, other: Any, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(one, Tensor) and isinstance(other, Tensor) and one.requires_grad != other.requires_grad:
+                count = one.numel()
+                if count > 1 and {tuple(one.shape), tuple(other.shape)} == {(count, 1), (count,)}:
+                    self.touch()
+                    if not self.measures(process):
+                        pass
+                    elif one.requires_grad:
+                        other = other.reshape(one.shape)
+                    else:
+                        one = one.reshape(other.shape)
+            return original(one, other, *args, **kwargs)
+
+        process.functions.replace((torch.sub, Tensor.sub, Tensor.__sub__), apart)
 
 
 @final
