@@ -131,3 +131,11 @@ def test_a_singular_operation_says_what_it_did(
     found = Finding(builders.located(operation=operation, produced=produced, inputs=operands), "found")
     signs = causes()["singular-operation"].signature(replace(nan_case(), finding=found)).signs
     assert next(one for one in signs if one.source == "finding").what.endswith(said)
+
+
+@pytest.mark.parametrize(("shape", "said"), [((1,), "a single number, which is 0/0"), ((8,), "from finite inputs")])
+def test_the_deviation_of_a_single_number_is_told(shape: tuple[int, ...], said: str) -> None:
+    operand = OperandRange("self", shape, "torch.float32", "cpu", smallest=0.5, largest=0.5)
+    found = Finding(builders.located(operation="aten.std.correction", produced="nan", inputs=(operand,)), "found")
+    signs = causes()["singular-operation"].signature(replace(nan_case(), finding=found)).signs
+    assert next(one for one in signs if one.source == "finding").what.endswith(said)

@@ -126,6 +126,8 @@ def test_rows_are_left_out_of_one_known_data_set_only(body: str, wound: Wound, w
         ("div", "m = e.sum() / (y != 0).sum()  # here", "m = e.sum() / (y != 0).sum().clamp(min=1)  # here"),
         ("div", "m = e.sum() / y.ne(0).sum()  # here", "m = e.sum() / y.ne(0).sum().clamp(min=1)  # here"),
         ("div", "z = (x - x.mean()) / x.std()  # here", "z = (x - x.mean()) / x.std().clamp(min=1e-12)  # here"),
+        ("std", "z = x / (a.std() + 1e-8)  # here", "z = x / (a.std(correction=min(1, a.numel() - 1)) + 1e-8)  # here"),
+        ("var", "v = a.var()  # here", "v = a.var(correction=min(1, a.numel() - 1))  # here"),
         ("mean", "m = e[k].mean()  # here", "m = (e[k].sum() / max(1, e[k].numel()))  # here"),
     ],
 )
@@ -146,6 +148,7 @@ def test_a_denominator_that_is_assigned_on_another_line_is_bounded_there() -> No
         ("m = q / q.sum(dim=1)  # here", "div", "is no count"),
         ("m = torch.log(a) + torch.log(b)  # here", "log", "2 operations"),
         ("m = a.exp()  # here", "exp", "no operations"),
+        ("m = a.std(0)  # here", "std", "no operations"),
     ],
 )
 def test_an_operation_that_is_ambiguous_is_left(body: str, operation: str, why: str) -> None:

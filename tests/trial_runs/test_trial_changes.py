@@ -343,6 +343,25 @@ def test_probes_see_the_scripts_own_loss(tmp_path: Path) -> None:
         assert losses(changed) != losses(control)
 
 
+def small_second_moments() -> None:
+    """Adam takes the root of second moments around 1e-10."""
+    torch.manual_seed(0)
+    net = nn.Linear(4, 1)
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3, foreach=False)
+    for _ in range(STEPS):
+        x = torch.randn(6, 4)
+        loss = 1e-5 * functional.mse_loss(net(x), x.sum(1, keepdim=True))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def test_a_change_of_functions_leaves_the_update_alone(tmp_path: Path) -> None:
+    recording = record(small_second_moments, tmp_path / "run", every=EVERY)
+    changed = attempt(small_second_moments, recording, trained(6, 7), Change("safe-operation"))
+    assert changed.why_not == SafeOperation.nothing
+
+
 @pytest.mark.parametrize(
     ("kind", "loop"),
     [

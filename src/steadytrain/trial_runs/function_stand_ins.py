@@ -67,6 +67,9 @@ class Functions(TorchFunctionMode):
         self.replaced = 0
         """How often :meth:`replace` was called."""
 
+        self.aside = False
+        """Whether the originals are called for now: an optimizer updates, with the same functions as a model."""
+
     def replace(self, functions: Iterable[Callable[..., Any]], stand_in: StandIn) -> None:
         self.replaced += 1
         for function in functions:
@@ -92,14 +95,14 @@ class Functions(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         stand_in = self._table.get(func)
-        if stand_in is None or self._inside:
+        if stand_in is None or self._inside or self.aside:
             return func(*args, **(kwargs or {}))
         return self._call(stand_in, func, args, kwargs or {})
 
     def _put_inner(self, name: str, original: Any) -> None:
         def inner(*args: Any, **kwargs: Any) -> Any:
             stand_in = self._table.get(original)
-            if stand_in is None or self._inside:
+            if stand_in is None or self._inside or self.aside:
                 return original(*args, **kwargs)
             return self._call(stand_in, original, args, kwargs)
 

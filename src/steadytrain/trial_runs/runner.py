@@ -6,8 +6,7 @@ overwrites its state, and loaders and model get the recorded data.
 
 A probe runs in a copy of the process: forked after an update, it runs the loop once with the probe's batch and ends at
 its gate, or where its backward begins (``early_loss``). So probes change no counter, generator or state of the script,
-and cost little more than a forward. If a process cannot be copied (a GPU), the probe is a loop turn with a refused
-update. ``stage.py`` shares processes and supplies the :class:`Job`.
+and cost little more than a forward. If a process cannot be copied (a GPU), the probe is a turn whose update is refused.
 """
 
 from __future__ import annotations
@@ -181,6 +180,7 @@ class TrialRun(StepObserver):
             self._copy.answer(loss)
 
     def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
+        self.process.functions.aside = True  # a change of functions is one of the model and its loss, not of an update
         loss = self._early.gate(measured.losses)
         if self._others.meet(stream):
             self._other_gate(stream, measured)
@@ -266,6 +266,7 @@ class TrialRun(StepObserver):
             self._entry_over()
 
     def updated(self, stream: Stream) -> None:
+        self.process.functions.aside = False
         if self._jumped and not self._restored and self.job is not None:
             self._change(lambda change: change.begin_functions(self.process))
         if stream is self._stream and self._update_due:
@@ -305,8 +306,7 @@ class TrialRun(StepObserver):
         wrong, notes = restore_state(state, self._stream, scalers, self._others.streams)
         if wrong is not None:
             self._cannot(wrong)
-        for note in notes:
-            self._shown.note(note)
+        self._shown.note(*notes)
 
     def _change(self, what: Callable[[LiveChange], None]) -> None:
         assert self.job is not None
@@ -319,7 +319,7 @@ class TrialRun(StepObserver):
     def _entry_over(self) -> None:
         """Moves on to the next entry after an update was applied, skipped or refused."""
         assert self.job is not None
-        self._update_due = False
+        self._update_due = self.process.functions.aside = False
         self.process.undo_groups()
         if self._kept is not None:
             self._kept.restore()

@@ -26,9 +26,8 @@ class TrialRecord:
         self._notes: list[str] = []
         self._before: list[Tensor] = []
 
-    def note(self, note: str) -> None:
-        if note not in self._notes:
-            self._notes.append(note)
+    def note(self, *notes: str) -> None:
+        self._notes += [note for note in notes if note not in self._notes]
 
     def step(self, entry: int, measured: Measurement, loss: float | None) -> None:
         """Records a trained step at its gate."""

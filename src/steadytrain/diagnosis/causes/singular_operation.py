@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, final
 
@@ -73,7 +74,7 @@ class SingularOperation(Cause):
             5,
             "the safe form of the operation on the line that is named",
             "safe-operation",
-            code="x.clamp(min=1e-6)  # around the argument of the division, log or sqrt",
+            code="x.clamp(min=1e-6)  # around the argument of the division, log or sqrt; x.std(correction=0)",
         ),
         DROP_BATCH,
         EXAMPLE,
@@ -125,6 +126,8 @@ def _did(case: Case) -> str:
         return "took the logarithm of 0"
     if (".rsqrt." in name or ".reciprocal." in name) and value is not None and value.zeros:
         return "took the reciprocal of 0"
+    if _kind(name) & {"std", "var"} and value is not None and value.shape is not None and math.prod(value.shape) == 1:
+        return "took the deviation of a single number, which is 0/0"
     return "made it from finite inputs"
 
 
@@ -199,8 +202,11 @@ def _is_singular(found: Located) -> bool:
     """
     if is_zero_times_inf(found):
         return True
-    name = found.operation.removeprefix("aten.").partition(".")[0].strip("_").lower()
-    parts = set(name.replace("backward0", "").replace("backward", "").split("_"))
-    return (
-        bool(parts & set(_SINGULAR)) and "softmax" not in name and not parts & {"layer", "batch", "group", "instance"}
-    )
+    parts = _kind(found.operation)
+    return bool(parts & set(_SINGULAR)) and not parts & {"softmax", "layer", "batch", "group", "instance"}
+
+
+def _kind(operation: str) -> set[str]:
+    """The words of the name of an operation, without that it is one of the backward."""
+    name = operation.removeprefix("aten.").partition(".")[0].strip("_").lower()
+    return set(name.replace("backward0", "").replace("backward", "").split("_"))

@@ -51,6 +51,8 @@ def safe_operation(source: Source, wound: Wound) -> Iterator[Edit]:
             for node in here
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and number(node.right) is None
         ]
+    if parts & {"std", "var"}:
+        found += [edit for node in here if (edit := _of_one(source, node)) is not None]
     if "mean" in parts or "div" in parts:
         found += [edit for node in here if (edit := _mean_of_selected(source, node)) is not None]
     if len(found) != 1:
@@ -67,6 +69,17 @@ def _clamped(source: Source, call: ast.Call) -> Edit:
     else:
         raise CannotPatchError(f"line {call.lineno}: the call has no argument that can be read")
     return source.replaced(argument, f"{bare(source, argument)}.clamp(min={TINY})")
+
+
+def _of_one(source: Source, node: ast.expr) -> Edit | None:
+    """``x.std()`` with a correction of 0 where x holds a single number; of more numbers it is what it was."""
+    if not isinstance(node, ast.Call) or name_of(node) not in ("std", "var") or node.args or node.keywords:
+        return None
+    values = node.func.value if isinstance(node.func, ast.Attribute) else None
+    if not isinstance(values, ast.Name | ast.Attribute):
+        return None
+    name = source.text(values)
+    return source.replaced(node, f"{source.text(node)[:-1]}correction=min(1, {name}.numel() - 1))")
 
 
 def _denominator(source: Source, node: ast.expr, called: str = "") -> Edit:

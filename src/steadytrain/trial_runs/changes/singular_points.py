@@ -18,7 +18,8 @@ from steadytrain.trial_runs.launched_script import Launched
 @dataclass
 class SafeOperation(LiveChange):
     """log, sqrt, powers, division, the inverse trigonometric functions, logit, norm and their kin stay ``margin``
-    away from their singular points, and exp and its kin from their overflow. 0 times Inf is 0.
+    away from their singular points, and exp and its kin from their overflow. 0 times Inf is 0, and so is the
+    deviation of one number.
     """
 
     of_functions = True
@@ -41,6 +42,7 @@ class SafeOperation(LiveChange):
         replace(_of("mul", "multiply", "__mul__", "__rmul__"), self._product)
         replace(_of("pow", "__pow__", "float_power"), self._power)
         replace(_of("exp", "expm1", "sinh", "cosh", "exp2"), self._exp)
+        replace(_of("std", "var"), self._spread)
         replace((*_of("norm"), torch.linalg.vector_norm, torch.linalg.norm), self._norm)
 
     def _clamped(self, values: Tensor, low: float, high: float | None = None) -> Tensor:
@@ -115,6 +117,14 @@ class SafeOperation(LiveChange):
             self.touch()
             return original(values + self.margin, *args, **kwargs)
         return original(values, *args, **kwargs)
+
+    def _spread(self, original: Any, values: Any, *args: Any, **kwargs: Any) -> Any:
+        """The deviation of one number is 0: with the usual correction it is 0/0."""
+        spread = original(values, *args, **kwargs)
+        if all(isinstance(one, Tensor) for one in (values, spread)) and 0 < spread.numel() == values.numel():
+            self.touch()
+            return torch.zeros_like(spread)
+        return spread
 
 
 def _of(*names: str) -> tuple[Callable[..., Any], ...]:
