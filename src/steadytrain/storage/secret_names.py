@@ -63,6 +63,7 @@ def is_secret_name(name: str) -> bool:
     return kind_of_name(name) is not None
 
 
+@functools.lru_cache(maxsize=4096)
 def is_sure_name(name: str) -> bool:
     """Whether everything under ``name`` is a secret, also a number, and whatever is nested in it."""
     plain = _plain(name)

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from steadytrain.capture.hooks.model_discovery import living_modules, living_optimizers, optimizer_parameters
+from steadytrain.capture.hooks.model_discovery import living_modules_and_optimizers, optimizer_parameters
 from steadytrain.capture.hooks.module_hooks import ModuleHook, Report, hook_before
 from steadytrain.capture.looks.shared_copies import SharedCopies
 from steadytrain.capture.step.input_recorder import tensors_in
@@ -117,7 +117,7 @@ class Copies:
 
     def search(self, stream: Stream) -> None:
         """Find the copies of the models that ``stream`` trains, and count their calls from now on."""
-        modules, optimizers = living_modules(), living_optimizers()
+        modules, optimizers = living_modules_and_optimizers()
         held = {id(one) for one in (*optimizer_parameters(optimizers), *stream.parameters)}
         models = {_kind(part) for part in _models(stream)}
         types = {kind[0] for kind in models}
