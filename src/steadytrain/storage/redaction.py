@@ -104,10 +104,14 @@ def redact_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 def redact_tree(value: Any, *, name: str = "") -> Any:
     """A JSON-like value with secret-named entries and secrets in strings and keys replaced, at any depth."""
-    return _redact_node(value, name, sure=bool(name) and is_sure_name(name), depth=0)
+    return _redact_node(value, name, {}, sure=bool(name) and is_sure_name(name), depth=0)
 
 
-def _redact_node(value: Any, name: str, *, sure: bool, depth: int) -> Any:
+_Seen = dict[tuple[int, str, bool, int], tuple[Any, Any]]
+"""The containers of a tree, and what became of them: a tape holds the same names and settings once for each step."""
+
+
+def _redact_node(value: Any, name: str, seen: _Seen, *, sure: bool, depth: int) -> Any:
     if isinstance(value, str):
         return _redact_string(value, name)
     if isinstance(value, bool) or value is None:
@@ -118,14 +122,16 @@ def _redact_node(value: Any, name: str, *, sure: bool, depth: int) -> Any:
         return redacted(kind_of_name(name) or "secret", str(value)) if sure else value
     if depth > DEPTH_MAX:
         return f"{REDACTED}nested, {DEPTH_MAX} characters]"
-    if isinstance(value, Mapping):
-        return _redact_mapping(value, name, sure=sure, depth=depth)
-    if isinstance(value, (list, tuple)):
-        return _redact_list(value, name, sure=sure, depth=depth)
-    return value
+    if not isinstance(value, (Mapping, list, tuple)):
+        return value
+    key = (id(value), name, sure, depth)
+    if key not in seen:
+        redact = _redact_mapping if isinstance(value, Mapping) else _redact_list
+        seen[key] = value, redact(value, name, seen, sure=sure, depth=depth)  # what is kept gives its id to no other
+    return seen[key][1]
 
 
-def _redact_mapping(value: Mapping[Any, Any], name: str, *, sure: bool, depth: int) -> dict[Any, Any]:
+def _redact_mapping(value: Any, name: str, seen: _Seen, *, sure: bool, depth: int) -> dict[Any, Any]:
     kept: dict[Any, Any] = {}
     named = value.get("name", value.get("key"))
     for key, entry in value.items():
@@ -139,7 +145,7 @@ def _redact_mapping(value: Mapping[Any, Any], name: str, *, sure: bool, depth: i
         written = redact_text(key) if isinstance(key, str) else key
         if written is not key and written in kept:
             written = f"{written} ({len(kept)})"
-        kept[written] = _redact_node(entry, inner, sure=inner_sure, depth=depth + 1)
+        kept[written] = _redact_node(entry, inner, seen, sure=inner_sure, depth=depth + 1)
     return kept
 
 
@@ -147,7 +153,7 @@ _CARRIERS = ("value", "list", "tuple", "dict", "float")
 """The keys of a value tree (``storage.tree``): what stands under them has the name of the tree."""
 
 
-def _redact_list(value: Sequence[Any], name: str, *, sure: bool, depth: int) -> list[Any]:
+def _redact_list(value: Any, name: str, seen: _Seen, *, sure: bool, depth: int) -> list[Any]:
     kept: list[Any] = []
     before = ""
     for position, entry in enumerate(value):
@@ -157,7 +163,7 @@ def _redact_list(value: Sequence[Any], name: str, *, sure: bool, depth: int) -> 
             inner = before
         before = entry if isinstance(entry, str) else ""
         own = sure or (inner is not name and is_sure_name(inner))
-        kept.append(_redact_node(entry, inner, sure=own, depth=depth + 1))
+        kept.append(_redact_node(entry, inner, seen, sure=own, depth=depth + 1))
     return kept
 
 
