@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from script_windows import looked
 from steadytrain.detectors.loss_collapse import LossCollapse
 from steadytrain.testing import healthy_loss, steps
 
@@ -50,6 +52,15 @@ def test_a_gradient_that_goes_on_makes_it_a_note() -> None:
     (symptom,) = LossCollapse().check(HEALTHY[2])
     assert symptom.severity == "note"
     assert "the gradient goes on" in symptom.message
+
+
+def test_a_constant_that_a_watched_run_trains_on_is_a_warning_but_for_zero() -> None:
+    looks = looked(label_classes=[2.0])
+    for loss, severity in ((DEAD, "warning"), (ZERO, "note")):
+        watched = replace(steps(loss=loss, gradient_norm=NORM), tables=looks.tables)
+        (symptom,) = LossCollapse().check(watched)
+        assert symptom.severity == severity
+        assert ("does not depend on what is trained" in symptom.message) is (severity == "warning")
 
 
 def test_a_loss_that_converges_on_the_same_data_is_a_note() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -62,3 +63,69 @@ def classify(
             scaler.step(optimizer)
             scaler.update()
             step += 1
+
+
+def broadcasts() -> None:
+    """A target of shape [6] against predictions of shape [6, 1]; gradients above 1."""
+    torch.manual_seed(0)
+    net = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    for _ in range(STEPS):
+        x = torch.randn(6, 4)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            loss = functional.mse_loss(net(x), 3 * x.sum(1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def broadcasts_by_hand() -> None:
+    """The same with a difference of the script's own."""
+    torch.manual_seed(0)
+    net = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    for _ in range(STEPS):
+        x = torch.randn(6, 4)
+        loss = (net(x) - 3 * x.sum(1)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def noised_twice() -> None:
+    torch.manual_seed(0)
+    net = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    for _ in range(STEPS):
+        noise = torch.randn(6, 4)
+        noised = torch.rand(6, 4) + torch.randn_like(noise)
+        loss = functional.mse_loss(net(noised), noise)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def softened_twice() -> None:
+    torch.manual_seed(0)
+    net = nn.Linear(4, 5)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
+    for _ in range(STEPS):
+        x = torch.randn(6, 4)
+        loss = functional.cross_entropy(net(x).softmax(-1), x.argmax(1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def small_second_moments() -> None:
+    """Adam takes the root of second moments around 1e-10."""
+    torch.manual_seed(0)
+    net = nn.Linear(4, 1)
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3, foreach=False)
+    for _ in range(STEPS):
+        x = torch.randn(6, 4)
+        loss = 1e-5 * functional.mse_loss(net(x), x.sum(1, keepdim=True))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,11 @@ from changed_loops import (  # noqa: E402
     EVERY,
     STEPS,
     _plain_process,  # noqa: F401 (an autouse fixture)
+    broadcasts,
+    broadcasts_by_hand,
     classify,
+    noised_twice,
+    softened_twice,
 )
 from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
@@ -108,59 +111,6 @@ def regress() -> None:
         x = torch.randn(6, 4)
         out = net(x)
         loss = functional.mse_loss(out, x.sum(1, keepdim=True)) + (out.relu() + 1e-8).log().mean() * 1e-3
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-
-def broadcasts() -> None:
-    """A target of shape [6] against predictions of shape [6, 1]; gradients above 1."""
-    torch.manual_seed(0)
-    net = nn.Linear(4, 1)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-    for _ in range(STEPS):
-        x = torch.randn(6, 4)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            loss = functional.mse_loss(net(x), 3 * x.sum(1))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-
-def broadcasts_by_hand() -> None:
-    """The same with a difference of the script's own."""
-    torch.manual_seed(0)
-    net = nn.Linear(4, 1)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-    for _ in range(STEPS):
-        x = torch.randn(6, 4)
-        loss = (net(x) - 3 * x.sum(1)).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-
-def noised_twice() -> None:
-    torch.manual_seed(0)
-    net = nn.Linear(4, 4)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-    for _ in range(STEPS):
-        noise = torch.randn(6, 4)
-        noised = torch.rand(6, 4) + torch.randn_like(noise)
-        loss = functional.mse_loss(net(noised), noise)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-
-def softened_twice() -> None:
-    torch.manual_seed(0)
-    net = nn.Linear(4, 5)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
-    for _ in range(STEPS):
-        x = torch.randn(6, 4)
-        loss = functional.cross_entropy(net(x).softmax(-1), x.argmax(1))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -341,47 +291,6 @@ def test_probes_see_the_scripts_own_loss(tmp_path: Path) -> None:
         changed = attempt(attend, recording, schedule, change)
         assert changed.probes == control.probes
         assert losses(changed) != losses(control)
-
-
-def small_second_moments() -> None:
-    """Adam takes the root of second moments around 1e-10."""
-    torch.manual_seed(0)
-    net = nn.Linear(4, 1)
-    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3, foreach=False)
-    for _ in range(STEPS):
-        x = torch.randn(6, 4)
-        loss = 1e-5 * functional.mse_loss(net(x), x.sum(1, keepdim=True))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-
-def test_a_change_of_functions_leaves_the_update_alone(tmp_path: Path) -> None:
-    recording = record(small_second_moments, tmp_path / "run", every=EVERY)
-    changed = attempt(small_second_moments, recording, trained(6, 7), Change("safe-operation"))
-    assert changed.why_not == SafeOperation.nothing
-
-
-@pytest.mark.parametrize(
-    ("kind", "loop"),
-    [
-        ("match-shapes", broadcasts),
-        ("match-shapes", broadcasts_by_hand),
-        ("loss-from-logits", softened_twice),
-        ("same-noise", noised_twice),
-    ],
-)
-def test_without_training_on_it_a_change_of_the_measure_is_seen_by_probes_alone(
-    kind: str, loop: Loop, tmp_path: Path
-) -> None:
-    recording = record(loop, tmp_path / "run", every=EVERY)
-    schedule = [Entry(3, "probe"), *trained(6, 7), Entry(3, "probe")]
-    control = attempt(loop, recording, schedule)
-    measured, changed = (attempt(loop, recording, schedule, Change(kind, {"train": train})) for train in (False, True))
-    assert losses(measured) == losses(control) != losses(changed)
-    assert measured.probes != control.probes
-    assert measured.probes[0] == changed.probes[0]
-    assert measured.probes[1] != changed.probes[1]
 
 
 def test_one_thread(tmp_path: Path) -> None:

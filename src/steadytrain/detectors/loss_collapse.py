@@ -18,6 +18,8 @@ INITIAL_ROWS = 5
 GRADIENT_ROWS = 64
 APPROACH_ROWS = 8
 APPROACH_SHARE = 0.01
+GOES_ON = "; the gradient goes on as before"
+INDEPENDENT = "; the gradient goes on, so its value does not depend on what is trained"
 CONVERGED = "; it came down to it in ever smaller steps, as an optimizer that converges on the same data does"
 
 
@@ -30,13 +32,15 @@ class LossCollapse(Detector):
         No two batches have exactly the same loss: a loss that repeats to six digits no longer depends on the batch.
         Text has an entropy: a loss below 0.05 nats a token in the first pass means that the model sees the answer. A
         loss of exactly 0.0 with a gradient norm of NaN is reported as nonfinite-loss. If the gradient goes on as before
-        it is a note: the logged loss is not the one that is trained on (policy gradients). It is a note too if the loss
+        it is a note: the logged loss is not the one that is trained on (policy gradients). In a watched run it is the
+        one, and only a constant 0 is a note (a value minus itself, detached). It is a note too if the loss
         came down to its constant in ever smaller steps: an optimizer has converged on one batch.
 
     Causes:
         - every unit dead or saturated: the output is a constant
         - all labels masked, or one label everywhere; an empty reduction
         - a logged number that is no longer updated
+        - a model that is compared with itself: a reference or a target that shares its parameters
         - labels that are not shifted, or a mask that lets a token see itself: the model copies (label-misalignment,
           causal-leak)
         - the training data holds the answers; a data set so small that it is repeated within the first steps
@@ -98,16 +102,17 @@ class LossCollapse(Detector):
             if self._hidden_nan(window, first_step, last_step):
                 continue
             trained = self._gradient_goes_on(window, int(loss.steps[start]), last_step)
+            told = trained and bool(loss.values[start]) and "script" in window.tables
             converged = _reached_slowly(loss.values, start)
             found.append(
                 Symptom(
                     name="loss-collapse",
-                    severity="note" if trained or converged else "warning",
+                    severity="note" if (trained and not told) or converged else "warning",
                     first_step=first_step,
                     last_step=last_step,
                     message=f"the loss is {loss.values[start]:.6g} at each of {stop - start + 1} steps from "
                     f"{first_step} to {last_step}"
-                    + ("; the gradient goes on as before" if trained else CONVERGED if converged else ""),
+                    + (INDEPENDENT if told else GOES_ON if trained else CONVERGED if converged else ""),
                     signals=("loss",),
                     numbers={"loss": float(loss.values[start]), "steps": float(stop - start + 1)},
                 )

@@ -28,6 +28,7 @@ class ParametersOutsideOptimizer(ScriptRule):
         - a head or a layer that was made, replaced or resized after the optimizer
         - the optimizer got the parameters of a copy: the model was wrapped, copied or moved afterwards
         - the script went on with a new model, such as one made to load a checkpoint
+        - a part that is unfrozen in mid-run, while the optimizer was made from what needed a gradient before
         - modules in a plain list, or a filter of names that leaves too much out
         - no fault: a part that is meant to stay, without `requires_grad_(False)`
 
@@ -50,11 +51,13 @@ class ParametersOutsideOptimizer(ScriptRule):
         share = max((row.last for row in script_rows(window, "outside-share")), default=0.0)
         behind = any(row.last > 0.0 for row in rows)
         hidden = script_rows(window, "unregistered")
-        sure = strangers or hidden or share >= 1.0 or (behind and share <= self.left_out_share)
+        thawed = script_rows(window, "thawed-outside")
+        sure = strangers or hidden or thawed or share >= 1.0 or (behind and share <= self.left_out_share)
         severity: Severity = "warning" if sure else "note"
         names = tuple(row.place for row in rows)
         which = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more parameters"
         lists = f"; {hidden[0].place} holds modules without registering them" if hidden else ""
+        late = "; they were frozen when it took its first step" if thawed else ""
         stale = f"; it holds {len(strangers)} tensors that no module has" if strangers else ""
         return (
             Symptom(
@@ -63,7 +66,7 @@ class ParametersOutsideOptimizer(ScriptRule):
                 first_step=int(rows[0].steps[0]),
                 last_step=int(window.steps[-1]),
                 message=f"{which} ({share:.0%} of what the loss reaches) get a gradient and no optimizer holds them, "
-                f"so they stay as they are{lists}{stale}",
+                f"so they stay as they are{lists}{late}{stale}",
                 signals=("script.value",),
                 tensors=names,
                 numbers={"share": share, "strangers": float(len(strangers)), "unregistered": float(len(hidden))},

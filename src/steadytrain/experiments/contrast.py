@@ -159,14 +159,14 @@ def _gains(case: Case, control: Outcome, outcome: Outcome) -> list[float]:
 
 def _rises(case: Case, outcome: Outcome) -> dict[int | None, float]:
     """The rise of each probe to its highest loss after the onset, over its lowest before; its last loss where the
-    symptom is a loss that is above a bound from the start on."""
+    symptom is that the loss does not fall, or is above a bound from the start on."""
     lead = max(steps_before_onset(case, outcome), 1)
     losses: dict[int | None, tuple[list[float], list[float]]] = {}
     for seen in outcome.probes:
         if seen.loss is not None:
             early, late = losses.setdefault(seen.step, ([], []))
             (early if place_of(outcome, seen.entry) < lead else late).append(seen.loss)
-    if case.symptom is not None and "bound" in case.symptom.numbers:
+    if case.aim == "progress" or (case.symptom is not None and "bound" in case.symptom.numbers):
         return {step: late[-1] for step, (_, late) in losses.items() if late}
     return {step: max(late) - min(early) for step, (early, late) in losses.items() if early and late}
 

@@ -81,6 +81,26 @@ def head_replaced(at_step: int, *, frozen: bool, given: bool) -> Callable[[], St
     return begin
 
 
+def unfrozen(at_step: int, *, given: bool) -> Callable[[], Step]:
+    """A second stage with everything unfrozen, which the optimizer of the head is ``given`` or not."""
+
+    def begin() -> Step:
+        model = small()
+        model[:4].requires_grad_(False)
+        optimizer = adam(model[4])
+
+        def step(at: int) -> None:
+            if at == at_step:
+                model.requires_grad_(True)
+                if given:
+                    optimizer.add_param_group({"params": model[:4].parameters()})
+            update(optimizer, F.cross_entropy(model(batch()[0]), batch()[1]))
+
+        return step
+
+    return begin
+
+
 def model_replaced(at_step: int, *, given: bool) -> Callable[[], Step]:
     """A second stage with a new model, which clears its own gradients. The optimizer holds it, or still the old one."""
 
@@ -200,13 +220,13 @@ def copies_in_float64() -> Step:
     def step(at: int) -> None:
         model.zero_grad()
         F.cross_entropy(model(batch()[0]), batch()[1]).backward()
-        for copy, one in zip(copies, model.parameters(), strict=True):
+        for other, one in zip(copies, model.parameters(), strict=True):
             assert one.grad is not None
-            copy.grad = one.grad.double()
+            other.grad = one.grad.double()
         optimizer.step()
         with torch.no_grad():
-            for copy, one in zip(copies, model.parameters(), strict=True):
-                one.copy_(copy)
+            for other, one in zip(copies, model.parameters(), strict=True):
+                one.copy_(other)
 
     return step
 

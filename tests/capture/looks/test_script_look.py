@@ -26,6 +26,7 @@ from looked_loops import (
     model_replaced,
     teacher_in_a_list,
     two_that_play_against_each_other,
+    unfrozen,
 )
 from looked_losses import (
     NOT_SPREAD,
@@ -126,6 +127,12 @@ def test_a_head_that_is_replaced_in_the_middle_is_told(frozen: bool, tmp_path: P
 def test_a_model_that_is_replaced_in_the_middle_is_told(tmp_path: Path) -> None:
     begin = model_replaced(LATER, given=False)
     assert found(tmp_path / "run", begin, steps=2 * LATER)["parameters-outside-optimizer"] == "warning"
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_a_part_that_is_unfrozen_without_the_optimizer_is_told(given: bool, tmp_path: Path) -> None:
+    told = found(tmp_path / "run", unfrozen(LATER, given=given), steps=2 * LATER)
+    assert told.get("parameters-outside-optimizer") == (None if given else "warning")
 
 
 def test_parameters_that_join_in_the_middle_are_counted(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from steadytrain.capture.looks.late_clips import LateClips
 from steadytrain.capture.looks.loss_graph import LossGraph
 from steadytrain.capture.looks.misplaced_moments import MisplacedMoments
 from steadytrain.capture.looks.missing_gradients import MissingGradients
+from steadytrain.capture.looks.plateau_modes import PlateauModes
 from steadytrain.capture.looks.regression_targets import RegressionTargets
 from steadytrain.capture.looks.repeated_inputs import Inputs, RepeatedInputs
 from steadytrain.capture.looks.schedule_counts import ScheduleCounts
@@ -32,6 +33,7 @@ class Followed:
     held: HeldParameters = field(default_factory=HeldParameters)
     labels: LabelCounts = field(default_factory=LabelCounts)
     targets: RegressionTargets = field(default_factory=RegressionTargets)
+    plateaus: PlateauModes = field(default_factory=PlateauModes)
     weights: TermWeights = field(default_factory=TermWeights)
     cut: CutModules | None = None
     missing: MissingGradients = field(default_factory=MissingGradients)

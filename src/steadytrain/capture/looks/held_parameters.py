@@ -7,6 +7,7 @@ optimizer holds.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
@@ -27,6 +28,9 @@ ROWS_MAX = 32
 """Parameter names per kind of row in one look."""
 
 PARTS_MAX = 256
+FROZEN_EVERY, CHANGES_MAX = 8, 4
+"""Steps between two counts of what is frozen, and the most changes that are reported."""
+
 OWN_ATTRIBUTES = frozenset(vars(nn.Module()))
 """What every module has: its registered modules lie there, too."""
 
@@ -37,10 +41,30 @@ def is_sharded(parameters: Sequence[Tensor]) -> bool:
 
 
 class HeldParameters:
-    """Serves all streams. Remembers the norms of the parameters outside every optimizer from the previous look."""
+    """Serves one stream. Remembers the norms of the parameters outside every optimizer from the previous look."""
 
     def __init__(self) -> None:
         self._norms: dict[str, float] = {}
+        self._frozen: dict[int, weakref.ref[nn.Parameter]] | None = None
+        self._changes = self._thawed_before = 0
+
+    def changed(self, stream: Stream) -> bool:
+        """Whether a parameter of the models of ``stream`` that needed no gradient at its first step needs one now.
+        Counted in every 8th step, and reported a few times."""
+        if stream.own_steps % FROZEN_EVERY or self._changes >= CHANGES_MAX:
+            return False
+        if self._frozen is None:
+            self._frozen = {id(one): weakref.ref(one) for one in _frozen_of(stream)}
+            return False
+        thawed = len(self._thawed())
+        before, self._changes = self._changes, self._changes + (thawed > self._thawed_before)
+        self._thawed_before = thawed
+        return self._changes > before
+
+    def _thawed(self) -> set[int]:
+        """The parameters, by id, that were frozen at first and are not any more."""
+        known = (self._frozen or {}).items()
+        return {key for key, there in known if (one := there()) is not None and one.requires_grad}
 
     def look(
         self, stream: Stream, streams: Iterable[Stream], filled: Mapping[int, nn.Parameter]
@@ -51,7 +75,8 @@ class HeldParameters:
         parameters that precede it in the model. ``outside-share:model`` is the share of the filled elements that no
         optimizer holds. ``stranger:NAME`` is a parameter that the optimizer holds, that no module holds, and that
         backward does not fill. ``unregistered:CLASS.ATTRIBUTE`` is a plain list, tuple or dictionary of a module that
-        holds modules with such parameters; its value is their number.
+        holds modules with such parameters; its value is their number. ``thawed-outside:model`` counts those outside
+        that needed no gradient when the optimizer took its first step.
         """
         if is_sharded(stream.parameters):
             return
@@ -77,6 +102,8 @@ class HeldParameters:
         if stayed:
             total = sum(one.numel() for one in filled.values())
             yield "outside-share:model", sum(one.numel() for one in outside) / max(1, total)
+            if thawed := self._thawed() & {id(one) for one in outside}:
+                yield "thawed-outside:model", float(len(thawed))
             yield from self._strangers(stream, filled)
             yield from _unregistered(stream, {id(one) for one in outside})
 
@@ -92,6 +119,10 @@ class HeldParameters:
             return {}
         norms = torch.stack([one.detach().double().norm() for _, one in named])
         return dict(zip((name for name, _ in named), norms.tolist(), strict=True))
+
+
+def _frozen_of(stream: Stream) -> list[nn.Parameter]:
+    return [one for root in stream.roots() for one in root.parameters() if not one.requires_grad]
 
 
 def _unregistered(stream: Stream, outside: set[int]) -> Iterator[tuple[str, float]]:

@@ -34,6 +34,7 @@ from steadytrain.capture.looks.moving_targets import MovingTargets
 from steadytrain.capture.looks.pass_orders import PassOrders
 from steadytrain.capture.looks.policy_code import policy_rows
 from steadytrain.capture.looks.repeated_inputs import Fetched, inputs_of
+from steadytrain.capture.looks.rounded_ids import rounded_rows
 from steadytrain.capture.looks.running_statistics import statistics_rows
 from steadytrain.capture.looks.schedule_counts import ScheduleCounts, schedulers_at_start
 from steadytrain.capture.looks.stopped_updates import StoppedUpdates
@@ -49,6 +50,10 @@ from steadytrain.capture.step.script_frames import innermost_place
 from steadytrain.core.model import Reading
 
 LOOK_STEPS = frozenset({1, 2, 3, 4, 8, 16, 32})
+TRAINING_MIN = 8
+"""Steps of an optimizer after which the first step of another one is taken for the begin of another training: two that
+take turns both step before."""
+
 CYCLED_STEPS = 4
 """Steps in a row that repeat the inputs of the first ones."""
 
@@ -86,7 +91,7 @@ class ScriptLook(StepObserver):
         self._data = Fetched()
         self._passes = Passes()
         self._begun = self._passes.bounds
-        self._targets = MovingTargets(run.is_script, lambda: run.modules.compile_used, run.guard.report)
+        self._targets = self._new_targets()
         self._evaluations = Evaluations()
         self._stopped = StoppedUpdates()
         self._works = True
@@ -225,6 +230,9 @@ class ScriptLook(StepObserver):
 
     def _gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         one = self._one(stream)
+        if stream.own_steps == 0 and any(other.own_steps >= TRAINING_MIN for other in self._run.streams):
+            self._targets.remove()  # another training of the script: its copies and targets are others
+            self._targets = self._new_targets()
         moving = None if is_sharded(stream.parameters) else self._targets.gate(stream, seen)
         if moving is not None:
             self._run.recorder.set_fact("moving_targets", moving)
@@ -232,7 +240,8 @@ class ScriptLook(StepObserver):
         if stream.signature is not one.signature and stream.signature != one.signature:
             joined = len(set(stream.signature) - set(one.signature)) if one.signature else 0
             one.signature, one.since_change = stream.signature, 0
-        one.since_change = 0 if one.missing.changed(stream) else one.since_change
+        changed = one.missing.changed(stream) or one.held.changed(stream)
+        one.since_change = 0 if changed else one.since_change
         rows = dict(self._of_mode(one, seen)) | dict(self._targets.rows(stream))
         rows |= {f"joined-parameters:{stream.name}": float(joined)} if joined else {}
         norm = measured.record.scalars.get("parameter_norm")
@@ -263,7 +272,7 @@ class ScriptLook(StepObserver):
             rows |= dict(remainder_rows(stream))
         if stream.own_steps + 1 in STATISTICS_STEPS:
             rows |= dict(statistics_rows(stream.roots()))
-        rows |= dict(one.weights.rows())
+        rows |= dict(one.weights.rows()) | dict(one.plateaus.rows(stream))
         if self._seen.graphs and self._is_due(stream):
             rows |= self._of_graphs(one, stream)
             rows["carried-over:gradients"] = float(one.left_over)
@@ -309,6 +318,7 @@ class ScriptLook(StepObserver):
             given = ids_of(call)
             measured = (
                 *input_rows(graph.inputs, normalises=graph.normalises, looked_up=bool(graph.looked_up)),
+                *rounded_rows(graph.looked_up),
                 *mixed_rows(graph.attended, graph.predicted, call.samples if call is not None else 0),
                 *one.targets.rows(graph.squared, call),
                 *mask_rows(graph.visible, given),
@@ -343,6 +353,9 @@ class ScriptLook(StepObserver):
                 yield f"{measure}:{type(seen.micro_batches[-1].module).__name__}", float(one.in_eval)
 
     # -- where it stands -------------------------------------------------------------------------------------------
+
+    def _new_targets(self) -> MovingTargets:
+        return MovingTargets(self._run.is_script, lambda: self._run.modules.compile_used, self._run.guard.report)
 
     def _is_due(self, stream: Stream) -> bool:
         one = self._one(stream)
