@@ -129,3 +129,17 @@ def small_second_moments() -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+
+
+def coded() -> None:
+    """Two of the inputs are a code for what is missing."""
+    torch.manual_seed(0)
+    net = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-8)
+    for _ in range(STEPS):
+        x = torch.randn(8, 4)
+        x[0, :2] = -999.0
+        loss = functional.mse_loss(net(x), torch.ones(8, 1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()

@@ -19,6 +19,7 @@ from changed_loops import (  # noqa: E402
     broadcasts,
     broadcasts_by_hand,
     classify,
+    coded,
     noised_twice,
     softened_twice,
 )
@@ -185,6 +186,7 @@ CASES: list[tuple[str, dict[str, Any], Loop]] = [
     ("match-shapes", {}, broadcasts),
     ("match-shapes", {}, broadcasts_by_hand),
     ("same-noise", {}, noised_twice),
+    ("fill-codes", {}, coded),
     ("ignore-label", {"label": 3}, classify),
     ("leaky-units", {"slope": 0.5}, classify),
     ("mode", {"mode": "eval"}, classify),

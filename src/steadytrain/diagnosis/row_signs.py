@@ -46,6 +46,18 @@ def overwritten(case: Case, weight: float, *, invariant: bool = False) -> Signs:
     return ()
 
 
+def code_for_missing(case: Case) -> str:
+    """The sentence on a code for missing values in the batch; "" if there is none."""
+    codes = fact(case, "missing_codes")
+    one = codes[0] if isinstance(codes, (list, tuple)) and codes else None
+    if not isinstance(one, Mapping):
+        return ""
+    return (
+        f"{one.get('value'):.6g} stands at {one.get('places')} places of {one.get('input')} of step {one.get('step')}, "
+        "far beyond all other values: a code for what is missing"
+    )
+
+
 LONG_ROWS_MIN, USUAL_VALUES_MAX = 2.0, 4.0
 """Times the usual length, from which rows are long, and times the usual largest value, up to which values are usual."""
 

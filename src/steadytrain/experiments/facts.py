@@ -224,6 +224,8 @@ FACTS: Mapping[str, str] = {
     "input_scale": "{largest, middle, feature, features}: root mean squares of the features of the first "
     "floating-point input at the first surveyed step",
     "batch_nonfinite": "list of {step, input, rows, count}: NaN or Inf in what a loader gave or the model got",
+    "missing_codes": "list of {step, input, value, places}: values that stand at several places of an input, or of "
+    "what a loader gave, ten times beyond all others; of the last step, or else of the first that has them",
     "batch_scale": "largest absolute value of the last step's float inputs over the median step's",
     "target_scale": "the same for float targets",
     "batch_length": "longest dimension of the last step's rows over that of the median batch before it",

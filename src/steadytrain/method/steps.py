@@ -44,7 +44,7 @@ STEPS: tuple[Step, ...] = tuple(
 _TRIALS: Mapping[str, str] = {
     "reproduce": "unchanged earlier-snapshot other-seed perturbed deterministic one-thread",
     "data": "drop-batch fresh-data reorder hide-labels undo-offset ignore-padding "
-    "shift-labels shuffle-column scale-inputs inputs-as-before scale-targets match-shapes same-noise",
+    "shift-labels shuffle-column scale-inputs inputs-as-before fill-codes scale-targets match-shapes same-noise",
     "isolate": "suspect-batch-earlier synthetic-batch learning-rate-zero reset-moments beta2-lower optimize-all thaw "
     "own-parameters zero-grad loss-term-zero loss-from-logits reattach",
     "precision": "float32 bfloat16 float32-island float32-positions float64-loss all-safe loss-scale-down "

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from steadytrain.capture.step.input_recorder import named_tensors_in
+from steadytrain.survey.missing_codes import missing_codes
 from steadytrain.survey.tensor_values import ROWS_LISTED_MAX
 
 ROW_DIGESTS_MAX = 1 << 16
@@ -64,6 +65,7 @@ class Batches:
         self._rows_repeated = self._rows_seen = 0
         self._nonfinite: list[dict[str, Any]] = []
         self._loaded: list[tuple[str, Tensor]] = []
+        self._codes: dict[int, list[dict[str, Any]]] = {}
         self.facts: dict[str, Any] = {}
 
     def fetched(self, dataset: int, batch: Any) -> None:
@@ -113,6 +115,7 @@ class Batches:
                 bins = torch.bincount((value.flatten() % HISTOGRAM_BINS), minlength=HISTOGRAM_BINS).float()
                 parts.append(bins / bins.sum())
         if first:
+            self._find_codes(step, inputs, computed)
             loaded, self._loaded = self._loaded, []
             for name, value in loaded:
                 if value.is_floating_point() and value.numel():
@@ -133,6 +136,14 @@ class Batches:
         if size > self._size:
             self._size = size
             self._digests[step] = hashlib.sha256(b"".join(_bytes(value) for _, value in inputs)).hexdigest()
+
+    def _find_codes(self, step: int, inputs: list[tuple[str, Tensor]], computed: set[str]) -> None:
+        """Codes for missing values in the inputs of a step, and in what its loader gave."""
+        given = [(f"input {name}", value) for name, value in inputs if name not in computed]
+        for name, value in (*given, *((f"{name} of the loader's batch", value) for name, value in self._loaded)):
+            for code in missing_codes(value):
+                found = {"step": step, "input": name, "value": code, "places": int((value == code).sum())}
+                self._codes.setdefault(step, []).append(found)
 
     def _note_nonfinite(self, step: int, name: str, bad: Tensor) -> None:
         """``bad`` marks the values [rows, ...] of a tensor that are NaN or Inf. The same rows of another one are not
@@ -181,6 +192,7 @@ class Batches:
         looked = self._marked if self._marked in self._digests else self._step
         harmless = self._harmless()
         facts["batch_nonfinite"] = [one for one in self._nonfinite if one["input"] not in harmless]
+        facts["missing_codes"] = self._codes.get(looked) or next(iter(self._codes.values()), [])
         others = sorted(scale for step, scale in self._scales.items() if step < looked)
         if looked in self._scales and others:
             facts["batch_scale"] = self._scales[looked] / max(SCALE_FLOOR, others[len(others) // 2])

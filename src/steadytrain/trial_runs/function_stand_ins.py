@@ -29,6 +29,9 @@ MASKED = -1e4
 
 SOFTMAX = (functional.softmax, torch.softmax, torch.Tensor.softmax)
 ATTENTION = (functional.scaled_dot_product_attention,)
+DISTANCES = (functional.mse_loss, functional.l1_loss, functional.smooth_l1_loss, functional.huber_loss)
+"""Losses that compare values with values."""
+
 LOSSES = tuple(
     getattr(functional, name)
     for name in (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, FRESH_DATA, LONGER_WARMUP, LOWER_RATE
-from steadytrain.diagnosis.row_signs import copies_since, overwritten
+from steadytrain.diagnosis.row_signs import code_for_missing, copies_since, overwritten
 from steadytrain.diagnosis.signs import above, below, measured, quiet, renumbered, ruled_out, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
@@ -80,6 +80,12 @@ class DataShift(Cause):
                     0.3,
                     -STRONG,
                     "batches from the onset on are like those before ({value} standard deviations)",
+                ),
+                *when(
+                    bool(code_for_missing(case)),
+                    -STRONG,
+                    f"{code_for_missing(case)}, which is another cause",
+                    "fact missing_codes",
                 ),
                 *renumbered(case, -STRONG),
                 *copies_since(case, -CERTAIN - STRONG),

@@ -17,6 +17,7 @@ from steadytrain.capture.looks.token_inputs import tokens_beside
 from steadytrain.capture.step.input_recorder import map_tensors
 from steadytrain.survey.tensor_values import is_ids
 from steadytrain.trial_runs.changes import LiveChange, OtherMeasure, at_least, modules_called
+from steadytrain.trial_runs.function_stand_ins import DISTANCES
 from steadytrain.trial_runs.launched_script import Launched
 
 SEED = 20_240_511
@@ -25,8 +26,6 @@ LOOKED_UP_MAX = 8
 
 DRAWN_MAX = 8
 """Draws of noise to keep: those of a step."""
-
-DISTANCES = (functional.mse_loss, functional.l1_loss, functional.smooth_l1_loss, functional.huber_loss)
 
 MEASURED_SHARE = 0.25
 """Share of a trial's steps, at its end, over which measurements are averaged."""
