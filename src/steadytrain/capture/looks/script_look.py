@@ -84,6 +84,7 @@ class ScriptLook(StepObserver):
         self._run = run
         self._rows_of = rows_of
         self._loads = loads
+        loads.own.told = self._own_state_loaded
         self._orders = orders
         self._modes = ModeEffects()
         self._followed: dict[int, Followed] = {}
@@ -199,6 +200,13 @@ class ScriptLook(StepObserver):
         rows = dict(self._stopped.backward_begins(self._run.streams))
         for stream in self._run.streams[:1] if rows else ():
             self._write(stream, rows)
+            self._run.recorder.tell_symptoms(self._run.recorder.detect(stream))
+
+    def _own_state_loaded(self, place: str) -> None:
+        """Told at once: a script restores its best weights after its last update."""
+        trained = [stream for stream in self._run.streams if stream.own_steps]
+        for stream in trained[-1:] if self._works else ():
+            self._write(stream, {f"own-state-loaded:{place}": 1.0})
             self._run.recorder.tell_symptoms(self._run.recorder.detect(stream))
 
     def _zeroed(self) -> None:

@@ -28,6 +28,7 @@ from steadytrain.capture.hooks.model_discovery import (
     plain_name,
 )
 from steadytrain.capture.snapshots.lost_loads import LostLoads, inner_state
+from steadytrain.capture.snapshots.own_states import OwnStates
 from steadytrain.capture.snapshots.replaced_weights import ReplacedWeights
 from steadytrain.capture.snapshots.resumed_states import ResumedStates
 from steadytrain.capture.snapshots.state_fingerprints import card
@@ -76,6 +77,7 @@ def state_wrappers(events: StateEvents, guard: Guard) -> Iterator[tuple[type, st
         watch = events.load_watch()
         given = guard.wrap(watch.model_given)(state_dict) if watch is not None else None
         if watch is not None:
+            guard.wrap(watch.own.load_begins)(self, state_dict)
             guard.wrap(watch.replaced.load_begins)(self)
         result = load_model(self, state_dict, *args, **kwargs)
         if watch is not None and given is not None:
@@ -122,6 +124,7 @@ class LoadedStates:
         self._set_fact = set_fact
         self._loaded = loaded
         self.lost, self.resumed, self.replaced = LostLoads(), ResumedStates(), ReplacedWeights()
+        self.own = OwnStates()
         self._loads: list[dict[str, Any]] = []
         self._card_cost_s = 0.0
         self._card_ended: float | None = None

@@ -1,0 +1,55 @@
+"""Best weights that were never copied."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, Cause, Intervention, Signature
+from steadytrain.diagnosis.signs import ruled_out, seen, symptom
+from steadytrain.diagnosis.trial_effects import like
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class UncopiedState(Cause):
+    """The state that was kept as the best one shares its tensors with the model, so it went on changing with it.
+
+    Means:
+        `state_dict()` returns references to the live tensors. Without a copy, the snapshot of the best weights is
+        always the present model. To restore it changes nothing: the last, perhaps overfitted weights are kept.
+
+    Causes:
+        - `best = model.state_dict()` in place of `copy.deepcopy(model.state_dict())`
+        - a list or dictionary of checkpoints in memory that all hold the same tensors
+
+    Next:
+        1. Copy: `copy.deepcopy(model.state_dict())`, or `{k: v.clone() for k, v in ...}`.
+        2. Evaluate after the load, and compare with the score that was kept.
+    """
+
+    axis = "harness"
+    base_rate = 1.0
+    rivals = ("train-eval-mode", "stale-optimizer-state")
+    expects = like("script")
+    spared = ("drop-batch", "float32")
+    interventions = (
+        Intervention(
+            "copied-state",
+            2,
+            "copy the state when it is kept",
+            code="best = copy.deepcopy(model.state_dict())",
+        ),
+    )
+    grade = "A"
+    source = "the documentation of torch on saving and loading models: state_dict() returns references"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature(
+            (
+                *(replace(sign, invariant=True) for sign in symptom(case, CERTAIN, "uncopied-state")),
+                *ruled_out(seen(case, "uncopied-state") is None, "no state of the model's own tensors was loaded"),
+            )
+        )
