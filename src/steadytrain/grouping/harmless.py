@@ -12,6 +12,10 @@ from steadytrain.grouping.courses import DATA, EPOCH, RECOVERED, RESTART, RESUME
 from steadytrain.grouping.moving_targets import follows_targets
 from steadytrain.statistics.log_levels import stage_changed
 from steadytrain.statistics.rolling_baseline import stride_of
+from steadytrain.statistics.script_rows import script_rows
+
+MORE_CLASSES_MIN = 3
+"""Looks that found more classes than the one before."""
 
 STAGE_STRIDES = 3
 """A stage column may change this many rows before the loss visibly rises."""
@@ -21,9 +25,19 @@ def is_by_design(window: Window, symptom: Symptom) -> str:
     """Why the training method explains a symptom, however severe it looks, or ""."""
     if window.facts.get("optimizers_in_turn", 1) > 1 and declared(symptom.name).counts_rising_loss:
         return "several optimizers take turns, and the loss of one rises where another learns"
+    if declared(symptom.name).counts_rising_loss and _has_more_classes(window, symptom):
+        return "the likelihood has more and more classes to choose from, as while a queue of negatives fills up"
     if symptom.course == RESTART:
         return f"{told(symptom)}, and comes back down"
     return follows_targets(window, symptom)
+
+
+def _has_more_classes(window: Window, symptom: Symptom) -> bool:
+    """Whether looks up to the symptom found more classes than the look before, and the last of them not long ago."""
+    steps = [
+        int(step) for row in script_rows(window, "more-classes") for step in row.steps if step <= symptom.last_step
+    ]
+    return len(steps) >= MORE_CLASSES_MIN and symptom.first_step <= 2 * max(steps)
 
 
 def is_planned(window: Window, symptom: Symptom) -> str:

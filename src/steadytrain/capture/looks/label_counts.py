@@ -23,14 +23,20 @@ class LabelCounts:
 
     def __init__(self) -> None:
         self._counts: list[int] = []
+        self._choices = 0
 
     @torch.no_grad()
     def rows(self, one: Likelihood) -> Iterator[tuple[str, float]]:
         """``classes`` is the number of classes, ``label-entropy`` the entropy in nats of the labels so far,
         ``likelihood`` the mean cost of a label in nats by the scores of a layer, whatever the script makes of it.
 
-        There are no rows where the labels are places in the batch (contrastive losses): all different, or all the same.
+        ``more-classes`` is the number where it is larger than in the look before: a queue of negatives that fills up.
+        There are no other rows where the labels are places in the batch (contrastive losses): all different, or all the
+        same.
         """
+        before, self._choices = self._choices, one.classes
+        if 0 < before < one.classes:
+            yield "more-classes", float(one.classes)
         used = one.targets[one.targets != one.ignored]
         if one.targets.is_floating_point() or one.classes < 2 or used.numel() < LABELS_MIN:
             return
