@@ -50,7 +50,7 @@ def _restart(window: Window, first_step: int, stride: int, *, slid: bool) -> str
         return None
     low = int(np.argmin(now))
     high = float(now[low:].max())
-    if high <= RATE_RATIO * now[low]:
+    if now[low] < 0 or high <= RATE_RATIO * now[low]:
         return None
     known = float(rate.values[:begin].max()) if begin else 0.0
     decayed = known > RATE_KNOWN_RATIO * now[low]  # a schedule was at work

@@ -26,6 +26,7 @@ class SchedulerMisstep(Cause):
     Causes:
         - a scheduler that a trainer prepared and the script steps too, or `n` times (accelerate #2926, particulate #22)
         - an epoch's scheduler stepped each batch; `T_max` in epochs and steps in batches
+        - a decay by hand without a floor: beyond its end the rate is negative
         - `ReduceLROnPlateau` in the mode `min` that is given an accuracy: it cuts the rate while the model learns
         - a scheduler that was not saved, or steps although the scaler skipped the update (pytorch #67590)
 
@@ -101,4 +102,11 @@ class SchedulerMisstep(Cause):
 OVER_SHARE = 0.8
 """Share of the updates. A schedule may end a little before the run."""
 
-OF_THE_SCHEDULE = ("zero-learning-rate", "idle-schedule", "spent-schedule", "mistimed-schedule", "opposite-metric")
+OF_THE_SCHEDULE = (
+    "zero-learning-rate",
+    "idle-schedule",
+    "spent-schedule",
+    "mistimed-schedule",
+    "opposite-metric",
+    "negative-learning-rate",
+)
