@@ -1,6 +1,6 @@
 # Title: LitGPT
-# Needs: litgpt
-# Note: its GPT and its loss in a Fabric loop
+# Needs: --no-deps litgpt
+# Note: its GPT and its loss in a Fabric loop; installed without its dependencies, which ask for an older huggingface_hub
 import case
 import torch
 from lightning.fabric import Fabric

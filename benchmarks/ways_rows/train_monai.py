@@ -17,6 +17,7 @@ net = UNet(spatial_dims=2, in_channels=1, out_channels=1, channels=(16, 32, 64),
 trainer = SupervisedTrainer(
     device=torch.device("cpu"), max_epochs=1, train_data_loader=DataLoader(Dataset(rows), batch_size=4, shuffle=True),
     network=net, optimizer=torch.optim.Adam(net.parameters(), case.rate(1e-3)), loss_function=DiceLoss(sigmoid=True),
+    decollate=False,
 )  # fmt: skip
 
 

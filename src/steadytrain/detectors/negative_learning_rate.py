@@ -37,11 +37,11 @@ class NegativeLearningRate(Detector):
     hasty: ClassVar[bool] = True
 
     negative_steps: int = threshold(2, "steps in a row: a sum that was rounded may end a schedule at -1e-20")
-    share: float = threshold(1e-6, "of the largest rate, below which a negative one is rounding")
+    rate_share: float = threshold(1e-6, "of the largest rate, below which a negative one is rounding")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         rate = window.applied("learning_rate")
-        below = rate.values < -self.share * (float(np.abs(rate.values).max()) if len(rate) else 0.0)
+        below = rate.values < -self.rate_share * (float(np.abs(rate.values).max()) if len(rate) else 0.0)
         if len(rate) < self.negative_steps or not below[-self.negative_steps :].all() or below.all():
             return ()
         first = int(np.flatnonzero(~below)[-1]) + 1
@@ -52,8 +52,8 @@ class NegativeLearningRate(Detector):
                 severity="critical",
                 first_step=since,
                 last_step=until,
-                message=f"the learning rate is negative since step {since}, {now:.3g} at step {until}: each update climbs "
-                "the loss",
+                message=f"the learning rate is negative since step {since}, {now:.3g} at step {until}: each update "
+                "climbs the loss",
                 signals=("learning_rate",),
                 numbers={"rate": now},
             ),
