@@ -219,11 +219,9 @@ class MatchShapes(OtherMeasure):
                 count = one.numel()
                 if count > 1 and {tuple(one.shape), tuple(other.shape)} == {(count, 1), (count,)}:
                     self.touch()
-                    if not self.measures(process):
-                        pass
-                    elif one.requires_grad:
+                    if self.measures(process) and one.requires_grad:
                         other = other.reshape(one.shape)
-                    else:
+                    elif self.measures(process):
                         one = one.reshape(other.shape)
             return original(one, other, *args, **kwargs)
 
