@@ -1,6 +1,6 @@
 # Title: LitGPT
 # Needs: --no-deps litgpt
-# Note: its GPT and its loss in a Fabric loop; installed without its dependencies, which ask for an older huggingface_hub
+# Note: its GPT and its loss in a Fabric loop; installed without what it depends on (an older huggingface_hub)
 import case
 import torch
 from lightning.fabric import Fabric
