@@ -18,6 +18,7 @@ from steadytrain.capture.hooks.guarded_events import MISSING
 from steadytrain.capture.looks.attention_masks import mask_rows
 from steadytrain.capture.looks.counted_steps import RATE_UPDATES, counted_rows, resumed_rows
 from steadytrain.capture.looks.cut_modules import CutModules
+from steadytrain.capture.looks.duplicate_positives import duplicate_rows
 from steadytrain.capture.looks.evaluation_mode import ModeEffects
 from steadytrain.capture.looks.evaluations import Evaluations
 from steadytrain.capture.looks.first_inputs import input_rows
@@ -327,6 +328,7 @@ class ScriptLook(StepObserver):
             measured = (
                 *input_rows(graph.inputs, normalises=graph.normalises, looked_up=bool(graph.looked_up)),
                 *rounded_rows(graph.looked_up),
+                *duplicate_rows(graph.likelihoods, graph.looked_up),
                 *mixed_rows(graph.attended, graph.predicted, call.samples if call is not None else 0),
                 *one.targets.rows(graph.squared, call),
                 *mask_rows(graph.visible, given),
