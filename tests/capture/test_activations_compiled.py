@@ -242,6 +242,7 @@ def test_slots_under_autocast_and_checkpointing() -> None:
     assert cell(ours.reading, "blocks.0.up", "dtype") == 2.0  # bfloat16
 
 
+@pytest.mark.long
 def test_a_slot_tells_of_numbers_that_are_not_finite() -> None:
     model = Model()
     activations = Activations(Guard(untold), in_graph=True)
@@ -382,6 +383,7 @@ class Small(nn.Module):
         return self.head(self.act(self.norm(self.words(ids))))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_inductor_gives_the_same_numbers_with_slots_for_this_model() -> None:
     """Not a promise: where the compiler fuses differently because of the slots, the last bits of a model may change."""

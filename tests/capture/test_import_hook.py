@@ -161,6 +161,7 @@ for step in range(1, 13):
 """
 
 
+@pytest.mark.long
 def test_a_script_that_imports_safetensors_first_is_watched_and_replayed(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(IMPORTS_IT_FIRST, encoding="utf-8")
 

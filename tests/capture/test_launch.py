@@ -228,6 +228,7 @@ def test_a_script_that_fails_after_steps_ends_as_it_would_and_says_so_in_its_run
     assert (run.ended, run.facts["exit_status"]) == ("failed", 1)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @in_a_fresh_interpreter
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ def test_light_looks_at_every_gradient_and_at_nothing_else(tmp_path: Path) -> No
     assert steps_of(run, "tensors") == steps_of(run, "modules") == steps_of(run, "histograms") == []
 
 
+@pytest.mark.long
 def test_standard_measures_a_young_run_every_16_steps_then_every_32_and_every_50(tmp_path: Path) -> None:
     run = train(tmp_path, "standard", 601)
     young = [*range(16, 257, 16), *range(288, 513, 32), 550, 600]

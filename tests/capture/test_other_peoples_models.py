@@ -252,6 +252,7 @@ def test_a_module_that_cannot_be_printed_is_listed() -> None:
     assert structure([twice]) == str(twice), "shared is no cycle"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("how", telling(["function", "method", "part"], ["method"]))
 def test_compiled_code_is_looked_into_once_an_update_is_refused(how: str, tmp_path: Path) -> None:

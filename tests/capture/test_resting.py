@@ -79,6 +79,7 @@ def test_it_is_said_once_and_stands_in_the_run_folder(tmp_path: Path) -> None:
     assert run.facts["rests"]["rests"] >= 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["no pace", "full", "allowance", "long steps"])
 def test_a_run_that_may_not_or_need_not_rest_records_every_step(how: str, tmp_path: Path) -> None:
     paces = {

@@ -58,6 +58,7 @@ def test_any_tensors(many: list[Tensor]) -> None:
             agrees(row, tensor)
 
 
+@pytest.mark.long
 @given(many=st.lists(tensors(), max_size=6), block=st.integers(1, 40), dot=st.integers(1, 16))
 @settings(max_examples=150)
 def test_cuts_and_threads_change_nothing(many: list[Tensor], block: int, dot: int) -> None:

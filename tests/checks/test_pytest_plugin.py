@@ -85,6 +85,7 @@ def test_fixtures_pass_fail_and_refuse(tmp_path: Path) -> None:
     assert re.search(r"SKIPPED .*pytest --steadytrain runs it", done.stdout)
 
 
+@pytest.mark.long
 def test_under_steadytrain_each_check_is_a_test(tmp_path: Path) -> None:
     (tmp_path / "test_net.py").write_text(textwrap.dedent(TESTS), encoding="utf-8")
     done = run(

@@ -54,6 +54,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return request.param, run_script(folder, SCRIPT.replace("FAULT", FAULTS[request.param]), "--keep-rewind")
 
 
+@pytest.mark.long
 def test_the_first_that_left_its_course_is_named(run: tuple[str, Ended]) -> None:
     fault, outcome = run
     document = onset(outcome.run_dir, "--json", status=1 if fault == "nothing" else 0)

@@ -68,6 +68,7 @@ def test_in_a_script_that_was_mended_it_does_not_come(spiked: Ended) -> None:
     assert document["first_difference"]["step"] == SPIKE
 
 
+@pytest.mark.long
 def test_a_bundle_whose_recording_was_deleted_says_what_is_missing(spiked: Ended, tmp_path: Path) -> None:
     outcome = run_script(tmp_path, SCRIPT, "--rewind-mb", "0")
     (path,) = outcome.run.incidents

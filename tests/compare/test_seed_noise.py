@@ -52,6 +52,7 @@ def test_runs_without_any_noise() -> None:
     assert compared([1.0] * 3, [2.0] * 3, paired=False).verdict == "differ"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("paired", [True, False])
 def test_groups_that_do_not_differ_are_told_apart_one_time_in_twenty(paired: bool) -> None:
     draw = np.random.default_rng(0)

@@ -89,6 +89,7 @@ def test_a_healthy_run_freezes_nothing(tmp_path: Path) -> None:
     assert open_run(tmp_path / "run").incidents == ()
 
 
+@pytest.mark.long
 def test_what_only_the_last_look_sees_is_frozen_too(tmp_path: Path) -> None:
     watched(tmp_path / "run", lambda: loop(SPIKE + 3))
     (incident,) = incidents(tmp_path / "run")

@@ -159,6 +159,7 @@ def test_a_diagnosis_weighs_its_cause_runs_its_trial_and_offers_its_intervention
     assert (offered["name"], offered["tried"]) == ("copy-the-file", "removed")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_preflight_runs_its_check(installed: Path, tmp_path: Path) -> None:
     script = write(tmp_path, TRAINING + "\n    train()\n")

@@ -214,6 +214,7 @@ def test_the_drawing_is_json_that_no_name_can_leave(tmp_path: Path) -> None:
     assert EVIL in [*strings(json.loads(unpacked(data)))]
 
 
+@pytest.mark.long
 @needs_bokeh
 def test_the_largest_page_stays_small_and_keeps_the_order_of_references(tmp_path: Path) -> None:
     text = page(long_report(tmp_path), "bokeh")

@@ -114,6 +114,7 @@ def test_a_number_of_steps_to_follow_starts_at_the_snapshot(case: Case) -> None:
     assert specs_of("safe-operation", case.following(20))[0].begin == case.begin
 
 
+@pytest.mark.long
 def test_a_fix_within_the_step_is_verified_from_right_before_it(bundle: Path, case: Case) -> None:
     found = verify(bundle, case, "safe-operation", How(), steps=None)
     assert found.meaning == "removed"

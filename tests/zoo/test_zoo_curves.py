@@ -10,6 +10,7 @@ import pytest
 from zoo_cases import check, check_listed, differences, parameters, watched
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", parameters("curves"))
 def test_the_zoo(case: dict[str, Any], tmp_path: Path) -> None:
     check(case, watched("curves", case["script"], tmp_path))

@@ -72,6 +72,7 @@ def test_exact_from_every_snapshot(case: dict[str, Any], tmp_path: Path) -> None
         assert (status, document["symptom"]) == ((1, True) if case["step"] else (0, None))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", parameters(faults=True))
 def test_what_does_not_repeat_is_named(case: dict[str, Any], tmp_path: Path) -> None:
     _, source = recorded(case, tmp_path)

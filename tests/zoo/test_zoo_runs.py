@@ -42,6 +42,7 @@ def test_it_shows_its_defect(case: dict[str, Any], tmp_path: Path) -> None:
         assert seen.raised == ()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", MARKS)
 def test_it_is_the_same_each_time_and_better_when_mended(case: dict[str, Any], tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("once", "again", "mended")]
