@@ -46,16 +46,17 @@ def overwritten(case: Case, weight: float, *, invariant: bool = False) -> Signs:
     return ()
 
 
-def code_for_missing(case: Case) -> str:
-    """The sentence on a code for missing values in the batch; "" if there is none."""
+def missing_code(case: Case, weight: float) -> Signs:
+    """A sign if a code for missing values stands in the batch."""
     codes = fact(case, "missing_codes")
     one = codes[0] if isinstance(codes, (list, tuple)) and codes else None
     if not isinstance(one, Mapping):
-        return ""
-    return (
+        return ()
+    text = (
         f"{one.get('value'):.6g} stands at {one.get('places')} places of {one.get('input')} of step {one.get('step')}, "
         "far beyond all other values: a code for what is missing"
     )
+    return when(True, weight, text if weight > 0 else f"{text}, which is another cause", "fact missing_codes")
 
 
 LONG_ROWS_MIN, USUAL_VALUES_MAX = 2.0, 4.0

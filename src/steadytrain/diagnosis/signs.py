@@ -51,13 +51,13 @@ def quiet(case: Case) -> bool:
     return all(s.severity == "note" for s in case.symptoms)
 
 
-def symptom(case: Case, weight: float, *names: str) -> Signs:
+def symptom(case: Case, weight: float, *names: str, invariant: bool = False) -> Signs:
     """A sign if one of these symptoms was seen."""
     found = seen(case, *names)
     if found is None:
         return ()
     numbers = {name: value for name, value in found.numbers.items() if math.isfinite(value)}
-    return (Sign(found.message, weight, f"symptom {found.name}", numbers),)
+    return (Sign(found.message, weight, f"symptom {found.name}", numbers, invariant=invariant),)
 
 
 def without(case: Case, weight: float, what: str, *names: str) -> Signs:

@@ -1,4 +1,4 @@
-"""A load of the model's own tensors is told, also after the last update; copies and round trips are not."""
+"""A load of the model's own tensors is reported, also after the last update; copies and round trips are not."""
 
 from __future__ import annotations
 

@@ -56,10 +56,10 @@ class HeldParameters:
         if self._frozen is None:
             self._frozen = {id(one): weakref.ref(one) for one in _frozen_of(stream)}
             return False
-        thawed = len(self._thawed())
-        before, self._changes = self._changes, self._changes + (thawed > self._thawed_before)
-        self._thawed_before = thawed
-        return self._changes > before
+        before, self._thawed_before = self._thawed_before, len(self._thawed())
+        more = self._thawed_before > before
+        self._changes += more
+        return more
 
     def _thawed(self) -> set[int]:
         """The parameters, by id, that were frozen at first and are not any more."""

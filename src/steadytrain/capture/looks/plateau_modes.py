@@ -64,8 +64,7 @@ class PlateauModes:
             metrics = list(metrics_of("".join(lines)))
             held = {id(one) for one in stream.optimizers}
             for one in living(ReduceLROnPlateau) if metrics else ():
-                wanted = FALLS if one.mode == "max" else RISES
-                against = [(line, name) for line, name, falls in metrics if falls is (wanted is FALLS)]
+                against = [(line, name) for line, name, falls in metrics if falls is (one.mode == "max")]
                 if id(one.optimizer) in held and len(against) == len(metrics):
                     line, name = against[0]
                     self._found, self._rate = weakref.ref(one), _rate(stream)

@@ -200,15 +200,13 @@ class ScriptLook(StepObserver):
     def _backward_begins(self) -> None:
         rows = dict(self._stopped.backward_begins(self._run.streams))
         for stream in self._run.streams[:1] if rows else ():
-            self._write(stream, rows)
-            self._run.recorder.tell_symptoms(self._run.recorder.detect(stream))
+            self._tell(stream, rows)
 
     def _own_state_loaded(self, place: str) -> None:
         """Told at once: a script restores its best weights after its last update."""
         trained = [stream for stream in self._run.streams if stream.own_steps]
         for stream in trained[-1:] if self._works else ():
-            self._write(stream, {f"own-state-loaded:{place}": 1.0})
-            self._run.recorder.tell_symptoms(self._run.recorder.detect(stream))
+            self._tell(stream, {f"own-state-loaded:{place}": 1.0})
 
     def _zeroed(self) -> None:
         self._stopped.zeroed()
@@ -308,6 +306,11 @@ class ScriptLook(StepObserver):
         self._orders.stepped(stream.name)
         if rows and folder is not None:
             self._write(stream, rows)
+
+    def _tell(self, stream: Stream, rows: dict[str, float]) -> None:
+        """Write rows outside of a step, and report at once what they show."""
+        self._write(stream, rows)
+        self._run.recorder.tell_symptoms(self._run.recorder.detect(stream))
 
     def _write(self, stream: Stream, rows: dict[str, float]) -> None:
         one = self._one(stream)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, CLIP, DROP_BATCH
-from steadytrain.diagnosis.row_signs import code_for_missing, holds_nan_from_before, long_rows
+from steadytrain.diagnosis.row_signs import holds_nan_from_before, long_rows, missing_code
 from steadytrain.diagnosis.signs import above, below, fact, listed, quiet, rows_of, ruled_out, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
@@ -92,12 +92,7 @@ class BadBatch(Cause):
                     "a tensor of the script held NaN before the step, which is another cause",
                     "finding",
                 ),
-                *when(
-                    bool(code_for_missing(case)),
-                    -STRONG,
-                    f"{code_for_missing(case)}, which is another cause",
-                    "fact missing_codes",
-                ),
+                *missing_code(case, -STRONG),
                 *above(
                     case,
                     "data_shift",

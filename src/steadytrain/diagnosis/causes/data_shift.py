@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, FRESH_DATA, LONGER_WARMUP, LOWER_RATE
-from steadytrain.diagnosis.row_signs import code_for_missing, copies_since, overwritten
+from steadytrain.diagnosis.row_signs import copies_since, missing_code, overwritten
 from steadytrain.diagnosis.signs import above, below, measured, quiet, renumbered, ruled_out, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
@@ -81,12 +81,7 @@ class DataShift(Cause):
                     -STRONG,
                     "batches from the onset on are like those before ({value} standard deviations)",
                 ),
-                *when(
-                    bool(code_for_missing(case)),
-                    -STRONG,
-                    f"{code_for_missing(case)}, which is another cause",
-                    "fact missing_codes",
-                ),
+                *missing_code(case, -STRONG),
                 *renumbered(case, -STRONG),
                 *copies_since(case, -CERTAIN - STRONG),
                 *overwritten(case, -CERTAIN - STRONG),

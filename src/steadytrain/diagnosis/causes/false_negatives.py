@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
@@ -50,7 +49,7 @@ class FalseNegatives(Cause):
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
-                *(replace(sign, invariant=True) for sign in symptom(case, CERTAIN, "false-negatives")),
+                *symptom(case, CERTAIN, "false-negatives", invariant=True),
                 *symptom(case, HINT, "no-learning", "plateau"),
                 *ruled_out(seen(case, "false-negatives") is None, "the rows of a batch are not copies of each other"),
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
@@ -54,7 +53,7 @@ class InvertedMask(Cause):
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
-                *(replace(sign, invariant=True) for sign in symptom(case, CERTAIN, "inverted-mask")),
+                *symptom(case, CERTAIN, "inverted-mask", invariant=True),
                 *symptom(case, HINT, "no-learning", "plateau", "loss-collapse"),
                 *ruled_out(seen(case, "inverted-mask") is None, "no attention sees only what its mask should hide"),
             )

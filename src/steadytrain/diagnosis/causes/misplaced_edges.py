@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
@@ -50,7 +49,7 @@ class MisplacedEdges(Cause):
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
-                *(replace(sign, invariant=True) for sign in symptom(case, CERTAIN, "misplaced-edges")),
+                *symptom(case, CERTAIN, "misplaced-edges", invariant=True),
                 *symptom(case, HINT, "no-learning", "plateau"),
                 *ruled_out(seen(case, "misplaced-edges") is None, "the edges reach the graphs of a batch"),
             )

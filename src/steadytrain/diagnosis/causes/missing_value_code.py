@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS
-from steadytrain.diagnosis.row_signs import code_for_missing
-from steadytrain.diagnosis.signs import quiet, rows_of, ruled_out, surveyed, when
+from steadytrain.diagnosis.row_signs import missing_code
+from steadytrain.diagnosis.signs import quiet, rows_of, ruled_out, surveyed
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -53,11 +53,11 @@ class MissingValueCode(Cause):
     source = "documentation of pandas.read_csv (na_values); the NetCDF conventions (_FillValue, missing_value)"
 
     def signature(self, case: Case) -> Signature:
-        said = code_for_missing(case)
+        found = missing_code(case, CERTAIN)
         return Signature(
             (
-                *when(bool(said), CERTAIN, said, "fact missing_codes"),
-                *ruled_out(surveyed(case) and not said, "no value is repeated far beyond all others"),
+                *found,
+                *ruled_out(surveyed(case) and not found, "no value is repeated far beyond all others"),
                 *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
             ),
             batch_rows=rows_of(case),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
@@ -51,7 +50,7 @@ class MixedRows(Cause):
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
-                *(replace(sign, invariant=True) for sign in symptom(case, CERTAIN, "mixed-rows")),
+                *symptom(case, CERTAIN, "mixed-rows", invariant=True),
                 *symptom(case, HINT, "no-learning", "plateau"),
                 *ruled_out(seen(case, "mixed-rows") is None, "no attention goes over the rows of the batch"),
             )

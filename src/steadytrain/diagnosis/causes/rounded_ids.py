@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
@@ -49,7 +48,7 @@ class RoundedIds(Cause):
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
-                *(replace(sign, invariant=True) for sign in symptom(case, CERTAIN, "rounded-ids")),
+                *symptom(case, CERTAIN, "rounded-ids", invariant=True),
                 *symptom(case, HINT, "no-learning", "plateau"),
                 *ruled_out(seen(case, "rounded-ids") is None, "the ids that are looked up are not rounded"),
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
@@ -52,7 +51,7 @@ class SharedTarget(Cause):
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
-                *(replace(sign, invariant=True) for sign in symptom(case, CERTAIN, "shared-target")),
+                *symptom(case, CERTAIN, "shared-target", invariant=True),
                 *symptom(case, HINT, "divergence", "lost-progress", "exploding-gradients", "no-learning"),
                 *ruled_out(seen(case, "shared-target") is None, "no second module runs on the model's parameters"),
             )

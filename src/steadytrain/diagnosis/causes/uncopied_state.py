@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, Cause, Intervention, Signature
@@ -49,7 +48,7 @@ class UncopiedState(Cause):
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
-                *(replace(sign, invariant=True) for sign in symptom(case, CERTAIN, "uncopied-state")),
+                *symptom(case, CERTAIN, "uncopied-state", invariant=True),
                 *ruled_out(seen(case, "uncopied-state") is None, "no state of the model's own tensors was loaded"),
             )
         )

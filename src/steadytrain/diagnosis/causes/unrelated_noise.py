@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
@@ -51,7 +50,7 @@ class UnrelatedNoise(Cause):
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
-                *(replace(sign, invariant=True) for sign in symptom(case, CERTAIN, "unrelated-noise")),
+                *symptom(case, CERTAIN, "unrelated-noise", invariant=True),
                 *symptom(case, HINT, "no-learning", "plateau"),
                 *ruled_out(seen(case, "unrelated-noise") is None, "no target is noise that the model was not given"),
             )

@@ -14,6 +14,7 @@ from torch import Tensor
 from steadytrain.capture.step.input_recorder import map_tensors, tensors_in
 from steadytrain.survey.input_facts import feature_dimension
 from steadytrain.trial_runs.changes import LiveChange, at_least, more_than
+from steadytrain.trial_runs.function_stand_ins import DISTANCES
 from steadytrain.trial_runs.launched_script import Launched
 
 SEED = 20_240_229
@@ -135,16 +136,13 @@ class ScaleTargets(LiveChange):
         more_than("factor", self.factor, 0.0)
 
     def begin(self, process: Launched) -> None:
-        functional = torch.nn.functional
-
         def scaled(original: Any, values: Tensor, target: Any = None, *args: Any, **kwargs: Any) -> Any:
             if process.role == "train" and isinstance(target, Tensor) and target.is_floating_point():
                 self.touch()
                 target = target * self.factor
             return original(values, target, *args, **kwargs)
 
-        names = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
-        process.functions.replace([getattr(functional, name) for name in names], scaled)
+        process.functions.replace(DISTANCES, scaled)
 
 
 @final

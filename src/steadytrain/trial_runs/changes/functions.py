@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from steadytrain.trial_runs.changes import LiveChange, OtherMeasure, at_least, more_than
-from steadytrain.trial_runs.function_stand_ins import ATTENTION, LOSSES, MASKED, SOFTMAX
+from steadytrain.trial_runs.function_stand_ins import ATTENTION, DISTANCES, LOSSES, MASKED, SOFTMAX
 from steadytrain.trial_runs.launched_script import CannotApplyError, Launched
 
 CLASSES = (functional.cross_entropy, functional.nll_loss)
@@ -211,8 +211,7 @@ class MatchShapes(OtherMeasure):
                     target = target.reshape(values.shape)
             return original(values, target, *args, **kwargs)
 
-        pairs = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
-        process.functions.replace([getattr(functional, name) for name in pairs], matched)
+        process.functions.replace(DISTANCES, matched)
 
         def apart(original: Any, one: Any, other: Any, *args: Any, **kwargs: Any) -> Any:
             if isinstance(one, Tensor) and isinstance(other, Tensor) and one.requires_grad != other.requires_grad:
