@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +131,43 @@ def test_it_goes_with_the_process_that_stands_for_it(number: signal.Signals, tmp
         stands.send_signal(number)
         assert stands.wait(WAIT_S_MAX) == -number
         assert stands.stdout.read() == "", "its output is closed: it is over"
+
+
+def test_a_signal_before_the_server_has_answered_is_not_lost(tmp_path: Path) -> None:
+    """The client's socket is one whose answer comes late: the script runs, and has a signal sent, before it is read."""
+    source = Path(warm.client()).read_text(encoding="utf-8")
+    server = next(line for line in source.splitlines() if line.startswith("PYTHON, SERVER = ")).split("'")[-2]
+    program = tmp_path / "python"
+    program.write_text(source.replace(repr(server), repr(str(tmp_path / "late"))), encoding="utf-8")
+    program.chmod(0o755)
+    with socket.socket(socket.AF_UNIX) as late, subprocess.Popen(["sleep", "60"]) as script:
+        late.bind(str(tmp_path / "late"))
+        late.listen()
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        with subprocess.Popen([str(program), "script.py"], env=environment) as stands:
+            line, _ = late.accept()
+            line.recv(1_000_000)
+            _until(lambda: _catches(stands.pid, signal.SIGTERM))
+            stands.send_signal(signal.SIGTERM)
+            line.sendall(f"process {script.pid}\n".encode())
+            assert script.wait(WAIT_S_MAX) == -signal.SIGTERM
+            line.sendall(f"ended {script.returncode}\n".encode())
+            assert stands.wait(WAIT_S_MAX) == -signal.SIGTERM
+            line.close()
+
+
+def _catches(process: int, number: signal.Signals) -> bool:
+    status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
+
+
+def _until(true: Callable[[], bool]) -> None:
+    for _ in range(int(WAIT_S_MAX / 0.01)):
+        if true():
+            return
+        time.sleep(0.01)
+    raise AssertionError("waited too long")
 
 
 def test_open_files_keep_their_numbers(tmp_path: Path) -> None:

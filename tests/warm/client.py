@@ -58,13 +58,16 @@ def main(arguments):
     line.sendall(message)
     told = b""
     process = 0
+    early = []  # signals that came before the server said which process it is: the script may run before that is read
 
     def forward(signal, frame):
-        if process:
-            try:  # noqa: SIM105 -- contextlib takes as long to import as all the rest
-                posix.kill(process, signal)
-            except ProcessLookupError:
-                pass
+        if not process:
+            early.append(signal)
+            return
+        try:  # noqa: SIM105 -- contextlib takes as long to import as all the rest
+            posix.kill(process, signal)
+        except ProcessLookupError:
+            pass
 
     for signal in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2, _signal.SIGCONT):
         if _signal.getsignal(signal) != _signal.SIG_IGN:
@@ -84,6 +87,8 @@ def main(arguments):
                 fresh(arguments)
             elif kind == b"process":
                 process = int(number)
+                while early:
+                    forward(early.pop(0), None)
             else:
                 status = int(number)
     if status < 0:
