@@ -26,7 +26,7 @@ STOPPED := 70
 
 PACKAGE_FILES := $(shell find src -type f -not -path '*/__pycache__/*') README.md LICENSE
 
-.PHONY: help demo demo-healthy test test-all test-torch golden lint bench bench-gpu bench-rewind bench-locate bench-repro bench-store bench-statistics bench-symptoms bench-early bench-scripts bench-data bench-trials bench-against bench-guard zoo zoo-unseen pages docs docs-check newcomer site site-serve release-check clean bench-top bench-ui bench-ranks ways
+.PHONY: help demo demo-healthy test pytest test-all test-torch golden lint bench bench-gpu bench-rewind bench-locate bench-repro bench-store bench-statistics bench-symptoms bench-early bench-scripts bench-data bench-trials bench-against bench-guard zoo zoo-unseen pages docs docs-check newcomer site site-serve release-check clean bench-top bench-ui bench-ranks ways
 
 help:
 	@echo "make demo          a real training run goes wrong, is stopped, diagnosed and mended; about two minutes after the install"
@@ -80,7 +80,11 @@ demo-healthy: $(DEMO_READY)
 	$(DEMO_RUN) --truncation-side left
 	$(DEMO_VENV)/bin/steadytrain show
 
-test: lint
+# The type checker runs beside the tests, on one core of the two.
+test: $(READY)
+	$(MAKE) --jobs 2 lint pytest
+
+pytest: $(READY)
 	$(VENV)/bin/pytest -n 2 --dist worksteal -m "not gpu and not long"
 
 test-all: lint
@@ -95,8 +99,8 @@ test-torch:
 .venv-torch-%/ready: pyproject.toml
 	$(PYTHON) -m venv $(@D)
 	echo "torch==$(TORCH)" > $(@D)/constraints.txt
-	$(@D)/bin/python -m pip install -qq --disable-pip-version-check "torch==$(TORCH)"
-	$(@D)/bin/python -m pip install -qq --disable-pip-version-check --constraint $(@D)/constraints.txt --editable '.[dev,report,demo,query]'
+	$(@D)/bin/python -m pip install -qq --no-compile --disable-pip-version-check "torch==$(TORCH)"
+	$(@D)/bin/python -m pip install -qq --no-compile --disable-pip-version-check --constraint $(@D)/constraints.txt --editable '.[dev,report,demo,query]'
 	@touch $@
 
 golden: $(READY)
@@ -204,27 +208,27 @@ clean:
 # torch goes in first and by itself, held by the constraints, so that nothing else chooses its version.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt torch
-	$(VENV)/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable '.[dev,report,demo,query]'
+	$(VENV)/bin/python -m pip install -qq --no-compile --disable-pip-version-check --constraint constraints.txt torch
+	$(VENV)/bin/python -m pip install -qq --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[dev,report,demo,query]'
 	@touch $@
 
 $(SITE_READY): $(READY)
-	$(VENV)/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	$(VENV)/bin/python -m pip install -qq --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
 	@touch $@
 
 $(DEMO_READY): pyproject.toml constraints.txt $(PACKAGE_FILES)
 	$(PYTHON) -m venv $(DEMO_VENV)
-	$(DEMO_VENV)/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt torch
-	$(DEMO_VENV)/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt '.[report,demo]'
+	$(DEMO_VENV)/bin/python -m pip install -qq --no-compile --disable-pip-version-check --constraint constraints.txt torch
+	$(DEMO_VENV)/bin/python -m pip install -qq --no-compile --disable-pip-version-check --constraint constraints.txt '.[report,demo]'
 	@touch $@
 
 # The tools must not choose torch, so it is there before them; one that does not install is listed in the table.
 $(BENCH_READY): pyproject.toml constraints.txt benchmarks/requirements.txt $(PACKAGE_FILES)
 	$(PYTHON) -m venv $(BENCH_VENV)
-	$(BENCH_VENV)/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt torch
-	$(BENCH_VENV)/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt .
+	$(BENCH_VENV)/bin/python -m pip install -qq --no-compile --disable-pip-version-check --constraint constraints.txt torch
+	$(BENCH_VENV)/bin/python -m pip install -qq --no-compile --disable-pip-version-check --constraint constraints.txt .
 	grep -v '^#' benchmarks/requirements.txt | while read -r tool; do \
-		$(BENCH_VENV)/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt "$$tool" \
+		$(BENCH_VENV)/bin/python -m pip install -qq --no-compile --disable-pip-version-check --constraint constraints.txt "$$tool" \
 			|| echo "$$tool does not install; the table says so"; \
 	done
 	@touch $@

@@ -19,6 +19,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+import slow_tests
 import warm
 
 # How fast an example is made or run says how busy the machine is.
@@ -55,6 +56,11 @@ _tests_in_sight = 0
 
 def own_threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name.startswith("steadytrain")}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    slow_tests.mark_all(config, items)
 
 
 @pytest.fixture(autouse=True)
