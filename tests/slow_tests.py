@@ -25,7 +25,7 @@ def listed(text: str) -> dict[str, set[str]]:
 
 
 def mark(items: Iterable[pytest.Item], wanted: dict[str, set[str]]) -> list[str]:
-    """Mark each item that is listed; the entries of files that were collected which name no test of them are returned."""
+    """Mark each item that is listed. Returned are the entries for collected files that name none of their tests."""
     left = {path: set(names) for path, names in wanted.items()}
     collected = set()
     for item in items:
