@@ -48,6 +48,26 @@ REACHED = r"""
 })()
 """
 
+STEP_SHOWN = r"""
+(() => {
+  const curves = document.getElementById("curves"), step = Number(location.hash.slice("#step-".length));
+  const count = (chosen) => curves.querySelectorAll(chosen).length;
+  const marks = count("svg .asked"), drawings = count("svg[data-left]");
+  const zoomed = (window.Bokeh?.documents || []).flatMap((one) => one.roots());
+  const wrong = [];
+  if (!curves.open) wrong.push("the curves are folded");
+  if (marks !== drawings) wrong.push(`${marks} of ${drawings} drawings mark the step`);
+  for (const figure of zoomed) {
+    const mark = figure.center.find((one) => one.name === "asked-step");
+    if (!mark?.visible || mark.location !== step) wrong.push("a curve that zooms does not mark the step");
+    if (!(figure.x_range.start <= step && step <= figure.x_range.end)) wrong.push("the step is out of sight");
+  }
+  const there = curves.getBoundingClientRect();
+  if (there.top > innerHeight || there.bottom < 0) wrong.push("the curves are out of sight");
+  return [...new Set(wrong)].join(", ");
+})()
+"""
+
 
 class Driven(Protocol):
     def ask(self, method: str, **parameters: Any) -> dict[str, Any]: ...

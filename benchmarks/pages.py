@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from page_checks import faint_texts, unreached
+from page_checks import STEP_SHOWN, faint_texts, unreached
 from page_results import make_results
 
 ZOO = Path(__file__).parents[1] / "zoo" / "runs"
@@ -156,6 +156,25 @@ def look(browser: Browser, page: Path) -> list[str]:
     return wrong
 
 
+def linked(browser: Browser, page: Path) -> list[str]:
+    """What is wrong where the address of ``page`` names a step of its curves; pages without curves have none."""
+    browser.messages.clear()
+    browser.ask("Emulation.setDeviceMetricsOverride", width=1400, height=900, deviceScaleFactor=1, mobile=False)
+    browser.ask("Page.navigate", url=page.resolve().as_uri())
+    time.sleep(SETTLE_S)
+    middle = "(Number(curves.dataset.first) + Number(curves.dataset.last)) >> 1"
+    step = browser.evaluate(f"document.getElementById('curves') ? {middle} : null")
+    if step is None:
+        return []
+    browser.ask("Page.navigate", url="about:blank")
+    browser.ask("Page.navigate", url=f"{page.resolve().as_uri()}#step-{step}")
+    time.sleep(SETTLE_S)
+    shot = browser.ask("Page.captureScreenshot")
+    page.with_name(f"{page.stem}-step.png").write_bytes(base64.b64decode(shot["data"]))
+    wrong = browser.evaluate(STEP_SHOWN)
+    return [f"{page.stem}#step-{step}: {text}" for text in [*([wrong] if wrong else []), *browser.messages]]
+
+
 def _clip(browser: Browser, state: str) -> dict[str, Any]:
     """The whole page once everything is open, else the first screen."""
     if not state:
@@ -184,7 +203,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as profile:
         browser = Browser(program, profile)
         try:
-            wrong = [line for page in pages for line in look(browser, page)]
+            wrong = [line for page in pages for line in [*look(browser, page), *linked(browser, page)]]
         finally:
             browser.close()
     for line in wrong:

@@ -58,6 +58,26 @@ def look(browser: Browser, address: str, name: str, out: Path, *, before: str = 
     return wrong
 
 
+def linked(browser: Browser, address: str, out: Path) -> list[str]:
+    """Follow the link of a symptom to its step, and open the address that a zoom has left."""
+    wrong = []
+    browser.ask("Page.navigate", url=address)
+    time.sleep(SETTLE_S)
+    browser.evaluate("document.querySelector('#symptoms a[href^=\"#step-\"]').click()")
+    time.sleep(SETTLE_S / 3)
+    picture(browser, out / "run-step.png")
+    seen = browser.evaluate_value("[marked, drawn.loss.first, drawn.loss.last]")
+    if seen[0] is None or not seen[1] <= seen[0] <= seen[2]:
+        wrong.append(f"run: the link to a step shows {seen}")
+    browser.evaluate(ZOOM.replace("zoom(", "zoomAndSay("))
+    zoomed = browser.evaluate_value("[location.href, ...span]")
+    browser.ask("Page.navigate", url="about:blank")
+    browser.ask("Page.navigate", url=zoomed[0])
+    time.sleep(SETTLE_S)
+    again = browser.evaluate_value("span")
+    return wrong if again == zoomed[1:] else [*wrong, f"run: {zoomed[0]} shows the steps {again}"]
+
+
 def press(browser: Browser, address: str, out: Path) -> list[str]:
     """Start the diagnosis from its page: a picture while its table fills, one of the cause at the end."""
     browser.messages.clear()
@@ -133,6 +153,7 @@ def looked_at(root: Path, name: str, incident: str, *, profile: str, program: st
             }
             wrong = [line for page, place in pages.items() for line in look(browser, place, page, out)]
             wrong += look(browser, run, "run-zoomed", out, before=ZOOM)
+            wrong += linked(browser, run, out)
             wrong += press(browser, pages["undiagnosed"], out)
         finally:
             browser.close()

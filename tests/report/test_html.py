@@ -142,7 +142,7 @@ def test_nothing_is_loaded_from_anywhere(tmp_path: Path, renderer: str) -> None:
         assert not set(attributes) & {"srcset", "data", "action", "xlink:href", "background", "style"}, tag
         assert tag not in ("link", "iframe", "object", "embed", "base", "form", "use")
         if tag == "a":
-            assert re.fullmatch(r"#part-\d+", str(attributes["href"]))
+            assert re.fullmatch(r"#part-\d+|#step-412", str(attributes["href"]))
             continue
         for name in {"src", "href"} & set(attributes):
             assert str(attributes[name]).startswith("data:image/png;base64,"), (tag, name)
@@ -165,8 +165,8 @@ def test_the_styles_load_nothing(tmp_path: Path) -> None:
 
 def test_the_policy_allows_exactly_the_scripts_of_the_page(tmp_path: Path, renderer: str) -> None:
     for report, scripts in (
-        (evil_report(tmp_path), {"bokeh": 3, "static": 1}),
-        (measured_report(tmp_path / "run", tensor=EVIL), {"bokeh": 3, "static": 2}),
+        (evil_report(tmp_path), {"bokeh": 4, "static": 2}),
+        (measured_report(tmp_path / "run", tensor=EVIL), {"bokeh": 4, "static": 3}),
     ):
         found = Elements(page(report, renderer))
         (policy,) = [a["content"] for _, a in found.elements if a.get("http-equiv") == "Content-Security-Policy"]
@@ -204,6 +204,23 @@ def test_no_name_of_a_layer_becomes_markup_or_leaves_its_script(tmp_path: Path, 
     for attributes, script in found.scripts:
         if attributes.get("type") == "application/octet-stream":
             assert EVIL in [*strings(json.loads(unpacked(script)))]
+
+
+def test_a_step_has_an_address(tmp_path: Path, renderer: str) -> None:
+    """Symptoms lead to their step in the curves, as far as the curves have it."""
+    report = long_report(tmp_path)
+    found = Elements(page(report, renderer))
+    (curves,) = [attributes for _, attributes in found.elements if attributes.get("id") == "curves"]
+    first, last = int(str(curves["data-first"])), int(str(curves["data-last"]))
+    assert (first, last) == (min(report.curves[0].steps), max(report.curves[0].steps))
+    links = [str(attributes["href"]) for tag, attributes in found.elements if tag == "a"]
+    asked = {int(link.removeprefix("#step-")) for link in links if link.startswith("#step-")}
+    shown = {symptom.first_step for symptom in report.symptoms}
+    assert asked == {step for step in shown if first <= step <= last}
+    assert len(asked) > 10
+    drawn = [attributes for tag, attributes in found.elements if tag == "svg" and "data-left" in attributes]
+    assert len(drawn) >= len(report.curves)
+    assert {(int(str(one["data-first"])), int(str(one["data-last"]))) for one in drawn} >= {(first, last)}
 
 
 @needs_bokeh

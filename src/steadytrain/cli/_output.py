@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import sys
+import textwrap
 from typing import Any
 
 import click
@@ -13,6 +17,47 @@ from steadytrain.storage.redaction import redact_text
 def say(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     """Print redacted text."""
     click.echo(redact_text(text), err=err, nl=nl)
+
+
+WIDTH_MIN = 40
+"""A terminal narrower than this breaks lines by itself."""
+
+_COMMAND = re.compile(r"\s*next:? ")
+_SECOND_COLUMN = re.compile(r"\s*\S+(?: \S+)*?(?:  +)(?=\S)")
+
+
+def say_lines(text: str, *, err: bool = False) -> None:
+    """Print redacted text; a terminal gets each line broken between words, a file or a pipe as it is."""
+    width = terminal_width(err=err)
+    say(text if width is None else "\n".join(fit(line, width) for line in text.split("\n")), err=err)
+
+
+def terminal_width(*, err: bool = False) -> int | None:
+    """The width of the terminal that the text goes to, None for a file, a pipe and a very narrow terminal."""
+    stream = sys.stderr if err else sys.stdout
+    width = shutil.get_terminal_size().columns
+    return width if stream is not None and stream.isatty() and width >= WIDTH_MIN else None
+
+
+def fit(line: str, width: int) -> str:
+    """``line`` in lines of ``width`` characters, which begin below its text or its second column. A command stays
+    whole.
+    """
+    if len(line) <= width or _COMMAND.match(line):
+        return line
+    column = _SECOND_COLUMN.match(line)
+    hanging = len(line) - len(line.lstrip()) + 2
+    if column is not None and column.end() <= width // 2:
+        hanging = column.end()
+    return textwrap.fill(
+        line,
+        width,
+        subsequent_indent=" " * hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+        replace_whitespace=False,
+        drop_whitespace=True,
+    )
 
 
 def say_document(document: Any, *, indent: int = 1, ensure_ascii: bool = False) -> None:

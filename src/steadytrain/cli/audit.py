@@ -11,7 +11,7 @@ import click
 
 from steadytrain.cli import _options
 from steadytrain.cli._next import say_next_of
-from steadytrain.cli._output import say, say_document
+from steadytrain.cli._output import say_document, say_lines
 from steadytrain.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def command(
     if as_json:
         say_document(result.to_json())
     else:
-        say("\n".join(_lines(result)))
+        say_lines("\n".join(_lines(result)))
         if run_name is not None and not result.clean:
             from steadytrain.storage.run_search import find
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steadytrain.cli import _options
-from steadytrain.cli._output import say, say_document
+from steadytrain.cli._output import say_document, say_lines
 
 if TYPE_CHECKING:
     from steadytrain.method.ticks import Checklist
@@ -32,7 +32,7 @@ def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
     if as_json:
         say_document(found.to_json())
     else:
-        say("\n".join(_lines(found)))
+        say_lines("\n".join(_lines(found)))
 
 
 def _lines(found: Checklist) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steadytrain.cli import _options
-from steadytrain.cli._output import say, say_document
+from steadytrain.cli._output import say_document, say_lines
 from steadytrain.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
     if as_json:
         say_document(_document(run, found, good), ensure_ascii=True)
     else:
-        say("\n".join(_lines(run, found, good)))
+        say_lines("\n".join(_lines(run, found, good)))
     click.get_current_context().exit(0 if good is not None else 1)
 
 

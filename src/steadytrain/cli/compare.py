@@ -11,7 +11,7 @@ import click
 
 from steadytrain.cli import _options
 from steadytrain.cli._next import say_next
-from steadytrain.cli._output import say, say_document
+from steadytrain.cli._output import say_document, say_lines
 from steadytrain.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def command(runs: tuple[str, ...], groups: tuple[str, ...], runs_dir: Path, html
     if as_json:
         say_document(comparison.to_json())
     else:
-        say("\n".join(_lines(comparison, html)))
+        say_lines("\n".join(_lines(comparison, html)))
         if html is None and _STATUS[comparison.verdict] == DIFFER_STATUS:
             asked = [word for group in groups for word in ("--group", group)] or list(runs)
             say_next("compare", *asked, *_options.elsewhere(runs_dir), "-o", PAGE, why="the curves side by side")

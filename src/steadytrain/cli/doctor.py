@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from steadytrain.cli._next import say_next
-from steadytrain.cli._output import say, say_document
+from steadytrain.cli._output import say, say_document, say_lines
 from steadytrain.cli._settings_shown import settings_here, settings_lines
 from steadytrain.core.version import __version__
 
@@ -56,7 +56,7 @@ def command(script: Path | None, as_json: bool) -> int:
     if as_json:
         say_document(found)
     else:
-        say("\n".join(_lines(found)))
+        say_lines("\n".join(_lines(found)))
         if found["torch"]["version"] is None or found["torch"]["too_old"]:
             needed = f"torch>={'.'.join(map(str, TORCH_MIN))}"
             say(f"\nnext  {shlex.join([sys.executable, '-m', 'pip', 'install', needed])}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from steadytrain.cli._output import say, say_document
+from steadytrain.cli._output import say, say_document, say_lines, terminal_width
 
 WORD_MIN, WORD_MAX = 3, 40
 FOUND_MAX = 8
@@ -44,10 +44,10 @@ def command(as_json: bool, name: str | None) -> None:
     for place, (kind, listed) in enumerate(pages.items()):
         say(f"{chr(10) if place else ''}{kind.heading}:\n")
         for page in listed:
-            say(f"{page.name:<{width}}  {page.summary}")
+            say_lines(f"{page.name:<{width}}  {page.summary}")
     for plugin in failed:
         say(f"not usable: {plugin.entry_point}: {plugin.why}", err=True)
-    say("\nsteadytrain explain NAME shows what one means, what may cause it and what to do next.")
+    say_lines("\nsteadytrain explain NAME shows what one means, what may cause it and what to do next.")
 
 
 def _one(name: str, *, as_json: bool) -> str:
@@ -56,6 +56,7 @@ def _one(name: str, *, as_json: bool) -> str:
 
     from steadytrain.cli._catalogues import catalogues
     from steadytrain.core.errors import UsageError
+    from steadytrain.core.plugin_pages import LINE_WIDTH
 
     found = [(kind, page) for kind in catalogues() if (page := kind.find(name)) is not None]
     if not found:
@@ -63,7 +64,8 @@ def _one(name: str, *, as_json: bool) -> str:
     if as_json:
         kind, page = found[0]
         return json.dumps(kind.to_json(page), indent=2)
-    texts = [kind.text(page) for kind, page in found]
+    width = min(LINE_WIDTH, terminal_width() or LINE_WIDTH)
+    texts = [kind.text(page, width) for kind, page in found]
     heads = ["", *(f"\nAs {_with_article(kind.noun)}\n\n" for kind, _ in found[1:])]
     return "".join(f"{head}{text}" for head, text in zip(heads, texts, strict=True))
 

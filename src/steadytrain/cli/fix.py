@@ -9,7 +9,7 @@ import click
 
 from steadytrain.cli import _consent, _options
 from steadytrain.cli._next import say_next, say_next_of
-from steadytrain.cli._output import say, say_document
+from steadytrain.cli._output import say, say_document, say_lines
 from steadytrain.cli._progress import progress
 
 if TYPE_CHECKING:
@@ -84,19 +84,19 @@ def _print(fixed: Fixed) -> None:
     from steadytrain.experiments.fix_verification import MEANINGS
     from steadytrain.report.wording import clean
 
-    say(f"{fixed.status or 'cause'}: {fixed.verdict}")
+    say_lines(f"{fixed.status or 'cause'}: {fixed.verdict}")
     for one in fixed.tried:
-        say(f"\n{clean(one.what)} ({clean(one.cause)}): {MEANINGS.get(one.effect, one.effect)}")
-        say(f"  {clean(one.why)}")
+        say_lines(f"\n{clean(one.what)} ({clean(one.cause)}): {MEANINGS.get(one.effect, one.effect)}")
+        say_lines(f"  {clean(one.why)}")
         if one.loss_before is not None and one.loss_after is not None:
-            say(f"  loss before {_number(one.loss_before)}, after {_number(one.loss_after)}")
+            say_lines(f"  loss before {_number(one.loss_before)}, after {_number(one.loss_after)}")
     if fixed.patch is not None:
         say(f"\n{fixed.patch.diff}")
         return
     for why in fixed.why_none:
-        say(f"no patch: {clean(why)}")
+        say_lines(f"no patch: {clean(why)}")
     if fixed.nearest:
-        say(f"the nearest fix, on the replay:\n  {clean(fixed.nearest)}")
+        say_lines(f"the nearest fix, on the replay:\n  {clean(fixed.nearest)}")
 
 
 def _number(value: float | str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steadytrain.cli import _options
-from steadytrain.cli._output import say, say_document
+from steadytrain.cli._output import say, say_document, say_lines
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.documents import redact_value
 
@@ -88,7 +88,7 @@ def command(
     if as_json:
         say_document(result.to_json(), ensure_ascii=True)
     else:
-        say("\n".join(_lines(result)))
+        say_lines("\n".join(_lines(result)))
     for line in github_annotations(result) if on_github else ():
         say(line, err=as_json)
     return 0 if result.passed else FAIL_STATUS

@@ -10,7 +10,7 @@ import click
 
 from steadytrain.cli import _consent, _options
 from steadytrain.cli._next import say_next_of
-from steadytrain.cli._output import say, say_document
+from steadytrain.cli._output import say_document, say_lines
 
 if TYPE_CHECKING:
     from steadytrain.api.failure_location import Location
@@ -51,7 +51,7 @@ def command(
     if as_json:
         say_document(found.to_json())
     else:
-        say("\n".join(_lines(found)))
+        say_lines("\n".join(_lines(found)))
         say_next_of("diagnose", found.source, why="find the cause by trials")
     return 0 if found.named else NOT_LOCATED_STATUS
 

@@ -10,7 +10,7 @@ import click
 
 from steadytrain.cli import _consent, _options
 from steadytrain.cli._next import say_next_of
-from steadytrain.cli._output import say, say_document
+from steadytrain.cli._output import say, say_document, say_lines
 from steadytrain.core.errors import UsageError
 
 
@@ -72,6 +72,6 @@ def command(
     if as_json:
         say_document(document)
     else:
-        say("\n".join(finding.lines(document)))
+        say_lines("\n".join(finding.lines(document)))
         say_next_of("diagnose", source, why="find the cause by trials")
     return onset.status

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steadytrain.cli._output import say, say_document
+from steadytrain.cli._output import say, say_document, say_lines
 
 if TYPE_CHECKING:
     from steadytrain.guard.policy import Policy
@@ -46,7 +46,7 @@ def interventions(*, as_json: bool) -> None:
     width = max(len(entry["name"]) for entry in entries)
     for entry in entries:
         settings = ", ".join(_said(key, value) for key, value in entry["settings"].items())
-        say(f"{entry['name']:{width}}  {entry['what']}" + (f" ({settings})" if settings else ""))
+        say_lines(f"{entry['name']:{width}}  {entry['what']}" + (f" ({settings})" if settings else ""))
 
 
 def _said(key: str, value: float | str) -> str:

@@ -9,7 +9,7 @@ import click
 
 from steadytrain.cli import _consent, _options
 from steadytrain.cli._next import say_next_of
-from steadytrain.cli._output import say, say_document
+from steadytrain.cli._output import say, say_document, say_lines
 
 if TYPE_CHECKING:
     from steadytrain.api.replays import ReplayOptions
@@ -65,6 +65,6 @@ def command(incident: str | None, as_json: bool, options: ReplayOptions) -> int:
     if as_json:
         say_document(document)
     else:
-        say("\n".join(verdict.lines(document)))
+        say_lines("\n".join(verdict.lines(document)))
         say_next_of("diagnose", Path(document["incident"]), why="find the cause by trials")
     return result.status

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +11,12 @@ import click
 
 from steadytrain.cli import _options, _terminal
 from steadytrain.cli._next import say_next
-from steadytrain.cli._output import say, say_document
+from steadytrain.cli._output import say, say_document, terminal_width
 from steadytrain.storage.documents import redact_value
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
     from steadytrain.storage.run_summaries import RunSummary
 
@@ -45,6 +46,8 @@ def command(runs_dir: Path, as_json: bool) -> None:
 
     if len(runs) > STYLED_MAX:
         say(_lines(runs))
+    elif runs and _is_too_narrow(runs):
+        _terminal.show(*_stacked(redact_value(runs)))
     elif runs:
         _terminal.show(_table(redact_value(runs)), crop=False)
     else:
@@ -86,6 +89,26 @@ def _table(runs: Sequence[RunSummary]) -> Table:
         gravest_text = Text(gravest, style=STYLES[run.worst] if run.worst else "")
         table.add_row(Text(name), Text(started), steps, Text(ended), gravest_text, incidents)
     return table
+
+
+def _is_too_narrow(runs: Sequence[RunSummary]) -> bool:
+    """Whether the terminal would cut a column of the table off."""
+    width = terminal_width()
+    return width is not None and any(len(line) > width for line in _lines(runs).splitlines())
+
+
+def _stacked(runs: Sequence[RunSummary]) -> Iterator[Text]:
+    """Two lines a run, for a narrow terminal."""
+    from rich.text import Text
+
+    from steadytrain.report.text import STYLES
+
+    for run, (name, started, steps, ended, gravest, incidents) in zip(runs, _rows(runs), strict=True):
+        yield Text(name, no_wrap=True, overflow="ignore")
+        details = Text(f"  {started}  {steps} {'step' if run.steps == 1 else 'steps'}  {ended}  ")
+        details.append(gravest, style=STYLES[run.worst] if run.worst else "")
+        details.append(f"  {incidents} {'incident' if run.incidents == 1 else 'incidents'}" if run.incidents else "")
+        yield details
 
 
 def _lines(runs: Sequence[RunSummary]) -> str:

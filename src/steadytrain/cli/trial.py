@@ -10,7 +10,7 @@ import click
 
 from steadytrain.cli import _consent, _options
 from steadytrain.cli._next import say_next_of
-from steadytrain.cli._output import say, say_document
+from steadytrain.cli._output import say, say_document, say_lines
 from steadytrain.cli._progress import progress
 
 if TYPE_CHECKING:
@@ -105,4 +105,4 @@ def _list(case: object) -> None:
     for one in trials():
         plan = plan_of(one, case) if isinstance(case, Case) else None
         why = f"  (does not apply: {plan.why})" if isinstance(plan, NotApplicable) else ""
-        say(f"{one.name:<{width}}  {summary(one)}{why}")
+        say_lines(f"{one.name:<{width}}  {summary(one)}{why}")

@@ -10,7 +10,7 @@ import click
 
 from steadytrain.cli import _consent, _options
 from steadytrain.cli._next import say_next_of
-from steadytrain.cli._output import say, say_document
+from steadytrain.cli._output import say, say_document, say_lines
 from steadytrain.cli._progress import progress
 from steadytrain.core.errors import UsageError
 from steadytrain.core.own_command import NAME, pasteable
@@ -106,14 +106,14 @@ def _say_what_else(path: Path) -> None:
 
 
 def _print(found: Verified, onset: int) -> None:
-    say(f"{found.intervention}: {found.meaning}")
-    say(f"  {found.verdict.why}")
+    say_lines(f"{found.intervention}: {found.meaning}")
+    say_lines(f"  {found.verdict.why}")
     for change in found.changed:
-        say(f"  changed: {change}")
+        say_lines(f"  changed: {change}")
     if found.verdict.effect != "not-run":
         why = f"; {found.ended}" if found.ended else ""
-        say(f"  followed for {found.followed} steps after the onset at step {onset}{why}")
+        say_lines(f"  followed for {found.followed} steps after the onset at step {onset}{why}")
     if found.price_before is not None:
-        say(f"  its price before the onset: {found.price_before:+.3g} of probe loss against the unchanged replay")
+        say_lines(f"  its price before the onset: {found.price_before:+.3g} of probe loss against the unchanged replay")
     if found.price_end is not None:
-        say(f"  at the end: {found.price_end:+.3g} of probe loss against the unchanged replay, symptom included")
+        say_lines(f"  at the end: {found.price_end:+.3g} of probe loss against the unchanged replay, symptom included")

@@ -18,6 +18,8 @@ from steadytrain.core.plugins import Broken, Kind, name_of
 
 SECTIONS = ("Means", "Causes", "Next")
 LINE_WIDTH = 110
+ITEM = re.compile(r"\s*(?:[-*]|\d+\.)\s+")
+"""How an item of a list in a docstring begins."""
 
 
 @dataclass(frozen=True)
@@ -130,13 +132,14 @@ class Pages:
         parts["thresholds"] = [threshold.to_json() for threshold in page.thresholds]
         return {"schema": self.schema, **{name: parts[name] for name in self.document}}
 
-    def text(self, page: Page) -> str:
-        """Plain text for a terminal."""
-        parts = [wrapped(f"{page.name}: {page.summary}")]
+    def text(self, page: Page, width: int = LINE_WIDTH) -> str:
+        """Plain text for a terminal of ``width`` characters."""
+        parts = [wrapped(f"{page.name}: {page.summary}", width)]
         for title, text in self._sections(page):
-            parts.append(f"{title}:\n{indented(wrapped(text, LINE_WIDTH - 2) if self.flows else text)}")
+            shown = wrapped(text, width - 2) if self.flows else filled(text, width - 2)
+            parts.append(f"{title}:\n{indented(shown)}")
         if page.thresholds:
-            lines = [wrapped(f"{t.name} = {t.value}: {t.about}.", hanging="  ") for t in page.thresholds]
+            lines = [wrapped(f"{t.name} = {t.value}: {t.about}.", width - 2, hanging="  ") for t in page.thresholds]
             parts.append("Thresholds:\n" + indented("\n".join(lines)))
         return "\n\n".join([*parts, *self.closing(page)]) + "\n"
 
@@ -192,6 +195,24 @@ def thresholds_of(plugin: Any) -> tuple[Threshold, ...]:
 def wrapped(text: str, width: int = LINE_WIDTH, *, hanging: str = "") -> str:
     """``text`` in lines of ``width`` characters. All lines but the first begin with ``hanging``."""
     return textwrap.fill(text, width, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False)
+
+
+def filled(text: str, width: int) -> str:
+    """``text`` as it is if its lines fit into ``width`` characters, else its paragraphs and list items filled again."""
+    if all(len(line) <= width for line in text.splitlines()):
+        return text
+    parts: list[str] = []
+    for line in text.splitlines():
+        begins = not parts or not line.strip() or not parts[-1] or ITEM.match(line)
+        parts += [line] if begins else []
+        if not begins:
+            parts[-1] += f" {line.strip()}"
+    return "\n".join(wrapped(part, width, hanging=" " * _hang(part)) if part.strip() else "" for part in parts)
+
+
+def _hang(item: str) -> int:
+    found = ITEM.match(item)
+    return found.end() if found else len(item) - len(item.lstrip())
 
 
 def indented(text: str) -> str:

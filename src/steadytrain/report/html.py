@@ -84,6 +84,8 @@ def page(
         scripts = [_inline(zoom.library), _script("zoom.js")]
     else:
         scripts = [_script("readout.js")] if any(figure.heat for figure in figures) else []
+    if figures:
+        scripts.append(_script("step_link.js"))
     scripts.append(_script("copying.js"))
     if served is not None and served.address:
         scripts.append(_script("diagnosing.js"))
@@ -95,6 +97,7 @@ def page(
         token=Markup.escape(served.token) if served is not None else "",  # our own secret, for this page alone
         steps=steps,
         figures=figures,
+        first_and_last=_steps(report),
         small=lambda curve: Markup(svg.small_drawing(curve)),
         wide=lambda curve: Markup(svg.drawing(curve, report.symptoms, _SHORT)),
         half=lambda curve: Markup(svg.drawing(curve, report.symptoms, svg.HALF)),
@@ -136,7 +139,7 @@ def readout(heat: Heat) -> Markup:
 
 def _figures(report: Report) -> list[Figure]:
     """Curves, then maps, all over the same range of steps."""
-    heats = [heat for measured in report.measured for heat in measured.heats]
+    heats = _heats(report)
     edges = [
         *((min(curve.steps), max(curve.steps)) for curve in report.curves),
         *((heat.starts[0] - 0.5, heat.end - 0.5) for heat in heats),
@@ -149,6 +152,18 @@ def _figures(report: Report) -> list[Figure]:
         *(_of_curve(curve, report, frame, span) for curve in report.curves),
         *(_of_heat(h, frame, span) for h in heats),
     ]
+
+
+def _heats(report: Report) -> list[Heat]:
+    return [heat for measured in report.measured for heat in measured.heats]
+
+
+def _steps(report: Report) -> tuple[int, int] | None:
+    """The first and the last step of the figures; None without a figure."""
+    heats = _heats(report)
+    steps = [step for curve in report.curves for step in (min(curve.steps), max(curve.steps))]
+    steps += [step for heat in heats for step in (heat.starts[0], heat.end - 1)]
+    return (min(steps), max(steps)) if steps else None
 
 
 def _of_curve(curve: Curve, report: Report, frame: svg.Frame, span: tuple[float, float]) -> Figure:

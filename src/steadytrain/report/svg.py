@@ -6,7 +6,7 @@ Colours are CSS classes of the page, so they follow its light or dark scheme.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -70,8 +70,10 @@ def drawing(
     """
     first, last = min(curve.steps), max(curve.steps)
     across, up = frame.across(*(span or (first, last))), frame.up(curve)
+    edges = {"first": (span or (first, last))[0], "last": (span or (first, last))[1], "left": frame.left}
+    edges |= {"right": frame.width - frame.right, "top": frame.top, "bottom": frame.height - frame.bottom}
     parts = [
-        _opening("curve", curve, frame),
+        _opening("curve", curve, frame, edges),
         *_bands(symptoms, first, last, across, frame),
         *_axes(curve, first, last, across, up, frame),
         *_line(curve, across, up, digits=1),
@@ -119,9 +121,12 @@ def scale_to(low: float, high: float, start: float, stop: float) -> Scale:
     return lambda value: start + (value - low) / span * (stop - start)
 
 
-def _opening(kind: str, curve: Curve, frame: Frame) -> str:
+def _opening(kind: str, curve: Curve, frame: Frame, edges: Mapping[str, float]) -> str:
+    """``edges`` are the steps and the places of the drawn area, for what a script adds (``step_link.js``)."""
     label = f"{escape(curve.title)} over the steps"
-    return f'<svg class="{kind}" viewBox="0 0 {frame.width} {frame.height}" role="img" aria-label="{label}">'
+    data = " ".join(f'data-{name}="{value}"' for name, value in edges.items())
+    size = f'viewBox="0 0 {frame.width} {frame.height}"'
+    return f'<svg class="{kind}" {size} role="img" aria-label="{label}" {data}>'
 
 
 def _bands(symptoms: Sequence[SymptomRow], first: int, last: int, across: Scale, frame: Frame) -> list[str]:

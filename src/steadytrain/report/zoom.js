@@ -16,6 +16,7 @@
     for (const place of document.querySelectorAll(".zoom")) place.replaceChildren();
     document.body.classList.add("zooming");
     await Bokeh.embed.embed_items(drawing.documents, drawing.places);
+    document.dispatchEvent(new Event("steadytrain-drawn"));
   }
 
   // A browser that cannot do it shows the static drawings.

@@ -78,6 +78,7 @@ def zoom(report: Report) -> Zoom | None:
     document = Document()
     for drawn in figures:
         _style(drawn, left=labels_width(heats))
+        _mark_for_a_step(drawn)
         document.add_root(drawn)
     documents, (placed,) = standalone_docs_json_and_render_items(document)
     place = placed.to_json()
@@ -122,6 +123,13 @@ def _figure(curve: Curve, symptoms: Sequence[SymptomRow], shared: Any) -> Any:
     _draw_values(drawn, curve)
     _name_bands(drawn, curve, symptoms)
     return drawn
+
+
+def _mark_for_a_step(drawn: Any) -> None:
+    """The line at the step that the page's address names: see ``step_link.js``."""
+    from bokeh.models.annotations import Span
+
+    drawn.add_layout(Span(name="asked-step", dimension="height", line_color=LINE, line_dash="dashed", visible=False))
 
 
 def _draw_values(drawn: Any, curve: Curve) -> None:

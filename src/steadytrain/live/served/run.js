@@ -8,9 +8,11 @@ const CURVES = ["loss", "gradient_norm"];
 const LAYERS_SHOWN = 60;
 const LOG_RATIO_MIN = 50;
 const KEY_SHARE = 0.25;
+const AROUND = 64; // steps on each side of a step that the address names
 const base = `/run/${document.body.dataset.run}`;
 const drawn = {};
 let span = null; // the steps that are shown, null: the whole run
+let marked = null; // the step that the address names
 let state = null;
 
 const at = (id) => document.getElementById(id);
@@ -41,6 +43,13 @@ function cell(text, kind, label) {
 function explained(name, more) {
   const made = cell("");
   made.append(Object.assign(document.createElement("a"), { href: `/explain/${encodeURIComponent(name)}`, textContent: name }), more);
+  return made;
+}
+
+function stepLink(one) {
+  const text = one.first_step === one.last_step ? `step ${one.first_step}` : `steps ${one.first_step} to ${one.last_step}`;
+  const made = cell("");
+  made.append(Object.assign(document.createElement("a"), { href: `#step-${one.first_step}`, textContent: text }));
   return made;
 }
 
@@ -94,7 +103,7 @@ function showState() {
   rows("symptoms", state.symptoms.map((one) => line(
     cell(one.severity, one.severity),
     explained(one.name, one.rank ? ` (rank ${one.rank})` : ""),
-    cell(one.first_step === one.last_step ? `step ${one.first_step}` : `steps ${one.first_step} to ${one.last_step}`),
+    stepLink(one),
     cell(one.message),
   )));
   at("notes").replaceChildren(...state.notes.map((note) => Object.assign(document.createElement("li"), { textContent: note })));
@@ -135,7 +144,7 @@ function scaleOf(curve) {
   return { low, high, logarithmic, place: (value) => (reach > 0 ? (height(value) - bottom) / reach : 0.5) };
 }
 
-function draw(signal, curve, marked) {
+function draw(signal, curve, chosen) {
   const canvas = at(signal), ratio = window.devicePixelRatio || 1;
   const width = canvas.clientWidth, height = canvas.clientHeight, pen = canvas.getContext("2d");
   canvas.width = width * ratio;
@@ -169,9 +178,15 @@ function draw(signal, curve, marked) {
   pen.fillStyle = colour("--critical");
   pen.font = "bold 12px sans-serif";
   for (let index = 0; index < curve.count; index++) if (curve.bad[index]) pen.fillText("✗", Math.min(x(index), width - 10), 11);
-  if (marked) {
+  if (marked !== null && marked >= curve.first && marked <= curve.last) {
+    const place = curve.last > curve.first ? ((marked - curve.first) / (curve.last - curve.first)) * (width - 2) + 1 : width / 2;
+    pen.fillStyle = colour("--line");
+    for (let top = 0; top < height; top += 8) pen.fillRect(place - 0.5, top, 1, 4);
+  }
+  if (chosen) {
+    pen.fillStyle = colour("--critical");
     pen.globalAlpha = 0.2;
-    pen.fillRect(Math.min(...marked), 0, Math.abs(marked[1] - marked[0]), height);
+    pen.fillRect(Math.min(...chosen), 0, Math.abs(chosen[1] - chosen[0]), height);
     pen.globalAlpha = 1;
   }
   const range = known ? `from ${short(scale.low)} to ${short(scale.high)}${scale.logarithmic ? ", log scale" : ""}` : "no finite value";
@@ -206,6 +221,20 @@ function zoom(first, last) {
   Promise.all(CURVES.map(readCurve)).catch((error) => told("state", `not shown: ${error.message}`, "critical"));
 }
 
+// "#step-119" leads to the steps around it, "#steps-100-200" to those.
+function follow() {
+  const one = /^#step-(\d{1,15})$/.exec(location.hash), many = /^#steps-(\d{1,15})-(\d{1,15})$/.exec(location.hash);
+  marked = one ? Number(one[1]) : null;
+  if (one) zoom(marked - AROUND, marked + AROUND);
+  else if (many) zoom(Number(many[1]), Number(many[2]));
+}
+
+function zoomAndSay(first, last) {
+  zoom(first, last);
+  marked = null;
+  history.replaceState(null, "", span ? `#steps-${span[0]}-${span[1]}` : location.pathname + location.search);
+}
+
 function shown() {
   return span || (drawn.loss && drawn.loss.run) || [0, 0];
 }
@@ -220,16 +249,17 @@ for (const signal of CURVES) {
     if (from === null) return;
     const ends = [from, event.offsetX].sort((left, right) => left - right);
     from = null;
-    if (ends[1] - ends[0] > 4) zoom(stepAt(ends[0]), stepAt(ends[1]));
+    if (ends[1] - ends[0] > 4) zoomAndSay(stepAt(ends[0]), stepAt(ends[1]));
     else draw(signal, drawn[signal]);
   });
   canvas.addEventListener("keydown", (event) => {
     const [first, last] = shown(), by = (last - first) * KEY_SHARE;
     const moves = { ArrowLeft: [first - by, last - by], ArrowRight: [first + by, last + by], "+": [first + by, last - by], "-": [first - by, last + by] };
-    if (moves[event.key]) { event.preventDefault(); zoom(...moves[event.key]); }
+    if (moves[event.key]) { event.preventDefault(); zoomAndSay(...moves[event.key]); }
   });
 }
-at("whole").addEventListener("click", () => zoom(-Infinity, Infinity));
+at("whole").addEventListener("click", () => zoomAndSay(-Infinity, Infinity));
+window.addEventListener("hashchange", () => { follow(); at("loss").scrollIntoView({ block: "center" }); });
 at("filter").addEventListener("input", () => { if (state) showLayers(); });
 window.addEventListener("resize", () => CURVES.forEach((signal) => drawn[signal] && draw(signal, drawn[signal])));
 
@@ -238,4 +268,4 @@ async function loop() {
   setTimeout(loop, state !== null && OVER.includes(state.state) ? OVER_MS : EVERY_MS);
 }
 document.addEventListener("visibilitychange", () => { if (!document.hidden) read(); });
-loop();
+read().then(() => { if (location.hash) follow(); loop(); });
