@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 TEXTS_MAX = 8
-TABS_MAX = 400
+TABS_MAX = 800
 CONTRAST = r"""
 (() => {
   const parse = (text) => { const found = (text.match(/[\d.]+/g) || [0, 0, 0, 0]).map(Number);

@@ -166,8 +166,7 @@ def linked(browser: Browser, page: Path) -> list[str]:
     step = browser.evaluate(f"document.getElementById('curves') ? {middle} : null")
     if step is None:
         return []
-    browser.ask("Page.navigate", url="about:blank")
-    browser.ask("Page.navigate", url=f"{page.resolve().as_uri()}#step-{step}")
+    browser.ask("Page.navigate", url=f"{page.resolve().as_uri()}?again#step-{step}")
     time.sleep(SETTLE_S)
     shot = browser.ask("Page.captureScreenshot")
     page.with_name(f"{page.stem}-step.png").write_bytes(base64.b64decode(shot["data"]))

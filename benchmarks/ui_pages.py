@@ -71,8 +71,7 @@ def linked(browser: Browser, address: str, out: Path) -> list[str]:
         wrong.append(f"run: the link to a step shows {seen}")
     browser.evaluate(ZOOM.replace("zoom(", "zoomAndSay("))
     zoomed = browser.evaluate_value("[location.href, ...span]")
-    browser.ask("Page.navigate", url="about:blank")
-    browser.ask("Page.navigate", url=zoomed[0])
+    browser.ask("Page.navigate", url=zoomed[0].replace("#", "?again#"))
     time.sleep(SETTLE_S)
     again = browser.evaluate_value("span")
     return wrong if again == zoomed[1:] else [*wrong, f"run: {zoomed[0]} shows the steps {again}"]

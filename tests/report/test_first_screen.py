@@ -12,7 +12,7 @@ from rich.console import Console
 
 import builders
 import tabled
-from steadytrain.core.incident import Action, BadTensor
+from steadytrain.core.incident import Action, BadTensor, Finding
 from steadytrain.core.model import Series
 from steadytrain.diagnosis.answer import Diagnosis, PatchTried, RankedCause, Status, TrialRow
 from steadytrain.report import build, diagnosis_shown, first_screen, html, incidents_shown, source_lines, svg, zoom
@@ -134,6 +134,21 @@ def test_an_incident_without_a_diagnosis_is_headed_by_the_operation(tmp_path: Pa
     assert '<div class="cards">' in text
     assert "how the run ended is not in this bundle" in text
     assert '<details class="fold">' in text
+
+
+def test_a_batch_that_came_in_bad_heads_the_page_and_stands_where_no_operation_does(tmp_path: Path) -> None:
+    why = "the batch already holds NaN: args[0], 1 of 256 values, first at [3, 2], before any operation"
+    bundle = builders.write_bundle(tmp_path / "step-412", builders.incident(finding=Finding(None, why)))
+    first = build.from_bundle(open_bundle(bundle)).first
+    assert first is not None
+    assert first.where is not None
+    assert (first.headline, first.where.line) == (f"Step 412: {why}", why)
+    other = builders.incident(finding=Finding(None, "no operation was found: the re-run was finite"))
+    first = build.from_bundle(open_bundle(builders.write_bundle(tmp_path / "step-413", other))).first
+    assert first is not None
+    assert first.where is not None
+    assert first.headline == "Step 412: 2 of 3 gradients are not finite"
+    assert first.where.line == "no single operation was located"
 
 
 def test_a_quiet_run_has_no_cards_and_nothing_folded(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def _near(name: str) -> str:
         found = [one for one in pages if is_word.search(one)] or [one for one in pages if is_word.search(pages[one])]
         if found:
             more = f" (and {len(found) - FOUND_MAX} more)" if len(found) > FOUND_MAX else ""
-            return f"it is about {name[:WORD_MAX]}: {', '.join(found[:FOUND_MAX])}{more}"
+            return f"these are about it: {', '.join(found[:FOUND_MAX])}{more}"
     return nearest(word, sorted(pages), otherwise="no name is like it")
 
 

@@ -109,12 +109,21 @@ UNKNOWN_OWNER = "a tensor from before the re-run"
 """In ``Finding.why``: no weight, buffer or state of an optimizer held the value, but a tensor of the script."""
 
 
+BATCH_IS_BAD, WEIGHTS_ARE_BAD = "the batch already holds", "the parameter already holds"
+"""How the reason of a finding begins where the bad value was there before any operation."""
+
+
 @dataclass(frozen=True)
 class Finding(JsonValue):
     """The result of the search for the first bad operation: the operation, or the reason why it was not found."""
 
     located: Located | None
     why: str
+
+    @property
+    def came_in(self) -> str:
+        """What held the bad value before any operation, the batch or a parameter, and where; "" if an operation made it."""
+        return self.why if self.located is None and self.why.startswith((BATCH_IS_BAD, WEIGHTS_ARE_BAD)) else ""
 
 
 @dataclass(frozen=True)

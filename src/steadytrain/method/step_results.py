@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from steadytrain.core.incident import BATCH_IS_BAD
 from steadytrain.method.evidence import Evidence
 from steadytrain.method.step_result import (
     SHOWN_MAX,
@@ -39,7 +40,6 @@ DATA_SYMPTOMS = frozenset(
 )
 
 
-BATCH_IS_BAD = "the batch already holds"
 """Begins the reason of a finding whose batch was damaged before any operation."""
 
 

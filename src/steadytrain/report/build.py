@@ -210,14 +210,14 @@ def _cards(
 ) -> _Cards:
     """What the first screen says besides the status: ``verdict`` heads it while no cause is known."""
     text, certainty = headline(diagnosis, verdict)
-    located = incident.finding.located if incident is not None else None
+    finding = incident.finding if incident is not None else None
     answer = next(filter(None, map(answer_files.read, places)), None)
     ways = [(command.purpose, clean(command.line)) for command in commands if "look into" not in command.purpose]
     sick = incident is not None or bool(symptoms) or diagnosis is not None
     return _Cards(
         headline=text,
         certainty=certainty,
-        where=where_card(located, symptoms, diagnosis),
+        where=where_card(finding, symptoms, diagnosis),
         why=why_card(diagnosis, symptoms),
         fix=fix_card(diagnosis, ways, clean(_diagnosed(places))) if sick else None,
         evidence=evidence(answer.trials[:TRIALS_MAX]) if answer is not None else (),

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from steadytrain.core.incident import Action, Located
+from steadytrain.core.incident import Action, Finding
 from steadytrain.core.model import Series, Symptom, Window
 from steadytrain.diagnosis.answer import TrialRow
 from steadytrain.report.action_words import counted
@@ -148,7 +148,8 @@ def headline(told: DiagnosisPart | None, otherwise: str) -> tuple[str, str]:
     return f"The cause is unknown: {told.why}", "unknown"
 
 
-def where_card(located: Located | None, symptoms: Sequence[Symptom], told: DiagnosisPart | None) -> WhereCard | None:
+def where_card(finding: Finding | None, symptoms: Sequence[Symptom], told: DiagnosisPart | None) -> WhereCard | None:
+    located = finding.located if finding is not None else None
     if located is not None:
         inputs = [Fact(clean(one.name), clean(one.summary())) for one in located.inputs[:INPUTS_MAX]]
         module = [Fact("module", clean(located.module))] if located.module else []
@@ -164,7 +165,8 @@ def where_card(located: Located | None, symptoms: Sequence[Symptom], told: Diagn
         first = symptoms[0]
         facts.append(Fact("from step", count(first.first_step)))
         facts.append(Fact("seen in", clean(", ".join(first.signals)) or clean(first.name)))
-    return WhereCard("no single operation was located", (), tuple(facts)) if facts else None
+    line = clean(finding.came_in) if finding is not None else ""
+    return WhereCard(line or "no single operation was located", (), tuple(facts)) if facts else None
 
 
 def why_card(told: DiagnosisPart | None, symptoms: Sequence[Symptom]) -> WhyCard | None:

@@ -97,7 +97,8 @@ def incident_verdict(incident: Incident) -> str:
         first = incident.symptoms[0]
         return f"{first.severity}: {clean(first.name)} at {step_range(first)}: {clean(first.message)}"
     if located is None:
-        what = clean(incident.symptoms[0].message) if incident.symptoms else "a value was not finite"
+        seen = incident.symptoms[0].message if incident.symptoms else "a value was not finite"
+        what = clean(incident.finding.came_in or seen).removesuffix(f" at step {count(incident.step)}")
         return f"Step {count(incident.step)}: {what}"
     where = f" in {clean(located.module)}" if located.module else ""
     line = f", {clean(_short_line(located))}" if located.file else ""

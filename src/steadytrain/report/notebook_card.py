@@ -74,7 +74,7 @@ def of_incident(incident: Incident) -> str:
         status=(),
         headline=incident_verdict(incident),
         certainty="",
-        where=where_card(incident.finding.located, incident.symptoms, None),
+        where=where_card(incident.finding, incident.symptoms, None),
         why=why_card(None, incident.symptoms),
         fix=None,
         loss=None,

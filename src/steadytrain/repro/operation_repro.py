@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from steadytrain.core.incident import UNKNOWN_OWNER, Finding
+from steadytrain.core.incident import BATCH_IS_BAD, UNKNOWN_OWNER, WEIGHTS_ARE_BAD, Finding
 from steadytrain.replay.child_processes import process_group
 from steadytrain.replay.failing_step import launch_again
 from steadytrain.repro.documented import documented
@@ -40,10 +40,8 @@ COMPILED_CUT_S_MAX = 240.0
 """Time limit in seconds for cutting a compiled program: a dozen compilations of one to ten seconds, with half the
 limit."""
 
-BATCH_IS_BAD = "the batch already holds"
 CAME_IN_BAD = (BATCH_IS_BAD, f"{UNKNOWN_OWNER} held")
 CAME_OUT_FINITE = "the re-run did not reproduce"
-WEIGHTS_ARE_BAD = "the parameter already holds"
 
 
 @dataclass

@@ -53,10 +53,17 @@ function stepLink(one) {
   return made;
 }
 
+// "drop-batch (3), unchanged": a trial runs again with another seed.
+function counted(names) {
+  const times = new Map();
+  for (const name of names) times.set(name, (times.get(name) || 0) + 1);
+  return [...times].map(([name, count]) => (count > 1 ? `${name} (${count})` : name)).join(", ");
+}
+
 function showTrials() {
   at("trials").replaceChildren(...state.trials.flatMap((one) => [
     Object.assign(document.createElement("h2"), { textContent: one.incident ? `Trials of incident ${one.incident}` : "Trials of the run" }),
-    Object.assign(document.createElement("p"), { textContent: `${one.finished.length} finished: ${one.finished.join(", ")}` }),
+    Object.assign(document.createElement("p"), { textContent: `${one.finished.length} finished: ${counted(one.finished)}` }),
   ]));
 }
 
