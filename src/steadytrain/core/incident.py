@@ -122,7 +122,7 @@ class Finding(JsonValue):
 
     @property
     def came_in(self) -> str:
-        """What held the bad value before any operation, the batch or a parameter, and where; "" if an operation made it."""
+        """What held the bad value before any operation, the batch or a parameter; "" if an operation made it."""
         return self.why if self.located is None and self.why.startswith((BATCH_IS_BAD, WEIGHTS_ARE_BAD)) else ""
 
 
