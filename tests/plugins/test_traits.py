@@ -45,8 +45,8 @@ ONCE = [
         "misnormalized-attention frozen-running-statistics few-trained-parameters summed-gradients "
         "unloaded-weights mistimed-schedule spent-schedule repeated-order "
         "worker-duplicates optimizer-without-gradients loss-above-guess stopped-updates replaced-weights "
-        "shared-target misplaced-edges mixed-rows unrelated-noise growing-weight rounded-ids "
-        "opposite-metric uncopied-state false-negatives",
+        "shared-target misplaced-edges mixed-rows unrelated-noise uniform-noise foreign-gradients "
+        "growing-weight rounded-ids opposite-metric uncopied-state false-negatives",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -51,6 +53,21 @@ def test_noise_that_is_drawn_twice(tmp_path: Path) -> None:
 @pytest.mark.parametrize("level", [0.1, 0.9])
 def test_noise_that_the_model_is_given(level: float, tmp_path: Path) -> None:
     assert told(lambda: noised(level), tmp_path, steps=80).get("unrelated-noise") is None
+
+
+@pytest.mark.parametrize(
+    ("predicts", "draw", "found"),
+    [("noise", torch.rand, True), ("noise", torch.randn, False), ("data", torch.rand, False)],
+)
+def test_noise_between_0_and_1(predicts: str, draw: Callable[..., Tensor], found: bool) -> None:
+    """Inputs at late times hold more of the noise, and less of the data."""
+    torch.manual_seed(0)
+    time, noise, data = torch.randint(100, (ROWS,)), draw(ROWS, WIDTH), torch.rand(ROWS, WIDTH)
+    share = time[:, None] / 100
+    call: Any = SimpleNamespace(args=((1 - share) * data + share * noise, time), kwargs={})
+    target = noise if predicts == "noise" else data
+    value = dict(RegressionTargets().rows([target], call)).get("uniform-noise")
+    assert (value is not None and value > 0.15) is found
 
 
 def test_a_target_of_which_only_the_mean_is_learned(tmp_path: Path) -> None:

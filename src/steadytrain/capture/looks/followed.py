@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from steadytrain.capture.looks.cut_modules import CutModules
+from steadytrain.capture.looks.foreign_gradients import ForeignGradients
 from steadytrain.capture.looks.held_parameters import HeldParameters
 from steadytrain.capture.looks.idle_schedules import IdleSchedules
 from steadytrain.capture.looks.label_counts import LabelCounts
@@ -29,6 +30,7 @@ class Followed:
     """The state of one stream."""
 
     late: LateClips = field(default_factory=LateClips)
+    foreign: ForeignGradients = field(default_factory=ForeignGradients)
     inputs: RepeatedInputs = field(default_factory=RepeatedInputs)
     held: HeldParameters = field(default_factory=HeldParameters)
     labels: LabelCounts = field(default_factory=LabelCounts)

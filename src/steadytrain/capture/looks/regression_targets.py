@@ -1,4 +1,5 @@
-"""Reads targets of a squared error: what their mean would cost, and whether they are noise that the model never saw.
+"""Reads targets of a squared error: what their mean would cost, and whether they are noise that the model never saw, or
+noise of the wrong distribution.
 
 A model that predicts the noise in its input (a diffusion model) must be given that noise: drawn twice, the target has
 nothing to do with the input.
@@ -21,8 +22,17 @@ ROWS_MIN, ELEMENTS_MAX = 64, 1 << 20
 NOISE_MIN = 1024
 """Elements of a target that can be told to be standard noise."""
 
+UNIFORM_MIN = 512
+"""The same for uniform noise, whose range tells as well."""
+
 NOISE_ERRORS, SPREAD_APART = 4.0, 0.05
 """Standard errors of the mean from 0, and how far the standard deviation may be from 1."""
+
+FOURTH_OF_UNIFORM = 1.8
+"""The fourth moment of a uniform distribution over the square of its variance."""
+
+GROWS_BY = 0.15
+"""How much more of the target an input at a late time holds than one at an early time, as a coefficient."""
 
 
 def squared_target(node: Any) -> Tensor | None:
@@ -47,7 +57,8 @@ class RegressionTargets:
 
         ``target-variance`` is the mean over the elements of a target of their variance over rows: what a constant
         prediction costs. ``noise-correlation`` is the largest correlation of a target that is standard normal noise
-        with an input of the model of its shape, in standard errors.
+        with an input of the model of its shape, in standard errors. ``uniform-noise`` is, of a target that is uniform
+        between 0 and 1, the coefficient with which such an input holds it at late times less that at early times.
         """
         if len(targets) != 1 or targets[0].numel() > ELEMENTS_MAX:
             return
@@ -59,6 +70,13 @@ class RegressionTargets:
         alike = [one for one in given if one.shape == target.shape and one.is_floating_point()]
         if alike and _is_noise(target):
             yield "noise-correlation", max(_correlation(one.detach(), target) for one in alike)
+        times = [one for one in given if one.numel() == len(target) and len(one) == len(target)]
+        if alike and len(times) == 1 and _is_uniform(target):
+            late = times[0].detach().reshape(-1).double()
+            late = late > late.median()
+            if bool(late.any()):
+                grown = (_coefficient(one, target, late) - _coefficient(one, target, ~late) for one in alike)
+                yield "uniform-noise", max(grown)
 
     def _variance(self, target: Tensor) -> float | None:
         """Welford's update by whole batches; None until there are enough rows, or where their shape changes."""
@@ -89,6 +107,28 @@ def _is_noise(target: Tensor) -> bool:
         and abs(float(values.std()) - 1.0) < SPREAD_APART
         and abs(fourth - 3.0) < max(0.5, NOISE_ERRORS * math.sqrt(96.0) * error)
     )
+
+
+def _is_uniform(target: Tensor) -> bool:
+    """Whether the values have the range, mean, spread and fourth moment of a uniform distribution between 0 and 1."""
+    count = target.numel()
+    if count < UNIFORM_MIN or float(target.min()) < 0.0 or float(target.max()) >= 1.0:
+        return False
+    values = target.double() - 0.5
+    square = float(values.square().mean())
+    return (
+        abs(float(values.mean())) < NOISE_ERRORS * math.sqrt(1.0 / 12.0 / count)
+        and abs(12.0 * square - 1.0) < SPREAD_APART
+        and abs(float(values.pow(4).mean()) / square**2 - FOURTH_OF_UNIFORM) < SPREAD_APART
+    )
+
+
+def _coefficient(one: Tensor, target: Tensor, rows: Tensor) -> float:
+    """How much of ``target`` these rows of ``one`` hold."""
+    x, y = one.detach()[rows].double().reshape(-1), target[rows].double().reshape(-1)
+    x, y = x - x.mean(), y - y.mean()
+    square = float(y @ y)
+    return float(x @ y) / square if square > 0.0 else 0.0
 
 
 def _correlation(one: Tensor, other: Tensor) -> float:

@@ -234,6 +234,7 @@ class ScriptLook(StepObserver):
                 one = self._one(stream)
                 there = any(each.grad is not None and bool(each.grad.any()) for each in filled)
                 one.left_over, one.updated = (one.updated or one.left_over) and there, False
+                one.foreign.backward_begins(filled)
 
     def _gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         one = self._one(stream)
@@ -283,6 +284,7 @@ class ScriptLook(StepObserver):
         if self._seen.graphs and self._is_due(stream):
             rows |= self._of_graphs(one, stream)
             rows["carried-over:gradients"] = float(one.left_over)
+            rows |= dict(one.foreign.rows())
             rows |= dict(one.summed.rows(stream, seen, scaled=bool(self._run.scaling.scalers)))
             if one.tied is None:
                 one.tied = TiedTables(stream.roots())
@@ -299,6 +301,10 @@ class ScriptLook(StepObserver):
         one = self._one(stream)
         rows, one.rows = one.rows, {}
         one.updated, one.left_over = True, False
+        one.foreign.updated()
+        for other in self._followed.values():
+            if other is not one:
+                other.foreign.other_updated()
         rows |= dict(self._stopped.updated())
         if stream.own_steps in LOOK_STEPS and not is_sharded(stream.parameters):
             one.late.updated(stream.parameters)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.script_signs import trains_another_model
-from steadytrain.diagnosis.signs import below, fact, holds, ruled_out, symptom
+from steadytrain.diagnosis.signs import below, fact, holds, ruled_out, seen, symptom
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class MissingZeroGrad(Cause):
     Causes:
         - no `zero_grad`, or one on another optimizer or on the model before it was wrapped
         - `zero_grad` between backward and step, or under a condition that is never true
+        - one `zero_grad` for two optimizers, so that a GAN's generator leaves a gradient in its discriminator
         - an engine that keeps gradients (DeepSpeed PR 7839)
 
     Next:
@@ -63,8 +64,12 @@ class MissingZeroGrad(Cause):
                 ),
                 *below(case, "zero_grad_calls", 0.5, FAIR, "zero_grad is called {value} times an update"),
                 *symptom(case, STRONG, "gradients-carried-over"),
+                *symptom(case, CERTAIN, "foreign-gradients", invariant=True),
                 *symptom(case, HINT, "divergence", "exploding-gradients", "oscillation"),
-                *ruled_out(fact(case, "gradients_carried_over") is False, "gradients are cleared after each update"),
+                *ruled_out(
+                    fact(case, "gradients_carried_over") is False and seen(case, "foreign-gradients") is None,
+                    "gradients are cleared after each update",
+                ),
                 *ruled_out(
                     trains_another_model(case),
                     "the gradients that stay belong to a model that no loss reaches any more",
