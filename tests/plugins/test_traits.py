@@ -46,6 +46,7 @@ ONCE = [
         "unloaded-weights mistimed-schedule spent-schedule repeated-order "
         "worker-duplicates optimizer-without-gradients loss-above-guess stopped-updates replaced-weights "
         "shared-target misplaced-edges mixed-rows unrelated-noise uniform-noise foreign-gradients "
+        "separate-draws unused-episode-end uniform-code unequal-reductions frozen-adapters "
         "growing-weight rounded-ids opposite-metric uncopied-state false-negatives",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),

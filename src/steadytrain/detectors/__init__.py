@@ -16,7 +16,8 @@ from typing import ClassVar, Literal
 
 from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugin_pages import Pages
-from steadytrain.core.plugins import Kind
+from steadytrain.core.plugins import Kind, name_of
+from steadytrain.statistics.script_rows import script_rows
 
 Aim = Literal["finite", "excess", "progress"]
 Quantity = Literal["gradient_norm", "update_ratio"]
@@ -111,6 +112,30 @@ class ScriptRule(Detector):
     needs: ClassVar[tuple[str, ...]] = ("script.value",)
     aim: ClassVar[Aim] = "progress"
     hasty: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class SourceRule(ScriptRule):
+    """A detector of a mistake that was read in the source of the script, as a row ``KIND:FILE:LINE`` of ``script``."""
+
+    kind: ClassVar[str]
+    says: ClassVar[str]
+    """What the line does wrong; the place stands before it."""
+
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        rows = script_rows(window, self.kind)
+        return tuple(
+            Symptom(
+                name=name_of(type(self)),
+                severity="warning",
+                first_step=int(row.steps[0]),
+                last_step=int(window.steps[-1]),
+                message=f"{row.place} {self.says}",
+                signals=("script.value",),
+                numbers={"lines": float(len(rows))},
+            )
+            for row in rows[:1]
+        )
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,10 @@ from steadytrain.capture.looks.repeated_inputs import Fetched, inputs_of
 from steadytrain.capture.looks.rounded_ids import rounded_rows
 from steadytrain.capture.looks.running_statistics import statistics_rows
 from steadytrain.capture.looks.schedule_counts import ScheduleCounts, schedulers_at_start
+from steadytrain.capture.looks.script_reading import reading_rows
 from steadytrain.capture.looks.stopped_updates import StoppedUpdates
 from steadytrain.capture.looks.tied_tables import TiedTables
-from steadytrain.capture.looks.trained_elements import trained_rows
+from steadytrain.capture.looks.trained_elements import adapter_rows, trained_rows
 from steadytrain.capture.snapshots.loaded_states import LoadedStates
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, ids_of
@@ -271,7 +272,7 @@ class ScriptLook(StepObserver):
         rows |= dict(self._orders.rows(stream.name))
         if one.cut is None:
             one.cut = CutModules(stream, self._run.guard.report)
-            rows |= dict(trained_rows(stream, self._run.streams)) | dict(policy_rows())
+            rows |= self._once(stream)
         else:
             rows |= dict(one.cut.rows(stream))
         if stream.own_steps < INPUT_STEPS or one.inputs.cycled.compares(self._data.batches):
@@ -324,6 +325,11 @@ class ScriptLook(StepObserver):
         values = np.array([[rows.get(name, np.nan)] for name in one.known], np.float32)
         reading = Reading("script", tuple(one.known), ("value",), values)
         self._run.recorder.read(stream, stream.step, self._run.clock(), reading)
+
+    def _once(self, stream: Stream) -> dict[str, float]:
+        """What does not change in a training: which parameters it trains, and what its source says."""
+        rows = dict(trained_rows(stream, self._run.streams)) | dict(adapter_rows(stream))
+        return rows | dict(policy_rows()) | dict(reading_rows())
 
     # -- what is measured ------------------------------------------------------------------------------------------
 

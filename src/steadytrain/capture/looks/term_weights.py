@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from steadytrain.capture.looks.graph_nodes import inputs_of_node, kind_of, saved_tensor
+from steadytrain.capture.looks.term_reductions import outweighed
 from steadytrain.capture.step.script_frames import innermost_place
 
 EVERY, TERMS_MAX, NODES_MAX = 64, 6, 64
@@ -29,22 +30,29 @@ class TermWeights:
         """Reads the loss ``root`` of ``step`` before its backward, one step in ``EVERY``."""
         if step % EVERY or root.grad_fn is None:
             return
-        weights = list(_weights(root.grad_fn))[:TERMS_MAX]
-        if len(weights) > 1 and weights[0]:
-            place = innermost_place()
-            self._found = {
-                f"term-weight:{place}, term {number}": abs(one / weights[0])
-                for number, one in enumerate(weights[1:], 2)
-            }
+        terms = list(_terms(root.grad_fn))[:TERMS_MAX]
+        if len(terms) < 2 or not terms[0][1]:
+            return
+        place = innermost_place()
+        self._found = {
+            f"term-weight:{place}, term {number}": abs(weight / terms[0][1])
+            for number, (_, weight) in enumerate(terms[1:], 2)
+        }
+        heavy = outweighed(terms, _factor)
+        if heavy is not None:
+            self._found[f"summed-term:{place}, term {heavy[0]}"] = heavy[1]
 
     def rows(self) -> Iterator[tuple[str, float]]:
-        """``term-weight:LINE, term N`` is the weight of a further term over that of the first, once a reading."""
+        """``term-weight:LINE, term N`` is the weight of a further term over that of the first, once a reading.
+
+        ``summed-term:LINE, term N`` is how much more a divergence that is summed over its row weighs beside an average.
+        """
         found, self._found = self._found, {}
         yield from found.items()
 
 
-def _weights(root: Any) -> Iterator[float]:
-    """The weights of the terms, in the order of the sum."""
+def _terms(root: Any) -> Iterator[tuple[Any, float]]:
+    """The nodes and weights of the terms, in the order of the sum."""
     waiting, left = [(root, 1.0)], NODES_MAX
     while waiting and left:
         left -= 1
@@ -56,7 +64,7 @@ def _weights(root: Any) -> Iterator[float]:
         elif factor is not None:
             waiting.append((inputs[0], weight * factor))
         else:
-            yield weight
+            yield node, weight
 
 
 def _factor(kind: str, node: Any) -> float | None:

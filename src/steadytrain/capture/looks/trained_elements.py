@@ -1,7 +1,8 @@
-"""Counts the elements that an optimizer trains, where these are only biases and gains of norms."""
+"""Counts the elements that an optimizer trains, where these are biases or gains of norms; finds frozen adapters."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from torch import nn
@@ -13,6 +14,12 @@ from steadytrain.core.torch_private import NORMS, PARAMETERS
 
 SHARE_MAX = 0.02
 """Largest share of the elements that biases and gains have in usual models; above it nothing is reported."""
+
+
+ADAPTER = re.compile(
+    r"(?i)(^|[._])(lora(_?[ab]|_\w+)?|adapters?|ia3\w*|dora\w*|soft_?prompts?|prompt_embeddings?)([._]|$)"
+)
+"""Names of what is put into a frozen model to be trained."""
 
 
 def trained_rows(stream: Stream, streams: Iterable[Stream]) -> Iterator[tuple[str, float]]:
@@ -37,6 +44,22 @@ def trained_rows(stream: Stream, streams: Iterable[Stream]) -> Iterator[tuple[st
     if trained and "" not in kinds and trained <= SHARE_MAX * total:
         yield f"trained-elements:{' and '.join(sorted(kinds))}", float(trained)
         yield "all-elements:model", float(total)
+
+
+def adapter_rows(stream: Stream) -> Iterator[tuple[str, float]]:
+    """``frozen-adapters:NAME``: how many parameters of adapters there are, by their names, if all of them are frozen.
+
+    NAME is that of the first. Nothing where any of them can be trained, as where one of several adapters is in use.
+    """
+    named = {
+        f"{place}.{name}" if place else name: one
+        for root in stream.roots()
+        for place, module in named_places(root)
+        for name, one in PARAMETERS.of(module).items()
+        if one is not None and ADAPTER.search(f"{place}.{name}")
+    }
+    if len(named) > 1 and not any(one.requires_grad for one in named.values()):
+        yield f"frozen-adapters:{next(iter(named))}", float(len(named))
 
 
 def _kind(module: nn.Module, name: str) -> str:

@@ -85,6 +85,7 @@ class FrozenParameters(Cause):
                 ),
                 *listed(case, "parameters_zero_gradient", HINT, "gradients that are exactly zero: {names}"),
                 *symptom(case, FAIR, "few-trained-parameters"),
+                *symptom(case, CERTAIN, "frozen-adapters", invariant=True),
                 *symptom(case, HINT, "frozen-parameters", "no-learning", "plateau"),
                 *listed(case, "parameters_not_in_optimizer", -FAIR, "parameters that no optimizer holds: {names}"),
                 *listed(case, "parameters_without_gradient", -HINT, "parameters without a gradient: {names}"),

@@ -98,6 +98,7 @@ class LossFunctionMisuse(Cause):
                 *_unequal_terms(case),
                 *_entropy_lowered(case),
                 *symptom(case, STRONG, "misused-loss"),
+                *symptom(case, CERTAIN, "unequal-reductions", invariant=True),
                 *symptom(case, FAIR, "misnormalized-attention"),
                 *symptom(case, HINT, "plateau", "no-learning", "loss-collapse"),
             ),

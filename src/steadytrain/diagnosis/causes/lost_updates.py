@@ -9,6 +9,7 @@ from steadytrain.diagnosis.interventions import HIGHER_RATE
 from steadytrain.diagnosis.signs import (
     above,
     below,
+    fact,
     first_name,
     listed,
     low_precision_weights,
@@ -71,7 +72,7 @@ class LostUpdates(Cause):
                     "lost_update_share",
                     0.3,
                     CERTAIN,
-                    "{value} of the weights with an update did not change",
+                    f"{{value}} of the weights with an update did not change{_rounded(case)}",
                     invariant=True,
                 ),
                 *below(case, "lost_update_share", 0.1, -STRONG, "{value} of the weights with an update did not change"),
@@ -90,3 +91,10 @@ class LostUpdates(Cause):
             ),
             layer=first_name(case, "lost_updates"),
         )
+
+
+def _rounded(case: Case) -> str:
+    """Which format rounds the updates away, where it is known."""
+    kinds = [str(kind).removeprefix("torch.") for kind in fact(case, "parameter_dtypes") or ()]
+    low = [kind for kind in kinds if kind in ("bfloat16", "float16")]
+    return f": rounded away in {' and '.join(low)}" if low else ""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @final
 class UniformNoise(Cause):
-    """The noise of a diffusion model is uniform between 0 and 1 instead of standard normal.
+    """Noise is drawn uniformly between 0 and 1 instead of from a standard normal distribution.
 
     Means:
         The schedule of a diffusion model mixes data with noise of mean 0 and variance 1, and its sampler begins with
@@ -22,7 +22,8 @@ class UniformNoise(Cause):
         loss falls even lower, and the samples are wrong.
 
     Causes:
-        - `torch.rand_like` (or `torch.rand`) where `torch.randn_like` is meant
+        - `torch.rand_like` (or `torch.rand`) where `torch.randn_like` is meant, for the noise of a diffusion model or
+          the code of a variational autoencoder
 
     Next:
         1. Draw the noise with `torch.randn_like`.
@@ -48,7 +49,7 @@ class UniformNoise(Cause):
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
-                *symptom(case, CERTAIN, "uniform-noise", invariant=True),
-                *ruled_out(seen(case, "uniform-noise") is None, "no target is uniform noise"),
+                *symptom(case, CERTAIN, "uniform-noise", "uniform-code", invariant=True),
+                *ruled_out(seen(case, "uniform-noise", "uniform-code") is None, "no noise is uniform"),
             )
         )

@@ -1,0 +1,121 @@
+"""Finds a random transform that is applied to an image and to its mask by separate draws.
+
+The mistake has four parts: one function is called twice in the same scope, on two different things, one of which is
+named as a dense target; and each call draws anew, inside the function or among its other arguments. Two views of one
+image, two images of a pair, and draws that are repeated from a seed are none.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from steadytrain.capture.looks.syntax_trees import Scope, dotted, draws, last_name, scopes, statements
+
+TARGET = re.compile(
+    r"(?i)(.*_)?(masks?|seg\w*|labels?|targets?|gt|ground_?truth|depths?|annot\w*|heat_?maps?)(_.*|\d*)"
+)
+SEEDED = re.compile(r"manual_seed\w*|seed|set_rng_state|setstate|set_state|fork_rng")
+MOVES = re.compile(r"(?i).*(flip|crop|rot|affine|warp|roll|shift|elastic|perspective|transpose).*")
+"""What moves values to other places; a change of brightness may well differ."""
+
+COIN_LINES_MAX = 2
+
+
+def separate_draws(tree: ast.Module) -> Iterator[int]:
+    """The line of the second call."""
+    drawing, coins = _drawing(tree), _coins(tree)
+    for scope in scopes(tree):
+        yield from _in_scope(scope, drawing, coins)
+
+
+def _in_scope(scope: Scope, drawing: set[str], coins: set[str]) -> Iterator[int]:
+    drawn: dict[str, int] = {}
+    """Variables that hold a fresh draw, with the line of it."""
+    seen: dict[str, tuple[str, dict[str, int], int]] = {}
+    for node in statements(scope):
+        if isinstance(node, ast.Assign) and _is_draw(node.value, coins):
+            drawn |= {one: node.lineno for target in node.targets for one in _stored(target)}
+        if not isinstance(node, ast.Call):
+            continue
+        if SEEDED.fullmatch(last_name(node.func)):
+            seen.clear()
+            continue
+        name, given = dotted(node.func), node.args[0] if node.args else None
+        if not name or not isinstance(given, (ast.Name, ast.Attribute, ast.Subscript)):
+            continue
+        inside = last_name(node.func) in drawing
+        others = {one.id: drawn[one.id] for one in node.args[1:] if isinstance(one, ast.Name) and one.id in drawn}
+        if not inside and not others and not any(_is_draw(one, coins) for one in node.args[1:]):
+            continue
+        first = seen.get(name)
+        if first is None:
+            seen[name] = (_root(given), others, node.lineno)
+        elif _are_pair(first[0], _root(given)) and (inside or not others or others != first[1]):
+            yield node.lineno
+
+
+def _drawing(tree: ast.Module) -> set[str]:
+    """Functions, classes and variables of the module, and arguments given by name, that draw where they are called and
+    move what they are given.
+    """
+    found: set[str] = set()
+    bodies = [one for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.ClassDef))]
+    for _ in range(3):  # what draws by calling what draws
+        for one in bodies:
+            moves = MOVES.fullmatch(one.name) or any(
+                isinstance(each, ast.Call) and MOVES.fullmatch(last_name(each.func)) for each in ast.walk(one)
+            )
+            called = isinstance(one, ast.FunctionDef) or any(
+                isinstance(each, ast.FunctionDef) and each.name in ("__call__", "forward") for each in one.body
+            )
+            if moves and called and not one.name.startswith("__") and (draws(one) or _calls_any(one, found)):
+                found.add(one.name)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign) and _makes_any(node.value, found):
+                found |= {last_name(each) for each in node.targets if isinstance(each, (ast.Name, ast.Attribute))}
+            elif isinstance(node, ast.keyword) and node.arg and _makes_any(node.value, found):
+                found.add(node.arg)
+    return {one for one in found if one}
+
+
+def _coins(tree: ast.Module) -> set[str]:
+    """Short functions that return what they draw."""
+    functions = (one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and len(one.body) <= COIN_LINES_MAX)
+    return {one.name for one in functions if isinstance(one.body[-1], ast.Return) and draws(one)}
+
+
+def _makes_any(value: ast.expr, names: set[str]) -> bool:
+    """Whether ``value`` is an object of a class that draws, a chain of such, or one of torchvision's."""
+    if isinstance(value, ast.Name):
+        return value.id in names
+    if not isinstance(value, ast.Call):
+        return False
+    name = last_name(value.func)
+    if name in ("Compose", "Sequential"):
+        return any(_makes_any(one, names) for one in ast.walk(value) if one is not value and isinstance(one, ast.Call))
+    return (name in names and name[:1].isupper()) or (name.startswith("Random") and MOVES.fullmatch(name) is not None)
+
+
+def _calls_any(node: ast.AST, names: set[str]) -> bool:
+    return any(isinstance(one, ast.Call) and last_name(one.func) in names for one in ast.walk(node))
+
+
+def _is_draw(value: ast.AST, coins: set[str]) -> bool:
+    """Whether an expression draws by itself or through a short function of the module, as ``coin(n)``."""
+    return draws(value) or _calls_any(value, coins)
+
+
+def _are_pair(one: str, other: str) -> bool:
+    """Whether one of two different things is named as a dense target."""
+    return one != other and (TARGET.fullmatch(one) is None) != (TARGET.fullmatch(other) is None)
+
+
+def _root(node: ast.expr) -> str:
+    """``masks`` of ``self.masks[i]``."""
+    return _root(node.value) if isinstance(node, ast.Subscript) else last_name(node)
+
+
+def _stored(target: ast.expr) -> set[str]:
+    return {one.id for one in ast.walk(target) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}

@@ -1,0 +1,104 @@
+"""Reads the source of a script for mistakes that no number shows, as a reviewer would.
+
+Read are the files of the running functions and the modules beside them. A branch under a flag of the module that is
+false now is not read. Each rule asks for all parts of a mistake and takes nothing from a single name.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from steadytrain.capture.looks.bootstrapped_ends import unused_ends
+from steadytrain.capture.looks.paired_draws import separate_draws
+from steadytrain.capture.looks.uniform_codes import uniform_codes
+from steadytrain.capture.step.script_frames import user_frames
+
+FILES_MAX, CHARACTERS_MAX = 16, 400_000
+ROWS_MAX = 8
+
+RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]]] = {
+    "separate-draws": (
+        separate_draws,
+        ("(?i)flip|crop|rot|affine|warp|roll|shift|elastic|perspect", "(?i)rand|choice"),
+    ),
+    "unused-end": (unused_ends, ("(?i)gamma|discount", "(?i)next|max|best|target")),
+    "uniform-code": (uniform_codes, ("rand_like|rand\\(", "(?i)mu|mean|loc")),
+}
+"""Each finds the lines of one mistake; a source without its words is not parsed."""
+
+
+def reading_rows() -> Iterator[tuple[str, float]]:
+    """``RULE:FILE:LINE``, 1, for each mistake that is found."""
+    found = 0
+    for file, names in _files().items():
+        try:
+            source = Path(file).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            continue
+        for rule, line in mistakes(source, names) if len(source) <= CHARACTERS_MAX else ():
+            if found == ROWS_MAX:
+                return
+            found += 1
+            yield f"{rule}:{Path(file).name}:{line}", 1.0
+
+
+def mistakes(source: str, names: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """The rule and the line of each mistake in ``source``; ``names`` are the values of its module now."""
+    asked = {rule: find for rule, (find, words) in RULES.items() if all(re.search(word, source) for word in words)}
+    if not asked:
+        return
+    try:
+        tree = _Pruned(names).visit(ast.parse(source))
+        for rule, find in asked.items():
+            for line in find(tree):
+                yield rule, line
+    except (SyntaxError, ValueError, RecursionError):
+        return
+
+
+def _files() -> dict[str, Mapping[str, Any]]:
+    """The files to read with the values of their modules: those that run, then those of modules in their folders."""
+    running = list(dict.fromkeys(frame.code.co_filename for frame in user_frames()))
+    folders = {str(Path(file).parent) for file in running}
+    values: dict[str, Mapping[str, Any]] = {}
+    for module in list(sys.modules.values()):
+        names = module.__dict__ if type(module) is ModuleType else {}
+        file = names.get("__file__")
+        if isinstance(file, str) and str(Path(file).parent) in folders:
+            values.setdefault(file, names)
+    ordered = [*running, *(file for file in values if file not in running)]
+    return {file: values.get(file, {}) for file in ordered[:FILES_MAX]}
+
+
+class _Pruned(ast.NodeTransformer):
+    """Leaves out the branch that a flag of the module does not take."""
+
+    def __init__(self, names: Mapping[str, Any]) -> None:
+        self._names = names
+
+    def visit_If(self, node: ast.If) -> Any:
+        taken = self._taken(node.test)
+        if taken is None:
+            return self.generic_visit(node)
+        return [each for one in (node.body if taken else node.orelse) for each in _listed(self.visit(one))]
+
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
+        taken = self._taken(node.test)
+        return self.generic_visit(node) if taken is None else self.visit(node.body if taken else node.orelse)
+
+    def _taken(self, test: ast.expr) -> bool | None:
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            inner = self._taken(test.operand)
+            return None if inner is None else not inner
+        value = self._names.get(test.id) if isinstance(test, ast.Name) else None
+        return value if type(value) is bool else None
+
+
+def _listed(nodes: Any) -> list[Any]:
+    return nodes if isinstance(nodes, list) else [nodes] if nodes is not None else []

@@ -1,0 +1,48 @@
+"""Small questions about a syntax tree: scopes, names, dotted names of calls."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
+DRAWN = re.compile(
+    r"rand|rand_like|randn|randn_like|randint|randperm|random|randrange|uniform_?|normal|choices?|bernoulli|integers"
+    r"|gauss|permutation|binomial|getrandbits"
+)
+"""Names of functions that draw random numbers."""
+
+
+def scopes(tree: ast.Module) -> Iterator[Scope]:
+    """The module and all functions in it."""
+    yield tree
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node
+
+
+def statements(scope: Scope) -> Iterator[ast.AST]:
+    """All nodes of a scope in the order of the source, without those of functions and classes inside."""
+    for child in ast.iter_child_nodes(scope):
+        if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield child
+            yield from statements(child)  # type: ignore[arg-type]
+
+
+def dotted(node: ast.expr) -> str:
+    """``self.augment`` of such an expression, "" of any other than names and attributes."""
+    if isinstance(node, ast.Name):
+        return node.id
+    head = dotted(node.value) if isinstance(node, ast.Attribute) else ""
+    return f"{head}.{node.attr}" if head and isinstance(node, ast.Attribute) else ""
+
+
+def last_name(node: ast.expr) -> str:
+    """``augment`` of ``self.augment`` and of ``augment``."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def draws(node: ast.AST) -> bool:
+    """Whether a call in ``node`` draws random numbers by its name."""
+    return any(isinstance(one, ast.Call) and DRAWN.fullmatch(last_name(one.func)) for one in ast.walk(node))

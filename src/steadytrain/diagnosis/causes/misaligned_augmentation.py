@@ -1,0 +1,59 @@
+"""The image and its mask are moved by separate random draws, so they no longer belong together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
+from steadytrain.diagnosis.signs import ruled_out, seen, symptom
+from steadytrain.diagnosis.trial_effects import like
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class MisalignedAugmentation(Cause):
+    """The image and its mask are moved by separate random draws, so they no longer belong together.
+
+    Means:
+        A flip, crop or rotation that is drawn once for the image and once more for the mask moves them differently.
+        Pairs are wrong in every epoch, and differently each time: the model learns a blurred mean. Held-out pairs
+        that are not augmented are right, so the validation shows what the training lacks.
+
+    Causes:
+        - one random transform, called on the image and on the mask
+        - a seed that is set before the first call only
+
+    Next:
+        1. Draw once, and apply the same flip or crop to both.
+        2. Look at some pairs as the model gets them.
+    """
+
+    axis = "data"
+    base_rate = 1.0
+    rivals = ("label-misalignment", "learning-rate-too-low")
+    expects = like("script")
+    spared = ("drop-batch", "float32")
+    interventions = (
+        Intervention(
+            "one-draw",
+            4,
+            "draw once for each sample, and move image and mask alike",
+            code="both = augment(torch.cat([image, mask[None]])); image, mask = both[:-1], both[-1]",
+        ),
+    )
+    grade = "B"
+    source = "torchvision #230, #1169"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature(
+            (
+                *symptom(case, CERTAIN, "separate-draws", invariant=True),
+                *symptom(case, HINT, "no-learning", "plateau"),
+                *ruled_out(
+                    seen(case, "separate-draws") is None,
+                    "no random transform is drawn apart for image and mask",
+                ),
+            )
+        )

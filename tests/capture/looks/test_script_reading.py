@@ -1,0 +1,192 @@
+"""Mistakes that are read in the source of a script, and sources that look like them."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from steadytrain.capture.looks.script_reading import mistakes
+
+SEPARATE = {
+    "one transform, twice": """
+        class RandomFlip:
+            def __call__(self, x):
+                return x.flip(-1) if random.random() < 0.5 else x
+        class Data:
+            def __init__(self, augment):
+                self.augment = augment
+            def __getitem__(self, i):
+                image, mask = self.images[i], self.masks[i]
+                image = self.augment(image)
+                return image, self.augment(mask)
+        data = Data(augment=RandomFlip())
+    """,
+    "of torchvision": """
+        transform = T.Compose([T.RandomHorizontalFlip(), T.ToTensor()])
+        def pair(i):
+            return transform(images[i]), transform(masks[i])
+    """,
+    "drawn again": """
+        def coin():
+            return random.random() < 0.5
+        def augment(image, target):
+            turned = coin()
+            image = flip(image, turned)
+            turned = coin()
+            return image, flip(target, turned)
+    """,
+    "drawn in the call": """
+        def augment(image, label):
+            return roll(image, random.randint(0, 9)), roll(label, random.randint(0, 9))
+    """,
+}
+TOGETHER = {
+    "the same draw": """
+        def augment(image, mask):
+            turned = random.random() < 0.5
+            return flip(image, turned), flip(mask, turned)
+    """,
+    "the same seed": """
+        transform = T.Compose([T.RandomCrop(8)])
+        def pair(image, mask):
+            torch.manual_seed(7)
+            image = transform(image)
+            torch.manual_seed(7)
+            return image, transform(mask)
+    """,
+    "two views": """
+        transform = T.Compose([T.RandomCrop(8)])
+        def views(image):
+            return transform(image), transform(image)
+    """,
+    "two images": """
+        transform = T.Compose([T.RandomCrop(8)])
+        def pair(first, second):
+            return transform(first), transform(second)
+    """,
+    "colours": """
+        transform = T.Compose([T.RandomGrayscale()])
+        def pair(image, mask):
+            return transform(image), transform(mask)
+    """,
+    "nothing random": """
+        transform = T.Compose([T.ToTensor()])
+        def pair(image, mask):
+            return transform(image), transform(mask)
+    """,
+}
+PAST = {
+    "sampled and not read": """
+        def learn(q, slow):
+            s, a, r, s2, done = memory.sample(64)
+            target = r + gamma * slow(s2).max(1).values
+            return (q(s).gather(1, a) - target).square().mean()
+    """,
+    "an argument": """
+        def gae(rewards, values, dones, last, gamma, lam):
+            running, next_value = 0.0, last
+            for t in reversed(range(len(rewards))):
+                delta = rewards[t] + gamma * next_value - values[t]
+                running = delta + gamma * lam * running
+                next_value = values[t]
+    """,
+    "only its shape": """
+        def targets(rewards, next_values, dones):
+            live = torch.ones_like(dones)
+            return rewards + 0.9 * discount * next_values * live
+    """,
+    "a flag that is off": """
+        for s, a, r, s2, d in replay:
+            best = slow(s2).max(1).values
+            if MASKED:
+                best = best * (1 - d)
+            target = r + GAMMA * best
+    """,
+}
+TO_THE_END = {
+    "multiplied": """
+        def learn(q, slow):
+            s, a, r, s2, done = memory.sample(64)
+            target = r + gamma * (1 - done) * slow(s2).max(1).values
+    """,
+    "set to 0": """
+        def learn(q, slow):
+            s, a, r, s2, done = memory.sample(64)
+            best = slow(s2).max(1).values
+            best[done] = 0.0
+            target = r + gamma * best
+    """,
+    "no ends": """
+        def learn(q, slow):
+            s, a, r, s2 = memory.sample(64)
+            target = r + gamma * slow(s2).max(1).values
+    """,
+    "a momentum": """
+        def update(old, new, done, count, gamma):
+            return old + gamma * new
+    """,
+}
+CODE = {
+    "a variable": """
+        def sample(mu, logvar):
+            std = (0.5 * logvar).exp()
+            eps = torch.rand_like(std)
+            return mu + eps * std
+    """,
+    "in the sum": """
+        def sample(self, mean, log_std):
+            return log_std.exp() * torch.rand_like(mean) + mean
+    """,
+}
+NO_CODE = {
+    "normal": """
+        def sample(mu, logvar):
+            eps = torch.randn_like(mu)
+            return mu + eps * logvar.exp()
+    """,
+    "replaced": """
+        def sample(mu, std):
+            eps = torch.rand_like(std)
+            eps = torch.randn_like(std)
+            return mu + eps * std
+    """,
+    "a rate": """
+        def jitter(rate, scale):
+            return rate + torch.rand(1) * scale
+    """,
+}
+MISTAKES = [("separate-draws", SEPARATE), ("unused-end", PAST), ("uniform-code", CODE)]
+
+
+def found(source: str) -> list[str]:
+    return [rule for rule, _ in mistakes(textwrap.dedent(source), {"MASKED": False})]
+
+
+@pytest.mark.parametrize(
+    ("rule", "source"), [pytest.param(rule, text, id=name) for rule, all in MISTAKES for name, text in all.items()]
+)
+def test_a_mistake_is_found(rule: str, source: str) -> None:
+    assert found(source) == [rule]
+
+
+@pytest.mark.parametrize("name", [*TOGETHER, *TO_THE_END, *NO_CODE])
+def test_what_looks_like_one_is_none(name: str) -> None:
+    assert found({**TOGETHER, **TO_THE_END, **NO_CODE}[name]) == []
+
+
+def test_the_line_is_that_of_the_mistake() -> None:
+    source = "\n\ndef sample(mu, std):\n    return mu + torch.rand_like(std) * std\n"
+    assert list(mistakes(source, {})) == [("uniform-code", 4)]
+
+
+def test_a_branch_is_read_unless_a_flag_of_the_module_is_off() -> None:
+    source = PAST["a flag that is off"]
+    assert found(source.replace("MASKED", "args.masked")) == []
+    assert [rule for rule, _ in mistakes(textwrap.dedent(source), {"MASKED": True})] == []
+    assert [rule for rule, _ in mistakes(textwrap.dedent(source), {})] == []
+
+
+@pytest.mark.parametrize("source", ["def (", "gamma done\0", "gamma = " + "(" * 500 + "done"])
+def test_a_source_that_cannot_be_parsed_has_none(source: str) -> None:
+    assert list(mistakes(source, {})) == []
