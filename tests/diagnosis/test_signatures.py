@@ -116,6 +116,12 @@ SICK: dict[str, tuple[dict[str, Any], str]] = {
     "scheduler-misstep": ({"scheduler": "CosineAnnealingLR", "scheduler_steps_per_step": 8.0}, "plateau"),
     "frozen-parameters": ({"frozen_share": 1.0, "parameters_frozen": ["a", "b"]}, "frozen-parameters"),
     "skipped-updates": ({}, "stopped-updates"),
+    "misaligned-augmentation": (
+        {"targets_exchanged": {"now": (61, 0), "then": (4, 14), "changed": 74, "rows": 99}},
+        "separate-draws",
+    ),
+    "bootstrap-past-end": ({}, "unused-episode-end"),
+    "uniform-noise": ({}, "uniform-noise"),
     "unseeded-randomness": ({"torch_seeded": False, "rows_drawn_anew": 0}, "plateau"),
     "parameters-not-in-optimizer": ({"parameters_not_in_optimizer": ["head.weight"]}, "frozen-parameters"),
     "detached-graph": (
@@ -156,6 +162,19 @@ def first(case: Case) -> str:
 def test_its_own_fault_puts_it_first(name: str) -> None:
     facts, symptom = SICK[name]
     assert first(case_of(facts, symptom)) == name
+
+
+@pytest.mark.parametrize(
+    ("symptom", "name"),
+    [
+        ("foreign-gradients", "missing-zero-grad"),
+        ("uniform-code", "uniform-noise"),
+        ("unequal-reductions", "loss-function-misuse"),
+        ("frozen-adapters", "frozen-parameters"),
+    ],
+)
+def test_a_symptom_that_a_script_shows_points_at_its_cause(symptom: str, name: str) -> None:
+    assert first(case_of({}, symptom)) == name
 
 
 @pytest.mark.parametrize("name", CAUSES)

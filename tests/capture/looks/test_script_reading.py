@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import pytest
 
 from steadytrain.capture.looks.script_reading import mistakes
+from watching import watching
 
 SEPARATE = {
     "one transform, twice": """
@@ -185,6 +187,37 @@ def test_a_branch_is_read_unless_a_flag_of_the_module_is_off() -> None:
     assert found(source.replace("MASKED", "args.masked")) == []
     assert [rule for rule, _ in mistakes(textwrap.dedent(source), {"MASKED": True})] == []
     assert [rule for rule, _ in mistakes(textwrap.dedent(source), {})] == []
+
+
+LOOP = """
+import torch
+from torch import nn
+
+model = nn.Linear(4, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+
+def sample(mu, std):
+    return mu + torch.@@DRAW@@(std) * std
+
+
+for step in range(40):
+    mu, log_std = model(torch.randn(16, 4)).chunk(2, 1)
+    loss = sample(mu, log_std.exp()).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("draw", "told"), [("rand_like", ["script.py:10"]), ("randn_like", [])])
+def test_a_run_reads_its_script(draw: str, told: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(LOOP.replace("@@DRAW@@", draw), encoding="utf-8")
+    with watching(tmp_path / "run", "observe") as watcher:
+        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), {"__name__": "script"})
+    found = [one.message.split()[0] for one in watcher.symptoms if one.name == "uniform-code"]
+    assert found == told
 
 
 @pytest.mark.parametrize("source", ["def (", "gamma done\0", "gamma = " + "(" * 500 + "done"])

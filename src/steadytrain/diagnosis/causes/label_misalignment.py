@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS
-from steadytrain.diagnosis.signs import Signs, above, equivalence, fact, measured, symptom, when
+from steadytrain.diagnosis.signs import Signs, above, equivalence, fact, measured, seen, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -143,9 +143,9 @@ def _lagging(case: Case) -> Signs:
 
 
 def _exchanged(case: Case) -> Signs:
-    """A sign if rows come again from the onset on with the targets of others."""
+    """A sign if rows come again from the onset on with the targets of others, and no transform makes them so."""
     found = fact(case, "targets_exchanged")
-    if not isinstance(found, Mapping):
+    if not isinstance(found, Mapping) or seen(case, "separate-draws") is not None:
         return ()
     (step, row), (earlier, place) = found["now"], found["then"]
     text = (

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
-from steadytrain.diagnosis.signs import ruled_out, seen, symptom
+from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.signs import fact, ruled_out, seen, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -50,6 +51,12 @@ class MisalignedAugmentation(Cause):
         return Signature(
             (
                 *symptom(case, CERTAIN, "separate-draws", invariant=True),
+                *when(
+                    isinstance(fact(case, "targets_exchanged"), Mapping),
+                    STRONG,
+                    "images that come again have another target",
+                    "fact targets_exchanged",
+                ),
                 *symptom(case, HINT, "no-learning", "plateau"),
                 *ruled_out(
                     seen(case, "separate-draws") is None,
