@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from steadytrain.capture.looks.syntax_trees import Scope, dotted, draws, last_name, scopes, statements
 
@@ -30,29 +31,34 @@ def separate_draws(tree: ast.Module) -> Iterator[int]:
         yield from _in_scope(scope, drawing, coins)
 
 
+@dataclass(frozen=True)
+class _Call:
+    """A call that draws: what it is given, and where the drawn variables among its other arguments were drawn."""
+
+    given: str
+    drawn_at: dict[str, int]
+
+
 def _in_scope(scope: Scope, drawing: set[str], coins: set[str]) -> Iterator[int]:
-    drawn: dict[str, int] = {}
-    """Variables that hold a fresh draw, with the line of it."""
-    seen: dict[str, tuple[str, dict[str, int], int]] = {}
+    drawn_at: dict[str, int] = {}
+    first: dict[str, _Call] = {}
     for node in statements(scope):
         if isinstance(node, ast.Assign) and _is_draw(node.value, coins):
-            drawn |= {one: node.lineno for target in node.targets for one in _stored(target)}
+            drawn_at |= {name: node.lineno for target in node.targets for name in _stored(target)}
         if not isinstance(node, ast.Call):
             continue
         if SEEDED.fullmatch(last_name(node.func)):
-            seen.clear()
+            first.clear()
             continue
-        name, given = dotted(node.func), node.args[0] if node.args else None
+        name, given, others = dotted(node.func), node.args[0] if node.args else None, node.args[1:]
         if not name or not isinstance(given, (ast.Name, ast.Attribute, ast.Subscript)):
             continue
-        inside = last_name(node.func) in drawing
-        others = {one.id: drawn[one.id] for one in node.args[1:] if isinstance(one, ast.Name) and one.id in drawn}
-        if not inside and not others and not any(_is_draw(one, coins) for one in node.args[1:]):
+        inside = last_name(node.func) in drawing or any(_is_draw(one, coins) for one in others)
+        call = _Call(_root(given), {one: drawn_at[one] for one in map(last_name, others) if one in drawn_at})
+        if not inside and not call.drawn_at:
             continue
-        first = seen.get(name)
-        if first is None:
-            seen[name] = (_root(given), others, node.lineno)
-        elif _are_pair(first[0], _root(given)) and (inside or not others or others != first[1]):
+        before = first.setdefault(name, call)
+        if _are_pair(before.given, call.given) and (inside or before.drawn_at != call.drawn_at):
             yield node.lineno
 
 
