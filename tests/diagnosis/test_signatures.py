@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from signature_cases import HALF, HEALTHY, SICK
 
 from steadytrain.core.incident import Finding, Located, OperandRange, Phase
 from steadytrain.core.model import Symptom
@@ -18,133 +19,6 @@ from steadytrain.testing import steps
 from trial_cases import finite_case
 
 CAUSES = causes()
-
-HEALTHY: dict[str, Any] = {
-    "batch_nonfinite": [],
-    "batch_norm_modules": [],
-    "betas": [0.9, 0.999],
-    "broadcast": [],
-    "causal_gradient": 0.0,
-    "clip_before_backward": False,
-    "clip_before_unscale": False,
-    "clipped": False,
-    "compiled": [],
-    "custom_operations": [],
-    "dead_units": {},
-    "decay_per_step": 2e-05,
-    "decay_share_of_update": 0.01,
-    "detached_calls": [],
-    "epsilon": 1e-08,
-    "epsilon_lost": False,
-    "eval_left_on": False,
-    "frozen_share": 0.0,
-    "gradients_carried_over": False,
-    "initial_loss": 4.6,
-    "label_shift": {"0": 3.2, "1": 2.0, "2": 3.2, "3": 3.4},
-    "label_shift_trained": 1,
-    "labels_ignored_share": 0.0,
-    "labels_leaked": [],
-    "loss_divided": False,
-    "lost_update_share": 0.0,
-    "modules_in_eval": [],
-    "optimizer": "AdamW",
-    "pad_share": 0.05,
-    "pad_supervised_share": 0.3,
-    "pad_id": 0,
-    "parameter_dtypes": {"float32": 36},
-    "parameters_not_in_optimizer": [],
-    "parameters_strange": {},
-    "parameters_without_gradient": [],
-    "parameters_zero_gradient": [],
-    "backwards_per_step": 1.0,
-    "ranks": 1,
-    "repeated_batches": 0.0,
-    "repeated_rows": 0.03,
-    "scaler": False,
-    "second_moment_below_epsilon": 0.0,
-    "tied_broken": [],
-    "token_largest": 95,
-    "token_rows": 96,
-    "tokens_out_of_range": 0,
-    "uniform_loss": 4.56,
-    "update_ratio": 0.005,
-    "update_ratio_median": 0.004,
-    "weight_decay": 0.01,
-    "zero_grad_calls": 1.0,
-}
-
-HALF = {"parameter_dtypes": {"float16": 3}, "autocast_dtype": "float16"}
-
-# What a survey of the fault finds beside what is healthy, and the symptom that goes with it.
-SICK: dict[str, tuple[dict[str, Any], str]] = {
-    "no-supervised-tokens": ({"labels_ignored_share": 1.0, "rows_without_labels": [0, 1]}, "nonfinite-loss"),
-    "nonfinite-input": ({"batch_nonfinite": [{"step": 90, "input": "0", "rows": [3], "count": 1}]}, "nonfinite-loss"),
-    "token-out-of-range": ({"tokens_out_of_range": 2, "token_largest": 120}, "nonfinite-loss"),
-    "reused-graph": ({"reused_graph": {"kind": "freed", "carried": ["state"]}}, "plateau"),
-    "tokenizer-mismatch": ({"tokenizer_size": 200, "token_unknown_share": 0.4}, "plateau"),
-    "label-misalignment": ({"label_shift_trained": 2}, "plateau"),
-    "padding-in-loss": ({"pad_share": 0.5, "pad_supervised_share": 0.5}, "plateau"),
-    "label-leakage": ({"labels_leaked": [{"input": 64, "share": 1.0}]}, "loss-collapse"),
-    "causal-leak": ({"causal_gradient": 0.4}, "loss-collapse"),
-    "data-shift": ({"data_shift": 4.0, "loss_excess": 1.4}, "divergence"),
-    "unshuffled-data": ({"token_rows": None, "labels_sorted": 9.0, "loader_shuffles": False}, "oscillation"),
-    "repeated-data": ({"repeated_batches": 0.5}, "validation-gap"),
-    "infeasible-target": ({"targets_out_of_reach": 0.6}, "plateau"),
-    "loss-function-misuse": ({"probabilities_as_logits": ["train.py:9"]}, "plateau"),
-    "shape-broadcast": ({"broadcast": ["loss: [64, 1] with [64]"]}, "plateau"),
-    "half-precision-overflow": ({**HALF, "half_overflow": ["linear at m.py:3"], "half_peak": 0.9}, "nonfinite-loss"),
-    "gradient-underflow": (
-        {**HALF, "gradient_underflow_share": 0.9, "gradient_zero_share_by_float32": 0.01},
-        "no-learning",
-    ),
-    "lost-updates": ({"parameter_dtypes": {"bfloat16": 3}, "lost_update_share": 0.9}, "lost-updates"),
-    "optimizer-epsilon-underflow": ({"epsilon_lost": True}, "nonfinite-weight"),
-    "fully-masked-attention": ({"fully_masked_rows": 3}, "nonfinite-gradient"),
-    "low-precision-positions": ({"positions_equal": {"places": [256, 257]}}, "plateau"),
-    "compiled-code-mismatch": ({"compiled": ["net"], "compiled_difference": 1e5, "compiled_rounding": 3.0}, "plateau"),
-    "custom-operation-fault": (
-        {"custom_operations": ["Scale"], "custom_gradient_error": {"Scale": 0.5}},
-        "plateau",
-    ),
-    "learning-rate-too-low": ({"update_ratio": 1e-6, "update_ratio_median": 1e-7}, "no-learning"),
-    "second-moment-lag": ({"second_moment_lag": {"a": 6.0}}, "second-moment-lag"),
-    "stale-optimizer-state": ({"state_step_lag": 500, "state_loaded_optimizer": True}, "update-norm-spike"),
-    "missing-zero-grad": ({"gradients_carried_over": True, "zero_grad_calls": 0.0}, "exploding-gradients"),
-    "clip-before-unscale": ({"scaler": True, "clipped": True, "clip_before_unscale": True}, "no-learning"),
-    "accumulation-scaling": ({"backwards_per_step": 16.0}, "divergence"),
-    "weight-decay-misuse": ({"decay_per_step": 0.1, "decay_share_of_update": 0.9}, "no-learning"),
-    "scheduler-misstep": ({"scheduler": "CosineAnnealingLR", "scheduler_steps_per_step": 8.0}, "plateau"),
-    "frozen-parameters": ({"frozen_share": 1.0, "parameters_frozen": ["a", "b"]}, "frozen-parameters"),
-    "skipped-updates": ({}, "stopped-updates"),
-    "misaligned-augmentation": (
-        {"targets_exchanged": {"now": (61, 0), "then": (4, 14), "changed": 74, "rows": 99}},
-        "separate-draws",
-    ),
-    "bootstrap-past-end": ({}, "unused-episode-end"),
-    "uniform-noise": ({}, "uniform-noise"),
-    "unseeded-randomness": ({"torch_seeded": False, "rows_drawn_anew": 0}, "plateau"),
-    "parameters-not-in-optimizer": ({"parameters_not_in_optimizer": ["head.weight"]}, "frozen-parameters"),
-    "detached-graph": (
-        {"parameters_without_gradient": ["a"], "parameters_cut_off": ["a"], "detached_calls": ["m.py:4: x.detach()"]},
-        "frozen-parameters",
-    ),
-    "bad-initialization": ({"initial_scale": {"a": 40.0}, "initial_loss": 30.0}, "exploding-gradients"),
-    "uninitialized-parameters": ({"parameters_strange": {"head": 1e30}}, "nonfinite-loss"),
-    "dead-units": ({"dead_units": {"a": 0.95}}, "dead-units"),
-    "normalization-misuse": ({"batch_norm_modules": ["n"], "batch_norm_values": 2}, "no-learning"),
-    "attention-logit-growth": ({"attention_logit_largest": 5000.0}, "attention-logit-growth"),
-    "output-logit-drift": ({"log_partition": 80.0}, "output-logit-drift"),
-    "embedding-gradient-spike": ({"embedding_gradient_share": 0.97}, "embedding-gradient-spike"),
-    "tied-weights-broken": ({"tied_broken": [["embed", "head"]]}, "plateau"),
-    "train-eval-mode": ({"eval_left_on": True, "modules_in_eval": ["drop"]}, "plateau"),
-    "router-collapse": (
-        {"router_share": {"r": 0.98}, "router_experts": {"r": 8}, "router_balanced": False},
-        "expert-load-collapse",
-    ),
-    "forgetting": ({}, "forgetting"),
-    "unsynchronized-gradients": ({"ranks": 4, "ranks_synchronized": False}, "divergence"),
-    "rank-divergence": ({"ranks": 4, "ranks_synchronized": True, "rank_parameters_differ": ["a"]}, "divergence"),
-}
 
 
 def case_of(facts: dict[str, Any], symptom: str = "loss-spike", **changed: Any) -> Case:
