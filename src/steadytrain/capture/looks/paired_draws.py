@@ -11,8 +11,9 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeGuard
 
-from steadytrain.capture.looks.syntax_trees import Scope, dotted, draws, last_name, scopes, statements
+from steadytrain.capture.looks.syntax_trees import DRAWN, Scope, dotted, draws, last_name, scopes, statements
 
 TARGET = re.compile(
     r"(?i)(.*_)?(masks?|seg\w*|labels?|targets?|gt|ground_?truth|depths?|annot\w*|heat_?maps?)(_.*|\d*)"
@@ -66,24 +67,28 @@ def _drawing(tree: ast.Module) -> set[str]:
     """Functions, classes and variables of the module, and arguments given by name, that draw where they are called and
     move what they are given.
     """
+    nodes = list(ast.walk(tree))
+    made = [(target, one.value) for one in nodes if isinstance(one, ast.Assign) for target in one.targets]
+    given = [(one.arg, one.value) for one in nodes if isinstance(one, ast.keyword) and one.arg]
+    movers = {one.name: names for one in nodes if _is_called(one) and any(map(MOVES.fullmatch, names := _calls(one)))}
     found: set[str] = set()
-    bodies = [one for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.ClassDef))]
     for _ in range(3):  # what draws by calling what draws
-        for one in bodies:
-            moves = MOVES.fullmatch(one.name) or any(
-                isinstance(each, ast.Call) and MOVES.fullmatch(last_name(each.func)) for each in ast.walk(one)
-            )
-            called = isinstance(one, ast.FunctionDef) or any(
-                isinstance(each, ast.FunctionDef) and each.name in ("__call__", "forward") for each in one.body
-            )
-            if moves and called and not one.name.startswith("__") and (draws(one) or _calls_any(one, found)):
-                found.add(one.name)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Assign) and _makes_any(node.value, found):
-                found |= {last_name(each) for each in node.targets if isinstance(each, (ast.Name, ast.Attribute))}
-            elif isinstance(node, ast.keyword) and node.arg and _makes_any(node.value, found):
-                found.add(node.arg)
-    return {one for one in found if one}
+        found |= {name for name, calls in movers.items() if calls & found or any(map(DRAWN.fullmatch, calls))}
+        found |= {last_name(target) for target, value in made if _makes_any(value, found)}
+        found |= {name for name, value in given if _makes_any(value, found)}
+    return found - {""}
+
+
+def _is_called(node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.ClassDef]:
+    """A function, or a class whose objects are called."""
+    if isinstance(node, ast.ClassDef):
+        return any(isinstance(one, ast.FunctionDef) and one.name in ("__call__", "forward") for one in node.body)
+    return isinstance(node, ast.FunctionDef) and not node.name.startswith("__")
+
+
+def _calls(node: ast.FunctionDef | ast.ClassDef) -> set[str]:
+    """The names of a function or class and of all that it calls."""
+    return {node.name, *(last_name(one.func) for one in ast.walk(node) if isinstance(one, ast.Call))}
 
 
 def _coins(tree: ast.Module) -> set[str]:
