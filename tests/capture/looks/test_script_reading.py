@@ -220,6 +220,15 @@ def test_a_run_reads_its_script(draw: str, told: list[str], tmp_path: Path) -> N
     assert found == told
 
 
+def test_installed_packages_are_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "site-packages" / "trainer.py"
+    path.parent.mkdir()
+    path.write_text(LOOP.replace("@@DRAW@@", "rand_like"), encoding="utf-8")
+    with watching(tmp_path / "run", "observe") as watcher:
+        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), {"__name__": "script"})
+    assert "uniform-code" not in [one.name for one in watcher.symptoms]
+
+
 @pytest.mark.parametrize("source", ["def (", "gamma done\0", "gamma = " + "(" * 500 + "done"])
 def test_a_source_that_cannot_be_parsed_has_none(source: str) -> None:
     assert list(mistakes(source, {})) == []

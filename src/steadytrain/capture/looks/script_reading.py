@@ -1,7 +1,8 @@
 """Reads the source of a script for mistakes that no number shows, as a reviewer would.
 
-Read are the files of the running functions and the modules beside them. A branch under a flag of the module that is
-false now is not read. Each rule asks for all parts of a mistake and takes nothing from a single name.
+Read are the files of the running functions and the modules beside them, but no installed package. A branch under a flag
+of the module that is false now is not read. Each rule asks for all parts of a mistake and takes nothing from a single
+name.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from typing import Any
 from steadytrain.capture.looks.bootstrapped_ends import unused_ends
 from steadytrain.capture.looks.paired_draws import separate_draws
 from steadytrain.capture.looks.uniform_codes import uniform_codes
+from steadytrain.capture.step.late_lines import INSTALLED
 from steadytrain.capture.step.script_frames import user_frames
 
-FILES_MAX, CHARACTERS_MAX = 16, 400_000
+FILES_MAX, CHARACTERS_MAX = 16, 200_000
 ROWS_MAX = 8
 
 RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]]] = {
@@ -64,7 +66,11 @@ def mistakes(source: str, names: Mapping[str, Any]) -> Iterator[tuple[str, int]]
 
 def _files() -> dict[str, Mapping[str, Any]]:
     """The files to read with the values of their modules: those that run, then those of modules in their folders."""
-    running = list(dict.fromkeys(frame.code.co_filename for frame in user_frames()))
+    running = [
+        file
+        for file in dict.fromkeys(frame.code.co_filename for frame in user_frames())
+        if not any(one in file for one in INSTALLED)
+    ]
     folders = {str(Path(file).parent) for file in running}
     values: dict[str, Mapping[str, Any]] = {}
     for module in list(sys.modules.values()):
