@@ -38,6 +38,27 @@ SEPARATE = {
             turned = coin()
             return image, flip(target, turned)
     """,
+    "of what a call gives": """
+        transform = T.Compose([T.RandomCrop(8)])
+        def pair(path, mask_path):
+            return transform(Image.open(path).convert("RGB")), transform(Image.open(mask_path))
+    """,
+    "of a copy": """
+        class RandomFlip:
+            def __call__(self, x):
+                return x.flip(-1) if random.random() < 0.5 else x
+        flip = RandomFlip()
+        def pair(img, mask):
+            return flip(torch.as_tensor(img.copy())), flip(torch.as_tensor(mask.copy()))
+    """,
+    "a coin each": """
+        def augment(img, mask):
+            if random.random() < 0.5:
+                img = np.flip(img, -1)
+            if random.random() < 0.5:
+                mask = np.flip(mask, -1)
+            return img, mask
+    """,
     "drawn in the call": """
         def augment(image, label):
             return roll(image, random.randint(0, 9)), roll(label, random.randint(0, 9))
@@ -48,6 +69,17 @@ TOGETHER = {
         def augment(image, mask):
             turned = random.random() < 0.5
             return flip(image, turned), flip(mask, turned)
+    """,
+    "one coin": """
+        def augment(img, mask):
+            if random.random() < 0.5:
+                img = np.flip(img, -1)
+                mask = np.flip(mask, -1)
+            if random.random() < 0.5:
+                img, mask = np.flip(img, -2), np.flip(mask, -2)
+            if random.random() < 0.5:
+                img = np.roll(img, 0)
+            return img, mask
     """,
     "the same seed": """
         transform = T.Compose([T.RandomCrop(8)])
@@ -93,6 +125,20 @@ PAST = {
                 running = delta + gamma * lam * running
                 next_value = values[t]
     """,
+    "a mask that is not used": """
+        for t in reversed(range(steps)):
+            nextnonterminal = 1.0 - dones[t + 1]
+            nextvalues = values[t + 1]
+            delta = rewards[t] + args.gamma * nextvalues - values[t]
+            advantages[t] = lastgaelam = delta + args.gamma * args.gae_lambda * lastgaelam
+    """,
+    "a field of a batch": """
+        rb.add(obs, next_obs, actions, rewards, terminations, infos)
+        data = rb.sample(64)
+        target_max = target_network(data.next_observations).max(dim=1).values
+        td_target = data.rewards.flatten() + args.gamma * target_max
+        old = q_network(data.observations).gather(1, data.actions).squeeze()
+    """,
     "only its shape": """
         def targets(rewards, next_values, dones):
             live = torch.ones_like(dones)
@@ -118,6 +164,23 @@ TO_THE_END = {
             best = slow(s2).max(1).values
             best[done] = 0.0
             target = r + gamma * best
+    """,
+    "a mask that is used": """
+        for t in reversed(range(steps)):
+            nextnonterminal = 1.0 - dones[t + 1]
+            nextvalues = values[t + 1]
+            delta = rewards[t] + args.gamma * nextvalues * nextnonterminal - values[t]
+    """,
+    "a field that is read": """
+        rb.add(obs, next_obs, actions, rewards, terminations, infos)
+        data = rb.sample(64)
+        target_max = target_network(data.next_observations).max(dim=1).values
+        td_target = data.rewards.flatten() + args.gamma * target_max * (1 - data.dones.flatten())
+    """,
+    "a batch without ends": """
+        rb.add(obs, next_obs, actions, rewards)
+        data = rb.sample(64)
+        td_target = data.rewards + gamma * next_value(data.next_observations)
     """,
     "no ends": """
         def learn(q, slow):

@@ -1,4 +1,8 @@
-"""Finds a value that is bootstrapped past the end of an episode: the script knows of the end and does not read it."""
+"""Finds a value that is bootstrapped past the end of an episode: the script knows of the end and does not read it.
+
+It knows of it by a variable of a sampled transition, an argument, a mask that is computed and then not used, or a
+buffer that ends are put into and whose batches are used without theirs.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +10,74 @@ import ast
 import re
 from collections.abc import Iterator
 
-from steadytrain.capture.looks.syntax_trees import Scope, last_name, scopes, statements
+from steadytrain.capture.looks.syntax_trees import Scope, last_name, names_read, scopes, statements
 
 DISCOUNT = re.compile(r"(?i)(.*_)?(gamma|discount\w*)")
 NEXT = re.compile(r"(?i).*(next|nxt|target|tgt|max|best|bootstrap|q2|v2|s2|future).*")
 END = re.compile(
     r"(?i)(.*_)?(b?d|dones?|terminals?|terminated|terminations?|ended|ends?|finished|dead|not_?dones?|nd)(_.*)?"
 )
+PLAIN_END = re.compile(r"(?i)(.*_)?(dones?|terminals?|terminated|terminations?|not_?dones?)(_.*)?")
+REWARD = re.compile(r"(?i)rewards?|rews?")
 SHAPE_ONLY = re.compile(r"(zeros|ones|empty|full|rand|randn)_like|len")
+STORES = re.compile(r"add|push|append|store|remember|put|insert|save")
 FIELDS_MIN = 4
 """Variables of a transition: state, action, reward, next state, and whether it was the last."""
 
 
 def unused_ends(tree: ast.Module) -> Iterator[int]:
     """The line of the bootstrapped value."""
+    stores = _stores_ends(tree)
     for scope in scopes(tree):
-        line = _bootstrap(scope)
-        if line is None:
+        bootstrap = _bootstrap(scope)
+        if bootstrap is None:
             continue
         nodes = list(statements(scope))
-        skipped = {id(one) for node in nodes if _is_of_shape(node) for one in ast.walk(node)}
-        ends = {name for node in nodes for name in _ends_unpacked(node)} | _ends_given(scope)
-        read = (one for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load))
-        if ends and not ends & {one.id for one in read if id(one) not in skipped}:
-            yield line
+        if _unread(scope, nodes) or _dead_mask(nodes) or (stores and _batch_without_ends(bootstrap, nodes)):
+            yield bootstrap.lineno
+
+
+def _unread(scope: Scope, nodes: list[ast.AST]) -> bool:
+    """Whether the ends that the scope is given are read nowhere in it."""
+    ends = {name for node in nodes for name in _ends_unpacked(node)} | _ends_given(scope)
+    skipped = {id(one) for node in nodes if _is_of_shape(node) for one in ast.walk(node)}
+    read = (one for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load))
+    return bool(ends) and not ends & {one.id for one in read if id(one) not in skipped}
+
+
+def _dead_mask(nodes: list[ast.AST]) -> bool:
+    """Whether ``live = 1 - done`` is computed and never read."""
+    read = {one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
+    return any(
+        isinstance(node, ast.Assign)
+        and all(isinstance(target, ast.Name) and target.id not in read for target in node.targets)
+        and isinstance(node.value, ast.BinOp)
+        and isinstance(node.value.op, ast.Sub)
+        and isinstance(node.value.left, ast.Constant)
+        and any(map(PLAIN_END.fullmatch, names_read(node.value)))
+        for node in nodes
+    )
+
+
+def _stores_ends(tree: ast.Module) -> bool:
+    """Whether the ends of episodes are put into a buffer."""
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and STORES.fullmatch(node.func.attr)
+        and len(node.args) >= FIELDS_MIN
+        and any(PLAIN_END.fullmatch(last_name(one)) for one in node.args)
+        for node in ast.walk(tree)
+    )
+
+
+def _batch_without_ends(bootstrap: ast.BinOp, nodes: list[ast.AST]) -> bool:
+    """Whether the reward is a field of a batch, and no end of this batch is read."""
+    fields = [one for one in ast.walk(bootstrap) if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name)]
+    batches = {one.value.id for one in fields if REWARD.fullmatch(one.attr) and isinstance(one.value, ast.Name)}
+    read = (one for one in nodes if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name))
+    ends = {one.value.id for one in read if END.fullmatch(one.attr) and isinstance(one.value, ast.Name)}
+    return bool(batches) and not batches & ends
 
 
 def _is_of_shape(node: ast.AST) -> bool:
@@ -37,13 +85,13 @@ def _is_of_shape(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and SHAPE_ONLY.fullmatch(last_name(node.func)) is not None
 
 
-def _bootstrap(scope: Scope) -> int | None:
+def _bootstrap(scope: Scope) -> ast.BinOp | None:
     """``reward + gamma * value_of_next``."""
     for node in statements(scope):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             for side in (node.left, node.right):
                 if isinstance(side, ast.BinOp) and isinstance(side.op, ast.Mult) and _is_next(side):
-                    return node.lineno
+                    return node
     return None
 
 

@@ -30,6 +30,7 @@ def separate_draws(tree: ast.Module) -> Iterator[int]:
     drawing, coins = _drawing(tree), _coins(tree)
     for scope in scopes(tree):
         yield from _in_scope(scope, drawing, coins)
+        yield from _in_branches(scope)
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def _in_scope(scope: Scope, drawing: set[str], coins: set[str]) -> Iterator[int]
             first.clear()
             continue
         name, given, others = dotted(node.func), node.args[0] if node.args else None, node.args[1:]
-        if not name or not isinstance(given, (ast.Name, ast.Attribute, ast.Subscript)):
+        if not name or given is None or not _root(given):
             continue
         inside = last_name(node.func) in drawing or any(_is_draw(one, coins) for one in others)
         call = _Call(_root(given), {one: drawn_at[one] for one in map(last_name, others) if one in drawn_at})
@@ -61,6 +62,28 @@ def _in_scope(scope: Scope, drawing: set[str], coins: set[str]) -> Iterator[int]
         before = first.setdefault(name, call)
         if _are_pair(before.given, call.given) and (inside or before.drawn_at != call.drawn_at):
             yield node.lineno
+
+
+def _in_branches(scope: Scope) -> Iterator[int]:
+    """``if random() < 0.5: image = flip(image)``, and the same again for the mask."""
+    before: set[str] = set()
+    for node in statements(scope):
+        if isinstance(node, ast.If) and draws(node.test):
+            names = {name for one in node.body if isinstance(one, ast.Assign) for name in _moved(one)}
+            if any(_are_pair(one, other) for one in names for other in names):
+                continue  # both by one draw
+            if any(_are_pair(one, other) for one in before for other in names):
+                yield node.lineno
+            before |= names
+
+
+def _moved(assigned: ast.Assign) -> Iterator[str]:
+    """Variables that are replaced by what a call that moves makes of them."""
+    for target in assigned.targets:
+        names, values = (one.elts if isinstance(one, ast.Tuple) else [one] for one in (target, assigned.value))
+        for name, value in zip(names, values, strict=False):
+            if isinstance(value, ast.Call) and MOVES.fullmatch(last_name(value.func)) and _root(value) == _root(name):
+                yield _root(name)
 
 
 def _drawing(tree: ast.Module) -> set[str]:
@@ -124,8 +147,13 @@ def _are_pair(one: str, other: str) -> bool:
 
 
 def _root(node: ast.expr) -> str:
-    """``masks`` of ``self.masks[i]``."""
-    return _root(node.value) if isinstance(node, ast.Subscript) else last_name(node)
+    """``masks`` of ``self.masks[i]``, of ``masks.copy()`` and of ``as_tensor(masks)``; "" if there is none."""
+    if isinstance(node, ast.Subscript):
+        return _root(node.value)
+    if isinstance(node, ast.Call):
+        given = _root(node.args[0]) if node.args else ""
+        return given or (_root(node.func.value) if isinstance(node.func, ast.Attribute) else "")
+    return last_name(node)
 
 
 def _stored(target: ast.expr) -> set[str]:

@@ -46,3 +46,8 @@ def last_name(node: ast.expr) -> str:
 def draws(node: ast.AST) -> bool:
     """Whether a call in ``node`` draws random numbers by its name."""
     return any(isinstance(one, ast.Call) and DRAWN.fullmatch(last_name(one.func)) for one in ast.walk(node))
+
+
+def names_read(node: ast.AST) -> set[str]:
+    """The variables that are read anywhere in ``node``."""
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}

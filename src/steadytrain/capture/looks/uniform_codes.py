@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from steadytrain.capture.looks.syntax_trees import last_name, scopes, statements
 
@@ -14,33 +14,36 @@ MEAN = re.compile(r"(?i)(.*_)?(mu\w*|means?|loc)")
 
 
 def uniform_codes(tree: ast.Module) -> Iterator[int]:
-    """The line of the sum."""
+    """The line of the draw."""
     for scope in scopes(tree):
-        uniform: set[str] = set()
+        uniform: dict[str, int] = {}
         for node in statements(scope):
             if isinstance(node, ast.Assign):
-                made = _draws_uniform(node.value)
-                names = {one.id for one in node.targets if isinstance(one, ast.Name)}
-                uniform = uniform | names if made else uniform - names
+                for name in (one.id for one in node.targets if isinstance(one, ast.Name)):
+                    uniform.pop(name, None)
+                    if _draws_uniform(node.value):
+                        uniform[name] = node.lineno
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
                 for mean, product in ((node.left, node.right), (node.right, node.left)):
-                    if _is_sample(mean, product, uniform):
-                        yield node.lineno
+                    noise = _noise(mean, product, uniform)
+                    if noise is not None:
+                        yield uniform.get(last_name(noise), node.lineno)
 
 
-def _is_sample(mean: ast.expr, product: ast.expr, uniform: set[str]) -> bool:
+def _noise(mean: ast.expr, product: ast.expr, uniform: Mapping[str, int]) -> ast.expr | None:
+    """The uniform noise of ``mean + noise * spread``."""
     if (
         not MEAN.fullmatch(last_name(mean))
         or not isinstance(product, ast.BinOp)
         or not isinstance(product.op, ast.Mult)
     ):
-        return False
+        return None
     for noise, spread in ((product.left, product.right), (product.right, product.left)):
         words = {last_name(one) for one in ast.walk(spread) if isinstance(one, (ast.Name, ast.Attribute))}
         drawn = _draws_uniform(noise) or (isinstance(noise, ast.Name) and noise.id in uniform)
         if drawn and any(SPREAD.fullmatch(one) for one in words):
-            return True
-    return False
+            return noise
+    return None
 
 
 def _draws_uniform(value: ast.expr) -> bool:
