@@ -13,6 +13,7 @@ from steadytrain.cli import runs
 from steadytrain.cli.runs import command
 from steadytrain.core.errors import UsageError
 from steadytrain.storage import run_summaries
+from steadytrain.storage.run_search import newest, survey
 
 
 def test_runs_are_listed_newest_first(tmp_path: Path) -> None:
@@ -81,3 +82,13 @@ def test_a_listing_opens_each_run_once(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(run_summaries, "read_description", lambda path: opened.append(path) or read(path))
     CliRunner().invoke(command, ["--runs-dir", str(tmp_path)], catch_exceptions=False)
     assert sorted(path.name for path in opened) == ["a", "b", "c"]
+
+
+def test_what_there_is_without_a_run_is_said_alike_everywhere(tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    for look in (survey, newest):
+        with pytest.raises(UsageError, match="no such folder of runs; record one with `steadytrain run SCRIPT`"):
+            look(missing)
+    (tmp_path / "main-20261126-182007").mkdir()
+    with pytest.raises(UsageError, match=r"no runs here yet.*; 1 that began ended before the first step"):
+        newest(tmp_path)

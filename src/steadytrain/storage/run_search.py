@@ -57,7 +57,7 @@ def survey(runs_dir: Path) -> Listing:
         UsageError: there is no such folder.
     """
     if not runs_dir.is_dir():
-        raise UsageError(f"{runs_dir}: no such folder of runs; name another with --runs-dir")
+        raise _no_runs(runs_dir)
     found, unreadable = [], []
     for entry in _run_folders(runs_dir):
         try:
@@ -159,8 +159,18 @@ def newest(runs_dir: Path) -> Path:
         except UsageError:
             continue
     if not started:
-        raise UsageError(f"{runs_dir}: no runs here yet; record one with `steadytrain run SCRIPT`")
+        raise _no_runs(runs_dir)
     return max(started)[1]
+
+
+def _no_runs(runs_dir: Path) -> UsageError:
+    """Why nothing can be shown: no folder, or only runs that ended before their first step."""
+    if not runs_dir.is_dir():
+        next_step = "record one with `steadytrain run SCRIPT`, or name another with --runs-dir"
+        return UsageError(f"{runs_dir}: no such folder of runs; {next_step}")
+    begun = sum(entry.is_dir() and not any(entry.iterdir()) for entry in runs_dir.iterdir())
+    ended = f"; {begun} that began ended before the first step and left nothing" if begun else ""
+    return UsageError(f"{runs_dir}: no runs here yet; record one with `steadytrain run SCRIPT`{ended}")
 
 
 def run_around(bundle: Path) -> Run | None:
