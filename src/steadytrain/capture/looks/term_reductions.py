@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from steadytrain.capture.looks.graph_nodes import inputs_of_node, kind_of, plain_tensor, shape_of
+from steadytrain.core.torch_private import SAVED_REDUCTION
 
 REDUCED_LOSSES = frozenset({"MseLoss", "BinaryCrossEntropy", "BinaryCrossEntropyWithLogits", "L1Loss", "SmoothL1Loss"})
 MEAN, SUM = 1, 2
@@ -55,7 +56,7 @@ def _reduced(node: Any, weight: float, factor: Any) -> Reduced | None:
             given = plain_tensor(node, "self")
             if given is None:
                 return None
-            mean = getattr(node, "_saved_reduction", 0)
+            mean = SAVED_REDUCTION.on(node, 0)
             count *= given.numel() if mean == MEAN else 1
             summed *= given.numel() if mean == SUM else 1
             break
