@@ -292,6 +292,11 @@ def test_installed_packages_are_not_read(tmp_path: Path) -> None:
     assert "uniform-code" not in [one.name for one in watcher.symptoms]
 
 
+def test_a_function_of_which_nothing_is_left_is_no_harm() -> None:
+    source = "def flip(x):\n    if MASKED:\n        return x if random.random() < 0.5 else x.flip(-1)\n"
+    assert list(mistakes(source, {"MASKED": False})) == []
+
+
 @pytest.mark.parametrize("source", ["def (", "gamma done\0", "gamma = " + "(" * 500 + "done"])
 def test_a_source_that_cannot_be_parsed_has_none(source: str) -> None:
     assert list(mistakes(source, {})) == []

@@ -116,8 +116,8 @@ def _calls(node: ast.FunctionDef | ast.ClassDef) -> set[str]:
 
 def _coins(tree: ast.Module) -> set[str]:
     """Short functions that return what they draw."""
-    functions = (one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and len(one.body) <= COIN_LINES_MAX)
-    return {one.name for one in functions if isinstance(one.body[-1], ast.Return) and draws(one)}
+    functions = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and len(one.body) <= COIN_LINES_MAX]
+    return {one.name for one in functions if draws(one) and any(isinstance(last, ast.Return) for last in one.body[-1:])}
 
 
 def _makes_any(value: ast.expr, names: set[str]) -> bool:
