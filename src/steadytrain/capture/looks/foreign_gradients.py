@@ -18,7 +18,7 @@ ELEMENTS_MAX = 1 << 20
 
 
 class ForeignGradients:
-    """Serves one stream in the steps that are looked at: its gradients at the begin of each backward."""
+    """Compares, for one stream, the gradients at the begin of each backward with those at the update."""
 
     def __init__(self) -> None:
         self._filled = self._between = False
