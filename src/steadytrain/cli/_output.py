@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-import textwrap
 from typing import Any
 
 import click
@@ -45,19 +44,13 @@ def fit(line: str, width: int) -> str:
     """
     if len(line) <= width or _COMMAND.match(line):
         return line
+    from steadytrain.core.plugin_pages import wrapped
+
     column = _SECOND_COLUMN.match(line)
     hanging = len(line) - len(line.lstrip()) + 2
     if column is not None and column.end() <= width // 2:
         hanging = column.end()
-    return textwrap.fill(
-        line,
-        width,
-        subsequent_indent=" " * hanging,
-        break_long_words=False,
-        break_on_hyphens=False,
-        replace_whitespace=False,
-        drop_whitespace=True,
-    )
+    return wrapped(line, width, hanging=" " * hanging)
 
 
 def say_document(document: Any, *, indent: int = 1, ensure_ascii: bool = False) -> None:

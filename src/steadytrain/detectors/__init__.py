@@ -17,7 +17,7 @@ from typing import ClassVar, Literal
 from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugin_pages import Pages
 from steadytrain.core.plugins import Kind, name_of
-from steadytrain.statistics.script_rows import script_rows
+from steadytrain.statistics.script_rows import ScriptRow, script_rows
 
 Aim = Literal["finite", "excess", "progress"]
 Quantity = Literal["gradient_norm", "update_ratio"]
@@ -113,6 +113,18 @@ class ScriptRule(Detector):
     aim: ClassVar[Aim] = "progress"
     hasty: ClassVar[bool] = True
 
+    def warning(self, window: Window, row: ScriptRow, message: str, **numbers: float) -> Symptom:
+        """A warning from the first reading of ``row`` to the end of ``window``."""
+        return Symptom(
+            name=name_of(type(self)),
+            severity="warning",
+            first_step=int(row.steps[0]),
+            last_step=int(window.steps[-1]),
+            message=message,
+            signals=("script.value",),
+            numbers=numbers,
+        )
+
 
 @dataclass(frozen=True)
 class SourceRule(ScriptRule):
@@ -124,18 +136,8 @@ class SourceRule(ScriptRule):
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         rows = script_rows(window, self.kind)
-        return tuple(
-            Symptom(
-                name=name_of(type(self)),
-                severity="warning",
-                first_step=int(row.steps[0]),
-                last_step=int(window.steps[-1]),
-                message=f"{row.place} {self.says}",
-                signals=("script.value",),
-                numbers={"lines": float(len(rows))},
-            )
-            for row in rows[:1]
-        )
+        lines = float(len(rows))
+        return tuple(self.warning(window, row, f"{row.place} {self.says}", lines=lines) for row in rows[:1])
 
 
 @dataclass(frozen=True)

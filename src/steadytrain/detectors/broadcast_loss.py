@@ -35,15 +35,12 @@ class BroadcastLoss(ScriptRule):
     def check(self, window: Window) -> tuple[Symptom, ...]:
         rows = [row for row in script_rows(window, "broadcast") if len(row.steps) >= self.looks_min]
         return tuple(
-            Symptom(
-                name="broadcast-loss",
-                severity="warning",
-                first_step=int(row.steps[0]),
-                last_step=int(window.steps[-1]),
-                message=f"the loss of {row.place} compares each of {row.last:.0f} predictions with every target: their "
+            self.warning(
+                window,
+                row,
+                f"the loss of {row.place} compares each of {row.last:.0f} predictions with every target: their "
                 "shapes are a column and a row, and make a table",
-                signals=("script.value",),
-                numbers={"rows": row.last},
+                rows=row.last,
             )
             for row in rows[:1]
         )

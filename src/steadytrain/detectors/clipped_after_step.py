@@ -34,15 +34,12 @@ class ClippedAfterStep(ScriptRule):
     def check(self, window: Window) -> tuple[Symptom, ...]:
         rows = [row for row in script_rows(window, "clipped-late") if row.last >= self.looks_min]
         return tuple(
-            Symptom(
-                name="clipped-after-step",
-                severity="warning",
-                first_step=int(row.steps[0]),
-                last_step=int(window.steps[-1]),
-                message=f"gradients were clipped after the update in {row.last:.0f} of the steps that were looked at, "
+            self.warning(
+                window,
+                row,
+                f"gradients were clipped after the update in {row.last:.0f} of the steps that were looked at, "
                 "where it has no effect: clip before optimizer.step()",
-                signals=("script.value",),
-                numbers={"looks": row.last},
+                looks=row.last,
             )
             for row in rows[:1]
         )

@@ -32,15 +32,12 @@ class ClippedWhileScaled(ScriptRule):
     def check(self, window: Window) -> tuple[Symptom, ...]:
         rows = [row for row in script_rows(window, "clipped-scaled") if row.last >= self.looks_min]
         return tuple(
-            Symptom(
-                name="clipped-while-scaled",
-                severity="warning",
-                first_step=int(row.steps[0]),
-                last_step=int(window.steps[-1]),
-                message=f"gradients were clipped at {row.last:.0f} steps while they still carried the loss scale: call "
+            self.warning(
+                window,
+                row,
+                f"gradients were clipped at {row.last:.0f} steps while they still carried the loss scale: call "
                 "scaler.unscale_(optimizer) before clipping",
-                signals=("script.value",),
-                numbers={"steps": row.last},
+                steps=row.last,
             )
             for row in rows[:1]
         )

@@ -38,15 +38,12 @@ class FalseNegatives(ScriptRule):
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         return tuple(
-            Symptom(
-                name="false-negatives",
-                severity="warning",
-                first_step=int(row.steps[0]),
-                last_step=int(window.steps[-1]),
-                message=f"{row.last:.0%} of the rows that the loss of {row.place} tells apart are copies of others in "
+            self.warning(
+                window,
+                row,
+                f"{row.last:.0%} of the rows that the loss of {row.place} tells apart are copies of others in "
                 "the batch: right answers count as wrong ones",
-                signals=("script.value",),
-                numbers={"share": row.last},
+                share=row.last,
             )
             for row in script_rows(window, "duplicate-positives")
             if len(row.steps) >= self.looks_min and (row.values >= self.copied_share).all()

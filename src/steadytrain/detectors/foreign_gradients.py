@@ -44,15 +44,13 @@ class ForeignGradients(ScriptRule):
             cosine = float(np.median(row.values)) if len(row.steps) >= self.looks_min else 0.0
             if cosine < self.cosine_max:
                 return (
-                    Symptom(
-                        name="foreign-gradients",
-                        severity="warning",
-                        first_step=int(row.steps[0]),
-                        last_step=int(window.steps[-1]),
-                        message="gradients are not cleared before the backward: the loss of another optimizer left a "
+                    self.warning(
+                        window,
+                        row,
+                        "gradients are not cleared before the backward: the loss of another optimizer left a "
                         f"gradient here, which the update applies too, against its own (cosine {cosine:.2f})",
-                        signals=("script.value",),
-                        numbers={"cosine": cosine, "looks": float(len(row.steps))},
+                        cosine=cosine,
+                        looks=float(len(row.steps)),
                     ),
                 )
         return ()

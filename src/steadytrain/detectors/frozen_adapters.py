@@ -31,15 +31,12 @@ class FrozenAdapters(ScriptRule):
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         return tuple(
-            Symptom(
-                name="frozen-adapters",
-                severity="warning",
-                first_step=int(row.steps[0]),
-                last_step=int(window.steps[-1]),
-                message=f"all {row.last:,.0f} parameters of adapters are frozen, {row.place} first: requires_grad is "
+            self.warning(
+                window,
+                row,
+                f"all {row.last:,.0f} parameters of adapters are frozen, {row.place} first: requires_grad is "
                 "False, so they are never trained",
-                signals=("script.value",),
-                numbers={"parameters": row.last},
+                parameters=row.last,
             )
             for row in script_rows(window, "frozen-adapters")[:1]
         )

@@ -43,15 +43,11 @@ class InvertedMask(ScriptRule):
     def check(self, window: Window) -> tuple[Symptom, ...]:
         found = [(what, row) for measure, what in WHAT.items() for row in script_rows(window, measure)]
         return tuple(
-            Symptom(
-                name="inverted-mask",
-                severity="warning",
-                first_step=int(row.steps[0]),
-                last_step=int(window.steps[-1]),
-                message=f"attention behind the loss of {row.place} {what}: its mask has the wrong sign "
-                f"({row.last:.0f} in all)",
-                signals=("script.value",),
-                numbers={"attentions": row.last},
+            self.warning(
+                window,
+                row,
+                f"attention behind the loss of {row.place} {what}: its mask has the wrong sign ({row.last:.0f} in all)",
+                attentions=row.last,
             )
             for what, row in found
             if len(row.steps) >= self.looks_min

@@ -42,15 +42,12 @@ class MisplacedEdges(ScriptRule):
             if len(row.steps) < self.looks_min or not (row.values < self.reached_max).all():
                 continue
             found.append(
-                Symptom(
-                    name="misplaced-edges",
-                    severity="warning",
-                    first_step=int(row.steps[0]),
-                    last_step=int(window.steps[-1]),
-                    message=f"the edges that {row.place} is given reach {row.last:.0%} of the graphs of a batch: node "
+                self.warning(
+                    window,
+                    row,
+                    f"the edges that {row.place} is given reach {row.last:.0%} of the graphs of a batch: node "
                     "indices may not be offset by the nodes of the graphs before",
-                    signals=("script.value",),
-                    numbers={"reached": row.last},
+                    reached=row.last,
                 )
             )
         return tuple(found[:1])

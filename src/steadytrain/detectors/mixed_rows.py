@@ -36,15 +36,12 @@ class MixedRows(ScriptRule):
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         return tuple(
-            Symptom(
-                name="mixed-rows",
-                severity="warning",
-                first_step=int(row.steps[0]),
-                last_step=int(window.steps[-1]),
-                message=f"attention behind the loss of {row.place} goes over the rows of the batch and takes its "
+            self.warning(
+                window,
+                row,
+                f"attention behind the loss of {row.place} goes over the rows of the batch and takes its "
                 f"{row.last:.0f} places for rows: is batch_first=True missing?",
-                signals=("script.value",),
-                numbers={"places": row.last},
+                places=row.last,
             )
             for row in script_rows(window, "mixed-rows")
             if len(row.steps) >= self.looks_min

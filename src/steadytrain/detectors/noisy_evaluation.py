@@ -36,15 +36,11 @@ class NoisyEvaluation(ScriptRule):
         found = [(row, "in training mode") for row in script_rows(window, "evaluated-in-training")]
         found += [(row, "with dropout that no mode turns off") for row in script_rows(window, "evaluated-with")]
         return tuple(
-            Symptom(
-                name="noisy-evaluation",
-                severity="warning",
-                first_step=int(row.steps[0]),
-                last_step=int(window.steps[-1]),
-                message=f"{row.place} is evaluated {how}: {row.last:.0f} calls without gradients before step "
-                f"{row.steps[-1]}",
-                signals=("script.value",),
-                numbers={"calls": row.last},
+            self.warning(
+                window,
+                row,
+                f"{row.place} is evaluated {how}: {row.last:.0f} calls without gradients before step {row.steps[-1]}",
+                calls=row.last,
             )
             for row, how in found[:1]
         )

@@ -37,15 +37,12 @@ class UnequalReductions(ScriptRule):
     def check(self, window: Window) -> tuple[Symptom, ...]:
         rows = [row for row in script_rows(window, "summed-term") if (row.values >= self.heavier_min).all()]
         return tuple(
-            Symptom(
-                name="unequal-reductions",
-                severity="warning",
-                first_step=int(row.steps[0]),
-                last_step=int(window.steps[-1]),
-                message=f"the reductions do not match in the loss of {row.place}: a divergence is summed over its row, "
+            self.warning(
+                window,
+                row,
+                f"the reductions do not match in the loss of {row.place}: a divergence is summed over its row, "
                 f"the other term is averaged over all elements, and so outweighed {row.last:.3g} times",
-                signals=("script.value",),
-                numbers={"heavier": row.last},
+                heavier=row.last,
             )
             for row in rows[:1]
         )

@@ -38,15 +38,12 @@ class UniformNoise(ScriptRule):
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         return tuple(
-            Symptom(
-                name="uniform-noise",
-                severity="warning",
-                first_step=int(row.steps[0]),
-                last_step=int(window.steps[-1]),
-                message=f"the target of the loss of {row.place} is noise that is uniform between 0 and 1, and an input "
+            self.warning(
+                window,
+                row,
+                f"the target of the loss of {row.place} is noise that is uniform between 0 and 1, and an input "
                 "of the model holds it: diffusion needs standard normal noise (torch.randn_like, not rand_like)",
-                signals=("script.value",),
-                numbers={"grows": row.last},
+                grows=row.last,
             )
             for row in script_rows(window, "uniform-noise")
             if len(row.steps) >= self.looks_min and (row.values > self.grows_min).all()

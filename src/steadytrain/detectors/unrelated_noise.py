@@ -37,15 +37,12 @@ class UnrelatedNoise(ScriptRule):
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         return tuple(
-            Symptom(
-                name="unrelated-noise",
-                severity="warning",
-                first_step=int(row.steps[0]),
-                last_step=int(window.steps[-1]),
-                message=f"the target of the loss of {row.place} is standard noise, and no input of the model has "
+            self.warning(
+                window,
+                row,
+                f"the target of the loss of {row.place} is standard noise, and no input of the model has "
                 "anything of it: it may be drawn twice",
-                signals=("script.value",),
-                numbers={"standard_errors": row.last},
+                standard_errors=row.last,
             )
             for row in script_rows(window, "noise-correlation")
             if len(row.steps) >= self.looks_min and (row.values < self.errors_max).all()

@@ -39,15 +39,12 @@ class VisibleLabels(ScriptRule):
         for row in script_rows(window, "next-place-seen"):
             if row.place in shifted and len(row.steps) >= self.looks_min and (row.values > self.seen_weight_min).all():
                 found.append(
-                    Symptom(
-                        name="visible-labels",
-                        severity="warning",
-                        first_step=int(row.steps[0]),
-                        last_step=int(window.steps[-1]),
-                        message=f"attention sees the next token, which is the label of the loss of {row.place}: there "
+                    self.warning(
+                        window,
+                        row,
+                        f"attention sees the next token, which is the label of the loss of {row.place}: there "
                         "is no causal mask",
-                        signals=("script.value",),
-                        numbers={"weight": row.last},
+                        weight=row.last,
                     )
                 )
         return tuple(found[:1])

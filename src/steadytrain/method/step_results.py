@@ -40,9 +40,6 @@ DATA_SYMPTOMS = frozenset(
 )
 
 
-"""Begins the reason of a finding whose batch was damaged before any operation."""
-
-
 _MEANINGS: Mapping[str, str] = {
     "again": "the fault lies in the recorded state, batch and code, so every test below counts",
     "gone": "the symptom depends on something that was not recorded: chance, hardware or a race",

@@ -26,7 +26,7 @@ from steadytrain.report.method_shown import MethodPart
 from steadytrain.report.report_values import Report
 from steadytrain.report.thinned_curves import Curve
 from steadytrain.report.wording import number
-from steadytrain.report.zoom import DARK, Zoom
+from steadytrain.report.zoom import DARK, Zoom, steps_of
 from steadytrain.storage.documents import redact_value
 from steadytrain.storage.redaction import redact_text
 
@@ -97,7 +97,7 @@ def page(
         token=Markup.escape(served.token) if served is not None else "",  # our own secret, for this page alone
         steps=steps,
         figures=figures,
-        first_and_last=_steps(report),
+        first_and_last=steps_of(report.curves, _heats(report)) if figures else None,
         small=lambda curve: Markup(svg.small_drawing(curve)),
         wide=lambda curve: Markup(svg.drawing(curve, report.symptoms, _SHORT)),
         half=lambda curve: Markup(svg.drawing(curve, report.symptoms, svg.HALF)),
@@ -156,14 +156,6 @@ def _figures(report: Report) -> list[Figure]:
 
 def _heats(report: Report) -> list[Heat]:
     return [heat for measured in report.measured for heat in measured.heats]
-
-
-def _steps(report: Report) -> tuple[int, int] | None:
-    """The first and the last step of the figures; None without a figure."""
-    heats = _heats(report)
-    steps = [step for curve in report.curves for step in (min(curve.steps), max(curve.steps))]
-    steps += [step for heat in heats for step in (heat.starts[0], heat.end - 1)]
-    return (min(steps), max(steps)) if steps else None
 
 
 def _of_curve(curve: Curve, report: Report, frame: svg.Frame, span: tuple[float, float]) -> Figure:

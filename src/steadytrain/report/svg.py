@@ -69,8 +69,9 @@ def drawing(
     ``span`` gives the steps at the left and right edge, by default those of the curve.
     """
     first, last = min(curve.steps), max(curve.steps)
-    across, up = frame.across(*(span or (first, last))), frame.up(curve)
-    edges = {"first": (span or (first, last))[0], "last": (span or (first, last))[1], "left": frame.left}
+    left, right = span or (first, last)
+    across, up = frame.across(left, right), frame.up(curve)
+    edges = {"first": left, "last": right, "left": frame.left}
     edges |= {"right": frame.width - frame.right, "top": frame.top, "bottom": frame.height - frame.bottom}
     parts = [
         _opening("curve", curve, frame, edges),

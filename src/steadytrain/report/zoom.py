@@ -68,8 +68,9 @@ def zoom(report: Report) -> Zoom | None:
         from bokeh.models import Range1d
     except ImportError:
         return None
-    first, last = _span(report.curves, heats)
-    shared = Range1d(start=first, end=last, bounds=(first, last))
+    first, last = steps_of(report.curves, heats)
+    edges = (first - 0.5, last + 0.5)  # nothing is drawn past the last step or before the first
+    shared = Range1d(start=edges[0], end=edges[1], bounds=edges)
     # All share one range of steps and one label width, so that their steps line up.
     figures = [
         *(_figure(curve, report.symptoms, shared) for curve in report.curves),
@@ -90,10 +91,10 @@ def zoom(report: Report) -> Zoom | None:
     )
 
 
-def _span(curves: Sequence[Curve], heats: Sequence[Heat]) -> tuple[float, float]:
-    """The steps at both edges: nothing is drawn past the last one or before the first."""
-    first = min([*(min(curve.steps) - 0.5 for curve in curves), *(heat.starts[0] - 0.5 for heat in heats)])
-    last = max([*(max(curve.steps) + 0.5 for curve in curves), *(heat.end - 0.5 for heat in heats)])
+def steps_of(curves: Sequence[Curve], heats: Sequence[Heat]) -> tuple[int, int]:
+    """The first and the last step of all curves and maps, of which there is at least one."""
+    first = min([*(min(curve.steps) for curve in curves), *(heat.starts[0] for heat in heats)])
+    last = max([*(max(curve.steps) for curve in curves), *(heat.end - 1 for heat in heats)])
     return first, last
 
 

@@ -27,13 +27,12 @@ FIELDS_MIN = 4
 
 def unused_ends(tree: ast.Module) -> Iterator[int]:
     """The line of the bootstrapped value."""
-    stores = _stores_ends(tree)
     for scope in scopes(tree):
-        bootstrap = _bootstrap(scope)
+        nodes = list(statements(scope))
+        bootstrap = _bootstrap(nodes)
         if bootstrap is None:
             continue
-        nodes = list(statements(scope))
-        if _unread(scope, nodes) or _dead_mask(nodes) or (stores and _batch_without_ends(bootstrap, nodes)):
+        if _unread(scope, nodes) or _dead_mask(nodes) or (_batch_without_ends(bootstrap, nodes) and _stores_ends(tree)):
             yield bootstrap.lineno
 
 
@@ -85,9 +84,9 @@ def _is_of_shape(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and SHAPE_ONLY.fullmatch(last_name(node.func)) is not None
 
 
-def _bootstrap(scope: Scope) -> ast.BinOp | None:
+def _bootstrap(nodes: list[ast.AST]) -> ast.BinOp | None:
     """``reward + gamma * value_of_next``."""
-    for node in statements(scope):
+    for node in nodes:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             for side in (node.left, node.right):
                 if isinstance(side, ast.BinOp) and isinstance(side.op, ast.Mult) and _is_next(side):

@@ -270,9 +270,10 @@ window.addEventListener("hashchange", () => { follow(); at("loss").scrollIntoVie
 at("filter").addEventListener("input", () => { if (state) showLayers(); });
 window.addEventListener("resize", () => CURVES.forEach((signal) => drawn[signal] && draw(signal, drawn[signal])));
 
-async function loop() {
-  if (!document.hidden) await read();
+async function loop(first) {
+  if (first || !document.hidden) await read();
+  if (first && location.hash) follow();
   setTimeout(loop, state !== null && OVER.includes(state.state) ? OVER_MS : EVERY_MS);
 }
 document.addEventListener("visibilitychange", () => { if (!document.hidden) read(); });
-read().then(() => { if (location.hash) follow(); loop(); });
+loop(true);
