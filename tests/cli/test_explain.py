@@ -86,9 +86,49 @@ def test_json_of_all() -> None:
     assert {"name", "summary"} == set(document["symptoms"][0])
 
 
+def found(*words: str) -> set[str]:
+    document = json.loads(run("--json", *words))
+    assert document["schema"] == "steadytrain.explanations/1"
+    assert document["asked"] == " ".join(words)
+    return {page["name"] for kind in document.values() if isinstance(kind, list) for page in kind}
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted"),
+    [
+        ("nan", {"nonfinite-loss", "nonfinite-gradient", "safe-softmax"}),
+        ("my loss is nan", {"nonfinite-loss"}),
+        ("loss goes up", {"divergence"}),
+        ("model does not learn", {"no-learning", "plateau"}),
+        ("lr", {"learning-rate-jump", "zero-learning-rate", "learning-rate-third"}),
+        ("nan fp16", {"loss-scale-collapse"}),
+    ],
+)
+def test_words_find_what_is_about_them(asked: str, wanted: set[str]) -> None:
+    assert wanted <= found(*asked.split())
+    assert found(asked) == found(*asked.split())
+    text = run(asked)
+    assert f"Nothing is called '{asked}'; these are about it." in " ".join(text.split())
+    assert "next  steadytrain explain " in text
+
+
+def test_a_further_word_narrows_the_search() -> None:
+    assert found("nan", "gradient") < found("nan")
+
+
+def test_words_that_make_a_name_are_the_name() -> None:
+    assert run("loss", "spike") == run("Loss_Spike") == run("loss-spike")
+
+
+@pytest.mark.parametrize("asked", ["xyzzy", "the", "?", " ", "*["])
+def test_words_that_find_nothing_are_the_users_error(asked: str) -> None:
+    with pytest.raises(UsageError, match="nothing is called"):
+        CliRunner().invoke(command, [asked], catch_exceptions=False)
+
+
 def test_an_unknown_name_is_the_users_error() -> None:
     with pytest.raises(UsageError, match="did you mean loss-spike"):
-        CliRunner().invoke(command, ["loss-spik"], catch_exceptions=False)
+        CliRunner().invoke(command, ["loss-spyke"], catch_exceptions=False)
 
 
 @pytest.mark.parametrize("name", documents())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import builders
 import tabled
 from steadytrain.core.incident import Action, BadTensor, Finding
 from steadytrain.core.model import Series
-from steadytrain.diagnosis.answer import Diagnosis, PatchTried, RankedCause, Status, TrialRow
+from steadytrain.diagnosis.answer import BatchRow, Diagnosis, PatchTried, RankedCause, Status, TrialRow
 from steadytrain.report import build, diagnosis_shown, first_screen, html, incidents_shown, source_lines, svg, zoom
 from steadytrain.report import text as text_report
 from steadytrain.report.first_screen import TrialEvidence, _dedented, proof
@@ -44,6 +45,19 @@ def test_the_headline_is_the_cause_as_firmly_as_it_is_known() -> None:
     assert headline("likely") == ("The batch is bad.", "likely")
     assert headline("possible") == ("The cause is not proven. Possible: bad-cause", "possible")
     assert headline(None) == ("The cause is unknown: nothing explains it", "unknown")
+
+
+def test_the_headline_accuses_the_row() -> None:
+    def says(named: tuple[int, ...], *shown: BatchRow) -> str:
+        known = diagnosis("confirmed")
+        known = replace(known, diagnoses=(replace(known.diagnoses[0], batch_rows=named),), rows=shown)
+        return first_screen.headline(diagnosis_shown.part(known), "")[0]
+
+    three = BatchRow(3, 1083, "0", "int64", 4, 0, (1, 2))
+    assert says((3,), three) == "The batch is bad: row 3 of step 1,083"
+    assert says((3,), replace(three, sample="Houses[17]")) == "The batch is bad: row 3 of step 1,083, Houses[17]"
+    assert says((3, 5), three) == "The batch is bad: rows 3, 5 of step 1,083"
+    assert says((), three) == says((4,), three) == "The batch is bad."
 
 
 def test_the_status_says_how_it_ended_and_what_was_touched() -> None:

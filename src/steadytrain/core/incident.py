@@ -77,7 +77,7 @@ class OperandRange(JsonValue, closed=True):
         parts = [" ".join(filter(None, [(self.dtype or "").removeprefix("torch."), shape]))]
         if self.smallest is not None and self.largest is not None:
             parts.append(f"{self.smallest:.4g} to {self.largest:.4g}")
-        counts = ((self.zeros, "zeros"), (self.nan, "NaN"), (self.inf, "Inf"))
+        counts = ((self.zeros, "zero" if self.zeros == 1 else "zeros"), (self.nan, "NaN"), (self.inf, "Inf"))
         parts += [f"{count:,} {what}" for count, what in counts if count]
         return ", ".join(filter(None, parts))
 

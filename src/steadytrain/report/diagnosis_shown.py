@@ -98,6 +98,8 @@ class DiagnosisPart:
     patch_what: str = ""
     patch_effect: str = ""
     patch_works: bool = False
+    rows_at: str = ""
+    """The rows that the first cause names, with their step: ``row 7 of step 83``."""
 
 
 def part(answer: Diagnosis) -> DiagnosisPart:
@@ -125,7 +127,20 @@ def part(answer: Diagnosis) -> DiagnosisPart:
         patch_effect=clean(f"on the replay: {answer.patch.effect}. {answer.patch.why}") if answer.patch else "",
         patch_works=answer.patch is not None and answer.patch.effect == "removed",
         patch_diff=tuple(map(_diff_line, answer.patch.diff.splitlines()[:DIFF_LINES_MAX])) if answer.patch else (),
+        rows_at=clean(_rows_at(in_play[0], answer.rows)) if in_play else "",
     )
+
+
+def _rows_at(cause: RankedCause, shown: Sequence[BatchRow]) -> str:
+    """Where the rows of ``cause`` came, with the place in the data set of a single one."""
+    named = [row for row in shown if row.row in cause.batch_rows]
+    if not named:
+        return ""
+    of_step = f"of step {count(named[0].step)}"
+    if len(cause.batch_rows) > 1:
+        return f"rows {enumerated([str(row) for row in cause.batch_rows], ROWS_MAX)} {of_step}"
+    sample = next((f", {row.sample}" for row in named if row.sample), "")
+    return f"row {named[0].row} {of_step}{sample}"
 
 
 def _diff_line(line: str) -> str:

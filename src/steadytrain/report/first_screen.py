@@ -137,11 +137,13 @@ def _weights(whats: set[str], bad: bool) -> StatusWord:
 
 
 def headline(told: DiagnosisPart | None, otherwise: str) -> tuple[str, str]:
-    """The cause in one sentence and its certainty, or ``otherwise`` without a diagnosis."""
+    """The cause in one sentence, with the rows that it names, and its certainty, or ``otherwise`` without a
+    diagnosis."""
     if told is None:
         return otherwise, ""
     if told.certainty != "unknown" and told.causes:
-        return told.causes[0].summary, told.certainty
+        sentence = told.causes[0].summary
+        return f"{sentence.removesuffix('.')}: {told.rows_at}" if told.rows_at else sentence, told.certainty
     possible = [cause.name for cause in told.causes if cause.status == "possible"][:3]
     if possible:
         return f"The cause is not proven. Possible: {', '.join(possible)}", "possible"

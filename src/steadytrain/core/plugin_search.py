@@ -1,0 +1,100 @@
+"""Finds plug-in pages by the words that people use: ``nan``, ``loss goes up``, ``learning rate``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from steadytrain.core.plugin_pages import Page, Pages
+
+SAYS_NOTHING = """a an and are at be been by do does doesn't for from get gets go goes has have how i in is it its model
+my network not of on or so that the this to too training was what when why with"""
+STOP_WORDS = frozenset(SAYS_NOTHING.split())
+SAME_MEANING: Mapping[str, tuple[str, ...]] = {
+    "nan": ("nan", "nonfinite", "non-finite", "not finite"),
+    "inf": ("inf", "infinite", "nonfinite", "non-finite", "not finite"),
+    "infinity": ("inf", "infinite", "nonfinite", "non-finite", "not finite"),
+    "lr": ("learning rate", "learning-rate", "rate"),
+    "oom": ("out of memory", "out-of-memory"),
+    "grad": ("gradient",),
+    "grads": ("gradient",),
+    "amp": ("fp16", "float16", "half precision", "half-precision", "loss scale", "autocast"),
+    "fp16": ("fp16", "float16", "half precision", "half-precision", "loss scale"),
+    "bf16": ("bf16", "bfloat16", "half precision", "half-precision"),
+    "explode": ("explod", "exploding"),
+    "explodes": ("explod", "exploding"),
+    "vanish": ("vanish",),
+    "overfit": ("overfit", "memoriz", "learnt by heart", "by heart"),
+    "overfitting": ("overfit", "memoriz", "learnt by heart", "by heart"),
+    "bn": ("batch norm", "batchnorm", "batch statistics"),
+    "batchnorm": ("batch norm", "batchnorm", "batch statistics"),
+    "ddp": ("rank", "replica"),
+    "diverge": ("diverg",),
+    "diverges": ("diverg",),
+    "down": ("down", "fall", "falls", "fell", "drop"),
+    "falls": ("fall", "fell", "drop"),
+    "flat": ("flat", "stuck", "plateau", "no-learning"),
+    "stuck": ("flat", "stuck", "plateau", "no-learning"),
+    "learn": ("no-learning", "learns", "learned", "flat", "plateau"),
+    "learning": ("learning", "learns", "learned"),
+    "val": ("validation", "evaluation"),
+    "validation": ("validation", "evaluation"),
+    "rises": ("rise", "rose", "grow", "climb", "diverg"),
+    "up": ("rise", "rose", "grow", "climb", "diverg"),
+    "increases": ("rise", "rose", "grow", "climb", "diverg"),
+    "seed": ("seed", "random"),
+}
+"""Short and colloquial words, with the words of the pages that mean the same. Both are matched by their beginnings."""
+
+WORD_MIN = 2
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A page and its kind."""
+
+    kind: Pages
+    page: Page
+
+
+def search(words: Iterable[str], kinds: Iterable[Pages]) -> list[Hit]:
+    """The pages that hold every word, those with more of them in the name first.
+
+    A page counts by its name and first sentence. Only if no page has all words there, its whole text counts.
+
+    Args:
+        words: as a user typed them; words that say nothing (``my``, ``is``) are left out.
+    """
+    asked = [word for word in _words(words) if len(word) >= WORD_MIN and word not in STOP_WORDS]
+    if not asked:
+        return []
+    patterns = [_pattern(word) for word in asked]
+    hits = [Hit(kind, page) for kind in kinds for page in kind.all()]
+    for text_of in (_head, _whole):
+        found = [hit for hit in hits if all(pattern.search(text_of(hit.page)) for pattern in patterns)]
+        if found:
+            return sorted(found, key=lambda hit: -_in_name(hit.page, patterns))
+    return []
+
+
+def _words(texts: Iterable[str]) -> list[str]:
+    return [word for text in texts for word in re.findall(r"[\w']+", text.lower().replace("_", "-"))]
+
+
+def _pattern(word: str) -> re.Pattern[str]:
+    """Matches ``word``, or what means the same, at the beginning of a word."""
+    meant: Sequence[str] = SAME_MEANING.get(word, (word,))
+    return re.compile(rf"(?<![a-z0-9])(?:{'|'.join(map(re.escape, meant))})", re.IGNORECASE)
+
+
+def _head(page: Page) -> str:
+    return f"{page.name}\n{page.summary}"
+
+
+def _whole(page: Page) -> str:
+    return "\n".join((page.name, page.summary, *page.sections.values()))
+
+
+def _in_name(page: Page, patterns: Sequence[re.Pattern[str]]) -> int:
+    return sum(pattern.search(page.name) is not None for pattern in patterns)
