@@ -40,7 +40,10 @@ REACHABLE = r"""
 """
 REACHED = r"""
 (() => {
-  const here = document.activeElement, style = getComputedStyle(here);
+  const here = document.activeElement;
+  let inner = here;
+  while (inner.shadowRoot?.activeElement) inner = inner.shadowRoot.activeElement;
+  const style = getComputedStyle(inner);
   window.toReach.delete(here);
   if (here.type === "radio") for (const one of document.getElementsByName(here.name)) window.toReach.delete(one);
   const seen = here === document.body || style.outlineStyle !== "none" || style.boxShadow !== "none";
