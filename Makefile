@@ -45,7 +45,7 @@ help:
 	@echo "make bench-store   what the store costs at 10,000 tensors and a million steps; some minutes, 3 GB of disk"
 	@echo "make bench-symptoms  false alarms, misses and cost of the detectors, beside the rules of others; under ten minutes (LOGS=DIR: labelled logs too)"
 	@echo "make bench-early   faults and healthy runs in their first steps: found, how late, false alarms; half an hour (UNSEEN=1: families of another hand)"
-	@echo "make bench-scripts  373 scripts of another hand: silent faults that are named, healthy ones that are not; an hour"
+	@echo "make bench-scripts  401 scripts of another hand: silent faults that are named, healthy ones that are not; an hour"
 	@echo "make bench-trials  which trial removes which incident, on a byte-level GPT; under ten minutes"
 	@echo "make bench-data  what check-data costs over a gigabyte of JSON Lines; ten minutes, 1 GB of disk"
 	@echo "make attack        kills, full disks, ways to train, mutants, secrets, errors of ours: tried and survived; fifteen minutes (FORM=--quick, ONLY=name, INTO=folder adds up)"

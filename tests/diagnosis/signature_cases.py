@@ -107,6 +107,10 @@ SICK: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "bootstrap-past-end": ({}, "unused-episode-end"),
     "uniform-noise": ({}, "uniform-noise"),
+    "scrambled-axes": ({}, "scrambled-axes"),
+    "read-padding": ({}, "read-padding"),
+    "misplaced-positions": ({}, "row-positions"),
+    "live-target": ({}, "live-target"),
     "unseeded-randomness": ({"torch_seeded": False, "rows_drawn_anew": 0}, "plateau"),
     "parameters-not-in-optimizer": ({"parameters_not_in_optimizer": ["head.weight"]}, "frozen-parameters"),
     "detached-graph": (

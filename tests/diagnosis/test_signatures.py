@@ -45,6 +45,8 @@ def test_its_own_fault_puts_it_first(name: str) -> None:
         ("uniform-code", "uniform-noise"),
         ("unequal-reductions", "loss-function-misuse"),
         ("frozen-adapters", "frozen-parameters"),
+        ("separate-orders", "label-misalignment"),
+        ("constant-penalty", "detached-graph"),
     ],
 )
 def test_a_symptom_that_a_script_shows_points_at_its_cause(symptom: str, name: str) -> None:

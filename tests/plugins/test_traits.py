@@ -47,7 +47,8 @@ ONCE = [
         "worker-duplicates optimizer-without-gradients loss-above-guess stopped-updates replaced-weights "
         "shared-target misplaced-edges mixed-rows unrelated-noise uniform-noise foreign-gradients "
         "separate-draws unused-episode-end uniform-code unequal-reductions frozen-adapters "
-        "growing-weight rounded-ids opposite-metric uncopied-state false-negatives",
+        "growing-weight rounded-ids opposite-metric uncopied-state false-negatives "
+        "scrambled-axes read-padding separate-orders constant-penalty row-positions live-target",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

@@ -230,13 +230,12 @@ SAVED_WEIGHT = TorchAttribute(
     "torch.autograd.graph:Node._saved_total_weight", _STEP_LOSS, made=torch_samples.likelihood
 )
 SAVED_SIZES = TorchAttribute(
-    "torch.autograd.graph:Node._saved_self_sym_sizes",
-    _STEP_LOSS,
-    made=torch_samples.sum_node,
+    "torch.autograd.graph:Node._saved_self_sym_sizes", _STEP_LOSS, made=torch_samples.sum_node
 )
 _NO_GRAPH = "the first losses are not looked into"
 NODE_SHAPES = TorchAttribute("torch.autograd.graph:Node._input_metadata", _NO_GRAPH, made=torch_samples.likelihood)
 SAVED_DIMENSION = TorchAttribute("torch.autograd.graph:Node._saved_dim", _NO_GRAPH, made=torch_samples.softmax)
+SAVED_INDEX = TorchAttribute("torch.autograd.graph:Node._saved_index", _NO_GRAPH, made=torch_samples.select)
 SAVED_AXIS_0 = TorchAttribute("torch.autograd.graph:Node._saved_dim0", _NO_GRAPH, made=torch_samples.transpose)
 SAVED_AXIS_1 = TorchAttribute("torch.autograd.graph:Node._saved_dim1", _NO_GRAPH, made=torch_samples.transpose)
 SAVED_AXES = TorchAttribute("torch.autograd.graph:Node._saved_dims", _NO_GRAPH, made=torch_samples.permute)

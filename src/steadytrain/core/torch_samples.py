@@ -32,6 +32,10 @@ def transpose() -> Any:
     return torch().ones(1, 1, requires_grad=True).transpose(0, 1).grad_fn
 
 
+def select() -> Any:
+    return torch().ones(1, 1, requires_grad=True).select(0, 0).grad_fn
+
+
 def permute() -> Any:
     return torch().ones(1, 1, requires_grad=True).permute(1, 0).grad_fn
 

@@ -14,16 +14,16 @@ from steadytrain.statistics.script_rows import script_rows
 @final
 @dataclass(frozen=True)
 class MixedRows(ScriptRule):
-    """Attention goes over the rows of the batch, and not over the places of each row.
+    """Attention, or a recurrent layer, goes over the rows of the batch, and not over the places of each row.
 
     Means:
-        Every attention is as long as the batch has rows, and the loss judges one prediction a row. Each place of a row
-        attends to the same place of the other rows, so a row never sees its own places together, and its prediction
-        depends on what else is in the batch.
+        Every attention and every recurrent layer is as long as the batch has rows, and the loss judges one prediction a
+        row. Each place of a row is read together with the same place of the other rows, so a row never sees its own
+        places together, and its prediction depends on what else is in the batch.
 
     Causes:
-        - `nn.MultiheadAttention` or `nn.TransformerEncoderLayer` without `batch_first=True`, given [rows, places,
-          features]
+        - `nn.LSTM`, `nn.GRU`, `nn.MultiheadAttention` or `nn.TransformerEncoderLayer` without `batch_first=True`, given
+          [rows, places, features]
         - a transpose that is missing, or made twice
         - no fault: attention between samples by design
 
@@ -39,8 +39,8 @@ class MixedRows(ScriptRule):
             self.warning(
                 window,
                 row,
-                f"attention behind the loss of {row.place} goes over the rows of the batch and takes its "
-                f"{row.last:.0f} places for rows: is batch_first=True missing?",
+                f"attention or a recurrent layer behind the loss of {row.place} goes over the rows of the batch and "
+                f"takes its {row.last:.0f} places for rows: is batch_first=True missing?",
                 places=row.last,
             )
             for row in script_rows(window, "mixed-rows")

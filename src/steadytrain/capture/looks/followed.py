@@ -16,6 +16,7 @@ from steadytrain.capture.looks.loss_graph import LossGraph
 from steadytrain.capture.looks.misplaced_moments import MisplacedMoments
 from steadytrain.capture.looks.missing_gradients import MissingGradients
 from steadytrain.capture.looks.plateau_modes import PlateauModes
+from steadytrain.capture.looks.recurrent_axes import RecurrentAxes
 from steadytrain.capture.looks.regression_targets import RegressionTargets
 from steadytrain.capture.looks.repeated_inputs import Inputs, RepeatedInputs
 from steadytrain.capture.looks.schedule_counts import ScheduleCounts
@@ -38,6 +39,7 @@ class Followed:
     plateaus: PlateauModes = field(default_factory=PlateauModes)
     weights: TermWeights = field(default_factory=TermWeights)
     cut: CutModules | None = None
+    recurrent: RecurrentAxes | None = None
     missing: MissingGradients = field(default_factory=MissingGradients)
     summed: SummedBackwards = field(default_factory=SummedBackwards)
     tied: TiedTables | None = None
@@ -55,6 +57,12 @@ class Followed:
     rests_from: int = 0
     rows: dict[str, float] = field(default_factory=dict)
     known: list[str] = field(default_factory=list)
+
+    def release(self) -> None:
+        """Take all hooks off the modules of the script."""
+        for hooked in (self.cut, self.recurrent):
+            if hooked is not None:
+                hooked.release()
 
 
 @dataclass

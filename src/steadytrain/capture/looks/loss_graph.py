@@ -26,8 +26,10 @@ from steadytrain.capture.looks.graph_nodes import (
     shape_of,
     signed,
 )
+from steadytrain.capture.looks.live_weights import PRODUCTS_MAX
 from steadytrain.capture.looks.masked_means import padded_share
 from steadytrain.capture.looks.mixed_rows import Attended, attended, predicted_shape
+from steadytrain.capture.looks.padded_ends import last_place
 from steadytrain.capture.looks.regression_targets import SQUARES, squared_target
 from steadytrain.capture.looks.stopped_targets import (
     DIFFERENCES,
@@ -36,6 +38,7 @@ from steadytrain.capture.looks.stopped_targets import (
     elements_of,
     follows_itself,
 )
+from steadytrain.capture.looks.view_orders import View, scrambled_view
 from steadytrain.core.torch_private import SAVED_CAUSAL, SAVED_DIMENSION, SAVED_IGNORED
 
 NODES_MAX = 100_000
@@ -74,11 +77,12 @@ class LossGraph:
     by name. ``attention`` has one entry per square attention: the weights from each place to the next one, or a bool
     that is True for a causal kernel and False without a mask. ``visible`` says
     what each attention sees. ``looked_up`` are the ids that embeddings got.
-    ``attended`` has the sequences and the length of each fused self-attention, ``predicted`` the shape of what each
-    loss function judges (or the first difference, where none is called), ``squared`` the targets of squared errors.
-    ``inputs`` are those of its first layers, and ``normalises`` says that it has normalisation layers.
-    ``follows_itself`` says that its targets are outputs of the model (:mod:`stopped_targets`). ``whole`` is False if
-    the graph exceeds ``NODES_MAX``.
+    ``attended`` has the sequences and the length of each self-attention, ``predicted`` the shape of what each loss
+    function judges (or the first difference, where none is called), ``squared`` the targets of squared errors.
+    ``products`` are its first products of two tensors. ``views`` are those that scramble axes, ``ends`` the rows and
+    places of outputs whose last place is read. ``inputs`` are those of its first layers, and ``normalises`` says that
+    it has normalisation layers. ``follows_itself`` says that its targets are outputs of the model
+    (:mod:`stopped_targets`). ``whole`` is False if the graph exceeds ``NODES_MAX``.
     """
 
     parameters: dict[int, nn.Parameter] = field(default_factory=dict)
@@ -90,6 +94,9 @@ class LossGraph:
     attended: list[Attended] = field(default_factory=list)
     predicted: list[tuple[int, ...]] = field(default_factory=list)
     squared: list[Tensor] = field(default_factory=list)
+    products: list[Any] = field(default_factory=list)
+    views: list[View] = field(default_factory=list)
+    ends: list[tuple[int, int]] = field(default_factory=list)
     inputs: list[Tensor] = field(default_factory=list)
     normalises: bool = False
     follows_itself: bool = False
@@ -114,15 +121,21 @@ def read_graph(root: Tensor) -> LossGraph:
             _read_loss(kind, node, graph)
         if kind in LOSSES or (kind == DIFFERENCES and not graph.predicted):
             graph.predicted.append(predicted_shape(node))
+        if kind == "Mul" and len(graph.products) < PRODUCTS_MAX:
+            graph.products.append(node)
+        if (view := scrambled_view(kind, node)) is not None:
+            graph.views.append(view)
+        if (end := last_place(kind, node)) is not None:
+            graph.ends.append(end)
         if kind == SQUARES and (target := squared_target(node)) is not None:
             graph.squared.append(target)
-        if kind.startswith("ScaledDotProduct") and (over := attended(node)) is not None:
-            graph.attended.append(over)
         if kind in LIKELIHOODS or kind in ("Gather", "Bmm"):
             _read_axis(kind, node, graph)
         if kind in ("Softmax", "SafeSoftmax") or kind.startswith("ScaledDotProduct"):
             if kind != "SafeSoftmax":
                 _read_attention(kind, node, graph)
+            if (over := attended(kind, node)) is not None:
+                graph.attended.append(over)
             if len(graph.visible) < ATTENTIONS_MAX and (seen := visible(kind, node)) is not None:
                 graph.visible.append(seen)
         if kind == "Embedding" and (indices := saved_tensor(node, "indices")) is not None:

@@ -38,9 +38,11 @@ def inputs_of(args: Any, kwargs: Any) -> Inputs:
 
 @dataclass
 class Fetched:
-    """The number of batches from loaders since the last step, and the rows of their largest data set."""
+    """The number of batches from loaders since the last step, the rows that were drawn for them (0 if unknown), and the
+    rows of their largest data set."""
 
     batches: int = 0
+    drawn: int = 0
     rows_in_all: int = 0
 
 

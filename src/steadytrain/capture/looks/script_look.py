@@ -15,27 +15,24 @@ import numpy as np
 from torch import Tensor, nn
 
 from steadytrain.capture.hooks.guarded_events import MISSING
-from steadytrain.capture.looks.attention_masks import mask_rows
 from steadytrain.capture.looks.counted_steps import RATE_UPDATES, counted_rows, resumed_rows
 from steadytrain.capture.looks.cut_modules import CutModules
-from steadytrain.capture.looks.duplicate_positives import duplicate_rows
 from steadytrain.capture.looks.evaluation_mode import ModeEffects
 from steadytrain.capture.looks.evaluations import Evaluations
-from steadytrain.capture.looks.first_inputs import input_rows
 from steadytrain.capture.looks.followed import Followed, Seen
 from steadytrain.capture.looks.graph_edges import edge_rows
+from steadytrain.capture.looks.graph_rows import graph_rows
 from steadytrain.capture.looks.held_parameters import is_sharded
 from steadytrain.capture.looks.idle_schedules import IdleSchedules, Passes
 from steadytrain.capture.looks.kept_remainders import AT_STEPS, remainder_rows
 from steadytrain.capture.looks.label_places import label_rows
 from steadytrain.capture.looks.loss_graph import read_graph
 from steadytrain.capture.looks.misplaced_moments import MisplacedMoments
-from steadytrain.capture.looks.mixed_rows import mixed_rows
 from steadytrain.capture.looks.moving_targets import MovingTargets
 from steadytrain.capture.looks.pass_orders import PassOrders
 from steadytrain.capture.looks.policy_code import policy_rows
+from steadytrain.capture.looks.recurrent_axes import RecurrentAxes
 from steadytrain.capture.looks.repeated_inputs import Fetched, inputs_of
-from steadytrain.capture.looks.rounded_ids import rounded_rows
 from steadytrain.capture.looks.running_statistics import statistics_rows
 from steadytrain.capture.looks.schedule_counts import ScheduleCounts, schedulers_at_start
 from steadytrain.capture.looks.script_reading import reading_rows
@@ -49,6 +46,7 @@ from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.script_frames import innermost_place
+from steadytrain.core.incident import Samples
 from steadytrain.core.model import Reading
 
 LOOK_STEPS = frozenset({1, 2, 3, 4, 8, 16, 32})
@@ -101,6 +99,9 @@ class ScriptLook(StepObserver):
 
     # -- the step --------------------------------------------------------------------------------------------------
 
+    def drawn(self, samples: Samples) -> None:
+        self._data.drawn = len(samples.indices)
+
     def fetched(self, dataset: int, batch: Any) -> Any:
         self._guarded(self._fetched, dataset, batch)
         return MISSING
@@ -143,13 +144,12 @@ class ScriptLook(StepObserver):
 
     def stream_done(self, stream: Stream) -> None:
         one = self._followed.pop(id(stream), None)
-        if one is not None and one.cut is not None:
-            one.cut.release()
+        if one is not None:
+            one.release()
 
     def close(self, *, finished: bool, noted: bool) -> None:
         for one in self._followed.values():
-            if one.cut is not None:
-                one.cut.release()
+            one.release()
         self._targets.remove()
 
     def forget(self) -> None:
@@ -174,7 +174,8 @@ class ScriptLook(StepObserver):
 
     def _rest_ends(self, stream: Stream) -> None:
         one = self._one(stream)
-        self._seen, self._data.batches, self._begun = Seen(), 0, self._passes.bounds
+        self._seen, self._begun = Seen(), self._passes.bounds
+        self._data.batches = self._data.drawn = 0
         self._stopped.passed_over()
         if one.counts is not None:
             one.counts.passed_over(stream.step - one.rests_from)
@@ -271,8 +272,7 @@ class ScriptLook(StepObserver):
         rows |= dict(self._loads.lost.rows()) | dict(self._loads.replaced.rows(stream))
         rows |= dict(self._orders.rows(stream.name))
         if one.cut is None:
-            one.cut = CutModules(stream, self._run.guard.report)
-            rows |= self._once(stream)
+            rows |= self._once(one, stream)
         else:
             rows |= dict(one.cut.rows(stream))
         if stream.own_steps < INPUT_STEPS or one.inputs.cycled.compares(self._data.batches):
@@ -309,7 +309,8 @@ class ScriptLook(StepObserver):
         rows |= dict(self._stopped.updated())
         if stream.own_steps in LOOK_STEPS and not is_sharded(stream.parameters):
             one.late.updated(stream.parameters)
-        self._seen, self._data.batches, self._begun = Seen(), 0, self._passes.bounds
+        self._seen, self._begun = Seen(), self._passes.bounds
+        self._data.batches = self._data.drawn = 0
         self._orders.stepped(stream.name)
         if rows and folder is not None:
             self._write(stream, rows)
@@ -326,8 +327,10 @@ class ScriptLook(StepObserver):
         reading = Reading("script", tuple(one.known), ("value",), values)
         self._run.recorder.read(stream, stream.step, self._run.clock(), reading)
 
-    def _once(self, stream: Stream) -> dict[str, float]:
+    def _once(self, one: Followed, stream: Stream) -> dict[str, float]:
         """What does not change in a training: which parameters it trains, and what its source says."""
+        one.cut = CutModules(stream, self._run.guard.report)
+        one.recurrent = RecurrentAxes(stream, self._run.guard.report)
         rows = dict(trained_rows(stream, self._run.streams)) | dict(adapter_rows(stream))
         return rows | dict(policy_rows()) | dict(reading_rows())
 
@@ -337,17 +340,14 @@ class ScriptLook(StepObserver):
         rows: dict[str, float] = {}
         filled = {key: each for _, graph, _ in self._seen.graphs for key, each in graph.parameters.items()}
         rows.update(one.held.look(stream, self._run.streams, filled))
+        drawn = self._data.drawn if self._data.batches == 1 else 0
+        assert one.recurrent is not None
+        read, layers = one.recurrent.read(stream), one.recurrent.found
         for line, graph, call in self._seen.graphs:
             rows |= {f"{misuse}:{line}": count for misuse, count in graph.misuses.items()}
             given = ids_of(call)
-            measured = (
-                *input_rows(graph.inputs, normalises=graph.normalises, looked_up=bool(graph.looked_up)),
-                *rounded_rows(graph.looked_up),
-                *duplicate_rows(graph.likelihoods, graph.looked_up),
-                *mixed_rows(graph.attended, graph.predicted, call.samples if call is not None else 0),
-                *one.targets.rows(graph.squared, call),
-                *mask_rows(graph.visible, given),
-            )
+            shown = graph_rows(graph, call, read, drawn=drawn, has_recurrent=layers)
+            measured = (*shown, *one.targets.rows(graph.squared, call))
             rows |= {f"{measure}:{line}": value for measure, value in measured} | dict(edge_rows(call))
             for likelihood in graph.likelihoods[:1] if call is not None and len(graph.likelihoods) == 1 else ():
                 assert call is not None

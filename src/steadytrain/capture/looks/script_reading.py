@@ -16,7 +16,12 @@ from types import ModuleType
 from typing import Any
 
 from steadytrain.capture.looks.bootstrapped_ends import unused_ends
+from steadytrain.capture.looks.constant_penalties import constant_penalties
+from steadytrain.capture.looks.live_targets import live_targets
 from steadytrain.capture.looks.paired_draws import separate_draws
+from steadytrain.capture.looks.row_positions import row_positions
+from steadytrain.capture.looks.separate_orders import separate_orders
+from steadytrain.capture.looks.swapped_sizes import swapped_sizes
 from steadytrain.capture.looks.uniform_codes import uniform_codes
 from steadytrain.capture.step.late_lines import INSTALLED
 from steadytrain.capture.step.script_frames import user_frames
@@ -31,6 +36,11 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     ),
     "unused-end": (unused_ends, ("(?i)gamma|discount", "(?i)next|max|best|target")),
     "uniform-code": (uniform_codes, ("rand_like|rand\\(", "(?i)mu|mean|loc")),
+    "separate-orders": (separate_orders, ("shuffle|perm|argsort|sort|unique|set\\(",)),
+    "swapped-sizes": (swapped_sizes, ("view\\(|reshape\\(", "shape|size\\(")),
+    "constant-penalty": (constant_penalties, ("grad\\(", "backward")),
+    "row-positions": (row_positions, ("batch_first", "arange|size\\(|shape|len\\(")),
+    "live-target": (live_targets, ("(?i)gamma|discount|adv|delta|predictor", "(?i)q|value|critic|vf|predictor")),
 }
 """Each finds the lines of one mistake; a source without its words is not parsed."""
 
@@ -83,7 +93,7 @@ def _files() -> dict[str, Mapping[str, Any]]:
 
 
 class _Pruned(ast.NodeTransformer):
-    """Leaves out the branch that a flag of the module does not take."""
+    """Leaves out the branch that a flag of the module does not take, and puts its value where it is passed on."""
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self._names = names
@@ -97,6 +107,12 @@ class _Pruned(ast.NodeTransformer):
     def visit_IfExp(self, node: ast.IfExp) -> Any:
         taken = self._taken(node.test)
         return self.generic_visit(node) if taken is None else self.visit(node.body if taken else node.orelse)
+
+    def visit_keyword(self, node: ast.keyword) -> Any:
+        value = self._names.get(node.value.id) if isinstance(node.value, ast.Name) else None
+        if type(value) is bool:
+            node.value = ast.copy_location(ast.Constant(value), node.value)
+        return self.generic_visit(node)
 
     def _taken(self, test: ast.expr) -> bool | None:
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):

@@ -38,6 +38,7 @@ class DetachedGraph(Cause):
     Causes:
         - `detach` or `.item()` on something that is still needed
         - an encoder that is called under `torch.no_grad`
+        - a gradient penalty, or a differential equation, without `create_graph=True`
         - a cast of the output that makes a new tensor (Automodel PR 1527); a recomputation without
           `use_reentrant=False`
 
@@ -94,9 +95,13 @@ class DetachedGraph(Cause):
                 *listed(case, "modules_output_detached", HINT, "their output requires no gradient: {names}"),
                 *symptom(case, STRONG if _is_cut(case) else HINT, "frozen-parameters"),
                 *symptom(case, HINT if holds_others(case) else CERTAIN, "optimizer-without-gradients"),
+                *symptom(case, CERTAIN, "constant-penalty", invariant=True),
                 *symptom(case, HINT, "no-learning", "plateau"),
                 *ruled_out(
-                    surveyed(case) and not lost and seen(case, "optimizer-without-gradients") is None,
+                    surveyed(case)
+                    and not lost
+                    and seen(case, "optimizer-without-gradients") is None
+                    and seen(case, "constant-penalty") is None,
                     "a gradient reaches every trainable parameter",
                 ),
                 *ruled_out(not_finite(case), "a cut makes nothing infinite", "symptoms"),

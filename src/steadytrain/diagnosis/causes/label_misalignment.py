@@ -110,6 +110,7 @@ class LabelMisalignment(Cause):
                     "{value} of the labels are the token at the same place of the input",
                 ),
                 *symptom(case, STRONG, "misplaced-labels"),
+                *symptom(case, CERTAIN, "separate-orders", invariant=True),
                 *symptom(case, HINT, "loss-collapse", "no-learning", "plateau"),
             )
         )

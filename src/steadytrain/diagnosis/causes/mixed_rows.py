@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 
 @final
 class MixedRows(Cause):
-    """Attention mixes the rows of the batch: batch and sequence axes are exchanged, as without `batch_first=True`.
+    """The model mixes the rows of the batch: batch and sequence axes are exchanged, as without `batch_first=True`.
 
     Means:
-        Layers of torch read [places, rows, features] by default. Given [rows, places, features], they attend between
-        the samples of a batch and never between the places of one sample. No shape is wrong, so nothing is raised.
+        Layers of torch read [places, rows, features] by default. Given [rows, places, features], they attend, or step,
+        from one sample of the batch to the next and never along the places of one sample. No shape is wrong, so nothing
+        is raised.
 
     Causes:
-        - `batch_first=True` is missing in `MultiheadAttention`, `TransformerEncoderLayer` or `Transformer`
+        - `batch_first=True` is missing in `LSTM`, `GRU`, `MultiheadAttention` or `TransformerEncoderLayer`
         - a transpose that is missing, or made twice
 
     Next:
@@ -39,7 +40,7 @@ class MixedRows(Cause):
         Intervention(
             "batch-first",
             4,
-            "tell the attention that the batch comes first",
+            "tell the layer that the batch comes first",
             "batch-first",
             code="nn.TransformerEncoderLayer(width, heads, batch_first=True)",
         ),
@@ -52,6 +53,9 @@ class MixedRows(Cause):
             (
                 *symptom(case, CERTAIN, "mixed-rows", invariant=True),
                 *symptom(case, HINT, "no-learning", "plateau"),
-                *ruled_out(seen(case, "mixed-rows") is None, "no attention goes over the rows of the batch"),
+                *ruled_out(
+                    seen(case, "mixed-rows") is None,
+                    "neither attention nor a recurrent layer goes over the rows of the batch",
+                ),
             )
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import torch
@@ -130,15 +130,19 @@ class Retie(LiveChange):
 @final
 @dataclass
 class BatchFirst(LiveChange):
-    """Attention layers of torch take [rows, places, features] for what it is."""
+    """Attention layers of torch take [rows, places, features] for what it is, and recurrent layers step along the other
+    axis than before."""
 
-    nothing = "no attention layer of torch reads the batch as its second dimension"
+    nothing = "no attention layer of torch reads the batch as its second dimension, and there is no recurrent layer"
+    _turned: set[int] = field(default_factory=set)
 
     def call(self, process: Launched, step: int | None, number: int, args: Any, kwargs: Any) -> None:
         for root in process.roots:
             for module in root.modules():
-                if isinstance(module, nn.MultiheadAttention) and not module.batch_first:
-                    module.batch_first = True
+                attends = isinstance(module, nn.MultiheadAttention) and not module.batch_first
+                if attends or (isinstance(module, nn.RNNBase) and id(module) not in self._turned):
+                    self._turned.add(id(module))
+                    module.batch_first = not bool(module.batch_first)  # type: ignore[assignment]
                     self.touch()
 
 

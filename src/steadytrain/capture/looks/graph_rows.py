@@ -1,0 +1,46 @@
+"""What the graph of one loss shows beside the inputs of the call that made it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from steadytrain.capture.looks.attention_masks import mask_rows
+from steadytrain.capture.looks.duplicate_positives import duplicate_rows
+from steadytrain.capture.looks.first_inputs import input_rows
+from steadytrain.capture.looks.live_weights import live_weights
+from steadytrain.capture.looks.loss_graph import LossGraph
+from steadytrain.capture.looks.mixed_rows import Attended, Batch, mixed_rows
+from steadytrain.capture.looks.padded_ends import padded_end_rows
+from steadytrain.capture.looks.position_ids import counted_rows
+from steadytrain.capture.looks.rounded_ids import rounded_rows
+from steadytrain.capture.looks.view_orders import interleaved_rows, scrambled_rows, viewed_inputs
+from steadytrain.capture.step.input_recorder import MicroBatch, ids_of, tensors_in
+
+
+def graph_rows(
+    graph: LossGraph, call: MicroBatch | None, recurrent: Sequence[Attended], *, drawn: int, has_recurrent: bool
+) -> Iterator[tuple[str, float]]:
+    """The measures of ``graph``, each with its value.
+
+    Args:
+        call: the call of the model that made it, if it is known.
+        recurrent: sequences and lengths that recurrent layers have read.
+        has_recurrent: whether the model has such layers.
+        drawn: the rows that a loader drew for the step; 0 if unknown.
+    """
+    yield from input_rows(graph.inputs, normalises=graph.normalises, looked_up=bool(graph.looked_up))
+    yield from interleaved_rows(graph.inputs)
+    yield from rounded_rows(graph.looked_up)
+    yield from duplicate_rows(graph.likelihoods, graph.looked_up)
+    yield from mask_rows(graph.visible, ids_of(call))
+    weights = live_weights(graph.products)
+    if weights:
+        yield "live-weight", float(weights)
+    given = list(tensors_in((call.args, call.kwargs))) if call is not None else []
+    yield from scrambled_rows([*graph.views, *viewed_inputs(given, graph.inputs)])
+    if call is not None:
+        batch = Batch(call.samples, drawn, frozenset(one.shape[1] for one in given if one.dim() >= 2))
+        yield from mixed_rows(graph.attended, recurrent, graph.predicted, batch)
+        yield from counted_rows(graph.looked_up, batch)
+        if has_recurrent and graph.ends:
+            yield from padded_end_rows(graph.ends, given)

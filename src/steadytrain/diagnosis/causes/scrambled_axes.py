@@ -1,0 +1,58 @@
+"""A view or reshape stands where a permute is meant, so the axes of a tensor are scrambled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
+from steadytrain.diagnosis.signs import ruled_out, seen, symptom
+from steadytrain.diagnosis.trial_effects import like
+
+if TYPE_CHECKING:
+    from steadytrain.experiments.case import Case
+
+
+@final
+class ScrambledAxes(Cause):
+    """A view or reshape stands where a permute is meant, so the axes of a tensor are scrambled.
+
+    Means:
+        `view` and `reshape` do not move values. An image [rows, columns, channels] viewed as [channels, rows, columns],
+        or logits [rows, places, classes] viewed as [rows, classes, places], keep their numbers in the old order:
+        places, channels and classes are mixed. The loss falls to what can be learned from mixed values, and stays
+        there.
+
+    Causes:
+        - `images.reshape(n, 3, height, width)` of an array of NumPy with the channels last
+        - `logits.view(rows, classes, places)` before a cross entropy
+        - heads of attention that are split or merged without a transpose
+
+    Next:
+        1. Put `permute` or `transpose` in its place.
+        2. Show an image, or compare one row with what it should hold.
+    """
+
+    axis = "model"
+    base_rate = 1.0
+    rivals = ("learning-rate-too-low", "label-misalignment")
+    expects = like("script")
+    spared = ("drop-batch", "float32")
+    interventions = (
+        Intervention(
+            "permute-axes",
+            4,
+            "permute the axes in place of the view",
+            code="x = x.permute(0, 2, 1)  # not x.view(rows, classes, places)",
+        ),
+    )
+    grade = "B"
+    source = "the documentation of Tensor.view and Tensor.permute"
+
+    def signature(self, case: Case) -> Signature:
+        return Signature(
+            (
+                *symptom(case, CERTAIN, "scrambled-axes", invariant=True),
+                *symptom(case, HINT, "no-learning", "plateau"),
+                *ruled_out(seen(case, "scrambled-axes") is None, "no view scrambles the axes of a tensor"),
+            )
+        )
