@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -13,7 +15,15 @@ from steadytrain.diagnosis.cause_catalog import causes
 from steadytrain.diagnosis.proof import Control, Proof, proof
 from steadytrain.diagnosis.weighing import Suspect
 from steadytrain.experiments.case import Case
-from steadytrain.experiments.contrast import USUAL, Contrast, contrasted, effect_size, placebo_of, plan_contrast
+from steadytrain.experiments.contrast import (
+    USUAL,
+    Contrast,
+    ContrastPlan,
+    contrasted,
+    effect_size,
+    placebo_of,
+    plan_contrast,
+)
 from steadytrain.experiments.health import stretch
 from steadytrain.experiments.specs import Change, NotApplicable, Outcome, Placebo, Spec, Verdict
 from steadytrain.experiments.trial import Trial
@@ -260,3 +270,15 @@ def test_the_effect_on_a_loss_above_a_guess_is_how_much_lower_it_ends(case: Case
     control = made("unchanged", CALM, [92.0, 60.0, 30.0, 15.0, 8.0])
     found = effect_size(above, [control], [made("reinitialize", CALM, [1.7, 1.6, 1.6, 1.6, 1.5])])
     assert found["effect"] == pytest.approx(6.5)
+
+
+def test_a_change_that_does_not_lower_a_loss_without_progress_proves_nothing(case: Case) -> None:
+    """A trial may see its own quantity mended, as the shares of a router, while the loss stays what it was."""
+    assert case.symptom is not None
+    stuck = replace(case, symptom=replace(case.symptom, name="no-learning"))
+    assert stuck.aim == "progress"
+    mended = cast(Trial, SimpleNamespace(name="balance-router"))
+    plan = ContrastPlan("balance-router", (), NotApplicable("none is known"))
+    control, same, better = made("unchanged", CALM, HURT), made("balance-router", CALM, HURT), made("x", CALM, FLAT)
+    assert not contrasted(mended, stuck, [control], [same], plan, []).held
+    assert contrasted(mended, stuck, [control], [better], plan, []).held

@@ -11,7 +11,7 @@ torch.set_num_threads(1)
 class Reader(nn.Module):
     def __init__(self):
         super().__init__()
-        self.read = nn.LSTM(4, 32)  # <- bites)
+        self.read = nn.LSTM(4, 32)  # <- bites
         self.head = nn.Linear(32, 2)
 
     def forward(self, x):

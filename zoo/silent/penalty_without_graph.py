@@ -9,7 +9,7 @@ torch.set_num_threads(1)
 
 def penalty(critic, x):
     x = x.requires_grad_(True)
-    (slope,) = torch.autograd.grad(critic(x).sum(), x)  # <- bites)
+    (slope,) = torch.autograd.grad(critic(x).sum(), x)  # <- bites
     return (slope.norm(dim=1) - 1).square().mean()
 
 

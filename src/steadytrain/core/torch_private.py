@@ -229,9 +229,7 @@ SAVED_REDUCTION = TorchAttribute(
 SAVED_WEIGHT = TorchAttribute(
     "torch.autograd.graph:Node._saved_total_weight", _STEP_LOSS, made=torch_samples.likelihood
 )
-SAVED_SIZES = TorchAttribute(
-    "torch.autograd.graph:Node._saved_self_sym_sizes", _STEP_LOSS, made=torch_samples.sum_node
-)
+SAVED_SIZES = TorchAttribute("torch.autograd.graph:Node._saved_self_sym_sizes", _STEP_LOSS, made=torch_samples.sum_node)
 _NO_GRAPH = "the first losses are not looked into"
 NODE_SHAPES = TorchAttribute("torch.autograd.graph:Node._input_metadata", _NO_GRAPH, made=torch_samples.likelihood)
 SAVED_DIMENSION = TorchAttribute("torch.autograd.graph:Node._saved_dim", _NO_GRAPH, made=torch_samples.softmax)

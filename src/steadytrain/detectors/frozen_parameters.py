@@ -30,6 +30,7 @@ CUT = {
     1.0: "its output is detached or not used",
     UNDER_NO_GRAD: "it runs under no_grad",
     3.0: "it detaches its output itself",
+    4.0: "it runs in a reentrant checkpoint of which no input needs a gradient (use_reentrant=False)",
 }
 """Values of the measure ``cut-off`` of the table ``script``, and what they say."""
 
@@ -57,6 +58,7 @@ class FrozenParameters(Detector):
 
     Next:
         1. No gradient at all: follow the named module in `forward`; is it called, is its output used?
+           Checkpoints behind a frozen embedding need `use_reentrant=False`.
         2. A gradient of zero: the cut is just below the first layer, towards the loss, that still has one.
         3. A gradient, but no update: compare the parameters of the optimizer's groups with `model.parameters()`.
         4. Meant to be frozen: set `requires_grad` to False and leave them out of the optimizer.

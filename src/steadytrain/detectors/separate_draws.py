@@ -5,22 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, final
 
+from steadytrain.core.model import Symptom, Window
 from steadytrain.detectors import SourceRule
+from steadytrain.statistics.script_rows import script_rows
 
 
 @final
 @dataclass(frozen=True)
 class SeparateDraws(SourceRule):
-    """An image and its mask are moved by separate random draws.
+    """An image and its mask are moved by separate random draws, or the image alone is moved.
 
     Means:
-        The source of the script calls one random transform twice, on an image and on its mask or another dense
-        target, and each call draws for itself. A flip, a crop or a rotation then moves the one and not the other:
-        most targets do not belong to their image. The loss falls to a blurred mean and stays there.
+        The source of the script calls one random transform twice, on an image and on its mask or another dense target,
+        and each call draws for itself; or it moves the image and never the mask. A flip, a crop or a rotation then
+        moves the one and not the other: most targets do not belong to their image. The loss falls to a blurred mean and
+        stays there.
 
     Causes:
         - `self.transform(image)` and `self.transform(mask)` in `__getitem__`
         - a flip that is drawn again before the mask
+        - a flip of the image alone
 
     Next:
         1. Draw once for each sample, and apply the same to both: stack them, or pass the drawn numbers.
@@ -31,3 +35,10 @@ class SeparateDraws(SourceRule):
     says: ClassVar[str] = (
         "moves an image and its mask by separate random draws, so the mask does not match the image as fed"
     )
+
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        told = "moves the image at random and not its mask, so the mask does not match the image as fed"
+        alone = script_rows(window, "moved-alone")
+        return super().check(window) or tuple(
+            self.warning(window, row, f"{row.place} {told}", lines=float(len(alone))) for row in alone[:1]
+        )

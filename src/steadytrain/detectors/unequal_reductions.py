@@ -40,7 +40,7 @@ class UnequalReductions(ScriptRule):
             self.warning(
                 window,
                 row,
-                f"the reductions do not match in the loss of {row.place}: a divergence is summed over its row, "
+                f"the reductions do not match in the loss of {row.place}: a divergence (KL) is summed over its row, "
                 f"the other term is averaged over all elements, and so outweighed {row.last:.3g} times",
                 heavier=row.last,
             )

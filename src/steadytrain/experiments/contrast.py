@@ -104,6 +104,9 @@ def contrasted(
         return Contrast(
             one.name, False, f"with another seed {one.name} did not remove it ({second.why})", numbers, rows
         )
+    if case.aim == "progress" and numbers.get("effect_high", 1.0) <= 0.0:
+        why = f"{one.name} does not lower the loss that makes no progress"
+        return Contrast(one.name, False, why, numbers, rows)
     if isinstance(plan.placebo, NotApplicable):
         return Contrast(one.name, True, _sized(numbers), numbers, rows)
     what, specs = plan.placebo.what, plan.placebo.specs

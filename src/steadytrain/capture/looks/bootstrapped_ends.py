@@ -18,7 +18,7 @@ END = re.compile(
     r"(?i)(.*_)?(b?d|dones?|terminals?|terminated|terminations?|ended|ends?|finished|dead|not_?dones?|nd)(_.*)?"
 )
 PLAIN_END = re.compile(r"(?i)(.*_)?(dones?|terminals?|terminated|terminations?|not_?dones?)(_.*)?")
-REWARD = re.compile(r"(?i)rewards?|rews?")
+REWARD = re.compile(r"(?i)rewards?|rews?|r")
 SHAPE_ONLY = re.compile(r"(zeros|ones|empty|full|rand|randn)_like|len")
 STORES = re.compile(r"add|push|append|store|remember|put|insert|save")
 FIELDS_MIN = 4

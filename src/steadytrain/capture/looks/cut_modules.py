@@ -5,6 +5,7 @@ Hooks are on these modules only, and only from the first step to the eighth. Not
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -23,8 +24,12 @@ from steadytrain.core.torch_private import PARAMETERS
 MODULES_MAX = 8
 LAST_STEP = 8
 
-DETACHED, NO_GRAD, CUT_INSIDE = 1.0, 2.0, 3.0
-"""The output carries a graph that no loss reaches; the module ran under ``no_grad``; its output carries no graph."""
+DETACHED, NO_GRAD, CUT_INSIDE, CHECKPOINTED = 1.0, 2.0, 3.0, 4.0
+"""The output carries a graph that no loss reaches; the module ran under ``no_grad``; its output carries no graph; it
+ran under the ``no_grad`` of a reentrant checkpoint, which made no graph, because no input of it needs a gradient."""
+
+CHECKPOINT = "/torch/utils/checkpoint.py"
+FRAMES_MAX = 64
 
 
 class _Followed:
@@ -45,7 +50,8 @@ class _Followed:
         if made:
             self._called = True
             graph = any(one.requires_grad for one in made)
-            self.cut = DETACHED if graph else CUT_INSIDE if torch.is_grad_enabled() else NO_GRAD
+            stopped = CUT_INSIDE if torch.is_grad_enabled() else CHECKPOINTED if _in_checkpoint() else NO_GRAD
+            self.cut = DETACHED if graph else stopped
 
     def step(self) -> None:
         self.steps += self._called
@@ -77,6 +83,7 @@ class CutModules:
         """``cut-off:MODULE``, at step 8, says how a module is cut that was called in each step since the first.
 
         1: its output carries a graph, which no loss reaches. 2: it ran under ``no_grad``. 3: it cuts the graph itself.
+        4: it ran in a checkpoint of which no input needs a gradient.
         """
         if not self._followed:
             return
@@ -100,13 +107,25 @@ def _cut_in(root: nn.Module, unreached: set[int], names: dict[int, str], report:
     found: list[_Followed] = []
     inside: list[str] = []
     for path, module in named_places(root):
-        if not path or any(path.startswith(f"{outer}.") for outer in inside) or not module.training:
+        is_list = isinstance(module, (nn.ModuleList, nn.ModuleDict))  # never called itself
+        if not path or is_list or not module.training or any(path.startswith(f"{outer}.") for outer in inside):
             continue
         held = [one for one in module.parameters() if one.requires_grad]
         if held and all(id(one) in unreached for one in held):
             inside.append(path)
             found.append(_Followed(_name(path, module, names), module, report))
     return found
+
+
+def _in_checkpoint() -> bool:
+    frame = sys._getframe()
+    for _ in range(FRAMES_MAX):
+        if frame.f_code.co_filename.replace("\\", "/").endswith(CHECKPOINT):
+            return True
+        if frame.f_back is None:
+            return False
+        frame = frame.f_back
+    return False
 
 
 def _name(path: str, module: nn.Module, names: dict[int, str]) -> str:

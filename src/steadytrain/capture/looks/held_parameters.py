@@ -48,13 +48,13 @@ class HeldParameters:
         self._frozen: dict[int, weakref.ref[nn.Parameter]] | None = None
         self._changes = self._thawed_before = 0
 
-    def changed(self, stream: Stream) -> bool:
-        """Whether a parameter of the models of ``stream`` that needed no gradient at its first step needs one now.
-        Counted in every 8th step, and reported a few times."""
+    def changed(self, stream: Stream, called: Iterable[nn.Module]) -> bool:
+        """Whether a parameter of the models of ``stream``, or of those ``called`` for its step, that needed no gradient
+        at its first step needs one now. Counted in every 8th step, and reported a few times."""
         if stream.own_steps % FROZEN_EVERY or self._changes >= CHANGES_MAX:
             return False
         if self._frozen is None:
-            self._frozen = {id(one): weakref.ref(one) for one in _frozen_of(stream)}
+            self._frozen = {id(one): weakref.ref(one) for one in _frozen_in([*stream.roots(), *called])}
             return False
         before, self._thawed_before = self._thawed_before, len(self._thawed())
         more = self._thawed_before > before
@@ -121,8 +121,8 @@ class HeldParameters:
         return dict(zip((name for name, _ in named), norms.tolist(), strict=True))
 
 
-def _frozen_of(stream: Stream) -> list[nn.Parameter]:
-    return [one for root in stream.roots() for one in root.parameters() if not one.requires_grad]
+def _frozen_in(roots: Iterable[nn.Module]) -> list[nn.Parameter]:
+    return [one for root in roots for one in root.parameters() if not one.requires_grad]
 
 
 def _unregistered(stream: Stream, outside: set[int]) -> Iterator[tuple[str, float]]:

@@ -298,6 +298,8 @@ def _read_attention(kind: str, node: Any, graph: LossGraph) -> None:
     mask = mask if mask is not None else saved_tensor(node, "attn_bias")
     if mask is None:
         graph.attention.append(False)
-    elif mask.dim() >= 2 and mask.shape[-1] == mask.shape[-2] > 1:
-        open_ = mask.diagonal(1, -2, -1)
+    elif mask.dim() >= 2 and mask.shape[-1] > 1 and mask.shape[-2] in (1, mask.shape[-1]):
+        open_ = (
+            mask[..., 0, 1:] if mask.shape[-2] == 1 else mask.diagonal(1, -2, -1)
+        )  # padding alone hides no later place
         graph.attention.append(open_.float() if mask.dtype == torch.bool else open_.float().exp())

@@ -1,4 +1,4 @@
-"""Finds a random transform that is applied to an image and to its mask by separate draws.
+"""Finds a random transform that is applied to an image and to its mask by separate draws, or to the image alone.
 
 The mistake has four parts: one function is called twice in the same scope, on two different things, one of which is
 named as a dense target; and each call draws anew, inside the function or among its other arguments. Two views of one
@@ -23,6 +23,11 @@ MOVES = re.compile(r"(?i).*(flip|crop|rot|affine|warp|roll|shift|elastic|perspec
 """What moves values to other places; a change of brightness may well differ."""
 
 COIN_LINES_MAX = 2
+
+IMAGE = re.compile(r"(?i)(.*_)?(x|imgs?|images?|pics?|pictures?|frames?|photos?|scans?|slices?|inputs?)(_.*|\d*)")
+DENSE = re.compile(r"(?i)(.*_)?(masks?|seg\w*|gt|ground_?truth|depths?|heat_?maps?)(_.*|\d*)")
+TURNS = re.compile(r"(?i).*(flip|crop|rot|affine|warp|elastic|perspective).*")
+"""What moves an image alone: more is meant with a tensor than with an image and its mask."""
 
 
 def separate_draws(tree: ast.Module) -> Iterator[int]:
@@ -75,6 +80,30 @@ def _in_branches(scope: Scope) -> Iterator[int]:
             if any(_are_pair(one, other) for one in before for other in names):
                 yield node.lineno
             before |= names
+
+
+def moved_alone(tree: ast.Module) -> Iterator[int]:
+    """The line where an image is moved at random whose mask, which is returned beside it, is moved nowhere."""
+    for scope in scopes(tree):
+        nodes = list(statements(scope))
+        returned = {root for one in nodes if isinstance(one, ast.Return) for root in _returned(one)}
+        masks = {root for root in returned if DENSE.fullmatch(root)}
+        if not masks:
+            continue
+        turned = [one for one in nodes if isinstance(one, ast.Call) and TURNS.fullmatch(last_name(one.func))]
+        given = {_root(each) for one in turned for each in (one, *one.args)}
+        images = {root for root in returned & given if IMAGE.fullmatch(root)}
+        if not images or masks & given or not any(draws(one) for one in nodes):
+            continue
+        yield next(one.lineno for one in turned if {_root(one), *map(_root, one.args)} & images)
+        return
+
+
+def _returned(node: ast.Return) -> Iterator[str]:
+    """The roots of what a tuple, or a mapping, returns."""
+    values = node.value.elts if isinstance(node.value, ast.Tuple) else []
+    values = node.value.values if isinstance(node.value, ast.Dict) else values
+    yield from (root for one in values if (root := _root(one)))
 
 
 def _moved(assigned: ast.Assign) -> Iterator[str]:

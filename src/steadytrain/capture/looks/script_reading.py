@@ -8,6 +8,7 @@ name.
 from __future__ import annotations
 
 import ast
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -18,10 +19,11 @@ from typing import Any
 from steadytrain.capture.looks.bootstrapped_ends import unused_ends
 from steadytrain.capture.looks.constant_penalties import constant_penalties
 from steadytrain.capture.looks.live_targets import live_targets
-from steadytrain.capture.looks.paired_draws import separate_draws
+from steadytrain.capture.looks.paired_draws import moved_alone, separate_draws
 from steadytrain.capture.looks.row_positions import row_positions
 from steadytrain.capture.looks.separate_orders import separate_orders
 from steadytrain.capture.looks.swapped_sizes import swapped_sizes
+from steadytrain.capture.looks.syntax_trees import dotted
 from steadytrain.capture.looks.uniform_codes import uniform_codes
 from steadytrain.capture.step.late_lines import INSTALLED
 from steadytrain.capture.step.script_frames import user_frames
@@ -33,6 +35,10 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     "separate-draws": (
         separate_draws,
         ("(?i)flip|crop|rot|affine|warp|roll|shift|elastic|perspect", "(?i)rand|choice"),
+    ),
+    "moved-alone": (
+        moved_alone,
+        ("(?i)flip|crop|rot|affine|warp|elastic|perspect", "(?i)rand|choice", "(?i)mask|seg|gt|depth"),
     ),
     "unused-end": (unused_ends, ("(?i)gamma|discount", "(?i)next|max|best|target")),
     "uniform-code": (uniform_codes, ("rand_like|rand\\(", "(?i)mu|mean|loc")),
@@ -115,11 +121,23 @@ class _Pruned(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def _taken(self, test: ast.expr) -> bool | None:
+        if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.Eq, ast.NotEq)):
+            known, wanted = _variable_of(test.left), test.comparators[0]
+            if known and isinstance(wanted, ast.Constant):
+                return (os.environ.get(known) == wanted.value) == isinstance(test.ops[0], ast.Eq)
+            return None
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             inner = self._taken(test.operand)
             return None if inner is None else not inner
         value = self._names.get(test.id) if isinstance(test, ast.Name) else None
         return value if type(value) is bool else None
+
+
+def _variable_of(value: ast.expr) -> str:
+    """The environment variable that ``os.environ.get(NAME)`` or ``os.getenv(NAME)`` reads, "" of all others."""
+    called = dotted(value.func) if isinstance(value, ast.Call) and len(value.args) == 1 else ""
+    name = value.args[0] if isinstance(value, ast.Call) and called in ("os.environ.get", "os.getenv") else None
+    return name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else ""
 
 
 def _listed(nodes: Any) -> list[Any]:

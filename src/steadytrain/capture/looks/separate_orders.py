@@ -16,7 +16,7 @@ from typing import TypeGuard
 from steadytrain.capture.looks.syntax_trees import last_name, names_read, scopes, statements
 
 SORTS = frozenset({"sort", "reverse"})
-REORDERS = frozenset({"sorted", "permutation", "permuted", "unique", "set", "flip", "flipud"})
+REORDERS = frozenset({"sorted", "permutation", "permuted", "unique", "set"})
 DRAWS_ORDER = re.compile(r"randperm|permutation|argsort|permuted")
 SEEDED = re.compile(r"manual_seed|seed|default_rng|RandomState|Random")
 STATE = re.compile(r"(get|set)_?(rng_)?state")
