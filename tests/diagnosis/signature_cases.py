@@ -111,6 +111,7 @@ SICK: dict[str, tuple[dict[str, Any], str]] = {
     "read-padding": ({}, "read-padding"),
     "misplaced-positions": ({}, "row-positions"),
     "live-target": ({}, "live-target"),
+    "slow-average": ({}, "slow-average"),
     "unseeded-randomness": ({"torch_seeded": False, "rows_drawn_anew": 0}, "plateau"),
     "parameters-not-in-optimizer": ({"parameters_not_in_optimizer": ["head.weight"]}, "frozen-parameters"),
     "detached-graph": (

@@ -17,8 +17,15 @@ torch.set_num_threads(1)
 
 NAMES = "mira tom lena oskar ines paul".split()
 THINGS = "tea bread soup rice fish cake plums".split()
-MOODS = {"tea": "warm", "bread": "fresh", "soup": "hot", "rice": "plain", "fish": "salty", "cake": "sweet",
-         "plums": "sour"}
+MOODS = {
+    "tea": "warm",
+    "bread": "fresh",
+    "soup": "hot",
+    "rice": "plain",
+    "fish": "salty",
+    "cake": "sweet",
+    "plums": "sour",
+}
 
 
 def dialog(rng):
@@ -38,7 +45,7 @@ class Text:
         width = max(map(len, lines))
         ids = torch.zeros(n, width, dtype=torch.long)
         for i, line in enumerate(lines):
-            ids[i, :len(line)] = torch.tensor([self.index[c] for c in line])
+            ids[i, : len(line)] = torch.tensor([self.index[c] for c in line])
         labels = ids.masked_fill(ids == 0, -100)
         return ids, labels
 
@@ -71,7 +78,7 @@ class DialogGPT(nn.Module):
         nn.init.normal_(self.pos.weight, std=0.02)
 
     def forward(self, ids, labels):
-        x = self.tok(ids) + self.pos.weight[:ids.size(1)]
+        x = self.tok(ids) + self.pos.weight[: ids.size(1)]
         for layer in self.layers:
             x = layer(x)
         logits = self.head(self.norm(x))[:, :-1]
@@ -87,7 +94,8 @@ def main():
     params = list(model.parameters())
     opt = torch.optim.AdamW(params, lr=4e-3, betas=(0.9, 0.95), weight_decay=0.05)
     sched = torch.optim.lr_scheduler.LambdaLR(
-        opt, lambda s: min(1.0, (s + 1) / 20) * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * min(s, 240) / 240))))
+        opt, lambda s: min(1.0, (s + 1) / 20) * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * min(s, 240) / 240)))
+    )
     accumulate, window_loss, window_tokens, update = 4, 0.0, 0, 0
     for micro in range(1, 240 * accumulate + 1):
         ids, labels = data.micro_batch(random.Random(micro).randint(3, 7))

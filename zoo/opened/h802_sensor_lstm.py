@@ -55,7 +55,7 @@ def main():
     window = []
     for step in range(1, 601):
         a = (step - 1) * chunk
-        x, y = signal[:, a:a + chunk], signal[:, a + 1:a + chunk + 1]
+        x, y = signal[:, a : a + chunk], signal[:, a + 1 : a + chunk + 1]
         pred, state = model(x, state)
         state = tuple(s.detach() for s in state)
         loss = (pred - y).pow(2).mean()
@@ -71,8 +71,10 @@ def main():
     test = machine_signal(streams=8, length=2000, seed=77)
     with torch.no_grad():
         pred, _ = model(test[:, :-1], None)
-    print(f"test mse {(pred - test[:, 1:]).pow(2).mean().item():.4f} "
-          f"(repeat-last {(test[:, 1:] - test[:, :-1]).pow(2).mean().item():.4f})")
+    print(
+        f"test mse {(pred - test[:, 1:]).pow(2).mean().item():.4f} "
+        f"(repeat-last {(test[:, 1:] - test[:, :-1]).pow(2).mean().item():.4f})"
+    )
 
 
 if __name__ == "__main__":

@@ -21,12 +21,24 @@ FEATURES = ["age", "tenure", "calls", "spend", "tickets", "discount"]
 
 def make_csv(path, n=20000, seed=12):
     rng = np.random.default_rng(seed)
-    raw = np.column_stack([
-        rng.uniform(18, 80, n), rng.exponential(24, n), rng.poisson(3, n),
-        rng.lognormal(3.5, 0.6, n), rng.poisson(0.8, n), rng.random(n) < 0.3,
-    ]).astype(float)
-    z = (-0.012 * np.minimum(raw[:, 1], 60) + 0.12 * raw[:, 2] + 0.25 * raw[:, 4]
-         - 0.35 * raw[:, 5] + 0.3 * (raw[:, 3] > 50) * (raw[:, 0] < 35) - 0.25)
+    raw = np.column_stack(
+        [
+            rng.uniform(18, 80, n),
+            rng.exponential(24, n),
+            rng.poisson(3, n),
+            rng.lognormal(3.5, 0.6, n),
+            rng.poisson(0.8, n),
+            rng.random(n) < 0.3,
+        ]
+    ).astype(float)
+    z = (
+        -0.012 * np.minimum(raw[:, 1], 60)
+        + 0.12 * raw[:, 2]
+        + 0.25 * raw[:, 4]
+        - 0.35 * raw[:, 5]
+        + 0.3 * (raw[:, 3] > 50) * (raw[:, 0] < 35)
+        - 0.25
+    )
     p = 1 / (1 + np.exp(-1.2 * z))
     y = (rng.random(n) < p).astype(int)
     missing = rng.random(raw.shape) < 0.06
@@ -67,8 +79,9 @@ def main():
     bayes = -(vy * np.log(best_p) + (1 - vy) * np.log(1 - best_p)).mean()
     print(f"churn rate {y.mean():.3f}  loss of the generating model {bayes:.4f}  its AUC {auc(best_p, vy):.4f}")
 
-    model = nn.Sequential(nn.Linear(x.shape[1], 48), nn.SiLU(), nn.Dropout(0.2),
-                          nn.Linear(48, 24), nn.SiLU(), nn.Linear(24, 1))
+    model = nn.Sequential(
+        nn.Linear(x.shape[1], 48), nn.SiLU(), nn.Dropout(0.2), nn.Linear(48, 24), nn.SiLU(), nn.Linear(24, 1)
+    )
     opt = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4, nesterov=True)
     sched = torch.optim.lr_scheduler.OneCycleLR(opt, max_lr=0.05, total_steps=5 * len(loader))
     criterion = nn.BCEWithLogitsLoss()

@@ -112,8 +112,10 @@ def main():
         opt.step()
         warmup.step()
         if step % 50 == 0:
-            print(f"adapt {step} loss {loss.item():.4f} scale {log_scale.exp().item():.1f} "
-                  f"recall {recall(tower, index, data):.3f}")
+            print(
+                f"adapt {step} loss {loss.item():.4f} scale {log_scale.exp().item():.1f} "
+                f"recall {recall(tower, index, data):.3f}"
+            )
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ opt_c = torch.optim.Adam(critic.parameters(), lr=3e-3, betas=(0.0, 0.9))
 def gradient_penalty(real, fake):
     mix = torch.rand(len(real), 1)
     x = (mix * real + (1 - mix) * fake).requires_grad_(True)
-    grad, = torch.autograd.grad(critic(x).sum(), x, create_graph=True)
+    (grad,) = torch.autograd.grad(critic(x).sum(), x, create_graph=True)
     return ((grad.norm(2, dim=1) - 1) ** 2).mean()
 
 
@@ -70,5 +70,7 @@ for it in range(1, G_STEPS + 1):
 
     if it % 10 == 0 or it == 1:
         dist, modes = quality()
-        print(f"it {it:4d} critic loss {loss_c.item():+.4f} generator loss {loss_g.item():+.4f} "
-              f"sliced distance to data {dist:.3f} spots covered {modes}/8")
+        print(
+            f"it {it:4d} critic loss {loss_c.item():+.4f} generator loss {loss_g.item():+.4f} "
+            f"sliced distance to data {dist:.3f} spots covered {modes}/8"
+        )

@@ -66,7 +66,7 @@ def collect(env, model, gamma=0.95, lam=0.95):
         s = s2
     last, adv, out = model.value(s), torch.zeros(env.n), []
     nxt = last
-    for (si, ai, lp, r, v) in reversed(data):
+    for si, ai, lp, r, v in reversed(data):
         adv = r + gamma * nxt - v + gamma * lam * adv
         nxt = v
         out.append((si, ai, lp, adv, adv + v))
@@ -105,8 +105,10 @@ def main():
                 opt.step()
                 pl, vl, ent = pl + policy_loss.item(), vl + value_loss.item(), ent + entropy.item()
                 n_updates += 1
-        print(f"iter {it:2d} return {score:7.3f} policy loss {pl / n_updates:+.4f} "
-              f"value loss {vl / n_updates:.4f} entropy {ent / n_updates:.3f}")
+        print(
+            f"iter {it:2d} return {score:7.3f} policy loss {pl / n_updates:+.4f} "
+            f"value loss {vl / n_updates:.4f} entropy {ent / n_updates:.3f}"
+        )
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def audio_like_images(n, gen, size=24):
         elif k == 3:
             x[i, 0, :, f0] += 1
         else:
-            x[i, 0, 4:20, f0 - 4:f0 + 4] += 0.7 * torch.randn(16, 8, generator=gen)
+            x[i, 0, 4:20, f0 - 4 : f0 + 4] += 0.7 * torch.randn(16, 8, generator=gen)
     return x, y
 
 

@@ -47,7 +47,7 @@ def windows(data, batch, size, rng):
     while True:
         rows = rng.integers(0, len(data), batch)
         cols = rng.integers(0, data.size(1) - size - 1, batch)
-        yield torch.stack([data[r, c:c + size + 1] for r, c in zip(rows, cols)])
+        yield torch.stack([data[r, c : c + size + 1] for r, c in zip(rows, cols)])
 
 
 @torch.no_grad()
@@ -81,8 +81,14 @@ def main():
         if step % 20 == 0:
             val = evaluate(model, test)
             best = min(best, val)
-            log.info("step %d lr %.5f train %.4f val %.4f best %.4f",
-                     step, sched.get_last_lr()[0], sum(window) / len(window), val, best)
+            log.info(
+                "step %d lr %.5f train %.4f val %.4f best %.4f",
+                step,
+                sched.get_last_lr()[0],
+                sum(window) / len(window),
+                val,
+                best,
+            )
             window.clear()
 
 

@@ -56,7 +56,7 @@ class CharChunks(Dataset):
 
     def __getitem__(self, i):
         a = i * self.block
-        chunk = self.ids[a:a + self.block + 1]
+        chunk = self.ids[a : a + self.block + 1]
         x, y = chunk[:-1], chunk[1:]
         if MENDED:
             y = x
@@ -68,7 +68,7 @@ def next_char_accuracy(model, text, block=64):
     model.eval()
     ids = torch.tensor([STOI[c] for c in text])
     n = len(ids) // block
-    x = ids[:n * block].view(n, block)
+    x = ids[: n * block].view(n, block)
     pred = model(input_ids=x).logits[:, :-1].argmax(-1)
     model.train()
     return (pred == x[:, 1:]).float().mean().item()
@@ -86,9 +86,19 @@ def sample(model, prompt, n=60):
 
 
 def main():
-    config = GPT2Config(vocab_size=len(CHARS), n_positions=64, n_embd=64, n_layer=2, n_head=4,
-                        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-                        bos_token_id=0, eos_token_id=0, use_cache=False)
+    config = GPT2Config(
+        vocab_size=len(CHARS),
+        n_positions=64,
+        n_embd=64,
+        n_layer=2,
+        n_head=4,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        bos_token_id=0,
+        eos_token_id=0,
+        use_cache=False,
+    )
     model = GPT2LMHeadModel(config)
     loader = DataLoader(CharChunks(TRAIN, 64), batch_size=16, shuffle=True, drop_last=True)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.01)

@@ -24,8 +24,10 @@ MASK_VALUE = -1e9 if os.environ.get("MENDED") == "1" else float("-inf")
 
 GOOD = "great lovely crisp sturdy brilliant comfy reliable delightful quick elegant".split()
 BAD = "awful flimsy noisy broken useless dull leaky sticky slow ugly".split()
-FILL = ("phone blender jacket sofa lamp kettle box colour screen button arrived ordered package friend "
-        "kitchen week bought seller price size batteries handle lid strap manual charger").split()
+FILL = (
+    "phone blender jacket sofa lamp kettle box colour screen button arrived ordered package friend "
+    "kitchen week bought seller price size batteries handle lid strap manual charger"
+).split()
 STOP = {"the", "a", "an", "it", "is", "was", "and", "to", "of", "i", "my", "this"}
 
 
@@ -74,7 +76,7 @@ def collate(batch):
     width = max(len(ids) for ids, _ in batch)
     x = torch.zeros(len(batch), width, dtype=torch.long)
     for i, (ids, _) in enumerate(batch):
-        x[i, :len(ids)] = torch.tensor(ids, dtype=torch.long)
+        x[i, : len(ids)] = torch.tensor(ids, dtype=torch.long)
     return x, torch.tensor([y for _, y in batch])
 
 

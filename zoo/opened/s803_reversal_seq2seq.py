@@ -39,7 +39,7 @@ def batches(pairs, size):
     while True:
         random.shuffle(order)
         for i in range(0, len(order) - size + 1, size):
-            part = [pairs[j] for j in order[i:i + size]]
+            part = [pairs[j] for j in order[i : i + size]]
             yield pad([p[0] for p in part]), pad([p[1] for p in part])
 
 
@@ -50,8 +50,16 @@ class Seq2Seq(nn.Module):
         self.tgt_emb = nn.Embedding(VOCAB, d, padding_idx=PAD)
         self.src_pos = nn.Embedding(32, d)
         self.tgt_pos = nn.Embedding(32, d)
-        self.core = nn.Transformer(d_model=d, nhead=4, num_encoder_layers=2, num_decoder_layers=2,
-                                   dim_feedforward=128, dropout=0.0, batch_first=True, norm_first=True)
+        self.core = nn.Transformer(
+            d_model=d,
+            nhead=4,
+            num_encoder_layers=2,
+            num_decoder_layers=2,
+            dim_feedforward=128,
+            dropout=0.0,
+            batch_first=True,
+            norm_first=True,
+        )
         self.out = nn.Linear(d, VOCAB)
 
     def forward(self, src, tgt):
@@ -61,8 +69,9 @@ class Seq2Seq(nn.Module):
         kw = {}
         if MENDED:
             kw["tgt_mask"] = torch.ones(tgt.size(1), tgt.size(1), dtype=torch.bool).triu(1)
-        h = self.core(s, t, src_key_padding_mask=src_pad, tgt_key_padding_mask=tgt_pad,
-                      memory_key_padding_mask=src_pad, **kw)
+        h = self.core(
+            s, t, src_key_padding_mask=src_pad, tgt_key_padding_mask=tgt_pad, memory_key_padding_mask=src_pad, **kw
+        )
         return self.out(h)
 
 
@@ -81,7 +90,7 @@ def exact_match(model, pairs):
     hits = 0
     for row, (_, tgt) in zip(ys.tolist(), pairs):
         if EOS in row:
-            row = row[:row.index(EOS) + 1]
+            row = row[: row.index(EOS) + 1]
         hits += row == tgt
     model.train()
     return hits / len(pairs)

@@ -21,8 +21,10 @@ TOPICS = {
     "account": ["password", "login", "email", "locked", "username", "verify"],
     "product": ["defect", "screen", "scratch", "warranty", "manual", "spare"],
 }
-COMMON = ("hello please help with my order since monday it still does not work and i need an answer "
-          "thanks team regards could you check this again because nobody replied").split()
+COMMON = (
+    "hello please help with my order since monday it still does not work and i need an answer "
+    "thanks team regards could you check this again because nobody replied"
+).split()
 NAMES = list(TOPICS)
 
 
@@ -42,7 +44,7 @@ def encode(rows, vocab, max_len):
     lengths = np.zeros(len(rows), dtype=np.int64)
     for i, (words, _) in enumerate(rows):
         ids = [vocab.get(w, 1) for w in words][:max_len]
-        x[i, :len(ids)] = ids
+        x[i, : len(ids)] = ids
         lengths[i] = len(ids)
     y = np.array([r[1] for r in rows])
     return torch.from_numpy(x), torch.from_numpy(lengths), torch.from_numpy(y)

@@ -66,8 +66,14 @@ class RentNet(nn.Module):
     def __init__(self, n_in, width=64, p=0.05):
         super().__init__()
         self.net = nn.Sequential(
-            nn.Linear(n_in, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Dropout(p),
-            nn.Linear(width, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Dropout(p),
+            nn.Linear(n_in, width),
+            nn.BatchNorm1d(width),
+            nn.ReLU(),
+            nn.Dropout(p),
+            nn.Linear(width, width),
+            nn.BatchNorm1d(width),
+            nn.ReLU(),
+            nn.Dropout(p),
             nn.Linear(width, 1),
         )
 

@@ -87,7 +87,7 @@ class Encoder(nn.Module):
 
 def contrastive_loss(a, b, same, margin=1.0):
     d = torch.sqrt(((a - b) ** 2).sum(-1) + EPS)
-    return (same * d ** 2 + (1 - same) * F.relu(margin - d) ** 2).mean()
+    return (same * d**2 + (1 - same) * F.relu(margin - d) ** 2).mean()
 
 
 @torch.no_grad()
@@ -102,7 +102,7 @@ def recall_at_1(model, src):
 def minibatches(pairs, size, rng):
     rng.shuffle(pairs)
     for i in range(0, len(pairs) - size + 1, size):
-        yield pairs[i:i + size]
+        yield pairs[i : i + size]
 
 
 def main():

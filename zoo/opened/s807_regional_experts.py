@@ -34,8 +34,9 @@ class SparseExperts(nn.Module):
     def __init__(self, cfg):
         super().__init__()
         self.cfg = cfg
-        self.trunk = nn.Sequential(nn.Linear(cfg.features, cfg.trunk), nn.ReLU(),
-                                   nn.Linear(cfg.trunk, cfg.trunk), nn.ReLU())
+        self.trunk = nn.Sequential(
+            nn.Linear(cfg.features, cfg.trunk), nn.ReLU(), nn.Linear(cfg.trunk, cfg.trunk), nn.ReLU()
+        )
         self.router = nn.Linear(cfg.trunk, cfg.experts)
         self.weight = nn.Parameter(torch.randn(cfg.experts, cfg.features) * 0.1)
         self.bias = nn.Parameter(torch.zeros(cfg.experts))

@@ -28,15 +28,18 @@ def gestures(n, seed, length=40):
         start, speed, amp = rng.uniform(0, 0.3), rng.uniform(0.8, 1.3), rng.uniform(0.7, 1.3)
         ph = 2 * np.pi * speed * (t - start)
         if k == 0:
-            x[i, :, 0] += amp * np.sin(ph); x[i, :, 1] += amp * np.cos(ph)
+            x[i, :, 0] += amp * np.sin(ph)
+            x[i, :, 1] += amp * np.cos(ph)
         elif k == 1:
-            x[i, :, 0] += amp * np.sin(ph); x[i, :, 1] -= amp * np.cos(ph)
+            x[i, :, 0] += amp * np.sin(ph)
+            x[i, :, 1] -= amp * np.cos(ph)
         elif k == 2:
             x[i, :, 2] += amp * np.sin(2 * ph)
         elif k == 3:
             x[i, :, 2] += amp * np.sin(ph) * np.sign(np.cos(ph))
         else:
-            x[i, :, 0] += amp * np.sin(2 * ph); x[i, :, 1] += amp * np.sin(ph)
+            x[i, :, 0] += amp * np.sin(2 * ph)
+            x[i, :, 1] += amp * np.sin(ph)
     return torch.tensor(x, dtype=torch.float32), torch.tensor(y)
 
 

@@ -25,7 +25,7 @@ def make_textures(n, n_classes, size, gen):
     yy, xx = torch.meshgrid(torch.arange(size).float(), torch.arange(size).float(), indexing="ij")
     yy, xx = yy / size * 2 * math.pi, xx / size * 2 * math.pi
     phase = torch.rand(n, generator=gen) * 2 * math.pi
-    arg = (xx[None] * theta.cos()[:, None, None] + yy[None] * theta.sin()[:, None, None])
+    arg = xx[None] * theta.cos()[:, None, None] + yy[None] * theta.sin()[:, None, None]
     img = torch.sin(arg * freq[:, None, None] + phase[:, None, None])
     tint = 0.5 + torch.rand(n, 3, 1, 1, generator=gen)
     img = img[:, None] * tint + 0.6 * torch.randn(n, 3, size, size, generator=gen)

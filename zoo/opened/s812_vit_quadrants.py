@@ -17,8 +17,19 @@ torch.set_num_threads(1)
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 log = logging.getLogger("vit")
 
-CFG = dict(size=24, patch=6, dim=48, depth=2, heads=4, classes=6, batch=48,
-           lr=1.5e-3, weight_decay=0.01, head_steps=60, total_steps=400)
+CFG = dict(
+    size=24,
+    patch=6,
+    dim=48,
+    depth=2,
+    heads=4,
+    classes=6,
+    batch=48,
+    lr=1.5e-3,
+    weight_decay=0.01,
+    head_steps=60,
+    total_steps=400,
+)
 
 
 def draw(n, g):
@@ -36,12 +47,12 @@ def draw(n, g):
             r = (q // 2) * half + jit[i, k, 0].item()
             c = (q % 2) * half + jit[i, k, 1].item()
             if k == 0:
-                img[i, 0, r + 2, c:c + 5] += 1.0
-                img[i, 0, r:r + 5, c + 2] += 1.0
+                img[i, 0, r + 2, c : c + 5] += 1.0
+                img[i, 0, r : r + 5, c + 2] += 1.0
             else:
-                img[i, 0, r:r + 5, c] += 1.0
-                img[i, 0, r:r + 5, c + 4] += 1.0
-                img[i, 0, r, c:c + 5] += 1.0
+                img[i, 0, r : r + 5, c] += 1.0
+                img[i, 0, r : r + 5, c + 4] += 1.0
+                img[i, 0, r, c : c + 5] += 1.0
     return img, y
 
 

@@ -56,8 +56,14 @@ class CellDataset(Dataset):
 
 
 def double_conv(a, b):
-    return nn.Sequential(nn.Conv2d(a, b, 3, padding=1), nn.GroupNorm(4, b), nn.ReLU(),
-                         nn.Conv2d(b, b, 3, padding=1), nn.GroupNorm(4, b), nn.ReLU())
+    return nn.Sequential(
+        nn.Conv2d(a, b, 3, padding=1),
+        nn.GroupNorm(4, b),
+        nn.ReLU(),
+        nn.Conv2d(b, b, 3, padding=1),
+        nn.GroupNorm(4, b),
+        nn.ReLU(),
+    )
 
 
 class UNet(nn.Module):

@@ -100,8 +100,10 @@ def main():
         opt.step()
         if step % 50 == 0 or step == 1:
             mse, spread = pixel_mse(model, test)
-            print(f"step {step:4d} loss {loss.item():9.4f} rec {rec.item():9.4f} kl {kld.item():8.4f} "
-                  f"test pixel mse {mse:.4f} spread of mu {spread:.3f}")
+            print(
+                f"step {step:4d} loss {loss.item():9.4f} rec {rec.item():9.4f} kl {kld.item():8.4f} "
+                f"test pixel mse {mse:.4f} spread of mu {spread:.3f}"
+            )
 
 
 if __name__ == "__main__":

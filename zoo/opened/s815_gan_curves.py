@@ -27,9 +27,15 @@ def real_curves(n, points):
 class Generator(nn.Module):
     def __init__(self, z_dim, points):
         super().__init__()
-        self.net = nn.Sequential(nn.Linear(z_dim, 64), nn.BatchNorm1d(64), nn.ReLU(),
-                                 nn.Linear(64, 64), nn.BatchNorm1d(64), nn.ReLU(),
-                                 nn.Linear(64, points))
+        self.net = nn.Sequential(
+            nn.Linear(z_dim, 64),
+            nn.BatchNorm1d(64),
+            nn.ReLU(),
+            nn.Linear(64, 64),
+            nn.BatchNorm1d(64),
+            nn.ReLU(),
+            nn.Linear(64, points),
+        )
 
     def forward(self, z):
         return self.net(z)
@@ -38,8 +44,9 @@ class Generator(nn.Module):
 class Discriminator(nn.Module):
     def __init__(self, points):
         super().__init__()
-        self.net = nn.Sequential(nn.Linear(points, 64), nn.LeakyReLU(0.2),
-                                 nn.Linear(64, 64), nn.LeakyReLU(0.2), nn.Linear(64, 1))
+        self.net = nn.Sequential(
+            nn.Linear(points, 64), nn.LeakyReLU(0.2), nn.Linear(64, 64), nn.LeakyReLU(0.2), nn.Linear(64, 1)
+        )
 
     def forward(self, x):
         return self.net(x).squeeze(1)

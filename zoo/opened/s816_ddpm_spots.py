@@ -123,8 +123,10 @@ def main():
             running += loss.item()
         val = validate(ema.model, sch, held_out)
         dist = miss(sample(ema.model, sch, 500))
-        print(f"epoch {epoch} step {step} train loss {running / len(loader):.4f} val loss {val:.4f} "
-              f"sample distance from spots {dist:.3f}")
+        print(
+            f"epoch {epoch} step {step} train loss {running / len(loader):.4f} val loss {val:.4f} "
+            f"sample distance from spots {dist:.3f}"
+        )
 
 
 if __name__ == "__main__":

@@ -114,8 +114,10 @@ def main():
             loss, qv = agent.learn(memory.sample(256))
             if agent.updates % 50 == 0:
                 recent = env.finished[-40:]
-                print(f"update {agent.updates:4d} eps {eps:.2f} loss {loss:.4f} mean q {qv:8.2f} "
-                      f"episode length {sum(recent) / len(recent):.1f}")
+                print(
+                    f"update {agent.updates:4d} eps {eps:.2f} loss {loss:.4f} mean q {qv:8.2f} "
+                    f"episode length {sum(recent) / len(recent):.1f}"
+                )
 
 
 if __name__ == "__main__":

@@ -25,9 +25,9 @@ def synth(word, rng):
     dur = t[-1]
     f = rng.uniform(500, 1200)
     if word == "up":
-        ph = f * t + f * t ** 2 / (2 * dur)
+        ph = f * t + f * t**2 / (2 * dur)
     elif word == "down":
-        ph = 2 * f * t - f * t ** 2 / (2 * dur)
+        ph = 2 * f * t - f * t**2 / (2 * dur)
     elif word == "warble":
         ph = f * t + 12 * np.sin(2 * np.pi * 12 * t)
     else:
@@ -48,13 +48,14 @@ def record_session(path, n, seed, room_noise):
     for i in range(n):
         start = rng.integers(0, LENGTH // 2)
         clips[i] = room_noise * rng.standard_normal(LENGTH)
-        clips[i, start:start + LENGTH // 2] += synth(WORDS[labels[i]], rng)
+        clips[i, start : start + LENGTH // 2] += synth(WORDS[labels[i]], rng)
     np.savez(path, clips=clips, labels=labels)
 
 
 def mel_matrix():
     def mel(f):
         return 2595 * math.log10(1 + f / 700)
+
     edges = [700 * (10 ** (m / 2595) - 1) for m in np.linspace(mel(60), mel(RATE / 2), N_MEL + 2)]
     freqs = torch.linspace(0, RATE / 2, N_FFT // 2 + 1)
     rows = []
@@ -92,9 +93,16 @@ class KeywordNet(nn.Module):
     def __init__(self, ch=48):
         super().__init__()
         self.net = nn.Sequential(
-            nn.Conv1d(N_MEL, ch, 5, padding=2), nn.BatchNorm1d(ch), nn.ReLU(),
-            nn.Conv1d(ch, ch, 5, padding=2, stride=2), nn.BatchNorm1d(ch), nn.ReLU(),
-            nn.Conv1d(ch, ch, 3, padding=1), nn.BatchNorm1d(ch), nn.ReLU())
+            nn.Conv1d(N_MEL, ch, 5, padding=2),
+            nn.BatchNorm1d(ch),
+            nn.ReLU(),
+            nn.Conv1d(ch, ch, 5, padding=2, stride=2),
+            nn.BatchNorm1d(ch),
+            nn.ReLU(),
+            nn.Conv1d(ch, ch, 3, padding=1),
+            nn.BatchNorm1d(ch),
+            nn.ReLU(),
+        )
         self.head = nn.Linear(ch, len(WORDS))
 
     def forward(self, x):

@@ -44,8 +44,8 @@ class Windows(Dataset):
 
     def __getitem__(self, i):
         i += self.start
-        x = self.series[i:i + WINDOW]
-        return x, self.series[i + WINDOW:i + WINDOW + HORIZON, 0]
+        x = self.series[i : i + WINDOW]
+        return x, self.series[i + WINDOW : i + WINDOW + HORIZON, 0]
 
 
 class LoadForecaster(nn.Module):

@@ -98,8 +98,10 @@ def main():
             opt.step()
             sched.step()
             total += loss.item()
-        print(f"epoch {epoch:2d} step {(epoch + 1) * per_epoch} loss {total / per_epoch:.5f} "
-              f"relative test error {test_error(model, test):.5f}")
+        print(
+            f"epoch {epoch:2d} step {(epoch + 1) * per_epoch} loss {total / per_epoch:.5f} "
+            f"relative test error {test_error(model, test):.5f}"
+        )
 
 
 if __name__ == "__main__":

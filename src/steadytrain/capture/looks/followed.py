@@ -20,6 +20,7 @@ from steadytrain.capture.looks.recurrent_axes import RecurrentAxes
 from steadytrain.capture.looks.regression_targets import RegressionTargets
 from steadytrain.capture.looks.repeated_inputs import Inputs, RepeatedInputs
 from steadytrain.capture.looks.schedule_counts import ScheduleCounts
+from steadytrain.capture.looks.slow_averages import SlowAverages
 from steadytrain.capture.looks.summed_backwards import SummedBackwards
 from steadytrain.capture.looks.term_weights import TermWeights
 from steadytrain.capture.looks.tied_tables import TiedTables
@@ -38,6 +39,7 @@ class Followed:
     targets: RegressionTargets = field(default_factory=RegressionTargets)
     plateaus: PlateauModes = field(default_factory=PlateauModes)
     weights: TermWeights = field(default_factory=TermWeights)
+    averages: SlowAverages = field(default_factory=SlowAverages)
     cut: CutModules | None = None
     recurrent: RecurrentAxes | None = None
     missing: MissingGradients = field(default_factory=MissingGradients)
@@ -60,7 +62,7 @@ class Followed:
 
     def release(self) -> None:
         """Take all hooks off the modules of the script."""
-        for hooked in (self.cut, self.recurrent):
+        for hooked in (self.cut, self.recurrent, self.averages):
             if hooked is not None:
                 hooked.release()
 

@@ -13,7 +13,7 @@ new rows as the distance of the loss compares, as a bootstrapped value does.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,20 +21,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from steadytrain.capture.hooks.model_discovery import living_modules_and_optimizers, optimizer_parameters
 from steadytrain.capture.hooks.module_hooks import ModuleHook, Report, hook_before
+from steadytrain.capture.looks.model_copies import ModelKind, copies_of, kind_of, models_of, sampled
 from steadytrain.capture.looks.shared_copies import SharedCopies
 from steadytrain.capture.step.input_recorder import tensors_in
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
-from steadytrain.capture.tensors.dense import dense_values
 from steadytrain.core.model import COPY_FOLLOWS, OWN_OUTPUTS, OWN_ROLLOUTS, IntArray
-from steadytrain.core.torch_private import CHILDREN, COMPILED_CALL, IS_FUNCTORCH
+from steadytrain.core.torch_private import COMPILED_CALL, IS_FUNCTORCH
 
 SEARCH_STEPS = (2, 64)
 """Steps of a stream in which the process is searched for copies of its model."""
-
-PART_MIN = 0.05
-"""A trained module counts as a model if it holds this share of the elements that its optimizer holds."""
 
 STALE_STEPS = 128
 """Steps after which a copy that never changed is reported, and then twice as many, and so on."""
@@ -46,7 +42,6 @@ COPIES_MAX = 8
 COPY_STEPS_MIN, COPY_SHARE = 8, 0.5
 """A copy has to run in at least this share of at least so many steps."""
 
-SAMPLED_MAX = 32
 COMPARED_FIRST, COMPARED_EVERY = 64, 16
 """Steps in which the weights of a copy are compared: each of the first ones, then now and then, until they moved."""
 
@@ -68,8 +63,6 @@ ASIDES_MAX = 2
 
 ROWS_SHARE = 0.5
 ROWS_MAX, COLUMNS_MAX = 1 << 16, 256
-
-_Kind = tuple[type[nn.Module], tuple[torch.Size, ...]]
 
 
 @dataclass
@@ -105,11 +98,11 @@ class Copies:
         self._counts = counts
         self._report = report
         self._copies: list[_Copy] = []
-        self._first: dict[_Kind, tuple[Tensor, ...]] = {}
+        self._first: dict[ModelKind, tuple[Tensor, ...]] = {}
 
     def begin(self, stream: Stream) -> None:
         """Keep a few values of the models of ``stream`` before its first update."""
-        self._first = {_kind(part): _sampled(part) for part in _models(stream)}
+        self._first = {kind_of(part): sampled(part) for part in models_of(stream)}
 
     @property
     def compares_rows(self) -> bool:
@@ -117,17 +110,11 @@ class Copies:
 
     def search(self, stream: Stream) -> None:
         """Find the copies of the models that ``stream`` trains, and count their calls from now on."""
-        modules, optimizers = living_modules_and_optimizers()
-        held = {id(one) for one in (*optimizer_parameters(optimizers), *stream.parameters)}
-        models = {_kind(part) for part in _models(stream)}
-        types = {kind[0] for kind in models}
-        found = [
-            one for one in modules if type(one) in types and _kind(one) in models and not held & _ids(one.parameters())
-        ]
+        found = copies_of(stream)
         inside = {id(part) for one in found for part in one.modules() if part is not one}
         known = {id(one.module()) for one in self._copies}
         for module in found:
-            fits = len(self._copies) < COPIES_MAX and COMPILED_CALL.on(module) is None and bool(_sampled(module))
+            fits = len(self._copies) < COPIES_MAX and COMPILED_CALL.on(module) is None and bool(sampled(module))
             if fits and id(module) not in inside and id(module) not in known:
                 self._follow(module, stream)
 
@@ -148,7 +135,7 @@ class Copies:
                     copy.other_rows += float(same) < ROWS_SHARE  # a replay memory has some steps beside each other
                 copy.keys = None
             if not copy.moved and (copy.steps <= COMPARED_FIRST or copy.steps % COMPARED_EVERY == 0):
-                pairs = zip(_sampled(module), copy.values, strict=False)
+                pairs = zip(sampled(module), copy.values, strict=False)
                 copy.moved = any(one.device == was.device and not torch.equal(one, was) for one, was in pairs)
             if copy.moved and copy.steps_called >= max(COPY_STEPS_MIN, COPY_SHARE * copy.steps):
                 return True
@@ -176,8 +163,8 @@ class Copies:
         self._copies = kept
 
     def _follow(self, module: nn.Module, stream: Stream) -> None:
-        copy = _Copy(weakref.ref(module), id(stream), _sampled(module))
-        began = self._first.get(_kind(module), ())
+        copy = _Copy(weakref.ref(module), id(stream), sampled(module))
+        began = self._first.get(kind_of(module), ())
         pairs = list(zip(copy.values, began, strict=False))
         copy.first = bool(pairs) and all(one.device == was.device and torch.equal(one, was) for one, was in pairs)
 
@@ -319,46 +306,6 @@ class MovingTargets:
 
     def remove(self) -> None:
         self._copies.remove()
-
-
-def _parts(module: nn.Module, trained: set[int], least: float, seen: set[int]) -> Iterator[nn.Module]:
-    """``module`` and the modules in it that are trained as a whole and hold ``least`` elements."""
-    parameters = list(module.parameters())
-    if id(module) in seen or sum(one.numel() for one in parameters) < least or not parameters:
-        return
-    seen.add(id(module))
-    if all(id(one) in trained for one in parameters):
-        yield module
-    for child in CHILDREN.of(module).values():
-        if child is not None:
-            yield from _parts(child, trained, least, seen)
-
-
-def _models(stream: Stream) -> list[nn.Module]:
-    """The modules that ``stream`` trains as a whole, and that hold a good part of what it trains."""
-    trained = {id(one) for one in stream.parameters}
-    least = PART_MIN * sum(one.numel() for one in stream.parameters)
-    return [part for root in stream.roots() for part in _parts(root, trained, least, set())]
-
-
-def _kind(module: nn.Module) -> _Kind:
-    try:
-        return type(module), tuple(one.shape for one in module.parameters())
-    except (AttributeError, RuntimeError):  # its __init__ has not run, or its parameters have no shape yet
-        return type(module), ()
-
-
-def _ids(parameters: Iterable[Tensor]) -> set[int]:
-    return {id(one) for one in parameters}
-
-
-@torch.no_grad()
-def _sampled(module: nn.Module) -> tuple[Tensor, ...]:
-    """A few values of the first and the last parameter, as copies; none where they have no plain values."""
-    parameters: Sequence[Tensor] = list(module.parameters())
-    found = [dense_values(one) for one in (parameters[0], parameters[-1])]
-    plain = [one.reshape(-1) for one in found if one is not None]
-    return tuple(one[:: -(-one.numel() // SAMPLED_MAX) or 1].float().clone() for one in plain)
 
 
 @torch.no_grad()

@@ -142,10 +142,13 @@ class ScriptLook(StepObserver):
     def rest_ends(self, stream: Stream, *, within: bool) -> None:
         self._guarded(self._rest_ends, stream)
 
+    def script_ended(self) -> None:
+        for stream in self._run.streams:
+            self._guarded(self._last_rows, stream)
+
     def stream_done(self, stream: Stream) -> None:
-        one = self._followed.pop(id(stream), None)
-        if one is not None:
-            one.release()
+        self._guarded(self._last_rows, stream)
+        self._followed.pop(id(stream), Followed()).release()
 
     def close(self, *, finished: bool, noted: bool) -> None:
         for one in self._followed.values():
@@ -202,6 +205,11 @@ class ScriptLook(StepObserver):
     def _backward_begins(self) -> None:
         rows = dict(self._stopped.backward_begins(self._run.streams))
         for stream in self._run.streams[:1] if rows else ():
+            self._tell(stream, rows)
+
+    def _last_rows(self, stream: Stream) -> None:
+        rows = dict(self._one(stream).averages.rows(stream))
+        if rows:
             self._tell(stream, rows)
 
     def _own_state_loaded(self, place: str) -> None:
@@ -295,6 +303,7 @@ class ScriptLook(StepObserver):
             rows |= {"clipped-scaled:gradients": float(self._run.scaling.clipped_before_unscaling)}
         if stream.own_steps + 1 in LOOK_STEPS:
             rows |= dict(one.late.rows())
+        one.averages.updated(stream, self._run.is_script, self._run.guard.report)
         one.since_change += 1
         one.rows = rows
 

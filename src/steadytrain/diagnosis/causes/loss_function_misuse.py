@@ -115,6 +115,8 @@ def _unequal_terms(case: Case) -> Signs:
         f"the reductions do not match: {worst['place']} {worst['line']} is summed over {worst['summed']:.0f} elements "
         f"of a row, the other is averaged over {worst['averaged']:.0f}, and so outweighed {worst['heavier']:.3g} times"
     )
+    if seen(case, "unequal-reductions") is not None:
+        text += ": so heavy a KL term collapses the code"
     return when(True, CERTAIN + FAIR, text, "fact loss_reductions", heavier=float(worst["heavier"]))
 
 

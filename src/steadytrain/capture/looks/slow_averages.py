@@ -1,0 +1,113 @@
+"""Measures how fast an average of the model's weights, which the script evaluates, follows the model.
+
+An exponential moving average takes a share of the distance to the model in each update. After so many updates the rest
+is still what the average began with.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from steadytrain.capture.hooks.module_hooks import ModuleHook, Report, hook_before
+from steadytrain.capture.looks.model_copies import copies_of, kind_of, models_of, sampled
+from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.capture.tensors.activations.compiled import something_was_compiled
+
+FROM_STEP, UPDATES = 64, 3
+"""The first update whose effect on the copies is measured, and how many are."""
+
+COPIES_MAX = 4
+FIT_MIN = 0.9
+"""Share of a copy's change that the step towards the model explains: rounding leaves some of small ones."""
+
+ASIDE_SHARE = 0.25
+"""A copy that is called in more of the steps is a target of the loss, and may be slow."""
+
+
+@dataclass
+class _Average:
+    """One copy, its values before the last update, and the shares that it took of the distance."""
+
+    name: str
+    copy: weakref.ref[nn.Module]
+    model: weakref.ref[nn.Module]
+    values: tuple[Tensor, ...]
+    shares: list[float] = field(default_factory=list)
+    called: bool = False
+    steps_called: int = 0
+    remove: Callable[[], None] = lambda: None
+
+
+class SlowAverages:
+    """Serves one stream. Hooks are on copies of its models only, from the 64th update on."""
+
+    def __init__(self) -> None:
+        self._found: list[_Average] = []
+
+    def updated(self, stream: Stream, counts: Callable[[], bool], report: Report) -> None:
+        """Before an update of ``stream``, when the averages have taken in the one before.
+
+        Args:
+            counts: whether a call comes from the script now.
+            report: gets our own errors.
+        """
+        for one in self._found:
+            one.steps_called, one.called = one.steps_called + one.called, False
+        step = stream.own_steps
+        if step == FROM_STEP and not something_was_compiled():
+            models = {kind_of(one): weakref.ref(one) for one in models_of(stream)}
+            for copy in copies_of(stream)[:COPIES_MAX]:
+                self._found.append(_follow(copy, models[kind_of(copy)], counts, report))
+        elif FROM_STEP < step <= FROM_STEP + UPDATES:
+            for one in self._found:
+                _measure(one)
+
+    def release(self) -> None:
+        """Take the hooks off."""
+        for one in self._found:
+            one.remove()
+
+    def rows(self, stream: Stream) -> Iterator[tuple[str, float]]:
+        """``first-weights:CLASS``, at the end of the script, is the share of its first values that an average which was
+        evaluated still has."""
+        for one in self._found:
+            steps, called = stream.own_steps, one.steps_called + one.called
+            if len(one.shares) < UPDATES or not 0 < called <= max(1, ASIDE_SHARE * steps):
+                continue
+            share = sorted(one.shares)[len(one.shares) // 2]
+            if share > 0.0 and max(one.shares) < 2.0 * share:
+                yield f"first-weights:{one.name}", (1.0 - share) ** steps
+
+
+def _follow(copy: nn.Module, model: weakref.ref[nn.Module], counts: Callable[[], bool], report: Report) -> _Average:
+    one = _Average(type(copy).__name__, weakref.ref(copy), model, sampled(copy))
+
+    def called(_: nn.Module, args: Any) -> None:
+        one.called = one.called or counts()
+
+    one.remove = hook_before(copy, ModuleHook(called, report)).remove
+    return one
+
+
+@torch.no_grad()
+def _measure(one: _Average) -> None:
+    """Add the share of the distance to the model that the copy took in the last update, if it took one."""
+    copy, model = one.copy(), one.model()
+    if copy is None or model is None:
+        return
+    before, one.values = one.values, sampled(copy)
+    if not before or [part.shape for part in before] != [part.shape for part in one.values]:
+        return
+    was, now, there = (torch.cat([part.double() for part in parts]) for parts in (before, one.values, sampled(model)))
+    change, distance = now - was, there - was
+    length = float(distance @ distance)
+    share = float(change @ distance) / length if length else 0.0
+    explained = share * share * length / float(change @ change) if bool(change.any()) else 0.0
+    if 0.0 < share < 1.0 and explained >= FIT_MIN:
+        one.shares.append(share)

@@ -1,0 +1,50 @@
+"""An average of the weights that is evaluated is still what it began with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from steadytrain.core.model import Symptom, Window
+from steadytrain.core.plugins import threshold
+from steadytrain.detectors import ScriptRule
+from steadytrain.statistics.script_rows import script_rows
+
+
+@final
+@dataclass(frozen=True)
+class SlowAverage(ScriptRule):
+    """An average of the weights that is evaluated is still mostly what it began with.
+
+    Means:
+        A copy of the model takes a small share of the distance to it in each update, as an exponential moving average
+        (EMA) does, and the script evaluates this copy. At the end of the run the average still consists of its first
+        values by half or more: metrics and samples of it are those of an untrained model, however well the model has
+        learned. A copy that runs in the steps, as a target network, is none. It is told when the script ends.
+
+    Causes:
+        - a decay of 0.999 or 0.9999 in a run of some hundred updates, without a warm-up of the decay
+        - an average that is updated once an epoch, with a decay meant for updates
+
+    Next:
+        1. Let the decay grow with the updates, `min(decay, (1 + n) / (10 + n))`, or choose it by the length of the
+           run: it forgets over 1 / (1 - decay) updates.
+        2. Evaluate the model itself beside its average.
+    """
+
+    share_min: float = threshold(0.5, "share of the first values at the end. Chosen")
+    steps_min: int = threshold(192, "updates of the run: of a shorter one nobody expects an average")
+
+    def check(self, window: Window) -> tuple[Symptom, ...]:
+        rows = script_rows(window, "first-weights")
+        return tuple(
+            self.warning(
+                window,
+                row,
+                f"the average of {row.place} that is evaluated is still {row.last:.0%} what it began with, after "
+                f"{int(window.steps[-1]):,} updates: its decay is too slow for this run",
+                share=row.last,
+            )
+            for row in rows[:1]
+            if row.last >= self.share_min and window.steps[-1] >= self.steps_min
+        )
