@@ -87,6 +87,28 @@ for step in range(1, 31):
     optimizer.step()
 """
 
+TWO = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+torch.manual_seed(0)
+body = nn.Sequential(nn.Linear(8, 16), nn.ReLU())
+
+
+def train(head, classes, steps, bad=0):
+    optimizer = torch.optim.Adam([*body.parameters(), *head.parameters()], lr=1e-3)
+    for step in range(1, steps + 1):
+        loss = F.cross_entropy(head(body(torch.randn(16, 8))), torch.randint(classes, (16,)))
+        optimizer.zero_grad()
+        (loss * float("nan") if step == bad else loss).backward()
+        optimizer.step()
+
+
+train(nn.Linear(16, 10), 10, 30)
+train(nn.Linear(16, 4), 4, 30, bad=20)
+"""
+
 
 def recorded(folder: Path, script: str) -> Path:
     """The run folder of ``script``, run under watch."""
@@ -143,6 +165,16 @@ def test_a_sound_script_shows_nothing_odd(tmp_path: Path) -> None:
     assert facts["state_step_lag"] == 0
     assert facts_path(bundle).parent.parent.name == "trials"
     assert set(facts) <= set(FACTS)
+
+
+@pytest.mark.slow
+def test_a_training_before_this_one_is_left_out(tmp_path: Path) -> None:
+    run = recorded(tmp_path, TWO)
+    (bundle,) = [path for path in (run / "incidents").iterdir() if (path / "incident.json").is_file()]
+    facts = surveyed(bundle)
+    assert (facts["backwards_per_step"], facts["zero_grad_calls"]) == (1.0, 1.0)
+    assert (facts["classes"], facts["label_largest"]) == (4, 3)
+    assert facts["parameters_not_in_optimizer"] == []
 
 
 @pytest.mark.slow

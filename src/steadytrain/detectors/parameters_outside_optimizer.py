@@ -69,6 +69,11 @@ class ParametersOutsideOptimizer(ScriptRule):
                 f"so they stay as they are{lists}{late}{stale}",
                 signals=("script.value",),
                 tensors=names,
-                numbers={"share": share, "strangers": float(len(strangers)), "unregistered": float(len(hidden))},
+                numbers={
+                    "share": share,
+                    "strangers": float(len(strangers)),
+                    "unregistered": float(len(hidden)),
+                    "thawed": float(len(thawed)),
+                },
             ),
         )

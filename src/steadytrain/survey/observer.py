@@ -18,6 +18,7 @@ from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.replay.verdict import Replayed as Outcome
 from steadytrain.survey.batch_reruns import reruns
+from steadytrain.survey.call_findings import Seen
 from steadytrain.survey.calls import Calls
 from steadytrain.survey.graph_cuts import moves_output
 from steadytrain.survey.input_facts import Batches, named_tensors
@@ -30,10 +31,15 @@ from steadytrain.survey.planned_steps import steps_planned
 from steadytrain.survey.policy_entropy import PolicyEntropy
 from steadytrain.survey.stored_rows import changed_by_reading
 from steadytrain.survey.surveyed_steps import AROUND_ONSET, FIRST_STEPS, LAST_STEPS, Alone, ReplayedSteps
+from steadytrain.survey.tensor_values import plain
 from steadytrain.survey.training_state import State
 from steadytrain.survey.unseeded_rows import drawn_anew
 
 NOTES_MAX = 16
+EARLIER_MIN = 8
+"""Steps of other optimizers before the first one of a stream after which theirs is another training. Optimizers that
+take turns do not let one wait so long."""
+
 SHARE_SLACK = 0.1
 """Tolerance for a factor of one over the number of backward calls, which divides the loss by them."""
 
@@ -68,7 +74,7 @@ class Observed(StepObserver):
         self._outcome: Outcome | str | None = None
         self._empty_masks: list[dict[str, Any]] = []
         self._steps: list[int] = []
-        self._gates = 0
+        self._gates = self._others = 0
         self._losses: list[tuple[int, float]] = []
         self._scalers: Mapping[int, Any] = {}
         self.calls, self.loop, self.state = Calls(), Loop(), State()
@@ -135,6 +141,9 @@ class Observed(StepObserver):
             self._stream = stream
         if stream is not self._stream:
             self.state.of_others(stream)
+            self._others += 1
+            if self._others >= EARLIER_MIN and not self._steps:
+                self._leave_out_earlier()
         elif isinstance(self._inner, ReplayedSteps):
             self._inner.restore_settings(stream)
         self._gates += stream is self._stream
@@ -230,6 +239,13 @@ class Observed(StepObserver):
     def _replayed(self, outcome: Outcome | str) -> None:
         self._outcome = outcome
         self.finish()
+
+    def _leave_out_earlier(self) -> None:
+        """What was seen so far belongs to a training before this one."""
+        self.calls.seen, self.calls.looked_up, self.calls.step_losses = Seen(), [], []
+        self.labels, self.batches, self.rows = Labels(), Batches(), Rows()
+        self.loop.backwards = self.loop.zero_grads = self.loop.clips = 0
+        self._micro_batches, self._losses = [], []
 
     def _looks_at(self, step: int) -> bool:
         return step <= FIRST_STEPS or step > self._until - LAST_STEPS or abs(step - self._onset) <= AROUND_ONSET
@@ -379,16 +395,3 @@ class Observed(StepObserver):
         if behind and self._micro_batches:
             facts["cut_off_moves_output"] = moves_output(self._micro_batches[-1], list(behind.values()))
         return facts
-
-
-def plain(value: Any) -> Any:
-    """``value`` as JSON: no tensors, and NaN and infinities as text."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple, set)):
-        return [plain(inner) for inner in value]
-    if isinstance(value, torch.Tensor):
-        return plain(value.tolist())
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return str(value)
-    return value

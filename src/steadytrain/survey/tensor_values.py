@@ -1,7 +1,8 @@
-"""Selects the tensors to inspect among a model's inputs and outputs."""
+"""Selects the tensors to inspect among a model's inputs and outputs, and makes values plain."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -22,3 +23,16 @@ def first_output(output: Any) -> Tensor | None:
 def is_ids(value: Any) -> bool:
     """Whether the value is a 2-D integer tensor, like a batch of token ids."""
     return isinstance(value, Tensor) and value.dim() == 2 and value.dtype in (torch.int64, torch.int32)
+
+
+def plain(value: Any) -> Any:
+    """``value`` as JSON: no tensors, and NaN and infinities as text."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return [plain(inner) for inner in value]
+    if isinstance(value, torch.Tensor):
+        return plain(value.tolist())
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return str(value)
+    return value

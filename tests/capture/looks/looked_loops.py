@@ -81,20 +81,23 @@ def head_replaced(at_step: int, *, frozen: bool, given: bool) -> Callable[[], St
     return begin
 
 
-def unfrozen(at_step: int, *, given: bool) -> Callable[[], Step]:
-    """A second stage with everything unfrozen, which the optimizer of the head is ``given`` or not."""
+def unfrozen(at_step: int, *, given: bool, apart: bool = False) -> Callable[[], Step]:
+    """A second stage with everything unfrozen, which the optimizer of the head is ``given`` or not. ``apart``: the
+    script calls the body and the head one after the other, and no module holds both."""
 
     def begin() -> Step:
         model = small()
         model[:4].requires_grad_(False)
-        optimizer = adam(model[4])
+        body, head = model[:4], model[4]
+        optimizer = adam(head)
 
         def step(at: int) -> None:
             if at == at_step:
                 model.requires_grad_(True)
                 if given:
                     optimizer.add_param_group({"params": model[:4].parameters()})
-            update(optimizer, F.cross_entropy(model(batch()[0]), batch()[1]))
+            scores = head(body(batch()[0])) if apart else model(batch()[0])
+            update(optimizer, F.cross_entropy(scores, batch()[1]))
 
         return step
 

@@ -53,3 +53,12 @@ def test_the_sign_of_a_mask(attend: object) -> None:
 
 def test_one_stack_that_reads_backwards_is_meant() -> None:
     assert seen(fused(SQUARE.triu()), fused(SQUARE.tril())) == {}
+
+
+def test_a_mask_of_padding_alone_hides_no_later_place() -> None:
+    q = torch.randn(2, 2, 6, 8, requires_grad=True)
+    shown = torch.ones(2, 1, 1, 6, dtype=torch.bool)
+    shown[1, ..., 4:] = False
+    (seen,) = read_graph(F.scaled_dot_product_attention(q, q, q, attn_mask=shown).square().mean()).attention
+    assert isinstance(seen, torch.Tensor)
+    assert seen[..., 0, :].tolist() == [[1.0] * 5, [1.0, 1.0, 1.0, 0.0, 0.0]]

@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name that everybody uses
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from watching import watching
 
@@ -55,20 +56,57 @@ def under_no_grad(encoder: nn.Module, x: Tensor) -> Tensor:
         return made
 
 
+def checkpointed(encoder: nn.Module, x: Tensor) -> Tensor:
+    """Its input needs no gradient, so a reentrant checkpoint makes no graph."""
+    made: Tensor = checkpoint(encoder, x, use_reentrant=True)
+    return made
+
+
 CUTS: dict[str, tuple[Cut, str]] = {
     "detached": (lambda encoder, x: encoder(x).detach(), "its output is detached or not used"),
+    "checkpoint": (
+        checkpointed,
+        "it runs in a reentrant checkpoint of which no input needs a gradient (use_reentrant=False)",
+    ),
     "data": (lambda encoder, x: encoder(x).data, "its output is detached or not used"),
     "not used": (lambda encoder, x: x.new_ones(encoder(x).shape), "its output is detached or not used"),
     "no_grad": (under_no_grad, "it runs under no_grad"),
 }
 
 
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
 @pytest.mark.parametrize("name", CUTS)
 def test_a_cut_encoder_is_named_by_step_8(name: str, tmp_path: Path) -> None:
     cut, said = CUTS[name]
     assert train(Model(cut), tmp_path) == [
         f"warning: encoder is called in every step and never gets a gradient: {said}"
     ]
+
+
+class Blocks(nn.Module):
+    """Its list of blocks is never called itself; each block runs in a checkpoint behind a frozen embedding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Linear(8, 16).requires_grad_(False)
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(16, 16), nn.ReLU()) for _ in range(2))
+        self.head = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 3))
+        self.body = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 16))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.embed(x)
+        for block in self.blocks:
+            h = checkpoint(block, h, use_reentrant=True)
+        scores: Tensor = self.head(h + self.body(x))
+        return scores
+
+
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
+def test_blocks_of_a_list_are_named(tmp_path: Path) -> None:
+    (said,) = train(Blocks(), tmp_path)
+    assert said.startswith(
+        "warning: blocks.0 (and 1 more) is called in every step and never gets a gradient: it runs in"
+    )
 
 
 def test_a_module_that_cuts_the_graph_itself(tmp_path: Path) -> None:

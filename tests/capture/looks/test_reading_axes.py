@@ -139,8 +139,56 @@ STOPPED = {
     """,
 }
 
-WRONG = [("swapped-sizes", SWAPPED), ("row-positions", BY_ROWS), ("live-target", LIVE)]
-RIGHT = [KEPT, BY_PLACES, STOPPED]
+ALONE = {
+    "by a coin": """
+        def __getitem__(self, i):
+            image, mask = self.images[i], self.masks[i]
+            if random.random() < 0.5:
+                image = np.flip(image, axis=1)
+            return torch.from_numpy(image.copy())[None], torch.from_numpy(mask.copy())[None]
+    """,
+    "by drawn numbers": """
+        def pair(image, mask):
+            angle = random.uniform(-20, 20)
+            image = rotate(image, angle)
+            return {"image": image, "mask": mask}
+    """,
+}
+BESIDE = {
+    "both": """
+        def __getitem__(self, i):
+            image, mask = self.images[i], self.masks[i]
+            if random.random() < 0.5:
+                image, mask = np.flip(image, 1), np.flip(mask, 1)
+            return image, mask
+    """,
+    "a class": """
+        def __getitem__(self, i):
+            image, label = self.images[i], self.labels[i]
+            if random.random() < 0.5:
+                image = np.flip(image, axis=1)
+            return image, label
+    """,
+    "a mask of padding": """
+        def __getitem__(self, i):
+            tokens, mask = self.tokens[i], self.masks[i]
+            tokens = tokens.roll(random.randint(0, 3))
+            return tokens, mask
+    """,
+    "brighter": """
+        def __getitem__(self, i):
+            image, mask = self.images[i], self.masks[i]
+            image = image * random.uniform(0.8, 1.2)
+            return image, mask
+    """,
+    "not at random": """
+        def __getitem__(self, i):
+            image, mask = read(i)
+            return crop(image), mask
+    """,
+}
+WRONG = [("swapped-sizes", SWAPPED), ("row-positions", BY_ROWS), ("live-target", LIVE), ("moved-alone", ALONE)]
+RIGHT = [KEPT, BY_PLACES, STOPPED, BESIDE]
 
 
 def found(source: str) -> list[str]:

@@ -129,9 +129,10 @@ def test_a_model_that_is_replaced_in_the_middle_is_told(tmp_path: Path) -> None:
     assert found(tmp_path / "run", begin, steps=2 * LATER)["parameters-outside-optimizer"] == "warning"
 
 
+@pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("given", [False, True])
-def test_a_part_that_is_unfrozen_without_the_optimizer_is_told(given: bool, tmp_path: Path) -> None:
-    told = found(tmp_path / "run", unfrozen(LATER, given=given), steps=2 * LATER)
+def test_a_part_that_is_unfrozen_without_the_optimizer_is_told(given: bool, apart: bool, tmp_path: Path) -> None:
+    told = found(tmp_path / "run", unfrozen(LATER, given=given, apart=apart), steps=2 * LATER)
     assert told.get("parameters-outside-optimizer") == (None if given else "warning")
 
 

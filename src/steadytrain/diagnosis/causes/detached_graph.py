@@ -39,6 +39,7 @@ class DetachedGraph(Cause):
         - `detach` or `.item()` on something that is still needed
         - an encoder that is called under `torch.no_grad`
         - a gradient penalty, or a differential equation, without `create_graph=True`
+        - a reentrant checkpoint behind a frozen embedding: none of its inputs needs a gradient
         - a cast of the output that makes a new tensor (Automodel PR 1527); a recomputation without
           `use_reentrant=False`
 
@@ -93,7 +94,12 @@ class DetachedGraph(Cause):
                 *listed(case, "detached_calls", FAIR, "the graph is cut at {names}"),
                 *listed(case, "no_grad_calls", FAIR, "called under no_grad in training: {names}"),
                 *listed(case, "modules_output_detached", HINT, "their output requires no gradient: {names}"),
-                *symptom(case, STRONG if _is_cut(case) else HINT, "frozen-parameters"),
+                *symptom(
+                    case,
+                    CERTAIN if _is_cut(case, by=CHECKPOINT) else STRONG if _is_cut(case) else HINT,
+                    "frozen-parameters",
+                    invariant=_is_cut(case, by=CHECKPOINT),
+                ),
                 *symptom(case, HINT if holds_others(case) else CERTAIN, "optimizer-without-gradients"),
                 *symptom(case, CERTAIN, "constant-penalty", invariant=True),
                 *symptom(case, HINT, "no-learning", "plateau"),
@@ -110,10 +116,10 @@ class DetachedGraph(Cause):
         )
 
 
-def _is_cut(case: Case) -> bool:
-    """Whether the run itself saw a module that is called in every step and that no backward reaches."""
+def _is_cut(case: Case, *, by: float | None = None) -> bool:
+    """Whether the run itself saw a module that is called in every step and that no backward reaches, and which way."""
     found = seen(case, "frozen-parameters")
-    return found is not None and "cut" in found.numbers
+    return found is not None and "cut" in found.numbers and by in (None, found.numbers["cut"])
 
 
 def _inside(names: Iterable[str], *modules: Any) -> list[str]:
@@ -124,3 +130,6 @@ def _inside(names: Iterable[str], *modules: Any) -> list[str]:
 
 MOVES_MIN = 1e-5
 """Relative change of the output: above float32 rounding."""
+
+CHECKPOINT = 4.0
+"""The number ``cut`` of frozen-parameters for a reentrant checkpoint of which no input needs a gradient."""

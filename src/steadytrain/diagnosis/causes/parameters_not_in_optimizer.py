@@ -112,10 +112,15 @@ def _left_out(case: Case) -> Signs:
     """Signs of what the run saw: which parameters the optimizer has, and which the loss reaches."""
     told = seen(case, "parameters-outside-optimizer")
     stale = told.numbers.get("strangers", 0.0) if told is not None else 0.0
+    late = told is not None and told.numbers.get("thawed", 0.0) > 0.0
     hidden = told is not None and told.numbers.get("unregistered", 0.0) > 0.0
     texts = (
         (stale > 0, f"the optimizer holds {stale:.0f} tensors that no module has any more, not what took their place"),
         (trains_another_model(case), "all that the loss reaches is in no optimizer: the optimizer holds another model"),
+        (
+            late,
+            "parameters that were frozen when the optimizer was made need a gradient now, and it does not hold them",
+        ),
         (hidden, "a module holds other modules in a plain list or dictionary, which `parameters()` does not see"),
     )
     known = tuple(sign for holds, text in texts for sign in when(holds, CERTAIN, text, "symptoms", invariant=True))
