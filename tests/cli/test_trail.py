@@ -58,10 +58,9 @@ def test_a_listed_name_is_whole_and_is_found(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_word_finds_few_names() -> None:
-    with pytest.raises(UsageError) as refusal:
-        CliRunner().invoke(explain, ["nan"], catch_exceptions=False)
-    assert "nonfinite-loss" in str(refusal.value)
-    assert len(str(refusal.value)) < 400
+    told = CliRunner().invoke(explain, ["nan"], catch_exceptions=False).stdout
+    assert "nonfinite-loss" in told
+    assert len([line for line in told.splitlines() if line and not line.endswith(":")]) < 24
 
 
 def test_a_misspelled_command_is_told_in_one_line(tmp_path: Path, entered: Entered) -> None:

@@ -130,7 +130,7 @@ _OFFERED: dict[tuple[str, str], Complete] = {
     ("", "level"): levels,
     ("run", "policy"): policies,
     ("show", "name"): policies,
-    ("explain", "name"): explained,
+    ("explain", "words"): explained,
     ("", "symptom"): symptoms,
     ("trial", "names"): trials,
     ("verify", "intervention"): fixes,

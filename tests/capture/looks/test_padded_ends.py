@@ -43,6 +43,12 @@ def test_quiet() -> None:
     assert list(padded_end_rows([(8, 12)], [torch.randn(8, 12), torch.randn(8), torch.tensor(1.0)])) == []
 
 
+def test_margins_of_pictures_that_are_read_line_by_line_are_none() -> None:
+    lines = torch.arange(12)
+    inside = (lines >= 2) & (lines < LENGTHS[:, None] + 1)
+    assert shares(torch.randn(8, 12, 4) * inside[..., None]) == {}
+
+
 class Reader(nn.Module):
     def __init__(self, way: str) -> None:
         super().__init__()

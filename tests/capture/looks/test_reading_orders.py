@@ -162,6 +162,12 @@ TOGETHER = {
         xt = xt[torch.randperm(len(xt))]
         batch = xs[:8], xt[:8]
     """,
+    "two lists of files": """
+        images, masks = listed("images"), listed("masks")
+        images.sort()
+        masks.sort()
+        data = PairDataset(images, masks)
+    """,
     "a palette": """
         names, colours = load()
         random.shuffle(colours)

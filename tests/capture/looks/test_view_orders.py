@@ -81,4 +81,6 @@ def test_channels_side_by_side() -> None:
     assert name == "interleaved-channels"
     assert ratio < 0.3
     noise, dark, grey = torch.rand(8, 3, 24, 24), torch.zeros(8, 3, 24, 24), torch.rand(8, 1, 24, 24)
+    stripes = (torch.arange(24) % 3).float().expand(8, 3, 24, 24)
+    assert list(interleaved_rows([stripes, stripes.transpose(2, 3)])) == []
     assert list(interleaved_rows([pictures, noise, dark, grey, pictures[:, :, :2, :2]])) == []

@@ -120,7 +120,7 @@ def _is_weighed(value: ast.AST, values: _Values) -> bool:
 
 def _is_derivative(call: ast.Call) -> bool:
     name = dotted(call.func)
-    return name.endswith("autograd.grad") or name == "grad"
+    return name.endswith("autograd.grad") or (name == "grad" and len(call.args) > 1)  # that of torch.func takes one
 
 
 def _keeps_graph(call: ast.Call) -> bool:

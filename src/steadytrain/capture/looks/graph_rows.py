@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import torch
+from torch import Tensor
+
 from steadytrain.capture.looks.attention_masks import mask_rows
 from steadytrain.capture.looks.duplicate_positives import duplicate_rows
 from steadytrain.capture.looks.first_inputs import input_rows
@@ -36,7 +39,7 @@ def graph_rows(
     weights = live_weights(graph.products)
     if weights:
         yield "live-weight", float(weights)
-    given = list(tensors_in((call.args, call.kwargs))) if call is not None else []
+    given = [one for one in tensors_in((call.args, call.kwargs)) if _is_plain(one)] if call is not None else []
     yield from scrambled_rows([*graph.views, *viewed_inputs(given, graph.inputs)])
     if call is not None:
         batch = Batch(call.samples, drawn, frozenset(one.shape[1] for one in given if one.dim() >= 2))
@@ -44,3 +47,8 @@ def graph_rows(
         yield from counted_rows(graph.looked_up, batch)
         if has_recurrent and graph.ends:
             yield from padded_end_rows(graph.ends, given)
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether ``tensor`` has one shape and its values at hand."""
+    return type(tensor) is Tensor and tensor.layout == torch.strided and not tensor.is_nested and not tensor.is_meta

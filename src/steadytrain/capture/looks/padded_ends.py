@@ -17,6 +17,7 @@ from steadytrain.core.torch_private import SAVED_DIMENSION, SAVED_INDEX, SAVED_S
 SHARE_MIN = 0.5
 LENGTHS_MIN = 3
 PADDED_MIN = 0.1
+MARGINS_MAX = 0.1
 ROWS_MIN, PLACES_MIN = 4, 4
 
 
@@ -34,7 +35,9 @@ def padded_end_rows(ends: Sequence[tuple[int, int]], given: Sequence[Tensor]) ->
     """``padded-end`` is the share of rows that end in padding, where the last place of all rows is read.
 
     Padding is what at least half of the rows end with twice or more: one id, or features that are all zero. Rows must
-    have three lengths or more, and a tenth of the batch must be padding: values that only end alike are none.
+    have three lengths or more, and a tenth of the batch must be padding: values that only end alike are none. Where
+    more than a tenth of the rows also begin so, it is part of the data, as the margins of a picture that is read line
+    by line.
 
     Args:
         ends: rows and places of outputs whose last place is read.
@@ -45,7 +48,10 @@ def padded_end_rows(ends: Sequence[tuple[int, int]], given: Sequence[Tensor]) ->
         if not read or max(read) > values.shape[1] or not _is_sequence(values):
             continue
         values = values[:, : max(read)]  # a packed sequence is as long as its longest row
-        lengths = _lengths(values)
+        is_padding = _is_padding(values)
+        if float(is_padding[:, 0].float().mean()) > MARGINS_MAX:
+            continue
+        lengths = _lengths(is_padding)
         padded = values.shape[1] - lengths
         share = float((padded >= 2).float().mean())
         some = float(padded.sum()) / values.shape[0] / values.shape[1]
@@ -61,11 +67,13 @@ def _is_sequence(values: Tensor) -> bool:
     return enough and (ids or (values.dim() == 3 and values.is_floating_point()))
 
 
-def _lengths(values: Tensor) -> Tensor:
+def _is_padding(values: Tensor) -> Tensor:
+    """Where features are all zero, or ids are what most rows end with."""
+    return (values == 0).all(2) if values.dim() == 3 else values == values[:, -1].mode().values
+
+
+def _lengths(is_padding: Tensor) -> Tensor:
     """Places of each row up to the padding at its end; all of a row of padding alone."""
-    if values.dim() == 3:
-        is_padding = (values == 0).all(2)
-    else:
-        is_padding = values == values[:, -1].mode().values
     run = is_padding.flip(1).int().cumprod(1).sum(1)
-    return values.shape[1] - torch.where(run == values.shape[1], 0, run)
+    width = is_padding.shape[1]
+    return width - torch.where(run == width, 0, run)

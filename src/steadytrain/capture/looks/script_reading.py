@@ -8,6 +8,7 @@ name.
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import re
 import sys
@@ -28,7 +29,8 @@ from steadytrain.capture.looks.uniform_codes import uniform_codes
 from steadytrain.capture.step.late_lines import INSTALLED
 from steadytrain.capture.step.script_frames import user_frames
 
-FILES_MAX, CHARACTERS_MAX = 16, 200_000
+FILES_MAX, CHARACTERS_MAX, BYTES_A_CHARACTER = 16, 200_000, 4
+KEPT_MAX = 64
 ROWS_MAX = 8
 
 RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]]] = {
@@ -42,9 +44,12 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     ),
     "unused-end": (unused_ends, ("(?i)gamma|discount", "(?i)next|max|best|target")),
     "uniform-code": (uniform_codes, ("rand_like|rand\\(", "(?i)mu|mean|loc")),
-    "separate-orders": (separate_orders, ("shuffle|perm|argsort|sort|unique|set\\(",)),
+    "separate-orders": (
+        separate_orders,
+        ("shuffle|permutation|permuted|randperm|argsort|\\bsorted\\(|\\.sort\\(|unique\\(|\\bset\\(",),
+    ),
     "swapped-sizes": (swapped_sizes, ("view\\(|reshape\\(", "shape|size\\(")),
-    "constant-penalty": (constant_penalties, ("grad\\(", "backward")),
+    "constant-penalty": (constant_penalties, ("autograd\\.grad\\(|(?<![.\\w])grad\\(", "backward")),
     "row-positions": (row_positions, ("batch_first", "arange|size\\(|shape|len\\(")),
     "live-target": (live_targets, ("(?i)gamma|discount|adv|delta|predictor", "(?i)q|value|critic|vf|predictor")),
 }
@@ -55,15 +60,28 @@ def reading_rows() -> Iterator[tuple[str, float]]:
     """``RULE:FILE:LINE``, 1, for each mistake that is found."""
     found = 0
     for file, names in _files().items():
+        flags = tuple((name, value) for name, value in list(names.items()) if type(value) is bool)
         try:
-            source = Path(file).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
+            known = os.stat(file)
+        except OSError:
             continue
-        for rule, line in mistakes(source, names) if len(source) <= CHARACTERS_MAX else ():
+        for rule, line in _read(file, known.st_mtime_ns, known.st_size, flags):
             if found == ROWS_MAX:
                 return
             found += 1
             yield f"{rule}:{Path(file).name}:{line}", 1.0
+
+
+@functools.lru_cache(maxsize=KEPT_MAX)
+def _read(file: str, mtime_ns: int, size: int, flags: tuple[tuple[str, bool], ...]) -> tuple[tuple[str, int], ...]:
+    """The mistakes in ``file``, which is read once for all trainings of a process."""
+    if size > CHARACTERS_MAX * BYTES_A_CHARACTER:
+        return ()
+    try:
+        source = Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ()
+    return tuple(mistakes(source, dict(flags))) if len(source) <= CHARACTERS_MAX else ()
 
 
 def mistakes(source: str, names: Mapping[str, Any]) -> Iterator[tuple[str, int]]:

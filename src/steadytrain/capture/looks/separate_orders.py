@@ -17,6 +17,7 @@ from steadytrain.capture.looks.syntax_trees import last_name, names_read, scopes
 
 SORTS = frozenset({"sort", "reverse"})
 REORDERS = frozenset({"sorted", "permutation", "permuted", "unique", "set"})
+MOVES = SORTS | REORDERS | {"shuffle"}
 DRAWS_ORDER = re.compile(r"randperm|permutation|argsort|permuted")
 SEEDED = re.compile(r"manual_seed|seed|default_rng|RandomState|Random")
 STATE = re.compile(r"(get|set)_?(rng_)?state")
@@ -62,8 +63,11 @@ class _Known:
 
 def separate_orders(tree: ast.Module) -> Iterator[int]:
     """The line of the change of order."""
-    shuffling = {one.name: _is_seeded(one) for one in ast.walk(tree) if _is_shuffling(one)}
+    drawn = [one for one in ast.walk(tree) if isinstance(one, ast.Call) and DRAWS_ORDER.fullmatch(last_name(one.func))]
+    shuffling = {one.name: _is_seeded(one) for one in ast.walk(tree) if drawn and _is_shuffling(one)}
     for scope in scopes(tree):
+        if not any(_moves(one, shuffling) for one in statements(scope)):
+            continue
         known, told = _Known(shuffling=shuffling), set()
         if not isinstance(scope, ast.Module):
             for one in scope.args.args:
@@ -81,6 +85,12 @@ def separate_orders(tree: ast.Module) -> Iterator[int]:
                 _called(node.value, known)
             if isinstance(node, ast.Assign):
                 _assigned(node, known)
+
+
+def _moves(node: ast.AST, shuffling: Mapping[str, bool]) -> bool:
+    """Whether a call by its name brings rows into another order."""
+    name = last_name(node.func) if isinstance(node, ast.Call) else ""
+    return name in MOVES or name in shuffling or DRAWS_ORDER.fullmatch(name) is not None
 
 
 def _called(call: ast.Call, known: _Known) -> None:
@@ -216,7 +226,8 @@ def _apart(node: ast.AST, known: _Known) -> Iterator[int]:
     """Where two variables that ``node`` pairs row by row came apart."""
     pairs = _of_call(node, known) if isinstance(node, ast.Call) else _of_tuple(node, known)
     for one, two in pairs:
-        if one.order == two.order or one.source == two.source:
+        both_sorted = one.order.startswith("sort") and two.order.startswith("sort")  # names of images, and of masks
+        if one.order == two.order or one.source == two.source or both_sorted:
             continue
         later, earlier = (one, two) if one.moved >= two.moved else (two, one)
         if earlier.born < later.moved:

@@ -117,22 +117,22 @@ def viewed_inputs(given: Sequence[Tensor], inputs: Sequence[Tensor]) -> Iterator
 @torch.no_grad()
 def interleaved_rows(inputs: Sequence[Tensor]) -> Iterator[tuple[str, float]]:
     """``interleaved-channels`` is how rough the images of a batch are, read as [rows, columns, channels], over how
-    rough they are as they are given, [channels, rows, columns]: the median, where it is below 0.6."""
+    rough they are as they are given, [channels, rows, columns]: the median, where it is below 0.6 along both sides.
+    Stripes of the width of the channels are smooth along one side as they are."""
     for one in inputs:
         if one.dim() != 4 or one.shape[1] not in CHANNELS or min(one.shape[2:]) < SIDE_MIN:
             continue
         given = one[:IMAGES_MAX].float()
         images, channels, height, width = given.shape
         other = given.reshape(images, height, width, channels).permute(0, 3, 1, 2)
-        rough = _roughness(given)
-        if not bool((rough > 0.0).any()):
-            continue
-        ratio = float((_roughness(other)[rough > 0.0] / rough[rough > 0.0]).median())
+        ratio = max(_smoother(given, other, side) for side in (2, 3))
         if ratio < ROUGHNESS_MAX:
             yield "interleaved-channels", ratio
             return
 
 
-def _roughness(images: Tensor) -> Tensor:
-    """The mean step between neighbours along both sides of each image."""
-    return sum((images.diff(dim=axis).abs().mean((1, 2, 3)) for axis in (2, 3)), images.new_zeros(len(images)))
+def _smoother(given: Tensor, other: Tensor, side: int) -> float:
+    """The median over the images of the mean step between neighbours along ``side``, over that of ``given``; 1 where
+    that is zero."""
+    steps, others = (images.diff(dim=side).abs().mean((1, 2, 3)) for images in (given, other))
+    return float(torch.where(steps > 0.0, others / steps.clamp(min=1e-30), 1.0).median())
