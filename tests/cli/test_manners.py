@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -146,3 +147,14 @@ def test_json_has_no_command_after_it(folder: Path) -> None:
     for words in (("analyze", "log.csv"), ("check-data", "data.jsonl"), ("compare", "bad", "quiet")):
         done = CliRunner().invoke(commands, [*words, "--json"], catch_exceptions=False)
         assert "next " not in done.stdout.splitlines()[-1]
+
+
+def test_the_trials_are_one_document_too(tmp_path: Path) -> None:
+    bundle = builders.write_bundle(tmp_path / "step-412")
+    for arguments, incident in ([], None), ([str(bundle)], str(bundle)):
+        result = CliRunner().invoke(commands, ["trial", *arguments, "--json"], catch_exceptions=False)
+        document = json.loads(result.stdout)
+        assert (result.exit_code, document["schema"]) == (0, "steadytrain.trial-list/1")
+        assert document["incident"] == incident
+        assert {"trial", "summary", "applies", "why_not"} == set(document["trials"][0])
+        assert all(one["applies"] is (one["why_not"] is None) for one in document["trials"] if incident)

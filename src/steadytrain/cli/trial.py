@@ -58,13 +58,13 @@ def command(
     from steadytrain.trial_runs.trial_session import run_named
 
     if incident is None:
-        _list(None)
+        _list(None, None, as_json=as_json)
         return 0
     budget_s = _options.seconds(budget) if budget is not None else None
     path = incident_or_run_of(incident, runs_dir)
     case = options.case(path)
     if not names:
-        _list(case)
+        _list(case, path, as_json=as_json)
         return 0
     needs_torch("trials need PyTorch to run the steps again")
     if names == ("all",):
@@ -96,13 +96,27 @@ def _late(
     return note(late, (one for ran in outcomes.values() for one in ran), case.step_s) if late else ""
 
 
-def _list(case: object) -> None:
-    from steadytrain.experiments.case import Case
+def _list(case: Case | None, path: Path | None, *, as_json: bool) -> None:
+    """Print all trials, each with the reason why it does not apply to ``case``, the incident at ``path``."""
     from steadytrain.experiments.specs import NotApplicable
     from steadytrain.experiments.trial_catalog import plan_of, summary, trials
 
-    width = max(len(one.name) for one in trials())
+    plans = {one.name: plan_of(one, case) if case is not None else None for one in trials()}
+    if as_json:
+        listed = [
+            {
+                "trial": one.name,
+                "summary": summary(one),
+                "applies": None if case is None else not isinstance(plans[one.name], NotApplicable),
+                "why_not": plan.why if isinstance(plan := plans[one.name], NotApplicable) else None,
+            }
+            for one in trials()
+        ]
+        incident = str(path) if path is not None else None
+        say_document({"schema": "steadytrain.trial-list/1", "incident": incident, "trials": listed})
+        return
+    width = max(map(len, plans))
     for one in trials():
-        plan = plan_of(one, case) if isinstance(case, Case) else None
+        plan = plans[one.name]
         why = f"  (does not apply: {plan.why})" if isinstance(plan, NotApplicable) else ""
         say_lines(f"{one.name:<{width}}  {summary(one)}{why}")
