@@ -64,6 +64,15 @@ def test_a_relative_shift_is_meant() -> None:
     assert views(beside.view(2, 3, 6, 5)) == []
 
 
+def test_heads_that_are_split_beside_the_rows_are_moved_afterwards() -> None:
+    """With as many rows as a head is wide, [places, rows, features] becomes [places, rows x heads, width]."""
+    layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.1, batch_first=True)
+    assert views(layer(torch.randn(8, 12, 32))) == []
+    split = nn.Linear(4, 32)(torch.randn(12, 8, 4)).view(12, 32, 8)
+    assert views(split.transpose(0, 1)) == []
+    assert views(split) != []
+
+
 def test_inputs_that_were_viewed_before_the_first_layer() -> None:
     given = torch.rand(4, 6, 6, 3)
     assert list(viewed_inputs([given], [given.view(4, 3, 6, 6)])) == [((4, 6, 6, 3), (4, 3, 6, 6))]

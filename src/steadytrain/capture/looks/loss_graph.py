@@ -38,7 +38,7 @@ from steadytrain.capture.looks.stopped_targets import (
     elements_of,
     follows_itself,
 )
-from steadytrain.capture.looks.view_orders import View, scrambled_view
+from steadytrain.capture.looks.view_orders import MOVES_AXES, View, scrambled_view
 from steadytrain.core.torch_private import SAVED_CAUSAL, SAVED_DIMENSION, SAVED_IGNORED
 
 NODES_MAX = 100_000
@@ -109,6 +109,7 @@ def read_graph(root: Tensor) -> LossGraph:
     """Read the graph of ``root``, a loss before its backward. This synchronises no device."""
     graph = LossGraph()
     compared: list[Any] = []
+    moved: set[Any] = set()
     for node in _nodes(root.grad_fn, graph):
         variable = getattr(node, "variable", None)
         if isinstance(variable, nn.Parameter):
@@ -123,7 +124,9 @@ def read_graph(root: Tensor) -> LossGraph:
             graph.predicted.append(predicted_shape(node))
         if kind == "Mul" and len(graph.products) < PRODUCTS_MAX:
             graph.products.append(node)
-        if (view := scrambled_view(kind, node)) is not None:
+        if kind in MOVES_AXES:
+            moved.update(inputs_of_node(node))
+        if node not in moved and (view := scrambled_view(kind, node)) is not None:
             graph.views.append(view)
         if (end := last_place(kind, node)) is not None:
             graph.ends.append(end)

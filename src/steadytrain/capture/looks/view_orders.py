@@ -23,6 +23,9 @@ VIEWS = frozenset({"View", "UnsafeView", "ReshapeAlias"})
 PADS = frozenset({"Cat", "ConstantPadNd"})
 """Operations that make a relative shift: a column is put beside the scores, and a view moves each row by one."""
 
+MOVES_AXES = frozenset({"Transpose", "Permute"})
+"""What moves the axes of a view's result: the view was meant to split them, as heads of attention beside the rows."""
+
 BETWEEN = VIEWS | {"Slice", "Clone"}
 STEPS_MAX = 6
 AXES_MAX = 6
