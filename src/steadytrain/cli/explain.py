@@ -46,9 +46,9 @@ def command(as_json: bool, words: tuple[str, ...]) -> None:
     hits = search(words, catalogues())
     if not hits:
         raise _unknown(asked)
-    found: dict[Pages, list[Page]] = {}
-    for hit in hits[:FOUND_MAX] if not as_json else hits:
-        found.setdefault(hit.kind, []).append(hit.page)
+    shown = hits if as_json else hits[:FOUND_MAX]
+    found = {kind: [hit.page for hit in shown if hit.kind is kind] for kind in catalogues()}
+    found = {kind: listed for kind, listed in found.items() if listed}
     if as_json:
         _say_document(found, asked=asked)
         return

@@ -47,7 +47,8 @@ SAME_MEANING: Mapping[str, tuple[str, ...]] = {
 }
 """Short and colloquial words, with the words of the pages that mean the same. Both are matched by their beginnings."""
 
-WORD_MIN = 2
+WORD_MIN, STEM_MIN = 2, 4
+FEW = 4
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class Hit:
 def search(words: Iterable[str], kinds: Iterable[Pages]) -> list[Hit]:
     """The pages that hold every word, those with more of them in the name first.
 
-    A page counts by its name and first sentence. Only if no page has all words there, its whole text counts.
+    A page counts by its name and first sentence. Where few pages have all words there, those follow that have them in
+    their whole text; and if none has all of them, the pages with most, where that is more than half.
 
     Args:
         words: as a user typed them; words that say nothing (``my``, ``is``) are left out.
@@ -71,11 +73,16 @@ def search(words: Iterable[str], kinds: Iterable[Pages]) -> list[Hit]:
         return []
     patterns = [_pattern(word) for word in asked]
     hits = [Hit(kind, page) for kind in kinds for page in kind.all()]
+    found: list[Hit] = []
     for text_of in (_head, _whole):
-        found = [hit for hit in hits if all(pattern.search(text_of(hit.page)) for pattern in patterns)]
-        if found:
-            return sorted(found, key=lambda hit: -_in_name(hit.page, patterns))
-    return []
+        if len(found) < FEW:
+            more = [hit for hit in hits if hit not in found and all(one.search(text_of(hit.page)) for one in patterns)]
+            found += sorted(more, key=lambda hit: -_in_name(hit.page, patterns))
+    if found:
+        return found
+    counts = {id(hit): sum(pattern.search(_whole(hit.page)) is not None for pattern in patterns) for hit in hits}
+    most = max(counts.values(), default=0)
+    return [hit for hit in hits if counts[id(hit)] == most] if 2 * most > len(patterns) > 1 else []
 
 
 def _words(texts: Iterable[str]) -> list[str]:
@@ -84,8 +91,16 @@ def _words(texts: Iterable[str]) -> list[str]:
 
 def _pattern(word: str) -> re.Pattern[str]:
     """Matches ``word``, or what means the same, at the beginning of a word."""
-    meant: Sequence[str] = SAME_MEANING.get(word, (word,))
+    meant: Sequence[str] = SAME_MEANING.get(word, (_stem(word),))
     return re.compile(rf"(?<![a-z0-9])(?:{'|'.join(map(re.escape, meant))})", re.IGNORECASE)
+
+
+def _stem(word: str) -> str:
+    """``detach`` of ``detached``, ``shuffl`` of ``shuffling``: pages are matched by the beginnings of their words."""
+    for ending in ("ing", "ed", "s"):
+        if word.endswith(ending) and len(word) - len(ending) >= STEM_MIN:
+            return word.removesuffix(ending)
+    return word
 
 
 def _head(page: Page) -> str:

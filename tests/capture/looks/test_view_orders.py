@@ -20,6 +20,8 @@ from steadytrain.capture.looks.view_orders import interleaved_rows, scrambled_ro
         ((8, 4, 16, 16), (8, 16, 64)),
         ((8, 64, 7, 5), (8, 35, 64)),
         ((8, 12, 4, 16), (8, 4, 12, 16)),
+        ((32, 4, 14, 16), (32, 14, 64)),
+        ((8, 20, 64), (8, 4, 20, 16)),
     ],
 )
 def test_axes_of_a_permutation(before: tuple[int, ...], after: tuple[int, ...]) -> None:
@@ -60,6 +62,9 @@ def test_a_relative_shift_is_meant() -> None:
     scores = nn.Linear(4, 5)(torch.randn(2, 3, 5, 4))
     padded = nn.functional.pad(scores, (1, 0))
     assert views(padded.view(2, 3, 6, 5)[:, :, 1:].reshape(2, 3, 5, 5)) == []
+    turned = scores.view(2, 3, 5, 5)
+    longer = nn.Linear(4, 9)(torch.randn(2, 3, 5, 4)).view(2, 3, 9, 5)[:, :, 1:].reshape(2, 3, 5, 8)
+    assert views(turned) == views(longer) == []
     beside = torch.cat([torch.zeros(2, 3, 5, 1), scores], -1)
     assert views(beside.view(2, 3, 6, 5)) == []
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, permutations
 from typing import Any
 
 import torch
@@ -23,12 +23,13 @@ VIEWS = frozenset({"View", "UnsafeView", "ReshapeAlias"})
 PADS = frozenset({"Cat", "ConstantPadNd"})
 """Operations that make a relative shift: a column is put beside the scores, and a view moves each row by one."""
 
-MOVES_AXES = frozenset({"Transpose", "Permute"})
-"""What moves the axes of a view's result: the view was meant to split them, as heads of attention beside the rows."""
+MOVES_AXES = frozenset({"Transpose", "Permute", "Slice"})
+"""What moves the axes of a view's result, or cuts it: the view was meant to split them, as heads of attention beside
+the rows, or to shift each row by one."""
 
 BETWEEN = VIEWS | {"Slice", "Clone"}
 STEPS_MAX = 6
-AXES_MAX = 6
+AXES_MAX = 5
 
 VALUES_MAX = 65_536
 SAME_ORDER_MIN = 0.999
@@ -64,7 +65,7 @@ def scrambles(before: Sequence[int], after: Sequence[int]) -> bool:
     if math.prod(one) != math.prod(other) or _ends(one) <= _ends(other) or _ends(other) <= _ends(one):
         return False
     few, many = sorted((one, other), key=len)
-    return any(sorted(merged) == sorted(few) and merged != few for merged in _merged(many, len(few)))
+    return any(few in _merged(moved, len(few)) for moved in permutations(many))
 
 
 def _ends(shape: Sequence[int]) -> set[int]:
@@ -79,15 +80,19 @@ def _merged(shape: Sequence[int], axes: int) -> Iterator[list[int]]:
 
 
 def _is_shift(node: Any) -> bool:
+    """Whether a column was put beside what ``node`` views, or a view before it was cut: a relative shift."""
+    cut = False
     for _ in range(STEPS_MAX):
         inputs = inputs_of_node(node)
         if len(inputs) != 1:
             return False
         node = inputs[0]
-        if kind_of(node) in PADS:
+        kind = kind_of(node)
+        if kind in PADS or (cut and kind in VIEWS):
             return True
-        if kind_of(node) not in BETWEEN:
+        if kind not in BETWEEN:
             return False
+        cut = cut or kind == "Slice"
     return False
 
 
