@@ -20,7 +20,7 @@ class SlowAverage(ScriptRule):
         A copy of the model takes a small share of the distance to it in each update, as an exponential moving average
         (EMA) does, and the script evaluates this copy. At the end of the run the average still consists of its first
         values by half or more: metrics and samples of it are those of an untrained model, however well the model has
-        learned. A copy that runs in the steps, as a target network, is none. It is told when the script ends.
+        learned. A copy that runs in the steps, as a target network, is none. It is reported when the script ends.
 
     Causes:
         - a decay of 0.999 or 0.9999 in a run of some hundred updates, without a warm-up of the decay
