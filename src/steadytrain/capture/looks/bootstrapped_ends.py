@@ -89,12 +89,13 @@ def _bootstrap(nodes: list[ast.AST]) -> ast.BinOp | None:
     for node in nodes:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             for side in (node.left, node.right):
-                if isinstance(side, ast.BinOp) and isinstance(side.op, ast.Mult) and _is_next(side):
+                if isinstance(side, ast.BinOp) and isinstance(side.op, ast.Mult) and is_discounted_next(side):
                     return node
     return None
 
 
-def _is_next(product: ast.BinOp) -> bool:
+def is_discounted_next(product: ast.BinOp) -> bool:
+    """``gamma * value_of_next``."""
     words = {last_name(one) for one in ast.walk(product) if isinstance(one, (ast.Name, ast.Attribute))}
     discount = {one for one in words if DISCOUNT.fullmatch(one)}
     return bool(discount) and any(NEXT.fullmatch(one) for one in words - discount)

@@ -7,7 +7,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from steadytrain.capture.looks.bootstrapped_ends import DISCOUNT, NEXT
+from steadytrain.capture.looks.bootstrapped_ends import is_discounted_next
 from steadytrain.capture.looks.syntax_trees import Scope, last_name, names_read, scopes
 
 LOSSES = re.compile(r"(?i)mse_loss|smooth_l1_loss|huber_loss|l1_loss|\w*criterion|\w*loss_fn|mse|huber|loss_function")
@@ -141,11 +141,8 @@ def _is_network(name: str) -> bool:
 def _is_bootstrap(value: ast.expr) -> bool:
     """``reward + gamma * next_value``."""
     for node in ast.walk(value):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-            words = {last_name(one) for one in ast.walk(node) if isinstance(one, (ast.Name, ast.Attribute))}
-            discount = {one for one in words if DISCOUNT.fullmatch(one)}
-            if discount and any(NEXT.fullmatch(one) for one in words - discount):
-                return True
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and is_discounted_next(node):
+            return True
     return False
 
 

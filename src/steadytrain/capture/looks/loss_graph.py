@@ -302,7 +302,6 @@ def _read_attention(kind: str, node: Any, graph: LossGraph) -> None:
     if mask is None:
         graph.attention.append(False)
     elif mask.dim() >= 2 and mask.shape[-1] > 1 and mask.shape[-2] in (1, mask.shape[-1]):
-        open_ = (
-            mask[..., 0, 1:] if mask.shape[-2] == 1 else mask.diagonal(1, -2, -1)
-        )  # padding alone hides no later place
+        # A mask of padding alone is the same for all places, and hides no later one.
+        open_ = mask[..., 0, 1:] if mask.shape[-2] == 1 else mask.diagonal(1, -2, -1)
         graph.attention.append(open_.float() if mask.dtype == torch.bool else open_.float().exp())

@@ -26,6 +26,11 @@ class Batch:
     drawn: int = 0
     second_axes: frozenset[int] = frozenset()
 
+    @property
+    def rows(self) -> int:
+        """The number of rows, as it was drawn where that is known."""
+        return self.drawn or self.samples
+
 
 def attended(kind: str, node: Any) -> Attended | None:
     """Of an attention over weights [sequences, heads, length, length], fused or not."""
@@ -61,7 +66,7 @@ def mixed_rows(
     if not read or max(batch.samples, batch.drawn) < 2:
         return
     places = read[0][0]
-    rows = batch.drawn or batch.samples
+    rows = batch.rows
     if places in (1, rows) or not all(length == rows and count == places for count, length in read):
         return
     if places % rows == 0 and places not in batch.second_axes:

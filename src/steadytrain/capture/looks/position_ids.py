@@ -16,12 +16,13 @@ def counted_rows(looked_up: Sequence[Tensor], batch: Batch) -> Iterator[tuple[st
 
     There is no row unless another embedding looks up ids [rows, places], with another number of places.
     """
-    rows = batch.drawn or batch.samples
+    rows = batch.rows
     places = {one.shape[1] for one in looked_up if one.dim() == 2 and one.shape[0] == rows}
     if rows < 2 or not places or rows in places:
         return
     for one in looked_up:
-        counts = torch.arange(rows, device=one.device, dtype=one.dtype)
-        if one.dim() <= 2 and one.numel() == rows and torch.equal(one.reshape(-1), counts):
+        if one.dim() > 2 or one.numel() != rows:
+            continue
+        if torch.equal(one.reshape(-1), torch.arange(rows, device=one.device, dtype=one.dtype)):
             yield "counted-rows", float(rows)
             return

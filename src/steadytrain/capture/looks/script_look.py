@@ -258,7 +258,7 @@ class ScriptLook(StepObserver):
         if stream.signature is not one.signature and stream.signature != one.signature:
             joined = len(set(stream.signature) - set(one.signature)) if one.signature else 0
             one.signature, one.since_change = stream.signature, 0
-        changed = one.missing.changed(stream) or one.held.changed(stream, [call.module for call in seen.micro_batches])
+        changed = one.missing.changed(stream) or one.held.changed(stream, (call.module for call in seen.micro_batches))
         one.since_change = 0 if changed else one.since_change
         rows = dict(self._of_mode(one, seen)) | dict(self._targets.rows(stream))
         rows |= {f"joined-parameters:{stream.name}": float(joined)} if joined else {}
