@@ -43,7 +43,7 @@ def command(as_json: bool, words: tuple[str, ...]) -> None:
     from steadytrain.core.plugin_search import search
 
     asked = " ".join(words)
-    hits = search(words, catalogues())
+    hits = search(words, catalogues(), partly=not _is_mistyped(words))
     if not hits:
         raise _unknown(asked)
     shown = hits if as_json else hits[:FOUND_MAX]
@@ -114,16 +114,29 @@ def _texts(found: Sequence[tuple[Pages, Page]]) -> str:
     return "".join(f"{head}{text}" for head, text in zip(heads, texts, strict=True))
 
 
+def _is_mistyped(words: Sequence[str]) -> bool:
+    """Whether ``words`` are one name, spelled almost like one that exists."""
+    from steadytrain.core.plugins import similar
+
+    return len(words) == 1 and bool(similar(words[0].strip().replace(" ", "-"), _all_names()))
+
+
 def _unknown(asked: str) -> Exception:
-    from steadytrain.cli._catalogues import catalogues
     from steadytrain.core.errors import UsageError
     from steadytrain.core.plugins import nearest
 
-    names = sorted({name for kind in catalogues() for name in kind.names()})
     near = nearest(
-        asked.strip().lower().replace(" ", "-"), names, otherwise="no name is like it, and no page has all these words"
+        asked.strip().lower().replace(" ", "-"),
+        _all_names(),
+        otherwise="no name is like it, and no page has all these words",
     )
     return UsageError(f"nothing is called {asked!r}; {near} (`steadytrain explain` lists all)")
+
+
+def _all_names() -> list[str]:
+    from steadytrain.cli._catalogues import catalogues
+
+    return sorted({name for kind in catalogues() for name in kind.names()})
 
 
 def _with_article(noun: str) -> str:

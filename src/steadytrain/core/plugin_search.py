@@ -59,7 +59,7 @@ class Hit:
     page: Page
 
 
-def search(words: Iterable[str], kinds: Iterable[Pages]) -> list[Hit]:
+def search(words: Iterable[str], kinds: Iterable[Pages], *, partly: bool = True) -> list[Hit]:
     """The pages that hold every word, those with more of them in the name first.
 
     A page counts by its name and first sentence. Where few pages have all words there, those follow that have them in
@@ -67,6 +67,7 @@ def search(words: Iterable[str], kinds: Iterable[Pages]) -> list[Hit]:
 
     Args:
         words: as a user typed them; words that say nothing (``my``, ``is``) are left out.
+        partly: whether a page without all of the words may be a hit.
     """
     asked = [word for word in _words(words) if len(word) >= WORD_MIN and word not in STOP_WORDS]
     if not asked:
@@ -78,7 +79,7 @@ def search(words: Iterable[str], kinds: Iterable[Pages]) -> list[Hit]:
         if len(found) < FEW:
             more = [hit for hit in hits if hit not in found and all(one.search(text_of(hit.page)) for one in patterns)]
             found += sorted(more, key=lambda hit: -_in_name(hit.page, patterns))
-    if found:
+    if found or not partly:
         return found
     counts = {id(hit): sum(pattern.search(_whole(hit.page)) is not None for pattern in patterns) for hit in hits}
     most = max(counts.values(), default=0)

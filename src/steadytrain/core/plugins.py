@@ -72,12 +72,18 @@ def name_of(plugin: Any) -> str:
     return name if isinstance(name, str) else kebab(type(plugin))
 
 
+def similar(name: str, known: Iterable[str]) -> list[str]:
+    """The ``known`` names that ``name`` may be a misspelling of, the nearest first."""
+    return difflib.get_close_matches(
+        name.lower().replace("_", "-"), list(dict.fromkeys(known)), n=NEAR_MAX, cutoff=NEARNESS_MIN
+    )
+
+
 def nearest(name: str, known: Iterable[str], *, otherwise: str = "") -> str:
     """Advice for a message about an unknown name: similar names, else ``otherwise``, else all ``known`` names."""
     names = list(dict.fromkeys(known))
     wanted = name.lower().replace("_", "-")
-    near = difflib.get_close_matches(wanted, names, n=NEAR_MAX, cutoff=NEARNESS_MIN)
-    near = near or [other for other in names if wanted and wanted in other][:NEAR_LISTED_MAX]
+    near = similar(name, names) or [other for other in names if wanted and wanted in other][:NEAR_LISTED_MAX]
     if near:
         return f"did you mean {' or '.join(near)}?"
     return otherwise or f"one of {', '.join(names)}"
