@@ -14,15 +14,26 @@ from rich.console import Console
 import builders
 import tabled
 from steadytrain.core.incident import Action, BadTensor, Finding
-from steadytrain.core.model import Series
-from steadytrain.diagnosis.answer import BatchRow, Diagnosis, PatchTried, RankedCause, Status, TrialRow
-from steadytrain.report import build, diagnosis_shown, first_screen, html, incidents_shown, source_lines, svg, zoom
+from steadytrain.core.model import ScriptLine, Series
+from steadytrain.diagnosis.answer import BatchRow, Diagnosis, Evidence, PatchTried, RankedCause, Status, TrialRow
+from steadytrain.report import (
+    build,
+    diagnosis_shown,
+    first_screen,
+    html,
+    incidents_shown,
+    source_lines,
+    svg,
+    symptoms_shown,
+    zoom,
+)
 from steadytrain.report import text as text_report
 from steadytrain.report.first_screen import TrialEvidence, _dedented, proof
 from steadytrain.report.measured import with_measured
 from steadytrain.report.thinned_curves import curve, spans_decades
 from steadytrain.storage.bundle import open_bundle
 from steadytrain.storage.run_folder import open_run
+from steadytrain.testing.windows import steps
 
 SCRIPT = "import torch\n\nif True:\n    p = model(x)\n    score = torch.log(p)\n    loss = score.sum()\n"
 
@@ -172,7 +183,7 @@ def test_a_quiet_run_has_no_cards_and_nothing_folded(tmp_path: Path) -> None:
 
 
 def test_bands_are_named_and_the_gravest_is_drawn_last() -> None:
-    rows = build._symptom_rows(
+    rows = symptoms_shown.symptom_rows(
         [
             (builders.symptom(10, name="divergence"), ""),
             (builders.symptom(5, last=40, name="loss-plateau", severity="note"), ""),
@@ -184,6 +195,7 @@ def test_bands_are_named_and_the_gravest_is_drawn_last() -> None:
     assert drawn is not None
     text = svg.drawing(drawn, rows)
     assert re.findall(r'class="band (\w+)"', text) == ["note", "warning", "critical"]
+    assert text.index(">divergence</text>") > text.rindex('class="grid"')  # no line through the name
     assert ">divergence</text>" in text
 
 
@@ -214,7 +226,9 @@ def test_bad_gradients_are_counted_once() -> None:
 
 def test_overlapping_bands_are_all_named_above_each_other() -> None:
     names = ("divergence", "loss-spike", "loss-plateau", "no-learning")
-    rows = build._symptom_rows([(builders.symptom(10, last=20 + at, name=name), "") for at, name in enumerate(names)])
+    rows = symptoms_shown.symptom_rows(
+        [(builders.symptom(10, last=20 + at, name=name), "") for at, name in enumerate(names)]
+    )
     drawn = curve("loss", "loss", Series(np.arange(1, 41), np.linspace(5, 1, 40)))
     assert drawn is not None
     labels = svg.band_labels(rows, 1, 40, svg.WIDE.across(1, 40), svg.WIDE)
@@ -246,3 +260,44 @@ def test_a_diff_loses_the_indentation_that_all_its_lines_share() -> None:
 )
 def test_a_rise_over_decades_gets_a_logarithmic_axis(values: list[float], wide: bool) -> None:
     assert spans_decades(np.array(values)) is wide
+
+
+def test_a_line_that_a_symptom_names_is_where_unless_the_cause_is_another(tmp_path: Path) -> None:
+    at = ScriptLine(str(tmp_path / "gone.py"), 7, "target = q(x)")
+    named = builders.symptom(3, name="live-target", severity="warning", message="gone.py:7 makes it", at=at)
+    plain = builders.symptom(2, name="loss-spike", severity="warning", message="the loss spiked")
+    note = replace(named, severity="note")
+    card = first_screen.where_card(None, [plain, named], None)
+    assert card is not None
+    assert card.line == f"{tmp_path}/gone.py:7"
+    assert [line.text for line in card.source] == ["target = q(x)"]  # the file is gone: the line alone
+    assert "no_grad" in first_screen.advice([plain, named])
+    assert first_screen.advice([plain, note]) == ""
+    for told, line in (("gone.py:7 carries a gradient", card.line), ("the rate is too high", None)):
+        known = diagnosis("likely")
+        cause = replace(known.diagnoses[0], evidence=(Evidence("signature", "supports", told, "symptom live-target"),))
+        part = diagnosis_shown.part(replace(known, diagnoses=(cause,)))
+        card_of_cause = first_screen.where_card(None, [named], part)
+        assert card_of_cause is not None
+        assert card_of_cause.line == (line or "no single operation was located")
+
+
+def test_a_symptom_that_goes_on_is_drawn_to_its_end() -> None:
+    window = steps(loss=np.linspace(5.0, 1.0, 1000))
+    drawn = [first_screen.loss_near(window, 500, last) for last in (0, 700, 1000)]
+    assert [(one.steps[0], one.steps[-1]) for one in drawn if one is not None] == [(440, 520), (440, 700), (440, 900)]
+    whole = first_screen.loss_near(steps(loss=np.linspace(5.0, 1.0, 90)), 20, 90)
+    assert whole is not None
+    assert whole.title == "loss of the run"
+
+
+def test_an_incident_is_told_as_its_symptom_ended(tmp_path: Path) -> None:
+    early = builders.symptom(10, last=14, name="lost-progress", severity="warning", message="the loss rose")
+    late = replace(early, last_step=90, message="the loss rose; it was back at step 91")
+    bundle = builders.incident(kind="symptom", symptoms=(early,), finding=Finding(None, ""), parameters=(), losses=())
+    run = builders.bad_run(tmp_path / "run", symptoms=[late], incidents=[bundle])
+    report = build.from_run(open_run(run))
+    assert report.verdict == "warning: lost-progress at steps 10 to 90: the loss rose; it was back at step 91"
+    console = Console(width=200, file=io.StringIO())
+    console.print(text_report.renderable(report))
+    assert console.file.getvalue().count("the loss rose") == 1  # type: ignore[attr-defined]

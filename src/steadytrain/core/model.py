@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -280,11 +281,26 @@ class Window:
 
 
 @dataclass(frozen=True)
+class ScriptLine(JsonValue):
+    """A line of a script, as it was when the script ran."""
+
+    file: str
+    line: int
+    code: str
+
+    @property
+    def place(self) -> str:
+        """As messages name it, such as ``train.py:17``."""
+        return f"{Path(self.file).name}:{self.line}"
+
+
+@dataclass(frozen=True)
 class Symptom(JsonValue):
     """A detector's finding in a window: what, when, how severe, and in which tensors.
 
     ``tensors`` names parameters or modules. ``course`` says how the symptom continued, and ``story`` groups symptoms
-    that belong together; ``steadytrain.grouping`` sets both.
+    that belong together; ``steadytrain.grouping`` sets both. ``at`` is the line of the script that ``message`` names,
+    if it names one.
     """
 
     name: str
@@ -298,6 +314,7 @@ class Symptom(JsonValue):
     stream: str = "main"
     course: str | None = None
     story: int | None = None
+    at: ScriptLine | None = None
 
 
 def worst(severities: Sequence[Severity]) -> Severity | None:

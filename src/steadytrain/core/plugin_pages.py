@@ -47,10 +47,15 @@ class Page:
     traits: Mapping[str, Any]
 
     @property
-    def first_step(self) -> str:
-        """The first entry of ``Next``, as one line."""
+    def next_steps(self) -> tuple[str, ...]:
+        """The entries of ``Next``, each as one line."""
         entries = re.split(r"^\d+\. ", self.sections.get("next", ""), flags=re.MULTILINE)
-        return " ".join(entries[1].split()) if len(entries) > 1 else ""
+        return tuple(" ".join(entry.split()) for entry in entries[1:])
+
+    @property
+    def first_step(self) -> str:
+        """The first entry of ``Next``, "" without one."""
+        return next(iter(self.next_steps), "")
 
 
 def _nothing(page: Page) -> list[str]:

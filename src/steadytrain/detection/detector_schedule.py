@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.core.model import Symptom, Window
+from steadytrain.detection.named_lines import named_line
 from steadytrain.detectors import Detector
 from steadytrain.grouping import classified
 from steadytrain.grouping.catalog import detector_name
@@ -77,7 +78,10 @@ class DetectorSchedule:
                 self._guard.report(f"the detector {type(detector).__name__}", error)
                 self._detectors.remove(detector)
                 continue
-            found += [replace(classified(scalars, symptom), stream=stream.name) for symptom in seen]
+            found += [
+                replace(classified(scalars, symptom), stream=stream.name, at=named_line(symptom.message))
+                for symptom in seen
+            ]
         return found
 
     def _has_news(self, detector: Detector, window: Window) -> bool:

@@ -31,7 +31,7 @@ from steadytrain.detection.incidents import SymptomIncidents
 from steadytrain.detection.sink import NO_SINK, Sink
 from steadytrain.detection.step_history import StepHistory
 from steadytrain.detectors import Detector
-from steadytrain.grouping.catalog import spoils_weights
+from steadytrain.grouping.catalog import needed_tables, spoils_weights
 from steadytrain.grouping.courses import OPEN
 from steadytrain.grouping.stories import Story, tell
 from steadytrain.storage.ranks_of_run import rank_folder
@@ -99,8 +99,9 @@ class RunRecorder:
 
     @property
     def idle_detectors(self) -> list[str]:
-        """The others."""
-        return sorted(self._looks.names - self._looks.looked)
+        """The others, without those of what the script does not have: several ranks, a loss scale."""
+        absent = {"loss_scale", "scaler_skips"} | ({"ranks"} if ranks.world_size() == 1 else set())
+        return sorted(name for name in self._looks.names - self._looks.looked if needed_tables(name) - absent)
 
     def open(self, stream: Stream) -> RunWriter:
         """The run folder, made when the first step of ``stream`` is seen and not before."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from steadytrain.core.model import SEVERITIES
 from steadytrain.core.own_command import own_command
 from steadytrain.detection.other_ranks import of_other_ranks
+from steadytrain.grouping.catalog import needed_tables
 from steadytrain.grouping.stories import Story
 from steadytrain.report.action_words import counted
 from steadytrain.storage.ranks_of_run import launched_rank
@@ -93,7 +94,10 @@ def _not_looked(waiting: Mapping[str, int], idle: Sequence[str]) -> list[str]:
     parts = [f"{name} needs {needed:,} {'step' if needed == 1 else 'steps'}" for name, needed in waiting.items()]
     if len(parts) > NAMES_MAX:
         parts = [f"{len(parts)} detectors need more steps, {min(waiting.values()):,} to {max(waiting.values()):,}"]
-    parts += [f"nothing was measured for {', '.join(idle)}"] if idle else []
+    unevaluated = [name for name in idle if needed_tables(name) == {"metrics"}]
+    others = [name for name in idle if name not in unevaluated]
+    parts += [f"no evaluation was seen for {', '.join(unevaluated)}"] if unevaluated else []
+    parts += [f"nothing was measured for {', '.join(others)}"] if others else []
     return [f"could not be looked for: {'; '.join(parts)}"] if parts else []
 
 

@@ -39,6 +39,11 @@ def spoils_weights(symptom: Symptom) -> bool:
     return declared(symptom.name).spoils_weights and symptom.severity != "note"
 
 
+def needed_tables(name: str) -> set[str]:
+    """The signals and tables that the detector called ``name`` reads: ``ranks`` of ``ranks.value``."""
+    return {need.partition(".")[0] for need in declared(name).needs}
+
+
 @cache
 def _by_name() -> dict[str, type[Detector]]:
     return {kebab(cls): cls for cls in DETECTORS.classes()}

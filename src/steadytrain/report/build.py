@@ -18,8 +18,6 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import Symptom, Window, worst
 from steadytrain.diagnosis import answer_files
-from steadytrain.grouping import classified
-from steadytrain.grouping.stories import Story, tell
 from steadytrain.report.action_words import counted
 from steadytrain.report.circumstances import (
     SHOWN_AS_FACTS,
@@ -42,6 +40,7 @@ from steadytrain.report.first_screen import (
     TrialEvidence,
     WhereCard,
     WhyCard,
+    advice,
     evidence,
     fix_card,
     headline,
@@ -51,11 +50,11 @@ from steadytrain.report.first_screen import (
     why_card,
 )
 from steadytrain.report.health import health
-from steadytrain.report.incidents_shown import TENSORS_MAX, incident_part, incident_verdict, open_incidents
-from steadytrain.report.report_values import Command, IncidentPart, Report, SymptomRow
+from steadytrain.report.incidents_shown import TENSORS_MAX, incident_part, incident_verdict, open_incidents, with_newest
+from steadytrain.report.report_values import Command, IncidentPart, Report
 from steadytrain.report.slurm import sentence
+from steadytrain.report.symptoms_shown import SYMPTOMS_MAX, stories_of, story_lines, symptom_rows
 from steadytrain.report.thinned_curves import Curve, curve
-from steadytrain.report.told_once import told_once
 from steadytrain.report.wording import clean, count, enumerated, facts_of, sentences, step_range
 from steadytrain.storage.bundle import Bundle, open_for_report
 from steadytrain.storage.left_overs import PROCESS
@@ -65,9 +64,7 @@ from steadytrain.storage.run_folder import Run, open_run
 from steadytrain.storage.run_search import short_name
 from steadytrain.storage.stalls import at_the_end
 
-SYMPTOMS_MAX = 100
 RANKS_MAX = 256
-STORIES_MAX = 5
 NAMES_MAX = 6
 """The verdict counts the detectors if there are more than this; the facts list them all."""
 _CURVES = (
@@ -115,7 +112,7 @@ def from_bundle(bundle: Bundle) -> Report:
     first = FirstScreen(
         status=_status(run, [incident.action], incident.kind == "nonfinite"),
         **_cards(incident_verdict(incident), incident, incident.symptoms, (bundle.path,), diagnosis, commands),
-        loss=loss_near(bundle.scalars, incident.onset_step),
+        loss=loss_near(bundle.scalars, incident.onset_step, _last_step(incident.symptoms)),
     )
     return Report(
         title=f"Incident at step {count(incident.step)} of {clean(incident.run)}",
@@ -125,7 +122,7 @@ def from_bundle(bundle: Bundle) -> Report:
         facts=facts,
         brief=brief(facts),
         curves=_curves(bundle.window),
-        symptoms=_symptom_rows([(symptom, "") for symptom in incident.symptoms]),
+        symptoms=symptom_rows([(symptom, "") for symptom in incident.symptoms]),
         incidents=(part,),
         commands=_terminal_safe(commands),
         notes=_window_notes(bundle.window),
@@ -141,7 +138,7 @@ def from_run(run: Run, *, stream: str | None = None) -> Report:
     window = run.scalars(streams[0]) if streams else None
     steps = len(window) if window is not None else 0
     notes: list[str] = []
-    stories = _stories(window, run.symptoms)
+    stories = stories_of(window, run.symptoms)
     seen = [(symptom, "") for story in stories for symptom in story.symptoms]
     seen += [(symptom, "") for symptom in run.symptoms if window is None or symptom.stream != window.stream]
     actions, paths = list(run.actions), list(run.incidents)
@@ -154,7 +151,8 @@ def from_run(run: Run, *, stream: str | None = None) -> Report:
         seen += [(symptom, rank_name(rank)) for symptom in record.symptoms]
         paths += record.incidents
         actions += record.actions
-    incidents, unread = open_incidents(paths := faulty_first(run, paths))
+    known = () if run.ranks else run.symptoms
+    incidents, unread = open_incidents(paths := faulty_first(run, paths), known)
     notes += unread
     facts = run_facts(run, window)
     measured = health(run, streams[0], window).facts() if window is not None else ()
@@ -163,23 +161,24 @@ def from_run(run: Run, *, stream: str | None = None) -> Report:
     told = [symptom for symptom, _ in seen]
     diagnosis = _diagnosis([*paths, run.path])
     commands = _commands_of_run(run, incidents, told, diagnosis)
-    gravest = _incident_of(incidents)
+    gravest = _incident_of(incidents, known)
     verdict = _run_verdict(run, told, incidents, steps)
     onset = gravest.onset_step if gravest is not None else next((one.first_step for one in told), None)
+    leading = gravest.symptoms if gravest is not None else told
     first = FirstScreen(
         status=_status(run, actions, any(one.name.startswith("nonfinite") for one in told)),
         **_cards(verdict, gravest, told, [*paths, run.path], diagnosis, commands),
-        loss=loss_near(window, onset) if window is not None else None,
+        loss=loss_near(window, onset, _last_step(leading)) if window is not None else None,
     )
     return Report(
         title=f"Run {clean(run.name)}",
         verdict=verdict,
         severity=worst([symptom.severity for symptom, _ in seen]),
-        summary=(*_run_summary(run, seen, actions, steps), *_told(stories)),
+        summary=(*_run_summary(run, seen, actions, steps), *story_lines(stories)),
         facts=(*facts, *measured),
         brief=(*brief(facts), *measured),
         curves=_curves(window) if window is not None else (),
-        symptoms=_symptom_rows(seen),
+        symptoms=symptom_rows(seen),
         incidents=tuple(incidents),
         commands=_terminal_safe(commands),
         notes=(*map(clean, at_the_end(run)), *sentences(run.facts.get("notes")))
@@ -214,12 +213,13 @@ def _cards(
     answer = next(filter(None, map(answer_files.read, places)), None)
     ways = [(command.purpose, clean(command.line)) for command in commands if "look into" not in command.purpose]
     sick = incident is not None or bool(symptoms) or diagnosis is not None
+    leading = (*(incident.symptoms if incident is not None else ()), *symptoms)
     return _Cards(
         headline=text,
         certainty=certainty,
-        where=where_card(finding, symptoms, diagnosis),
+        where=where_card(finding, leading, diagnosis),
         why=why_card(diagnosis, symptoms),
-        fix=fix_card(diagnosis, ways, clean(_diagnosed(places))) if sick else None,
+        fix=fix_card(diagnosis, ways, clean(_diagnosed(places)), advice(leading)) if sick else None,
         evidence=evidence(answer.trials[:TRIALS_MAX]) if answer is not None else (),
     )
 
@@ -227,6 +227,11 @@ def _cards(
 def _diagnosed(places: Sequence[Path]) -> str:
     """The first bundle or run that has a stored diagnosis."""
     return next((str(place) for place in places if answer_files.read(place) is not None), "")
+
+
+def _last_step(symptoms: Sequence[Symptom]) -> int:
+    """The last step of the first of ``symptoms``, 0 without one."""
+    return symptoms[0].last_step if symptoms else 0
 
 
 def _status(run: Run | None, actions: Sequence[Action], bad: bool) -> tuple[StatusWord, ...]:
@@ -243,9 +248,9 @@ def _run_of(bundle: Path) -> Run | None:
         return None
 
 
-def _incident_of(incidents: Sequence[IncidentPart]) -> Incident | None:
+def _incident_of(incidents: Sequence[IncidentPart], known: Sequence[Symptom]) -> Incident | None:
     try:
-        return open_for_report(Path(incidents[0].path)).incident if incidents else None
+        return with_newest(open_for_report(Path(incidents[0].path)).incident, known) if incidents else None
     except UsageError:
         return None
 
@@ -263,6 +268,9 @@ def _commands_of_run(
         commands.append(Command("look into the incident", f"steadytrain show {where}"))
     elif symptoms and diagnosis is None:
         commands.append(Command("find the cause", f"steadytrain diagnose {target}"))
+    elif run.ended == "finished" and not symptoms and diagnosis is None:
+        asked = f"steadytrain diagnose {target} --symptom no-learning"
+        commands.append(Command("if it learned less than it should", asked))
     commands.append(Command("keep this as a page", f"steadytrain report {target} -o report.html"))
     return commands + _explanations(symptoms)
 
@@ -287,7 +295,7 @@ def _diagnosis(places: Sequence[Path]) -> DiagnosisPart | None:
 def _run_verdict(run: Run, symptoms: Sequence[Symptom], incidents: Sequence[IncidentPart], steps: int) -> str:
     grave = worst([symptom.severity for symptom in symptoms])
     if incidents and not (incidents[0].is_note and grave in ("warning", "critical")):
-        more = f" ({len(run.incidents)} incidents in all)" if len(run.incidents) > 1 else ""
+        more = f" ({len(run.incidents)} incidents were kept)" if len(run.incidents) > 1 else ""
         return f"{incidents[0].title}{more}"
     if symptoms:
         first = next(symptom for symptom in symptoms if symptom.severity == grave)
@@ -304,21 +312,6 @@ def _run_verdict(run: Run, symptoms: Sequence[Symptom], incidents: Sequence[Inci
     looked = f"{len(names)} detector{'s' if len(names) != 1 else ''} looked"
     listed = f" ({', '.join(names)})" if len(names) <= NAMES_MAX else ""
     return f"No symptom was seen: {looked} at {count(steps)} steps{listed}"
-
-
-def _stories(window: Window | None, symptoms: Sequence[Symptom]) -> tuple[Story, ...]:
-    """The stories of the window's stream by onset, with the course of each symptom."""
-    if window is None:
-        return ()
-    own = [symptom for symptom in symptoms if symptom.stream == window.stream]
-    return tell([classified(window, symptom) for symptom in own], window)
-
-
-def _told(stories: Sequence[Story]) -> tuple[str, ...]:
-    """One line per story, with the course of its symptoms."""
-    lines = [clean(story.course_line) for story in stories if story.severity != "note" and story.course_line]
-    more = (f"{len(lines) - STORIES_MAX} more stories are not shown here.",) if len(lines) > STORIES_MAX else ()
-    return (*lines[:STORIES_MAX], *more)
 
 
 def _run_summary(
@@ -358,23 +351,6 @@ def _run_summary(
     if not seen and steps and run.state != "running":
         lines.append(_SILENCE)
     return tuple(lines)
-
-
-def _symptom_rows(seen: Sequence[tuple[Symptom, str]]) -> tuple[SymptomRow, ...]:
-    return tuple(
-        SymptomRow(
-            name=clean(symptom.name),
-            severity=symptom.severity,
-            first_step=symptom.first_step,
-            last_step=symptom.last_step,
-            steps=step_range(symptom),
-            origin=clean(origin or (symptom.stream if symptom.stream != "main" else "")),
-            message=clean(symptom.message),
-            tensors=enumerated([clean(name) for name in symptom.tensors], TENSORS_MAX),
-            story=f"story {symptom.story}" if symptom.story is not None and len(seen) > 1 else "",
-        )
-        for symptom, origin in told_once(seen)[:SYMPTOMS_MAX]
-    )
 
 
 def _curves(window: Window) -> tuple[Curve, ...]:

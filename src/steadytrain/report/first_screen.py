@@ -10,7 +10,8 @@ from typing import Literal
 import numpy as np
 
 from steadytrain.core.incident import Action, Finding
-from steadytrain.core.model import Series, Symptom, Window
+from steadytrain.core.model import ScriptLine, Series, Symptom, Window
+from steadytrain.detectors import SYMPTOM_PAGES
 from steadytrain.diagnosis.answer import TrialRow
 from steadytrain.report.action_words import counted
 from steadytrain.report.diagnosis_shown import CONTROL, DiagnosisPart
@@ -18,10 +19,11 @@ from steadytrain.report.source_lines import SourceLine, source_lines
 from steadytrain.report.thinned_curves import Curve, curve, spans_decades
 from steadytrain.report.wording import Fact, clean, count
 
-BEFORE_STEPS, AFTER_STEPS = 60, 20
+BEFORE_STEPS, AFTER_STEPS, SYMPTOM_STEPS_MAX = 60, 20, 400
 WHY_LINES_MAX = 4
 ROW_LINES_MAX = 3
 DIFF_SHOWN_MAX = 14
+ADVICE_MAX = 2
 INPUTS_MAX = 3
 PLACEBO, SECOND_SEED = "-placebo", "-second-seed"
 REMOVED = "removed"
@@ -159,6 +161,11 @@ def where_card(finding: Finding | None, symptoms: Sequence[Symptom], told: Diagn
         line = clean(f"{located.file}:{located.line}") if located.file else "line not known"
         source = source_lines(located.file, located.line, located.code)
         return WhereCard(line, source, (made, Fact("phase", located.phase), *module, *inputs))
+    blamed = _blamed(symptoms, told)
+    if blamed is not None:
+        symptom, at = blamed
+        source = source_lines(at.file, at.line, at.code)
+        return WhereCard(clean(f"{at.file}:{at.line}"), source, (Fact("from step", count(symptom.first_step)),))
     layer = told.causes[0].layer if told is not None and told.causes else ""
     rows = told.causes[0].rows if told is not None and told.causes else ""
     facts = [Fact("layer", layer)] if layer else []
@@ -171,6 +178,22 @@ def where_card(finding: Finding | None, symptoms: Sequence[Symptom], told: Diagn
     return WhereCard(line or "no single operation was located", (), tuple(facts)) if facts else None
 
 
+def _blamed(symptoms: Sequence[Symptom], told: DiagnosisPart | None) -> tuple[Symptom, ScriptLine] | None:
+    """The first symptom above a note that names a line of the script; after a diagnosis only if its cause names it."""
+    named = [(one, one.at) for one in symptoms if one.at is not None and one.severity != "note"]
+    if told is not None:
+        said = " ".join((told.causes[0].summary, *told.causes[0].supports)) if told.causes else ""
+        named = [(one, at) for one, at in named if at.place in said]
+    return next(iter(named), None)
+
+
+def advice(symptoms: Sequence[Symptom]) -> str:
+    """What usually mends the first symptom that names a line of the script, "" if none does."""
+    blamed = _blamed(symptoms, None)
+    page = SYMPTOM_PAGES.find(blamed[0].name) if blamed is not None else None
+    return " ".join(page.next_steps[:ADVICE_MAX]).replace("`", "") if page is not None else ""
+
+
 def why_card(told: DiagnosisPart | None, symptoms: Sequence[Symptom]) -> WhyCard | None:
     if told is None:
         lines = tuple(clean(symptom.message) for symptom in symptoms[:WHY_LINES_MAX])
@@ -181,8 +204,17 @@ def why_card(told: DiagnosisPart | None, symptoms: Sequence[Symptom]) -> WhyCard
     return WhyCard(proof or (told.why,), rows)
 
 
-def fix_card(told: DiagnosisPart | None, commands: Sequence[tuple[str, str]], incident: str = "") -> FixCard | None:
-    """``commands`` are pairs of a purpose and a line; the first is shown while nothing better is known."""
+def fix_card(
+    told: DiagnosisPart | None, commands: Sequence[tuple[str, str]], incident: str = "", usual: str = ""
+) -> FixCard | None:
+    """What mends the run, or what to try.
+
+    Args:
+        told: the diagnosis, if there is one.
+        commands: pairs of a purpose and a line; the first is shown while nothing better is known.
+        incident: what `steadytrain fix` is called with.
+        usual: what usually mends the symptom, for a symptom whose line is known.
+    """
     purpose, line = commands[0] if commands else ("", "")
     remedies = told.causes[0].remedies if told is not None and told.causes else ()
     working = [remedy for remedy in remedies if remedy.works]
@@ -194,6 +226,8 @@ def fix_card(told: DiagnosisPart | None, commands: Sequence[tuple[str, str]], in
     if best is not None:
         code = (best.code,) if best.code else ()
         return FixCard(best.what, f"on the replay: {best.tried}", best.works, code, best.command or line)
+    if usual:
+        return FixCard(usual, "not tried on the replay yet", False, (), line)
     return FixCard(f"No fix is known yet. Next: {purpose}", "", False, (), line) if line else None
 
 
@@ -203,14 +237,16 @@ def _dedented(diff: Sequence[str]) -> tuple[str, ...]:
     return tuple(line[:1] + line[1 + shared :] for line in diff)
 
 
-def loss_near(window: Window, step: int | None) -> Curve | None:
-    """The loss around ``step``."""
+def loss_near(window: Window, step: int | None, last: int = 0) -> Curve | None:
+    """The loss around ``step``, and as far as the symptom goes on, to its ``last`` step."""
     if step is None:
         return None
     series = window.series("loss")
-    here = np.flatnonzero((series.steps >= step - BEFORE_STEPS) & (series.steps <= step + AFTER_STEPS))
+    end = max(step + AFTER_STEPS, min(last, step + SYMPTOM_STEPS_MAX))
+    here = np.flatnonzero((series.steps >= step - BEFORE_STEPS) & (series.steps <= end))
     near = Series(series.steps[here], series.values[here])
-    return curve("loss", "loss around the incident", near, scale="log" if spans_decades(near.values) else "linear")
+    title = "loss around the incident" if len(near) < len(series) else "loss of the run"
+    return curve("loss", title, near, scale="log" if spans_decades(near.values) else "linear")
 
 
 def evidence(trials: Sequence[TrialRow]) -> tuple[TrialEvidence, ...]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import BadTensor, Incident, Located, Samples
+from steadytrain.core.model import Symptom
 from steadytrain.grouping.gravest import gravity
 from steadytrain.report.look import look_facts
 from steadytrain.report.report_values import IncidentPart, Place
@@ -21,19 +23,31 @@ CHAIN_MAX = 24
 BATCHES_MAX, SAMPLES_MAX = 4, 8
 
 
-def open_incidents(paths: Sequence[Path]) -> tuple[list[IncidentPart], list[str]]:
-    """The readable incidents, gravest first, and notes about the others."""
+def open_incidents(paths: Sequence[Path], known: Sequence[Symptom] = ()) -> tuple[list[IncidentPart], list[str]]:
+    """The readable incidents, gravest first, and notes about the others.
+
+    Args:
+        paths: the bundles.
+        known: the symptoms of the run as they ended; an incident has them as they were when it was kept.
+    """
     opened: list[tuple[Incident, Path]] = []
     notes = []
     for path in paths[:INCIDENTS_MAX]:
         try:
-            opened.append((open_for_report(path).incident, path))
+            opened.append((with_newest(open_for_report(path).incident, known), path))
         except UsageError as error:
             notes.append(f"Incident not opened: {error}")
     parts = [incident_part(incident, path) for incident, path in sorted(opened, key=lambda one: gravity(one[0]))]
     if len(paths) > INCIDENTS_MAX:
         notes.append(f"{len(paths)} incidents are recorded; the first {INCIDENTS_MAX} are shown.")
     return parts, notes
+
+
+def with_newest(incident: Incident, known: Sequence[Symptom]) -> Incident:
+    """``incident`` with its symptoms as they are in ``known``."""
+    newest = {(one.name, one.stream, one.first_step): one for one in known}
+    symptoms = [newest.get((one.name, one.stream, one.first_step), one) for one in incident.symptoms]
+    return replace(incident, symptoms=tuple(symptoms))
 
 
 def incident_part(incident: Incident, path: Path) -> IncidentPart:
@@ -50,6 +64,7 @@ def incident_part(incident: Incident, path: Path) -> IncidentPart:
         f"State: {incident.state_note}" if incident.state_note else "",
     )
     look, unread = _look(path)
+    at = incident.symptoms[0].at if incident.symptoms else None
     return IncidentPart(
         title=incident_verdict(incident),
         path=str(path),
@@ -63,6 +78,8 @@ def incident_part(incident: Incident, path: Path) -> IncidentPart:
         look=look,
         is_note=incident.is_note,
         parameters_count=len(incident.parameters),
+        line=clean(at.place) if at is not None else "",
+        code=clean(at.code) if at is not None else "",
     )
 
 

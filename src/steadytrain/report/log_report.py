@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,14 +13,13 @@ from steadytrain.core.model import Series, Symptom, Window, worst
 from steadytrain.grouping import Judgement
 from steadytrain.logs.reader import Log
 from steadytrain.report.report_values import Command, Report, SymptomRow
+from steadytrain.report.symptoms_shown import SYMPTOMS_MAX, symptom_row
 from steadytrain.report.thinned_curves import Curve, curve
 from steadytrain.report.told_once import told_once
-from steadytrain.report.wording import clean, count, enumerated, facts_of
+from steadytrain.report.wording import clean, count, facts_of
 
-SYMPTOMS_MAX = 100
 STORIES_MAX = 5
 METRIC_CURVES_MAX = 6
-TENSORS_MAX = 6
 LOGARITHMIC_RATIO = 8.0
 """A loss with a larger ratio of extremes gets a logarithmic axis: on a linear one its beginning, or one spike, would
 flatten everything else. A loss falls from ln(50,000) = 10.8 to 2 by a factor of 5."""
@@ -57,7 +57,7 @@ def from_log(log: Log, judgement: Judgement) -> Report:
         facts=facts,
         brief=facts,
         curves=_curves(window),
-        symptoms=tuple(_row(symptom) for symptom in seen[:SYMPTOMS_MAX]),
+        symptoms=tuple(map(_row, seen[:SYMPTOMS_MAX])),
         incidents=(),
         commands=tuple(
             Command("what it means", f"steadytrain explain {shlex.quote(name)}")
@@ -75,10 +75,6 @@ def steps_of(window: Window) -> str:
     first, last = int(window.steps[0]), int(window.steps[-1])
     numbers = f" (number {first} to {last})" if (first, last) != (1, len(window)) else ""
     return f"{count(len(window))}{numbers}"
-
-
-def _numbers(first: int, last: int) -> str:
-    return f"step {first}" if first == last else f"steps {first} to {last}"
 
 
 def not_run(why: Mapping[str, str]) -> str:
@@ -108,13 +104,5 @@ def _moves(series: Series) -> bool:
 
 
 def _row(symptom: Symptom) -> SymptomRow:
-    return SymptomRow(
-        name=clean(symptom.name),
-        severity=symptom.severity,
-        first_step=symptom.first_step,
-        last_step=symptom.last_step,
-        steps=_numbers(symptom.first_step, symptom.last_step),
-        origin="",
-        message=clean(symptom.message),
-        tensors=enumerated([clean(name) for name in symptom.tensors], TENSORS_MAX),
-    )
+    first, last = symptom.first_step, symptom.last_step  # as they are written in the log, without separators
+    return replace(symptom_row(symptom), steps=f"step {first}" if first == last else f"steps {first} to {last}")

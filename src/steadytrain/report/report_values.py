@@ -37,6 +37,10 @@ class SymptomRow:
     message: str
     tensors: str
     story: str = ""
+    line: str = ""
+    """The line of the script that ``message`` names, such as ``train.py:17``, and its ``code``."""
+
+    code: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,11 @@ class IncidentPart:
     is_note: bool = False
     parameters_count: int = 0
     """Tensors with a bad gradient in all; ``parameters`` holds the first."""
+
+    line: str = ""
+    """The line of the script that its first symptom names, such as ``train.py:17``, and its ``code``."""
+
+    code: str = ""
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,7 @@ def drawing(
         _opening("curve", curve, frame, edges),
         *_bands(symptoms, first, last, across, frame),
         *_axes(curve, first, last, across, up, frame),
+        *_drawn_labels(symptoms, first, last, across, frame),
         *_line(curve, across, up, digits=1),
         *_crosses(curve, across, frame),
         "</svg>",
@@ -141,7 +142,7 @@ def _bands(symptoms: Sequence[SymptomRow], first: int, last: int, across: Scale,
             f'width="{right - left + 2:.1f}" height="{frame.height - frame.top - frame.bottom}">'
             f"<title>{escape(symptom.name)}, {escape(symptom.steps)}</title></rect>"
         )
-    return [*parts, *_drawn_labels(symptoms, first, last, across, frame)]
+    return parts
 
 
 def by_severity(symptoms: Sequence[SymptomRow]) -> list[SymptomRow]:

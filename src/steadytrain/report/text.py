@@ -155,6 +155,8 @@ def _incident(incident: IncidentPart) -> RenderableType:
             lines.append(("carried on by", Text(" → ".join(place.chain))))
         if place.reached:
             lines.append(("reached", Text(place.reached)))
+    elif incident.line:
+        lines += [("line", Text(incident.line)), ("", Text(incident.code, style="italic"))]
     if incident.losses:
         lines.append(("loss of the step", Text(incident.losses)))
     lines += [(fact.label, Text(fact.value)) for fact in incident.look]
@@ -176,14 +178,18 @@ def _told_by_incident(report: Report) -> bool:
 
 def _symptom_lines(report: Report) -> Iterable[tuple[str, Text]]:
     last_label = ""
+    above = " ".join((report.verdict, *(incident.title for incident in report.incidents[:INCIDENTS_SHOWN_MAX])))
     for symptom in report.symptoms[:SYMPTOMS_SHOWN_MAX]:
         origin = f" ({symptom.origin})" if symptom.origin else ""
+        is_told = symptom.message in above
+        message = ", as above" if is_told else f": {symptom.message}"
         line = Text.assemble(
-            (symptom.severity, STYLES[symptom.severity]),
-            f" {symptom.name}{origin}, {symptom.steps}: {symptom.message}",
+            (symptom.severity, STYLES[symptom.severity]), f" {symptom.name}{origin}, {symptom.steps}{message}"
         )
         label = symptom.story or "symptoms"
         yield (label if label != last_label else "", line)
+        if symptom.code and not is_told:
+            yield ("", Text(f"{symptom.line}  {symptom.code}", style="italic"))
         last_label = label
     if len(report.symptoms) > SYMPTOMS_SHOWN_MAX:
         yield ("", Text(f"and {len(report.symptoms) - SYMPTOMS_SHOWN_MAX} more", style=_LABEL_STYLE))

@@ -299,7 +299,8 @@ def _books(sources: Sequence[Source]) -> Mapping[str, list[dict[str, Any]]]:
         books["facts"] += [{**origin, "name": name, "value": json.dumps(value)} for name, value in record.facts.items()]
         for symptom in record.symptoms:
             numbers = [(name, float(value)) for name, value in symptom.numbers.items()]
-            books["symptoms"].append({**origin, **symptom.__dict__, "numbers": numbers})
+            line = symptom.at.__dict__ if symptom.at is not None else {}
+            books["symptoms"].append({**origin, **symptom.__dict__, **line, "numbers": numbers})
         books["actions"] += [{**origin, **action.__dict__} for action in record.actions]
         books["incidents"] += [{**origin, **_incident(path)} for path in record.incidents]
     return books
@@ -341,7 +342,7 @@ def _book_schema(name: str) -> Any:
         "facts": ("name", "value"),
         "symptoms": (
             *("stream", "name", "severity", "first_step", "last_step", "message"),
-            *("signals", "tensors", "numbers"),
+            *("signals", "tensors", "numbers", "file", "line", "code"),
         ),
         "incidents": ("stream", "step", "path", "created", "action", *_PLACE, "why"),
         "actions": ("step", "policy", "what", "reason"),
