@@ -375,9 +375,9 @@ BACKEND_WRAPPER = TorchName("torch:_TorchCompileWrapper", "`locate` does not ins
 
 MEMORY_SNAPSHOT = TorchName("torch.cuda.memory:_snapshot", "an out-of-memory error is recorded without its blocks")
 NCCL_RECORDER = TorchName(
-    "torch._C:_distributed_c10d._dump_nccl_trace_json", "a hanging NCCL collective leaves no flight record"
+    "torch._C:_distributed_c10d._dump_nccl_trace", "a hanging NCCL collective leaves no flight record"
 )
-FLIGHT_RECORDER = TorchName("torch._C:_distributed_c10d._dump_fr_trace_json", "a hanging collective leaves no record")
+FLIGHT_RECORDER = TorchName("torch._C:_distributed_c10d._dump_fr_trace", "a hanging collective leaves no record")
 
 HOOKS_OF_MODULES = (
     *("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"),

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypedDict
 
+from steadytrain.compare.collectives import collective_sentences
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import Symptom, Window, worst
@@ -181,7 +182,7 @@ def from_run(run: Run, *, stream: str | None = None) -> Report:
         symptoms=symptom_rows(seen),
         incidents=tuple(incidents),
         commands=_terminal_safe(commands),
-        notes=(*map(clean, at_the_end(run)), *sentences(run.facts.get("notes")))
+        notes=(*map(clean, (*at_the_end(run), *collective_sentences(run.path))), *sentences(run.facts.get("notes")))
         + (*sentences(run.facts.get("warnings")), *map(clean, notes))
         + (_window_notes(window) if window is not None else ()),
         environment=environment_sections({**run.description, **run.facts}, skipped=SHOWN_AS_FACTS),

@@ -75,6 +75,10 @@ def test_the_first_rank_reports_where_all_are(tmp_path: Path) -> None:
     assert ended.status == 0, ended.err
     assert ended.told.count("warning: no step for ") == 1
     first, second = (line for line in ended.told.splitlines() if "after its step 4" in line)
+    assert (
+        "rank 1 did not call all_reduce, call 10 of the default group, which rank 0 waits in at script.py:"
+        in ended.told
+    )
     assert first.lstrip().startswith("rank 1")
     assert "time.sleep(9.0)" in first
     assert second.lstrip().startswith("rank 0")

@@ -19,10 +19,13 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
+from steadytrain.capture.incident.crash.communication import flight_recorder
 from steadytrain.capture.step import ranks
 from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.compare.collectives import collective_sentences
+from steadytrain.storage.flight_records import COLLECTIVES_FILE, write_record
 from steadytrain.storage.ranks_of_run import rank_folder
 from steadytrain.storage.stalls import STALL_FILE, Stall, read_stall, waited_for_first, write_stall
 
@@ -82,6 +85,7 @@ class RankStalls(StepObserver):
         if self._folder is not None:
             with suppress(OSError):
                 (self._folder / STALL_FILE).unlink(missing_ok=True)
+                (self._folder / COLLECTIVES_FILE).unlink(missing_ok=True)
         self._run.note(f"step {step} was made after {silent:.0f} s without a step: the training goes on")
 
     # -- in the thread ---------------------------------------------------------------------------------------------
@@ -101,14 +105,18 @@ class RankStalls(StepObserver):
     def _report(self, folder: Path, step: int, silent_s: float) -> None:
         frame = sys._current_frames().get(self._training)
         line, code, inside, stack = where(frame)
+        with suppress(Exception):  # torch's recorder may be off, or of another form
+            if (trace := flight_recorder()) is not None:
+                write_record(folder, ranks.rank(), trace)
         write_stall(folder, Stall(ranks.rank(), step, silent_s, line, code, inside, stack))
         if not ranks.speaks(self._run.settings.run_dir):
             return
         stalls = self._of_all(folder)
         told = [f"  {stall.sentence}" for stall in waited_for_first(stalls)[:RANKS_SHOWN_MAX]]
         more = [f"  and {len(stalls) - RANKS_SHOWN_MAX} more ranks"] if len(stalls) > RANKS_SHOWN_MAX else []
+        called = [f"  {sentence}" for sentence in collective_sentences(folder)]
         head = f"warning: no step for {silent_s:.0f} s. Where the ranks are; the first is the one to look at:"
-        self._run.tell("\n".join([head, *told, *more, f"  stacks: {STALL_FILE} in the folder of each rank"]))
+        self._run.tell("\n".join([head, *called, *told, *more, f"  stacks: {STALL_FILE} in the folder of each rank"]))
 
     def _of_all(self, folder: Path) -> list[Stall]:
         """The stalls of all ranks, as far as they come within ``OTHERS_S_MAX``."""

@@ -1,14 +1,13 @@
 """Evidence of failed communication between ranks: the backend's errors, and torch's flight recorder of collectives.
 
-This reads the recorder's JSON in this process (NCCL, and Gloo in newer versions; it records if ``TORCH_FR_BUFFER_SIZE``
-or ``TORCH_NCCL_TRACE_BUFFER_SIZE`` is set). The files that a watchdog dumps are pickles: they are listed with size and
-hash, and stay in place.
+This reads the recorder of this process (NCCL, and Gloo in newer versions; older ones record if ``TORCH_FR_BUFFER_SIZE``
+or ``TORCH_NCCL_TRACE_BUFFER_SIZE`` is set). The files that a watchdog dumps are listed with size and hash, and stay in
+place: `steadytrain collectives` reads them.
 """
 
 from __future__ import annotations
 
 import glob
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ import torch
 from steadytrain.capture.incident.crash.errors import chain, error_facts
 from steadytrain.core.torch_private import FLIGHT_RECORDER, NCCL_RECORDER
 from steadytrain.storage.bundle import sha256_of
+from steadytrain.storage.flight_records import plain_pickle
 from steadytrain.storage.redaction import redact_environment
 
 ENTRIES_MAX = 1_000
@@ -28,7 +28,7 @@ ENTRIES_MAX = 1_000
 RECORDER_BYTES_MAX = 64 << 20
 DUMPS_MAX = 64
 HASHED_BYTES_MAX = 256 << 20
-NOT_COPIED = "a pickle, which runs code where it is opened: not copied; torch.distributed.flight_recorder reads it"
+NOT_COPIED = "a pickle, which can run code where it is opened: not copied; `steadytrain collectives` reads it safely"
 
 _DUMP_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 _DUMP_DEFAULTS = ("/tmp/nccl_trace_rank_", "~/.cache/torch/comm_lib_trace_rank_")
@@ -63,10 +63,10 @@ def flight_recorder() -> dict[str, Any] | None:
         return None
     for name in (NCCL_RECORDER, FLIGHT_RECORDER):
         dump = name.loaded()
-        text = dump() if dump is not None else b""
-        if not text or len(text) > RECORDER_BYTES_MAX:
+        data = dump() if dump is not None else b""
+        if not data or len(data) > RECORDER_BYTES_MAX:
             continue
-        trace = json.loads(text)
+        trace = plain_pickle(data)
         entries = trace.get("entries") or []
         if entries:
             return {**trace, "entries": entries[-ENTRIES_MAX:], "entries_left_out": max(0, len(entries) - ENTRIES_MAX)}
