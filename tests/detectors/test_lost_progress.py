@@ -173,6 +173,21 @@ def test_the_loss_of_a_policy_may_lose_what_it_gained_but_not_explode() -> None:
     assert exploded.severity == "critical"
 
 
+def test_the_loss_of_a_policy_comes_back_with_each_rollout() -> None:
+    frequent = steps(loss=rollouts())
+    assert any("came back 4 times" in one.message for one in LostProgress().check(frequent))
+    policy = replace(frequent, tables=looked(policy_code__ppo_py=[1.0]).tables)
+    assert {one.severity for one in LostProgress().check(policy)} == {"note"}
+
+
+def rollouts() -> FloatArray:
+    """It falls for 40 steps and then, every 40 steps, stands for 12 where it began."""
+    loss = 1.0 + 2.0 * np.exp(-np.arange(260) / 12) + 0.02 * np.random.default_rng(5).standard_normal(260)
+    for first in range(60, 260, 40):
+        loss[first : first + 12] += 1.6
+    return loss
+
+
 def test_a_policy_loss_that_comes_back_to_zero_lost_nothing() -> None:
     """Advantages are centred: nothing is left to gain once every episode returns the same."""
     whole = steps(loss=centred(0.0))

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from script_windows import looked
 from steadytrain.core.model import FloatArray, Window
 from steadytrain.detectors.second_moment_lag import SecondMomentLag
 from steadytrain.testing import newest, steps
@@ -90,3 +93,12 @@ def test_a_loss_that_ends_in_nan_is_a_jump() -> None:
     assert symptom is not None
     assert symptom.severity == "warning"
     assert symptom.message.endswith(", and the loss was not finite after it")
+
+
+def test_the_loss_of_a_policy_jumps_with_each_rollout() -> None:
+    sick = SICK[0]
+    policy = looked(policy_code__ppo_py=[1.0]).tables["script"]
+    (symptom,) = SecondMomentLag().check(replace(sick, tables={**sick.tables, "script": policy}))
+    assert symptom.severity == "note"
+    (strong,) = SecondMomentLag().check(replace(SICK[1], tables={**SICK[1].tables, "script": policy}))
+    assert strong.severity == "warning"

@@ -152,7 +152,8 @@ class LostProgress(Detector):
             alarm, surprised = self._alarm(levels, (one, surprise), usual, signs)
             if surprised:
                 found.append(self._symptom(window, loss, levels, one, alarm))
-        told = self._frequent(found)
+        # The loss of a policy comes back with each rollout, however often.
+        told = tuple(found) if script_rows(window, "policy-code") else self._frequent(found)
         parts = [
             one for one in self._parts(window, loss, levels, progress) if not any(_meet(one, other) for other in told)
         ]

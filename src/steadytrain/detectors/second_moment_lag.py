@@ -12,6 +12,7 @@ from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector, Quantity
 from steadytrain.statistics.layer_names import embeddings_among
 from steadytrain.statistics.medians import median
+from steadytrain.statistics.script_rows import script_rows
 from steadytrain.statistics.table_episodes import Episode, applied_cells, episodes, loss_jump
 
 AFTER_ROWS, STAYS_SHARE = 16, 0.5
@@ -27,8 +28,9 @@ class SecondMomentLag(Detector):
         Adam divides by a running mean of squares that still reflects earlier, smaller gradients, so the update is
         larger than the learning rate by this factor. In CLIP training such a reading came 1 to 8 steps before each loss
         spike (2304.13013). Alone it is a note, and common early in a run, while the gradients of layers that start to
-        learn grow. It is a warning if the loss jumps within the next 16 steps and stays high, or above 5 once training
-        is under way (10 before). Embeddings are excluded: rows of rare tokens always lag.
+        learn grow. It is a warning if the loss jumps within the next 16 steps and stays high (not the loss of a policy,
+        which jumps with each rollout), or above 5 once training is under way (10 before). Embeddings are excluded: rows
+        of rare tokens always lag.
 
     Causes:
         - beta2 too high for this gradient: 0.999 remembers 1,000 steps (2304.13013, 2506.04805)
@@ -96,7 +98,8 @@ class SecondMomentLag(Detector):
         bound = self.strong_ratio if late else self.early_ratio
         strong = int((values >= bound).any(axis=0).sum()) >= self.strong_rows
         jump = loss_jump(window, episode.seen_step, episode.last_step + self.jump_steps)
-        stays = self._stays(window, episode, jump)
+        # The loss of a policy jumps with each rollout, and measures nothing that could be lost.
+        stays = self._stays(window, episode, jump) and (np.isinf(jump) or not script_rows(window, "policy-code"))
         lasts = len(values) >= self.told_readings and episode.last_step - episode.first_step >= self.told_steps
         severity: Severity = "note"
         if strong or stays:
