@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -48,24 +47,16 @@ def optimizer_parameters(optimizers: Iterable[torch.optim.Optimizer]) -> list[Te
 
 def living_modules() -> list[nn.Module]:
     """The modules of the process, without those whose ``__init__`` has not run: these have no dictionaries yet."""
-    return [one for one in living(nn.Module) if _is_made(one)]
+    return [one for one in living(nn.Module) if is_made(one)]
 
 
-def living_modules_and_optimizers() -> tuple[list[nn.Module], list[torch.optim.Optimizer]]:
-    """Both by one search. An optimizer without groups is left out: its ``__init__`` raised."""
-    modules: list[nn.Module] = []
-    optimizers: list[torch.optim.Optimizer] = []
-    kinds: tuple[type[object], ...] = (nn.Module, torch.optim.Optimizer)
-    for one in living(*kinds):
-        if issubclass(type(one), nn.Module):
-            module = cast(nn.Module, one)
-            modules += [module] if _is_made(module) else []
-        elif getattr(one, "param_groups", None) is not None:
-            optimizers.append(cast(torch.optim.Optimizer, one))
-    return modules, optimizers
+def living_optimizers() -> list[torch.optim.Optimizer]:
+    """Those of the process; one without groups is left out: its ``__init__`` raised."""
+    return [one for one in living(torch.optim.Optimizer) if getattr(one, "param_groups", None) is not None]
 
 
-def _is_made(module: nn.Module) -> bool:
+def is_made(module: nn.Module) -> bool:
+    """Whether its ``__init__`` has run: it has its dictionaries."""
     return {PARAMETERS.attribute, BUFFERS.attribute, CHILDREN.attribute} <= vars(module).keys()
 
 

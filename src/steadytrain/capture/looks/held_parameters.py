@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from steadytrain.capture.hooks.model_discovery import (
     find_model,
     living_modules,
-    living_modules_and_optimizers,
+    living_optimizers,
     named_places,
     optimizer_parameters,
     plain_name,
@@ -83,7 +83,7 @@ class HeldParameters:
         held = {id(one) for other in streams for one in other.parameters}
         outside = [one for key, one in filled.items() if key not in held]
         if outside:
-            held |= {id(one) for one in optimizer_parameters(living_modules_and_optimizers()[1])}
+            held |= {id(one) for one in optimizer_parameters(living_optimizers())}
             outside = [one for one in outside if id(one) not in held]
         if not outside:
             self._norms = {}

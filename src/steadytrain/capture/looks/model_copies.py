@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from steadytrain.capture.hooks.model_discovery import living_modules_and_optimizers, optimizer_parameters
+from steadytrain.capture.hooks.model_discovery import is_made, living_optimizers, optimizer_parameters
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.capture.tensors.dense import dense_values
+from steadytrain.core.living_objects import instances
 from steadytrain.core.torch_private import CHILDREN
 
 PART_MIN = 0.05
@@ -23,13 +24,15 @@ ModelKind = tuple[type[nn.Module], tuple[torch.Size, ...]]
 
 def copies_of(stream: Stream) -> list[nn.Module]:
     """The living modules that are built as a model that ``stream`` trains, and that no optimizer holds."""
-    modules, optimizers = living_modules_and_optimizers()
-    held = {id(one) for one in (*optimizer_parameters(optimizers), *stream.parameters)}
     models = {kind_of(part) for part in models_of(stream)}
-    types = {kind[0] for kind in models}
-    return [
-        one for one in modules if type(one) in types and kind_of(one) in models and not held & _ids(one.parameters())
-    ]
+    trained = _ids(stream.parameters)
+    built = {id(kind): kind for kind, _ in models}
+    alike = [one for one in instances(*built.values()) if is_made(one) and kind_of(one) in models]
+    found = [one for one in alike if not trained & _ids(one.parameters())]
+    if not found:
+        return []
+    held = _ids(optimizer_parameters(living_optimizers()))
+    return [one for one in found if not held & _ids(one.parameters())]
 
 
 def _parts(module: nn.Module, trained: set[int], least: float, seen: set[int]) -> Iterator[nn.Module]:

@@ -105,12 +105,12 @@ def _files() -> dict[str, Mapping[str, Any]]:
         for file in dict.fromkeys(frame.code.co_filename for frame in user_frames())
         if not any(one in file for one in INSTALLED)
     ]
-    folders = {str(Path(file).parent) for file in running}
+    folders = {os.path.dirname(file) for file in running}
     values: dict[str, Mapping[str, Any]] = {}
     for module in list(sys.modules.values()):
         names = module.__dict__ if type(module) is ModuleType else {}
         file = names.get("__file__")
-        if isinstance(file, str) and str(Path(file).parent) in folders:
+        if isinstance(file, str) and os.path.dirname(file) in folders:
             values.setdefault(file, names)
     ordered = [*running, *(file for file in values if file not in running)]
     return {file: values.get(file, {}) for file in ordered[:FILES_MAX]}
