@@ -63,6 +63,31 @@ def test_without_a_symptom_nothing_is_claimed() -> None:
     assert fixing.judged(case, followed([2.0] * 101))[0] == "inconclusive"
 
 
+RULE = Symptom("live-target", "warning", 1, 48, "train.py:10 makes a target that carries a gradient")
+RULE_CASE = finite_case(symptom=RULE, symptoms=(RULE,), onset=1, step=72, window=window([2.0] * 72))
+
+
+@pytest.mark.parametrize(
+    ("run", "effect"),
+    [
+        (followed([2.0] * 80), "removed"),
+        (followed([2.0] * 80, symptoms=("live-target",)), "persists"),
+        (followed([2.0] * 80, symptoms=("loss-spike",)), "removed"),
+        (followed([2.0] * 60, ended="its loop was over"), "inconclusive"),
+        (followed([2.0] * 70 + [NAN]), "persists"),
+        (followed([2.0] * 3, ended="NameError: x", failed=True), "not-run"),
+    ],
+)
+def test_a_rule_is_kept_or_broken_whatever_the_loss_does(run: Followed, effect: str) -> None:
+    assert fixing.judged(RULE_CASE, run)[0] == effect
+
+
+def test_a_rule_is_followed_as_long_as_it_took_to_see_it() -> None:
+    assert fixing.broken_rule(RULE_CASE) == "live-target"
+    assert fixing.steps_to_follow(RULE_CASE, 1e9) == 80
+    assert fixing.broken_rule(nonfinite_case()) == fixing.broken_rule(finite_case(symptom=None, symptoms=())) == ""
+
+
 def of_script(path: Path) -> Case:
     sources = {str(path): hashlib.sha256(path.read_bytes()).hexdigest()}
     return finite_case(environment={"script": str(path), "sources": sources})
@@ -274,3 +299,34 @@ def test_a_module_of_the_script_is_patched_and_runs_on(tmp_path: Path) -> None:
     assert document["patch"]["script"] == str(tmp_path / "losses.py")
     assert (document["effect"], document["control"]) == ("removed", "shown")
     assert "keep.sum().clamp(min=1)" in (tmp_path / "losses.py").read_text()
+
+
+LIVE_TARGET = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 2))
+optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+gamma = 0.9
+for step in range(120):
+    state, next_state = torch.randn(16, 4), torch.randn(16, 4)
+    action, reward = torch.randint(0, 2, (16, 1)), torch.randn(16)
+    q = net(state).gather(1, action).squeeze(1)
+    target = reward + gamma * net(next_state).max(1).values
+    loss = nn.functional.mse_loss(q, target)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.long
+def test_a_mistake_that_the_loss_does_not_show_is_judged_by_its_rule(tmp_path: Path) -> None:
+    ended = run_script(tmp_path, LIVE_TARGET)
+    assert "live-target" in [one.name for one in ended.run.symptoms]
+    done = call("fix", "run", "--runs-dir", "runs", "--json", "--budget", "120s", folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads(done.stdout)
+    assert (document["effect"], document["control"]) == ("removed", "shown")
+    assert "+    target = (reward + gamma * net(next_state).max(1).values).detach()" in document["patch"]["diff"]
+    assert "live-target is not seen in 80 steps" in document["patch"]["why"]

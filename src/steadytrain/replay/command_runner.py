@@ -6,11 +6,12 @@ what a launched process does. Nothing here imports torch before the script does.
 
 from __future__ import annotations
 
+import linecache
 import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -74,7 +75,9 @@ def run_recorded(
     else:
         target = script_target(environment["script"], command[1:])
         if text is not None:
-            target = replace(target, code=compile(text, os.path.abspath(target.name), "exec", dont_inherit=True))
+            path = os.path.abspath(target.name)
+            target = replace(target, code=compile(text, path, "exec", dont_inherit=True))
+            linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
     protect_files(scratch)
 
     def begin() -> None:
@@ -114,23 +117,36 @@ def run_followed(
             Guard.reraise = True
         watch_with(name, scratch, level=level, observer=bounded(observer(), tell))
 
+    return run_recorded(source, attach, scratch=scratch, ended=told_first(ended), text=text)
+
+
+def told_first(ended: Finish) -> Finish:
+    """``ended``, after the watcher of this process has heard that the script is over."""
+
     def over(how: str, status: int | None, error: BaseException | None) -> int | None:
         watchers = sys.modules.get("steadytrain.capture.step.watcher")
         if watchers is not None and watchers.launched is not None:
             watchers.launched.script_over(error)
         return ended(how, status, error)
 
-    return run_recorded(source, attach, scratch=scratch, ended=over, text=text)
+    return over
 
 
-def watch_with(name: str, scratch: Path, *, level: Level = LEVELS[LEVEL_DEFAULT], **parts: Any) -> None:
-    """Watches this process with ``parts`` (an observer or a rehearsal) and records nothing."""
+def watch_with(
+    name: str, scratch: Path, *, level: Level = LEVELS[LEVEL_DEFAULT], detectors: Sequence[str] = (), **parts: Any
+) -> None:
+    """Watches this process with ``parts`` (an observer or a rehearsal). What it records is gone with ``scratch``.
+
+    ``detectors`` names those that look at the run. They look only beside an observer that is no replay.
+    """
     from steadytrain.capture.settings import Settings
     from steadytrain.capture.step import watcher as watchers
     from steadytrain.detection.run_recorder import recording
+    from steadytrain.grouping.catalog import declared
 
     settings = Settings(run_dir=scratch / "unused", run_name=name, policy="observe", level=level)
-    watchers.launched = watchers.Watcher(settings, tell=tell, record=recording(), **parts)
+    record = recording([declared(name)() for name in detectors])
+    watchers.launched = watchers.Watcher(settings, tell=tell, record=record, **parts)
 
 
 def leave() -> NoReturn:

@@ -2,7 +2,8 @@
 
 The script itself is only read here; ``patched_files.write`` writes it. What is judged is the symptom of the incident:
 whether it comes again within as many steps from the script's start. A patch counts only if the unchanged script, run
-again in the same way, shows the symptom. A silent fault has none, so its patch stays undecided.
+again in the same way, shows the symptom. What a script does wrong without a sign in its loss is judged by the rule that
+it breaks: its detector looks at both runs. A fault that no detector saw has no symptom, so its patch stays undecided.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from steadytrain.diagnosis.patches.wound import Patch
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.facts import read_facts
 from steadytrain.experiments.specs import Effect
+from steadytrain.grouping.catalog import needed_tables
 from steadytrain.storage.redaction import redact_text
 from steadytrain.trial_runs.patched_files import OwnFile, own_files, patches_of
 from steadytrain.trial_runs.patched_run import Followed, follow
@@ -31,6 +33,9 @@ symptom passes the first dozen."""
 
 RUN_SHARE = 1 / 3
 """Share of the time left for one run, if it is to go on beyond the first dozen: the control takes as long."""
+
+AFTER_RULE = 8
+"""Steps after the one by which a broken rule was seen: looks come every 8 to 16 steps."""
 
 TRIED_MAX = 4
 """Patches that are run at most, over all causes."""
@@ -131,8 +136,15 @@ def fix(
     )
 
 
+def broken_rule(case: Case) -> str:
+    """The symptom of a case if it is a rule that the script itself breaks: its loss need not show that; else ""."""
+    return case.symptom.name if case.symptom is not None and needed_tables(case.symptom.name) == {"script"} else ""
+
+
 def steps_to_follow(case: Case, left_s: float) -> int:
     """How many steps from the start a patched script is followed for."""
+    if broken_rule(case):
+        return case.step + AFTER_RULE
     wanted = case.onset + min(AFTER_STEPS_MAX, max(AFTER_STEPS, case.onset))
     affordable = int(RUN_SHARE * max(0.0, left_s) / case.step_s) if case.step_s > 0 else wanted
     return max(case.onset + AFTER_STEPS, min(wanted, affordable))
@@ -162,6 +174,7 @@ class _Runs:
             wait_s=max(1.0, self.left_s),
             moved=self.moved,
             tell=self.tell,
+            detectors=[rule] if (rule := broken_rule(self.case)) else [],
         )
 
     def unchanged(self, own: OwnFile, took_s: float) -> Followed | None:
@@ -250,6 +263,12 @@ def judged(case: Case, followed: Followed) -> tuple[Effect, str]:
     if bad is not None:
         late = case.aim == "finite" and bad > case.onset + 2
         return ("delayed" if late else "persists"), f"step {bad} of the patched script is not finite"
+    if rule := broken_rule(case):
+        if rule in followed.symptoms:
+            return "persists", f"{rule} is seen again within {count} steps"
+        if count < case.step:
+            return "inconclusive", f"followed for {count} steps only{short}; {rule} was seen by step {case.step}"
+        return "removed", f"{rule} is not seen in {count} steps; in the recorded run it was by step {case.step}"
     if count < case.onset + 1:
         return "inconclusive", f"followed for {count} steps only{short}, before the onset at step {case.onset}"
     if case.aim == "finite":

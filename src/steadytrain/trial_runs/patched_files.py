@@ -68,7 +68,12 @@ def patches_of(
     rows = _bad_rows(case)
     why, in_modules = "", []
     for own in files:
-        wound = replace(wound_of(own.recorded, cause, located, norm, case.facts), rows=rows)
+        wound = replace(
+            wound_of(own.recorded, cause, located, norm, case.facts),
+            rows=rows,
+            symptoms=frozenset(one.name for one in case.symptoms),
+            named=_named_lines(case, own.recorded),
+        )
         made, refused = patches_for(cause, own.text, wound, name=own.path.name)
         if own.is_script and made:
             return [(own, one) for one in made], ""
@@ -80,6 +85,11 @@ def patches_of(
         return in_modules[0], ""
     names = ", ".join(patches[0][0].path.name for patches in in_modules)
     return [], f"{len(in_modules)} modules could be changed ({names})" if in_modules else why
+
+
+def _named_lines(case: Case, file: str) -> dict[str, int]:
+    """The lines of ``file`` that symptoms name, by the symptom."""
+    return {one.name: one.at.line for one in case.symptoms if one.at is not None and one.at.file == file}
 
 
 def _bad_rows(case: Case) -> tuple[int, ...]:

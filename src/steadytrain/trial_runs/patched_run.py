@@ -12,13 +12,13 @@ import linecache
 import math
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadytrain.core.json_values import number_from_json, number_to_json
-from steadytrain.replay.command_runner import as_program, leave, run_followed
+from steadytrain.replay.command_runner import as_program, leave, run_followed, run_recorded, told_first, watch_with
 from steadytrain.replay.failing_step import check_launch, launch
 from steadytrain.replay.from_script import open_source
 from steadytrain.replay.moved_files import Moved, moved_environment
@@ -34,13 +34,15 @@ TEXT, RESULT = "patched.txt", "followed.json"
 @dataclass(frozen=True)
 class Followed:
     """The steps of a patched script. ``losses`` and ``norms`` (of the gradient) have one value a step, None where none
-    was measured; ``ended`` says why it has fewer steps than asked for, "" if it has them all."""
+    was measured; ``ended`` says why it has fewer steps than asked for, "" if it has them all. ``symptoms`` are those
+    that the asked detectors saw."""
 
     losses: tuple[float | None, ...] = ()
     norms: tuple[float | None, ...] = ()
     finite: tuple[bool, ...] = ()
     ended: str = ""
     failed: bool = False
+    symptoms: tuple[str, ...] = ()
 
 
 def follow(
@@ -52,11 +54,13 @@ def follow(
     wait_s: float,
     moved: str,
     tell: Callable[[str], None] | None,
+    detectors: Sequence[str] = (),
 ) -> Followed:
     """Runs ``text`` in place of the script of a bundle or run, for at most ``steps`` steps and ``wait_s`` seconds.
 
     Args:
         file: path of a module that the script imports, to which ``text`` belongs; "" for the script.
+        detectors: names of those that look at the steps as they look at a run.
 
     Raises:
         UsageError: the command cannot be launched again.
@@ -69,7 +73,7 @@ def follow(
         (folder / TEXT).write_text(text, encoding="utf-8")
         result = folder / RESULT
         why = launch(
-            ["-m", MODULE, str(source.absolute()), str(folder), str(steps), moved, file],
+            ["-m", MODULE, str(source.absolute()), str(folder), str(steps), moved, file, ",".join(detectors)],
             result,
             environment,
             folder=environment.get("cwd"),
@@ -87,7 +91,14 @@ def _read(data: dict[str, Any]) -> Followed:
     def numbers(name: str) -> tuple[float | None, ...]:
         return tuple(None if one is None else number_from_json(one) for one in data[name])
 
-    return Followed(numbers("losses"), numbers("norms"), tuple(data["finite"]), data["ended"], data["failed"])
+    return Followed(
+        numbers("losses"),
+        numbers("norms"),
+        tuple(data["finite"]),
+        data["ended"],
+        data["failed"],
+        tuple(data["symptoms"]),
+    )
 
 
 def import_as(file: str, text: str) -> None:
@@ -104,7 +115,7 @@ def import_as(file: str, text: str) -> None:
     importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
 
 
-def main(source: str, folder: str, steps: str, moved: str, file: str) -> int:
+def main(source: str, folder: str, steps: str, moved: str, file: str, detectors: str) -> int:
     place = Moved.parse(moved)
     opened = open_source(Path(source), place)
     place.put_on_path()
@@ -115,7 +126,7 @@ def main(source: str, folder: str, steps: str, moved: str, file: str) -> int:
     seen: dict[str, Any] = {"losses": [], "norms": [], "finite": [], "ended": "", "failed": False}
 
     def done() -> None:
-        write_json(scratch / RESULT, seen)
+        write_json(scratch / RESULT, {**seen, "symptoms": _symptoms()})
         leave()
 
     def over(how: str, status: int | None, error: BaseException | None) -> int | None:
@@ -126,23 +137,33 @@ def main(source: str, folder: str, steps: str, moved: str, file: str) -> int:
             done()
         return None
 
-    run_followed(
-        opened,
-        lambda: _observer(seen, int(steps), done),
-        name="patch",
-        scratch=scratch,
-        ended=over,
-        text=None if file else text,
-    )
+    asked = detectors.split(",") if detectors else []
+    own_text = None if file else text
+    if not asked:
+        run_followed(
+            opened, lambda: _observer(seen, int(steps), done), name="patch", scratch=scratch, ended=over, text=own_text
+        )
+        return 0
+
+    def attach() -> None:
+        watch_with("patch", scratch, detectors=asked, observer=_observer(seen, int(steps), done, replays=False))
+
+    run_recorded(opened, attach, scratch=scratch, ended=told_first(over), text=own_text)
     return 0
 
 
-def _observer(seen: dict[str, Any], steps: int, done: Callable[[], None]) -> StepObserver:
+def _symptoms() -> list[str]:
+    """The names of what the detectors of this process saw, notes aside."""
+    from steadytrain.capture.step import watcher as watchers
+
+    launched = watchers.launched
+    return sorted({one.name for one in launched.symptoms if one.severity != "note"}) if launched is not None else []
+
+
+def _observer(seen: dict[str, Any], steps: int, done: Callable[[], None], *, replays: bool = True) -> StepObserver:
     from steadytrain.capture.step.observers import StepObserver
 
     class Counting(StepObserver):
-        replays = True
-
         def gate(self, stream: Any, in_progress: Any, measured: Any) -> None:
             loss = math.fsum(measured.losses) / len(measured.losses) if measured.losses else None
             norm = measured.record.scalars.get("gradient_norm")
@@ -152,7 +173,9 @@ def _observer(seen: dict[str, Any], steps: int, done: Callable[[], None]) -> Ste
             if len(seen["finite"]) >= steps:
                 done()
 
-    return Counting()
+    counting = Counting()
+    counting.replays = replays
+    return counting
 
 
 if __name__ == "__main__":

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ast
 import functools
+import linecache
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -32,6 +33,8 @@ from steadytrain.capture.step.script_frames import user_frames
 FILES_MAX, CHARACTERS_MAX, BYTES_A_CHARACTER = 16, 200_000, 4
 KEPT_MAX = 64
 ROWS_MAX = 8
+HELD = 4
+"""Parts of an entry of ``linecache`` that holds a text; its second part is None where there is no file behind it."""
 
 RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]]] = {
     "separate-draws": (
@@ -61,15 +64,22 @@ def reading_rows() -> Iterator[tuple[str, float]]:
     found = 0
     for file, names in _files().items():
         flags = tuple((name, value) for name, value in list(names.items()) if type(value) is bool)
-        try:
-            known = os.stat(file)
-        except OSError:
-            continue
-        for rule, line in _read(file, known.st_mtime_ns, known.st_size, flags):
+        for rule, line in _mistakes_in(file, flags):
             if found == ROWS_MAX:
                 return
             found += 1
             yield f"{rule}:{Path(file).name}:{line}", 1.0
+
+
+def _mistakes_in(file: str, flags: tuple[tuple[str, bool], ...]) -> Iterable[tuple[str, int]]:
+    held: Any = linecache.cache.get(file)
+    if held is not None and len(held) == HELD and held[1] is None:  # what runs is not the text of the file
+        return mistakes("".join(held[2]), dict(flags))
+    try:
+        known = os.stat(file)
+    except OSError:
+        return ()
+    return _read(file, known.st_mtime_ns, known.st_size, flags)
 
 
 @functools.lru_cache(maxsize=KEPT_MAX)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 
-from steadytrain.diagnosis.patches import data_rows, loop_lines, loss_calls, safe_values, settings
+from steadytrain.diagnosis.patches import data_rows, loop_lines, loss_calls, named_lines, safe_values, settings
 from steadytrain.diagnosis.patches.edits import CannotPatchError, Source, applied
 from steadytrain.diagnosis.patches.settings import EPSILON
 from steadytrain.diagnosis.patches.wound import Maker, Patch, Wound
@@ -44,7 +44,14 @@ _MAKERS: Mapping[str, Sequence[tuple[str, Maker]]] = {
         ("softmax over the classes, not over the rows", loss_calls.softmax_over_classes),
     ),
     "train-eval-mode": (("training mode in each training step", loop_lines.train_mode),),
-    "scheduler-misstep": (("step the schedule after the update", loop_lines.scheduler_after),),
+    "scheduler-misstep": (
+        ("the other mode of the schedule, for a metric that rises", named_lines.other_mode),
+        ("step the schedule after the update", loop_lines.scheduler_after),
+    ),
+    "live-target": (("no gradient through the target", named_lines.detached),),
+    "detached-graph": (("a derivative that carries its graph", named_lines.with_graph),),
+    "uniform-noise": (("noise that is drawn from a normal distribution", named_lines.normal_noise),),
+    "mixed-rows": (("layers that take the rows first", named_lines.rows_first),),
     "unshuffled-data": (("shuffle the data", settings.shuffled),),
     "unclipped-gradients": (_CLIP,),
     "momentum-too-high": (("a momentum of 0.9", settings.usual_momentum),),

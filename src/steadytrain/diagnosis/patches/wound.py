@@ -33,13 +33,16 @@ class Patch(JsonValue):
 class Wound:
     """What a patch needs besides the script. ``line`` is that of the first bad operation in the script itself, None if
     it lies elsewhere; ``operation`` its name. ``norm`` is the usual norm of the gradients, ``facts`` those of the
-    survey. ``rows`` are the places in the data set of the samples that hold NaN or Inf."""
+    survey. ``rows`` are the places in the data set of the samples that hold NaN or Inf. ``symptoms`` are the names of
+    those that were seen, ``named`` the lines of this file that some of them name."""
 
     line: int | None = None
     operation: str = ""
     norm: float | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     rows: tuple[int, ...] = ()
+    symptoms: frozenset[str] = frozenset()
+    named: Mapping[str, int] = field(default_factory=dict)
 
 
 Maker = Callable[[Source, Wound], Iterator[Edit]]

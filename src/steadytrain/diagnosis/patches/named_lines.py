@@ -1,0 +1,104 @@
+"""Recipes for a line that a symptom names, or for the one call that its mistake is in: what a reviewer would write."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from steadytrain.diagnosis.patches.edits import (
+    CannotPatchError,
+    Edit,
+    Source,
+    bare,
+    calls,
+    keyword,
+    name_of,
+    with_argument,
+)
+from steadytrain.diagnosis.patches.wound import Wound
+
+UNIFORM = {"rand_like": "randn_like", "rand": "randn"}
+ROWS_FIRST = (
+    *("LSTM", "GRU", "RNN", "MultiheadAttention", "Transformer"),
+    *("TransformerEncoderLayer", "TransformerDecoderLayer"),
+)
+OTHER_MODE = {"min": "max", "max": "min"}
+
+
+def _named(wound: Wound, symptom: str) -> int:
+    """The line that ``symptom`` names in this file."""
+    line = wound.named.get(symptom)
+    if line is None:
+        raise CannotPatchError(f"{symptom} names no line of it")
+    return line
+
+
+def _seen(wound: Wound, symptom: str) -> None:
+    if symptom not in wound.symptoms:
+        raise CannotPatchError(f"{symptom} was not seen")
+
+
+def detached(source: Source, wound: Wound) -> Iterator[Edit]:
+    """``detach()`` around the value that the named line assigns."""
+    line = _named(wound, "live-target")
+    found = [node for node in ast.walk(source.tree) if isinstance(node, ast.Assign) and node.lineno == line]
+    if len(found) != 1 or len(found[0].targets) != 1 or not isinstance(found[0].targets[0], ast.Name):
+        raise CannotPatchError(f"line {line} does not assign one variable")
+    yield source.replaced(found[0].value, f"{bare(source, found[0].value)}.detach()")
+
+
+def with_graph(source: Source, wound: Wound) -> Iterator[Edit]:
+    """``create_graph=True`` for the derivative of the named line."""
+    line = _named(wound, "constant-penalty")
+    found = [
+        call
+        for call in calls(source, lambda one: name_of(one) == "grad")
+        if call.lineno <= line <= (call.end_lineno or line)
+    ]
+    if len(found) != 1:
+        raise CannotPatchError(f"line {line} has {len(found) or 'no'} calls of autograd.grad, not one")
+    given = keyword(found[0], "create_graph")
+    if given is None and len(found[0].args) > 4:
+        raise CannotPatchError(f"line {line} gives create_graph by its place")
+    yield source.replaced(given, "True") if given is not None else with_argument(source, found[0], "create_graph=True")
+
+
+def normal_noise(source: Source, wound: Wound) -> Iterator[Edit]:
+    """``randn_like`` for the only draw of uniform noise, or for that of the named line."""
+    found = calls(source, lambda one: name_of(one) in UNIFORM and isinstance(one.func, ast.Attribute | ast.Name))
+    line = wound.named.get("uniform-code")
+    here = [call for call in found if call.lineno == line]
+    found = here or [call for call in found if name_of(call) == "rand_like"] or found
+    if len(found) != 1:
+        raise CannotPatchError(f"the script draws uniform noise in {len(found) or 'no'} places, not one")
+    function = found[0].func
+    old = source.text(function)
+    yield source.replaced(function, old.removesuffix(name_of(found[0])) + UNIFORM[name_of(found[0])])
+
+
+def other_mode(source: Source, wound: Wound) -> Iterator[Edit]:
+    """The other mode of the only ``ReduceLROnPlateau``."""
+    _seen(wound, "opposite-metric")
+    found = calls(source, lambda one: name_of(one) == "ReduceLROnPlateau")
+    if len(found) != 1:
+        raise CannotPatchError(f"the script makes {len(found) or 'no'} ReduceLROnPlateau, not one")
+    given = keyword(found[0], "mode") or (found[0].args[1] if len(found[0].args) > 1 else None)
+    mode = given.value if isinstance(given, ast.Constant) else "min" if given is None else None
+    if not isinstance(mode, str) or mode not in OTHER_MODE:
+        raise CannotPatchError("the mode of ReduceLROnPlateau is not written in the script")
+    new = f'"{OTHER_MODE[mode]}"'
+    yield source.replaced(given, new) if given is not None else with_argument(source, found[0], f"mode={new}")
+
+
+def rows_first(source: Source, wound: Wound) -> Iterator[Edit]:
+    """``batch_first=True`` for each recurrent layer and attention of the script."""
+    _seen(wound, "mixed-rows")
+    found = [
+        call
+        for call in calls(source, lambda one: name_of(one) in ROWS_FIRST and bool(one.args))
+        if not any(one.arg is None for one in call.keywords)
+    ]
+    if not found or any(keyword(call, "batch_first") is not None for call in found):
+        raise CannotPatchError("its layers say where the rows are, or it makes none by their names")
+    for call in found:
+        yield with_argument(source, call, "batch_first=True")

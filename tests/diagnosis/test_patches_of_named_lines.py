@@ -1,0 +1,80 @@
+"""Patches of the line that a symptom names, or of the one call that its mistake is in."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+from test_patches import HEAD, changed, refused
+
+from steadytrain.diagnosis.patches.wound import Wound
+
+
+def named(line: str, symptom: str, body: str) -> Wound:
+    """The wound of a symptom that names the line which begins so."""
+    lines = (HEAD + textwrap.dedent(body)).splitlines()
+    at = 1 + next(at for at, text in enumerate(lines) if text.strip().startswith(line))
+    return Wound(symptoms=frozenset({symptom}), named={symptom: at})
+
+
+PENALTY = "(slope,) = torch.autograd.grad(critic(x).sum(), x{})\n"
+PLATEAU = "schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer{}, patience=2)\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ("target = reward + gamma * q(x).max(1).values\n", "target = (reward + gamma * q(x).max(1).values).detach()"),
+        ("target = q(x)\n", "target = q(x).detach()"),
+    ],
+)
+def test_a_target_is_detached(body: str, line: str) -> None:
+    assert changed("live-target", body, named("target", "live-target", body)) == [line]
+
+
+def test_a_target_is_detached_only_where_one_line_makes_it() -> None:
+    assert "names no line" in refused("live-target", "target = q(x)\n")
+    several = "target, other = q(x), 1\n"
+    assert "does not assign one variable" in refused("live-target", several, named("target", "live-target", several))
+
+
+@pytest.mark.parametrize("given", ["", ", create_graph=False"])
+def test_a_derivative_carries_its_graph(given: str) -> None:
+    body = PENALTY.format(given)
+    wound = named("(slope,)", "constant-penalty", body)
+    assert changed("detached-graph", body, wound) == [PENALTY.format(", create_graph=True").strip()]
+    assert "names no line" in refused("detached-graph", body)
+    twice = body.replace("\n", f"; {body}")
+    assert "2 calls" in refused("detached-graph", twice, named("(slope,)", "constant-penalty", twice))
+
+
+def test_noise_is_drawn_from_a_normal_distribution() -> None:
+    code = "noise = torch.rand_like(std)\nlevel = torch.rand(4)\n"
+    assert changed("uniform-noise", code) == ["noise = torch.randn_like(std)"]
+    two = "a = torch.rand_like(std)\nb = torch.rand_like(std)\n"
+    assert "2 places" in refused("uniform-noise", two)
+    assert changed("uniform-noise", two, named("b", "uniform-code", two)) == ["b = torch.randn_like(std)"]
+    assert "no places" in refused("uniform-noise", "noise = draw(std)\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "mended"),
+    [("", None), (', "min"', ', "max"'), (', mode="max"', ', mode="min"')],
+)
+def test_a_schedule_waits_for_the_other_direction(given: str, mended: str | None) -> None:
+    body = PLATEAU.format(given)
+    line = PLATEAU.format(mended) if mended is not None else body.replace("patience=2", 'patience=2, mode="max"')
+    assert changed("scheduler-misstep", body, Wound(symptoms=frozenset({"opposite-metric"}))) == [line.strip()]
+    assert "was not seen" in refused("scheduler-misstep", body)
+
+
+def test_layers_take_the_rows_first() -> None:
+    seen = Wound(symptoms=frozenset({"mixed-rows"}))
+    body = "read = nn.GRU(4, 8)\nlook = nn.MultiheadAttention(8, 2, dropout=0.1)\n"
+    assert changed("mixed-rows", body, seen) == [
+        "read = nn.GRU(4, 8, batch_first=True)",
+        "look = nn.MultiheadAttention(8, 2, dropout=0.1, batch_first=True)",
+    ]
+    assert "say where the rows are" in refused("mixed-rows", "read = nn.GRU(4, 8, batch_first=False)\n", seen)
+    assert "say where the rows are" in refused("mixed-rows", "read = nn.GRU(**options)\n", seen)
+    assert "was not seen" in refused("mixed-rows", body)
