@@ -102,8 +102,9 @@ def test_the_first_bad_commit_is_found_and_nothing_is_left(repository: Path) -> 
     assert git(repository, "for-each-ref", "refs/bisect") == ""
 
     done = bisect(repository, "--good", made[3], "--bad", made[4])
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert "occurs at the good commit" in done.stderr
+    assert done.returncode == 2
+    assert "occurs at the good commit" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
     assert len(git(repository, "worktree", "list").splitlines()) == 1
 
     for arguments, said in (

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -57,10 +58,7 @@ SCRIPT = """
         for flag in ("kill-once", "kill", "sleep"):
             if step == 72 and os.path.exists(flag):
                 if flag == "kill-once":
-                    marker = open(flag).read()  # outside the files that a trial leaves as they are
-                    if os.path.exists(marker):
-                        continue
-                    open(marker, "w").close()
+                    open(flag).read()  # a pipe, which the test takes away: what a trial writes is gone with it
                 time.sleep(100) if flag == "sleep" else os.kill(os.getpid(), 9)
 """
 
@@ -137,17 +135,19 @@ def test_finished_trials_are_not_run_again(run: Path, case: Case) -> None:
 
 def test_a_killed_process_is_run_again_once(run: Path, case: Case, flags: Path) -> None:
     wanted = specs_of(case, "unchanged")
-    marker = Path("/dev/shm") / f"{flags.parent.name}-{flags.name}-{os.getpid()}"
-    (flags / "kill-once").write_text(str(marker))
-    try:
-        with Pool(run, keep=False) as pool:
-            (outcome,) = pool.run(wanted)
-        assert marker.exists()
-    finally:
-        marker.unlink(missing_ok=True)
+    flag = flags / "kill-once"
+    os.mkfifo(flag)
+
+    def take_away() -> None:
+        with flag.open("w"):  # until the script reads it
+            flag.unlink()
+
+    threading.Thread(target=take_away, daemon=True).start()
+    with Pool(run, keep=False) as pool:
+        (outcome,) = pool.run(wanted)
+    assert not flag.exists()
     assert outcome.ran, outcome.why_not
     assert outcome.exact is True
-    (flags / "kill-once").unlink()
     (flags / "kill").touch()
     with Pool(run, keep=False) as pool:
         (outcome,) = pool.run(wanted)

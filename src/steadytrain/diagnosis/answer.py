@@ -154,7 +154,7 @@ class Diagnosis(JsonValue, schema=SCHEMA):
         >>> diagnosis = steadytrain.diagnose("runs/stopped")
         >>> diagnosis.verdict, diagnosis.status
         ('singular-operation', 'confirmed')
-        >>> "singular-operation" in diagnosis._repr_html_()
+        >>> "confirmed" in diagnosis._repr_html_()
         True
     """
 
