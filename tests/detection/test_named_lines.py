@@ -15,6 +15,7 @@ from steadytrain.cli.query import command as query
 from steadytrain.cli.show import command as show
 from steadytrain.core.model import ScriptLine
 from steadytrain.detection.named_lines import named_line
+from steadytrain.grouping.stories import capital
 from steadytrain.report import build, html
 
 TARGET = """
@@ -110,3 +111,17 @@ def test_a_secret_in_the_line_is_not_recorded(tmp_path: Path) -> None:
     assert symptom.at.code.startswith("target = reward")
     assert secret not in json.dumps(symptom.to_json())
     assert secret not in html.page(build.from_run(ended.run), None, version="0")
+
+
+@pytest.mark.parametrize(
+    ("text", "begun"),
+    [
+        ("train.py:17 makes a target", "train.py:17 makes a target"),
+        ("fc1.weight never moved", "fc1.weight never moved"),
+        ("the loss rose", "The loss rose"),
+        ("loss: it rose", "Loss: it rose"),
+        ("", ""),
+    ],
+)
+def test_a_sentence_begins_with_a_capital_and_a_name_stays(text: str, begun: str) -> None:
+    assert capital(text) == begun

@@ -4,7 +4,7 @@ from script_windows import NAN, looked
 from steadytrain.detectors.shared_target import SharedTarget
 from steadytrain.testing import newest
 
-SICK = (looked(shared_copy__QNet=[NAN, NAN, 32.0]),)
+SICK = (looked(shared_copy__QNet=[NAN, NAN, 32.0]), looked(aliased_reference__train_py=[1.0]))
 HEALTHY = (looked(), looked(shared_copy__QNet=[NAN, NAN, 8.0]))
 
 
@@ -17,3 +17,9 @@ def test_a_second_module_on_the_same_parameters_is_named() -> None:
     assert symptom is not None
     assert (symptom.severity, symptom.first_step) == ("warning", 1)
     assert symptom.message.startswith("a second QNet that runs without gradients has the same parameters")
+
+
+def test_a_second_name_is_no_copy() -> None:
+    symptom = newest(SharedTarget(), SICK[1])
+    assert symptom is not None
+    assert "gives the trained model a second name for its target or reference" in symptom.message

@@ -14,14 +14,16 @@ from steadytrain.statistics.script_rows import script_rows
 @final
 @dataclass(frozen=True)
 class SharedTarget(ScriptRule):
-    """A second module of the model's class runs without gradients on the very parameters that are trained.
+    """A target or a reference runs without gradients on the very parameters that are trained.
 
     Means:
-        A target network, a momentum encoder or a reference was made with `copy.copy`, or given the model's own layers.
+        A target network, a momentum encoder or a reference is a second name of the model, was made with `copy.copy`, or
+        was given the model's own layers.
         It is no copy: it has the same tensors, and moves with every update. Targets chase the model, and values grow
         without bound; a reference never differs from what it should be compared with.
 
     Causes:
+        - `ref_model = policy`, which is the model itself and no copy of it
         - `copy.copy(model)`, which copies the module and not its parameters
         - `target.layers = model.layers`, or a constructor that was given the model's parts
         - no fault: a wrapper of the model's own class, for evaluation in each step
@@ -34,7 +36,17 @@ class SharedTarget(ScriptRule):
     steps_min: int = threshold(16, "of 32 steps in which it runs: half of them")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
-        return tuple(
+        named = tuple(
+            self.warning(
+                window,
+                row,
+                f"{row.place} gives the trained model a second name for its target or reference, and makes no copy: "
+                "it moves with each update",
+                lines=1.0,
+            )
+            for row in script_rows(window, "aliased-reference")[:1]
+        )
+        return named or tuple(
             Symptom(
                 name="shared-target",
                 severity="warning",

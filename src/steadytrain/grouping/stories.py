@@ -20,6 +20,7 @@ from steadytrain.grouping.courses import told
 from steadytrain.grouping.parts import wholes
 from steadytrain.statistics.rolling_baseline import stride_of
 
+NAME_MARKS = frozenset("._:/")
 MARGIN_STEPS = 64
 STANDING_STEPS = 512
 """A longer symptom holds its story open only for this many steps."""
@@ -111,10 +112,10 @@ def _text(symptoms: Sequence[Symptom], prelude: Sequence[str]) -> str:
     if len(names) > TOLD_MAX:
         more = len(names) - TOLD_MAX
         text += f"; then {more} more symptom{'s' if more > 1 else ''}"
-    sentences = [_capital(text)]
+    sentences = [capital(text)]
     ending = told(_gravest(symptoms))
     if ending and ending not in sentences[0]:
-        sentences.append(_capital(ending))
+        sentences.append(capital(ending))
     return " ".join(f"{sentence}." for sentence in sentences)
 
 
@@ -138,8 +139,10 @@ def _prelude(window: Window, first_step: int, before: int) -> list[str]:
     return [text for _, text in sorted(found)]
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+def capital(text: str) -> str:
+    """``text`` as the beginning of a sentence; a name such as ``train.py:17`` or ``fc.weight`` stays as it is."""
+    first = text.partition(" ")[0].rstrip(".,;:")
+    return text if NAME_MARKS & set(first) else text[:1].upper() + text[1:]
 
 
 def _gravest(symptoms: Sequence[Symptom]) -> Symptom:

@@ -11,6 +11,7 @@ import numpy as np
 from steadytrain.core.metric_names import TIMES, is_loss, is_score, words
 from steadytrain.core.model import Series, Symptom, Window, worst
 from steadytrain.grouping import Judgement
+from steadytrain.grouping.stories import capital
 from steadytrain.logs.reader import Log
 from steadytrain.report.report_values import Command, Report, SymptomRow
 from steadytrain.report.symptoms_shown import SYMPTOMS_MAX, symptom_row
@@ -53,7 +54,7 @@ def from_log(log: Log, judgement: Judgement) -> Report:
         verdict=f"{judgement.health}: {why}" if told else judgement.health,
         # Only a run that was found healthy gets the colour of silence.
         severity=worst([symptom.severity for symptom in seen]) or ("note" if judgement.health == "unknown" else None),
-        summary=told[:STORIES_MAX] or (f"{why[:1].upper()}{why[1:]}.",),
+        summary=told[:STORIES_MAX] or (f"{capital(why)}.",),
         facts=facts,
         brief=facts,
         curves=_curves(window),

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from steadytrain.capture.looks.aliased_references import aliased_references
 from steadytrain.capture.looks.bootstrapped_ends import unused_ends
 from steadytrain.capture.looks.constant_penalties import constant_penalties
 from steadytrain.capture.looks.live_targets import live_targets
@@ -54,6 +55,14 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     "swapped-sizes": (swapped_sizes, ("view\\(|reshape\\(", "shape|size\\(")),
     "constant-penalty": (constant_penalties, ("autograd\\.grad\\(|(?<![.\\w])grad\\(", "backward")),
     "row-positions": (row_positions, ("batch_first", "arange|size\\(|shape|len\\(")),
+    "aliased-reference": (
+        aliased_references,
+        (
+            r"(?i)(ref|reference|target|tgt|teacher|frozen|ema|_k)\w*\s*=",
+            "no_grad|inference_mode|detach",
+            "parameters\\(",
+        ),
+    ),
     "live-target": (live_targets, ("(?i)gamma|discount|adv|delta|predictor", "(?i)q|value|critic|vf|predictor")),
 }
 """Each finds the lines of one mistake; a source without its words is not parsed."""

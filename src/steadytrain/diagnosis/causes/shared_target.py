@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 @final
 class SharedTarget(Cause):
-    """The target network is a shallow copy: it shares its parameters with the model, and moves with every update.
+    """The target or reference is the model itself or a shallow copy: it shares its parameters, and moves with every
+    update.
 
     Means:
         `copy.copy` makes a new module around the same tensors. Targets that should stand still between two copies move
@@ -22,7 +23,7 @@ class SharedTarget(Cause):
         or a reference that is shared does not differ from the model at all.
 
     Causes:
-        - `copy.copy(model)` in place of `copy.deepcopy(model)`
+        - `ref_model = policy`, or `copy.copy(model)`, in place of `copy.deepcopy(model)`
         - a target that was built around the model's own layers
 
     Next:

@@ -18,7 +18,7 @@ from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import SEVERITIES, Severity, Symptom, Window, worst
 from steadytrain.exporters.alerts.alert import GOOD_END, Alert, Event, Place
 from steadytrain.exporters.alerts.settings import AlertSettings
-from steadytrain.grouping.stories import MARGIN_STEPS, Story, tell
+from steadytrain.grouping.stories import MARGIN_STEPS, Story, capital, tell
 from steadytrain.report.action_words import action_words
 from steadytrain.report.wording import clean
 from steadytrain.storage.redaction import redact_text
@@ -324,7 +324,7 @@ def _where(incident: Incident | None, symptoms: Sequence[Symptom]) -> str:
 def _sentences(*texts: str) -> str:
     """Texts as sentences, without those that are empty."""
     whole = [text.strip() for text in texts if text.strip()]
-    return " ".join(f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}" for text in whole)
+    return " ".join(f"{capital(text)}{'' if text.endswith('.') else '.'}" for text in whole)
 
 
 def _shown(text: str) -> str:
