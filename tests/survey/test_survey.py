@@ -98,11 +98,13 @@ body = nn.Sequential(nn.Linear(8, 16), nn.ReLU())
 
 def train(head, classes, steps, bad=0):
     optimizer = torch.optim.Adam([*body.parameters(), *head.parameters()], lr=1e-3)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 100)
     for step in range(1, steps + 1):
         loss = F.cross_entropy(head(body(torch.randn(16, 8))), torch.randint(classes, (16,)))
         optimizer.zero_grad()
         (loss * float("nan") if step == bad else loss).backward()
         optimizer.step()
+        schedule.step()
 
 
 train(nn.Linear(16, 10), 10, 30)
@@ -173,6 +175,7 @@ def test_a_training_before_this_one_is_left_out(tmp_path: Path) -> None:
     (bundle,) = [path for path in (run / "incidents").iterdir() if (path / "incident.json").is_file()]
     facts = surveyed(bundle)
     assert (facts["backwards_per_step"], facts["zero_grad_calls"]) == (1.0, 1.0)
+    assert facts["scheduler_steps_per_step"] == pytest.approx(1.0, abs=0.1)
     assert (facts["classes"], facts["label_largest"]) == (4, 3)
     assert facts["parameters_not_in_optimizer"] == []
 

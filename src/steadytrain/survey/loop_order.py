@@ -162,6 +162,10 @@ class Loop:
         if not any(known is scheduler for known in self.schedulers):
             self.schedulers.append(scheduler)
 
+    def forget_schedules(self) -> None:
+        """Those that were stepped until now are of a training that is over."""
+        self.scheduler_steps, self.schedulers, self.scheduler_first = 0, [], None
+
     def planned(self) -> int | None:
         """The number of steps after which the first scheduler ends; None if it has no end."""
         for name in PLANNED_FIELDS if self.schedulers else ():

@@ -146,6 +146,8 @@ class Observed(StepObserver):
                 self._leave_out_earlier()
         elif isinstance(self._inner, ReplayedSteps):
             self._inner.restore_settings(stream)
+        if stream is self._stream and not self._gates and self._others >= EARLIER_MIN:
+            self.loop.forget_schedules()
         self._gates += stream is self._stream
         self._losses += [(step, loss) for loss in measured.losses[:1]]
         if stream is self._stream:
