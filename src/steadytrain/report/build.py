@@ -269,9 +269,6 @@ def _commands_of_run(
         commands.append(Command("look into the incident", f"steadytrain show {where}"))
     elif symptoms and diagnosis is None:
         commands.append(Command("find the cause", f"steadytrain diagnose {target}"))
-    elif run.ended == "finished" and not symptoms and diagnosis is None:
-        asked = f"steadytrain diagnose {target} --symptom no-learning"
-        commands.append(Command("if it learned less than it should", asked))
     commands.append(Command("keep this as a page", f"steadytrain report {target} -o report.html"))
     return commands + _explanations(symptoms)
 

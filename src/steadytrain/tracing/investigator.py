@@ -30,6 +30,7 @@ from steadytrain.capture.incident.context import IncidentContext, Investigator, 
 from steadytrain.capture.step.input_recorder import AutocastState, MicroBatch, RandomState, tensors_in
 from steadytrain.capture.step.loss import LossTerm
 from steadytrain.capture.step.script_frames import LoopLines
+from steadytrain.capture.tensors.dense import same_values
 from steadytrain.core.incident import Finding
 from steadytrain.core.torch_private import CALL, COMPILED_CALL, KEEP_VERSION, ORIGINAL_MODULE
 from steadytrain.tracing.alone_among_ranks import has_whole_model, without_others
@@ -378,12 +379,7 @@ def _note_inputs(tracer: OperationTracer, args: Any, kwargs: Any) -> None:
 
 def _same_inputs(one: Any, other: Any) -> bool:
     ours, theirs = list(tensors_in(one)), list(tensors_in(other))
-    return len(ours) == len(theirs) and all(
-        a.shape == b.shape and a.dtype == b.dtype and torch.equal(torch.nan_to_num(a), torch.nan_to_num(b))
-        if a.is_floating_point()
-        else a.shape == b.shape and torch.equal(a, b)
-        for a, b in zip(ours, theirs, strict=True)
-    )
+    return len(ours) == len(theirs) and all(map(same_values, ours, theirs))
 
 
 def _no_way(incident_context: IncidentContext, obstacle: str | None) -> str:

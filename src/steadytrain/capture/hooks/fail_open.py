@@ -19,6 +19,9 @@ from typing import Any
 from steadytrain.capture.hooks.script_errors import is_of_script
 
 Tell = Callable[[str], None]
+SAID_MAX = 300
+"""Characters of an error's first line that are told."""
+
 RAISE_VARIABLE = "STEADYTRAIN_RAISE_OWN_ERRORS"
 
 
@@ -90,7 +93,8 @@ class Guard:
             self._say(place, error, where)
 
     def _say(self, place: str, error: Exception, where: str) -> None:
-        warning = f"{place} failed ({type(error).__name__}: {error}){where}; training goes on without it"
+        said = str(error).strip().partition("\n")[0][:SAID_MAX]  # torch lists all backends in further lines
+        warning = f"{place} failed ({type(error).__name__}: {said}){where}; training goes on without it"
         self.warnings.append(warning)
         self._tell(f"warning: {warning}")
 

@@ -46,3 +46,27 @@ def has_empty_shard(tensor: Tensor) -> bool:
 
 def _keeps_no_values(tensor: object) -> bool:
     return isinstance(tensor, FAKE_TENSOR.get()) or IS_WRAPPER(tensor)
+
+
+def same_values(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors of any layout have the same shape, dtype and values; NaN equals NaN."""
+    if (one.shape, one.dtype, one.layout) != (other.shape, other.dtype, other.layout):
+        return False
+    return all(map(_same_plain, _stored(one), _stored(other)))
+
+
+def _same_plain(one: Tensor, other: Tensor) -> bool:
+    if one.is_floating_point() or one.is_complex():
+        one, other = torch.nan_to_num(one), torch.nan_to_num(other)
+    return torch.equal(one, other)
+
+
+def _stored(tensor: Tensor) -> tuple[Tensor, ...]:
+    """What a tensor of any layout is made of, as plain tensors."""
+    tensor = tensor.detach()
+    if tensor.layout == torch.strided:
+        return (tensor,)
+    if tensor.layout == torch.sparse_coo:
+        whole = tensor.coalesce()
+        return whole.indices(), whole.values()
+    return (tensor.to_dense(),)
