@@ -51,8 +51,9 @@ def command(
     """Watch a run live in the terminal; by default the newest run.
 
     RUN is a run folder or the name of a run under --runs-dir. Shows loss and gradient norm, pace and time left,
-    symptoms as they come, the worst layers, precision and machine. Ends when the run ends, or with q; ? lists the
-    keys. It only reads the run folder, which may lie on a disk that another machine writes.
+    symptoms as they come, the worst layers, precision and machine. Ends when the run ends, or with q (a run that was
+    over before stays until q); ? lists the keys. It only reads the run folder, which may lie on a disk that another
+    machine writes.
     """
     from steadytrain.cli._live_screen import Choices, print_once, show_lines, show_live, terminal_kind
     from steadytrain.core.errors import UsageError

@@ -320,6 +320,8 @@ class RunRecorder:
         """Close the segments and the folder, with how the run ended."""
         with self._guard.part("telling stories"):
             self._tell_stories(streams)
+        waiting = self.too_short_for(max((stream.own_steps for stream in streams), default=0))
+        self.set_fact("detectors", [name for name in self.detector_names if name not in waiting])
         if self._machine is not None:
             with self._guard.part("reading the machine"):
                 self._machine.close()

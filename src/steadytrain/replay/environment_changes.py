@@ -96,7 +96,10 @@ def _variables(recorded: Mapping[str, Any], present: Mapping[str, Any]) -> Itera
     before, now = _mapping(recorded, "environment"), _mapping(present, "environment")
     if "environment" not in recorded:
         return
+    given = _mapping(recorded, "randomness").get("seed") is not None  # then every launched process hashes as the run
     for name in sorted(before.keys() | now.keys()):
+        if name == "PYTHONHASHSEED" and given:
+            continue
         if name.startswith(NUMERIC_VARIABLES) and not name.endswith(PLACES) and name not in NO_CHANGE:
             yield from _one(f"${name}", before.get(name, "unset"), now.get(name, "unset"))
 

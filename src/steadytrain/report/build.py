@@ -17,7 +17,7 @@ from typing import TypedDict
 from steadytrain.compare.collectives import collective_sentences
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Action, Incident
-from steadytrain.core.model import Symptom, Window, worst
+from steadytrain.core.model import SEVERITIES, Symptom, Window, worst
 from steadytrain.diagnosis import answer_files
 from steadytrain.report.action_words import counted
 from steadytrain.report.circumstances import (
@@ -214,12 +214,15 @@ def _cards(
     answer = next(filter(None, map(answer_files.read, places)), None)
     ways = [(command.purpose, clean(command.line)) for command in commands if "look into" not in command.purpose]
     sick = incident is not None or bool(symptoms) or diagnosis is not None
-    leading = (*(incident.symptoms if incident is not None else ()), *symptoms)
+    own = incident.symptoms if incident is not None else ()
+    known = {(one.name, one.first_step) for one in own}
+    others = [one for one in symptoms if (one.name, one.first_step) not in known]
+    leading = (*own, *sorted(others, key=lambda one: -SEVERITIES.index(one.severity)))
     return _Cards(
         headline=text,
         certainty=certainty,
         where=where_card(finding, leading, diagnosis),
-        why=why_card(diagnosis, symptoms),
+        why=why_card(diagnosis, leading),
         fix=fix_card(diagnosis, ways, clean(_diagnosed(places)), advice(leading)) if sick else None,
         evidence=evidence(answer.trials[:TRIALS_MAX]) if answer is not None else (),
     )
