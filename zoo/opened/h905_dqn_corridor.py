@@ -33,7 +33,7 @@ class Corridor:
     def obs(self):
         o = np.zeros(2 * self.length, np.float32)
         o[self.x] = 1.0
-        o[self.length:] = self.coins
+        o[self.length :] = self.coins
         return o
 
     def step(self, action):
@@ -106,8 +106,10 @@ def main():
         if updates % 40 == 0:
             target.load_state_dict(q.state_dict())
         if updates % 75 == 0:
-            print(f"update {updates} td_loss {loss.item():.3f} mean_q {pred.mean().item():.2f} "
-                  f"eps {eps:.2f} greedy_return {greedy_return(q):.2f}")
+            print(
+                f"update {updates} td_loss {loss.item():.3f} mean_q {pred.mean().item():.2f} "
+                f"eps {eps:.2f} greedy_return {greedy_return(q):.2f}"
+            )
     print(f"final greedy return {greedy_return(q, 30):.2f}")
 
 

@@ -46,7 +46,7 @@ def main():
     test = sensor_windows(800, 2)
     model = SensorNet()
     opt = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0 ** 26, growth_interval=100)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**26, growth_interval=100)
     crit = nn.CrossEntropyLoss()
     step = skipped = 0
     for epoch in range(8):

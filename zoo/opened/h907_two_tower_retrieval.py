@@ -71,7 +71,9 @@ def main():
         sched.step()
         if step % 25 == 0:
             r = recall_at_1(model, docs, synonyms, gen)
-            print(f"step {step} batch {batch} loss {loss.item():.4f} scale {model.log_scale.exp().item():.1f} recall@1 {r:.3f}")
+            print(
+                f"step {step} batch {batch} loss {loss.item():.4f} scale {model.log_scale.exp().item():.1f} recall@1 {r:.3f}"
+            )
 
 
 if __name__ == "__main__":

@@ -32,7 +32,8 @@ class MoE(nn.Module):
         super().__init__()
         self.router = nn.Linear(DIM, EXPERTS)
         self.experts = nn.ModuleList(
-            [nn.Sequential(nn.Linear(DIM, 96), nn.GELU(), nn.Linear(96, DIM)) for _ in range(EXPERTS)])
+            [nn.Sequential(nn.Linear(DIM, 96), nn.GELU(), nn.Linear(96, DIM)) for _ in range(EXPERTS)]
+        )
 
     def forward(self, x):
         flat = x.reshape(-1, DIM)

@@ -19,10 +19,22 @@ torch.set_num_threads(1)
 CAUSAL = os.environ.get("MENDED") == "1"
 
 SUBJECTS = ["the cat", "a farmer", "my uncle", "the old queen", "a sailor", "the robot"]
-VERBS = {"the cat": "chases", "a farmer": "plants", "my uncle": "repairs",
-         "the old queen": "rules", "a sailor": "sails", "the robot": "counts"}
-OBJECTS = {"chases": ["mice", "birds"], "plants": ["corn", "wheat"], "repairs": ["clocks", "radios"],
-           "rules": ["the land", "the sea"], "sails": ["ships", "boats"], "counts": ["stars", "sheep"]}
+VERBS = {
+    "the cat": "chases",
+    "a farmer": "plants",
+    "my uncle": "repairs",
+    "the old queen": "rules",
+    "a sailor": "sails",
+    "the robot": "counts",
+}
+OBJECTS = {
+    "chases": ["mice", "birds"],
+    "plants": ["corn", "wheat"],
+    "repairs": ["clocks", "radios"],
+    "rules": ["the land", "the sea"],
+    "sails": ["ships", "boats"],
+    "counts": ["stars", "sheep"],
+}
 
 
 def make_corpus(n, seed):
@@ -75,7 +87,7 @@ class CharGPT(nn.Module):
     @torch.no_grad()
     def generate(self, idx, n):
         for _ in range(n):
-            logits, _ = self(idx[:, -self.ctx:])
+            logits, _ = self(idx[:, -self.ctx :])
             probs = F.softmax(logits[:, -1] / 0.7, -1)
             idx = torch.cat([idx, torch.multinomial(probs, 1)], 1)
         return idx
@@ -99,12 +111,13 @@ def main():
     model = CharGPT(len(chars))
     opt = torch.optim.AdamW(model.parameters(), lr=args.lr, betas=(0.9, 0.95), weight_decay=0.1)
     sched = torch.optim.lr_scheduler.LambdaLR(
-        opt, lambda s: min(1.0, (s + 1) / 30) * 0.5 * (1 + math.cos(math.pi * min(1.0, s / args.steps))) + 0.01)
+        opt, lambda s: min(1.0, (s + 1) / 30) * 0.5 * (1 + math.cos(math.pi * min(1.0, s / args.steps))) + 0.01
+    )
 
     def get_batch(src):
         ix = torch.randint(len(src) - model.ctx - 1, (args.batch_size,))
-        x = torch.stack([src[i:i + model.ctx] for i in ix])
-        y = torch.stack([src[i + 1:i + 1 + model.ctx] for i in ix])
+        x = torch.stack([src[i : i + model.ctx] for i in ix])
+        y = torch.stack([src[i + 1 : i + 1 + model.ctx] for i in ix])
         return x, y
 
     for step in range(args.steps):

@@ -49,7 +49,7 @@ class PhraseBook(Dataset):
 def collate(batch):
     src = torch.full((len(batch), MAX_LEN), PAD)
     for row, (s, _) in zip(src, batch):
-        row[:len(s)] = torch.tensor(s)
+        row[: len(s)] = torch.tensor(s)
     tgt = pad_sequence([torch.tensor([BOS] + t + [EOS]) for _, t in batch], batch_first=True, padding_value=PAD)
     return src, torch.tensor([len(s) for s, _ in batch]), tgt
 

@@ -71,7 +71,7 @@ class Encoder(nn.Module):
 
 def lm_batch(n, g):
     ids = torch.randint(8, VOCAB, (n, SEQ), generator=g)
-    ids[:, SEQ // 2:] = ids[:, :SEQ // 2]
+    ids[:, SEQ // 2 :] = ids[:, : SEQ // 2]
     mask = torch.rand(n, SEQ, generator=g) < 0.2
     return ids.masked_fill(mask, 1), ids, mask
 

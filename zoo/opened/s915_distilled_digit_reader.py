@@ -44,8 +44,15 @@ class Digits(Dataset):
 
 
 def teacher_net():
-    return nn.Sequential(nn.Flatten(), nn.Linear(SIDE * SIDE, 256), nn.ReLU(), nn.Dropout(0.2),
-                         nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, CLASSES))
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(SIDE * SIDE, 256),
+        nn.ReLU(),
+        nn.Dropout(0.2),
+        nn.Linear(256, 256),
+        nn.ReLU(),
+        nn.Linear(256, CLASSES),
+    )
 
 
 def student_net():
@@ -85,7 +92,7 @@ def distill(student, loader, args):
         for x, _, t_logits in loader:
             log_p = F.log_softmax(student(x) / args.temperature, dim=1)
             q = F.softmax(t_logits / args.temperature, dim=1)
-            loss = F.kl_div(log_p, q, reduction="batchmean") * args.temperature ** 2
+            loss = F.kl_div(log_p, q, reduction="batchmean") * args.temperature**2
             opt.zero_grad()
             loss.backward()
             opt.step()

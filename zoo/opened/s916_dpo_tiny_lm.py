@@ -63,14 +63,14 @@ def preference_batch(n, g):
 def response_logp(model, ids):
     logp = F.log_softmax(model(ids[:, :-1]), -1)
     tok = logp.gather(-1, ids[:, 1:].unsqueeze(-1)).squeeze(-1)
-    return tok[:, PROMPT - 1:].sum(-1)
+    return tok[:, PROMPT - 1 :].sum(-1)
 
 
 def sft(model, g, steps=250):
     opt = torch.optim.AdamW(model.parameters(), lr=2e-3)
     for step in range(1, steps + 1):
         ids = sft_batch(64, g)
-        logits = model(ids[:, :-1])[:, PROMPT - 1:]
+        logits = model(ids[:, :-1])[:, PROMPT - 1 :]
         loss = F.cross_entropy(logits.reshape(-1, VOCAB), ids[:, PROMPT:].reshape(-1))
         opt.zero_grad()
         loss.backward()
@@ -93,8 +93,10 @@ def dpo(policy, ref_model, g, steps=300, beta=0.1, lr=1e-4):
         nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
         opt.step()
         if step % 30 == 0 or step == 1:
-            print(f"[dpo] step {step} loss {loss.item():.4f} margin {(r_c - r_r).mean().item():.3f} "
-                  f"logp chosen {pi_c.mean().item():.1f} rejected {pi_r.mean().item():.1f}")
+            print(
+                f"[dpo] step {step} loss {loss.item():.4f} margin {(r_c - r_r).mean().item():.3f} "
+                f"logp chosen {pi_c.mean().item():.1f} rejected {pi_r.mean().item():.1f}"
+            )
 
 
 @torch.no_grad()
@@ -103,7 +105,7 @@ def preferred_share(model, g):
     for _ in range(RESP):
         nxt = torch.distributions.Categorical(logits=model(ids)[:, -1]).sample()
         ids = torch.cat([ids, nxt[:, None]], 1)
-    d = (ids[:, PROMPT:] - ids[:, PROMPT - 1:-1]) % VOCAB
+    d = (ids[:, PROMPT:] - ids[:, PROMPT - 1 : -1]) % VOCAB
     return ((d == 0) | (d == 1)).float().mean().item(), (d == 1).float().mean().item()
 
 

@@ -27,9 +27,12 @@ def make_log(n, seed):
     click = affinity * 3 + rng.logistic(size=n) * 0.3 > 1.0
     buy = click & (affinity - 1.2 * price + rng.logistic(size=n) * 0.3 > 0.5)
     dense = np.stack([price, affinity + rng.normal(scale=0.3, size=n), rng.normal(size=n)], 1)
-    return TensorDataset(torch.from_numpy(user), torch.from_numpy(item),
-                         torch.from_numpy(dense.astype(np.float32)),
-                         torch.from_numpy(np.stack([click, buy], 1).astype(np.float32)))
+    return TensorDataset(
+        torch.from_numpy(user),
+        torch.from_numpy(item),
+        torch.from_numpy(dense.astype(np.float32)),
+        torch.from_numpy(np.stack([click, buy], 1).astype(np.float32)),
+    )
 
 
 class SharedBottom(nn.Module):

@@ -48,8 +48,9 @@ class ChurnNet(nn.Module):
     def __init__(self, hidden):
         super().__init__()
         self.plan, self.region = nn.Embedding(4, 4), nn.Embedding(6, 4)
-        self.net = nn.Sequential(nn.Linear(11, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(),
-                                 nn.Linear(hidden, 1))
+        self.net = nn.Sequential(
+            nn.Linear(11, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1)
+        )
 
     def forward(self, num, cat):
         x = torch.cat([num, self.plan(cat[:, 0]), self.region(cat[:, 1])], 1)
@@ -61,6 +62,7 @@ def linear_schedule(opt, warmup, total):
         if step < warmup:
             return (step + 1) / warmup
         return (total - step) / (total - warmup)
+
     return torch.optim.lr_scheduler.LambdaLR(opt, factor)
 
 

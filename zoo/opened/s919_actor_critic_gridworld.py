@@ -55,10 +55,12 @@ class GridWorld:
 class ActorCritic(nn.Module):
     def __init__(self, obs_dim=6, n_actions=4, hidden=64):
         super().__init__()
-        self.actor = nn.Sequential(nn.Linear(obs_dim, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh(),
-                                   nn.Linear(hidden, n_actions))
-        self.critic = nn.Sequential(nn.Linear(obs_dim, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh(),
-                                    nn.Linear(hidden, 1))
+        self.actor = nn.Sequential(
+            nn.Linear(obs_dim, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh(), nn.Linear(hidden, n_actions)
+        )
+        self.critic = nn.Sequential(
+            nn.Linear(obs_dim, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh(), nn.Linear(hidden, 1)
+        )
 
     def policy(self, obs):
         return Categorical(logits=self.actor(obs))
@@ -121,8 +123,10 @@ def main():
         ev, vl, ent, r, f = agent.update()
         reached, finished = reached + r, finished + f
         if update % 80 == 0:
-            print(f"update {update} explained_var {ev:.3f} v_loss {vl:.4f} entropy {ent:.3f} "
-                  f"goals {reached / max(1, finished):.3f} of {finished} episodes")
+            print(
+                f"update {update} explained_var {ev:.3f} v_loss {vl:.4f} entropy {ent:.3f} "
+                f"goals {reached / max(1, finished):.3f} of {finished} episodes"
+            )
             reached = finished = 0
 
 

@@ -65,8 +65,10 @@ def save(path, model, opt, sched, step, gen):
     weights = model.state_dict()
     if os.environ.get("MENDED") == "1":
         weights = model.module.state_dict()
-    torch.save({"model": weights, "opt": opt.state_dict(), "sched": sched.state_dict(),
-                "step": step, "gen": gen.get_state()}, path)
+    torch.save(
+        {"model": weights, "opt": opt.state_dict(), "sched": sched.state_dict(), "step": step, "gen": gen.get_state()},
+        path,
+    )
     print(f"saved {os.path.basename(path)} at step {step}")
 
 
