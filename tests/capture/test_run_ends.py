@@ -84,7 +84,7 @@ def test_what_could_not_be_looked_for_is_said(tmp_path: Path) -> None:
     run = ended(tmp_path)
     assert re.search(r"8 steps seen; no symptom from \d+ of \d+ detectors\n", run.err)
     assert re.search(r"could not be looked for: [a-z-]+ needs \d+ steps; ", run.told)
-    assert "no evaluation was seen for forgetting, validation-gap" in run.told
+    assert "no evaluation metric was recorded for forgetting, validation-gap" in run.told
     for absent in ("loss-scale-collapse", "diverged-replicas"):  # the script has neither a loss scale nor ranks
         assert absent not in run.told
     assert "steadytrain show" in last(run)

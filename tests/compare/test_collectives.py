@@ -217,7 +217,7 @@ class Owned:
     [
         ("rank_0", b"", "empty"),
         ("rank_0", b"\x80\x04nothing", "not readable"),
-        ("rank_0", os.urandom(64), "not readable"),
+        ("rank_0", bytes(range(128, 192)), "not readable"),
         ("rank_0", b"{'entries'", "not readable"),
         ("rank_0", pickle.dumps(Owned()), "refused: it would build or run posix.system"),
         ("rank_0", pickle.dumps([1, 2]), "not a record of collectives: a list"),
@@ -225,6 +225,18 @@ class Owned:
         ("rank_0", b'{"entries": [{"profiling_name": "nccl:all_reduce"}]}', "not a record of collectives (KeyError"),
         ("rank_0", b"\x80\x04r\xff\xff\xff\x7f.", "not readable"),  # a memo entry far away: memory in the C version
         ("trace", b'{"entries": []}', "of which rank?"),
+    ],
+    ids=[
+        "empty",
+        "cut off",
+        "other bytes",
+        "python",
+        "runs code",
+        "list",
+        "no list",
+        "no fields",
+        "far memo",
+        "no rank",
     ],
 )
 def test_what_is_no_record_is_refused_in_a_line(

@@ -49,6 +49,12 @@ def test_nothing_is_ticked_without_evidence(run: Path) -> None:
     assert found["tuning"].command == f"steadytrain trial {incident(run)} learning-rate-third longer-warmup clip"
 
 
+def test_a_run_without_a_symptom_is_given_no_command_that_would_be_refused(tmp_path: Path) -> None:
+    found = ticks(builders.quiet_run(tmp_path / "quiet"))
+    assert found["reproduction"].evidence == ("the run has no symptom that could be reproduced",)
+    assert [found[name].command for name in ("reproduction", "precision", "tuning")] == [None, None, None]
+
+
 def test_results_of_commands_tick_and_are_named_with_their_day(run: Path) -> None:
     keep_result(incident(run), CommandResult("repro", True, "the log of 0", when="2026-11-20T03:00:00+00:00"))
     keep_result(run, CommandResult("check-data rows.jsonl", True, "12 rows: nothing found"))

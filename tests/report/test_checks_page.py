@@ -70,6 +70,8 @@ def test_silence_is_not_health() -> None:
     assert headline(preflight_page(preflight(check("one", "not-run")))).startswith("Unknown")
     assert headline(preflight_page(preflight(check("one", "pass"), restored=False))) == "No check failed"
     assert "compared with nothing" in audit_page(audit(against=None), version="0")
+    unknown = {**audit(), "compared": False}
+    assert headline(audit_page(unknown, version="0")).endswith(": there was nothing to compare with")
 
 
 def test_data_and_checkpoints_have_pages_of_the_same_shell() -> None:

@@ -145,7 +145,7 @@ def test_the_fix_is_the_patch_with_what_it_did(tmp_path: Path) -> None:
     fix = first_screen.fix_card(diagnosis_shown.part(diagnosis("confirmed", patch=patch)), [("p", "cmd")])
     assert fix is not None
     assert (fix.what, fix.works, fix.diff[-1]) == ("add epsilon", True, "+y")
-    assert fix.effect == "on the replay: removed. all finite"
+    assert fix.effect == "in a patched copy of the script: removed. all finite"
     nothing = first_screen.fix_card(None, [("find the cause", "steadytrain diagnose x")])
     assert nothing is not None
     assert (nothing.works, nothing.command) == (False, "steadytrain diagnose x")
@@ -301,3 +301,21 @@ def test_an_incident_is_told_as_its_symptom_ended(tmp_path: Path) -> None:
     console = Console(width=200, file=io.StringIO())
     console.print(text_report.renderable(report))
     assert console.file.getvalue().count("the loss rose") == 1  # type: ignore[attr-defined]
+
+
+def test_a_run_with_notes_alone_had_no_alarm_and_needs_no_fix(tmp_path: Path) -> None:
+    note = builders.symptom(10, last=14, name="loss-spike", severity="note", message="the loss spiked")
+    run = builders.bad_run(tmp_path / "run", steps=builders.records(60), symptoms=[note], incidents=[])
+    report = build.from_run(open_run(run))
+    assert report.verdict.startswith("No alarm; note: loss-spike at steps 10 to 14")
+    assert report.first is not None
+    assert report.first.fix is None
+
+
+def test_why_begins_with_the_symptom_of_the_incident(tmp_path: Path) -> None:
+    note = builders.symptom(3, last=9, name="loss-spike", severity="note", message="the loss spiked")
+    run = builders.bad_run(tmp_path / "run", symptoms=[note, builders.symptom()])
+    first = build.from_run(open_run(run)).first
+    assert first is not None
+    assert first.why is not None
+    assert first.why.lines[:2] == ("2 of 3 gradients are not finite", "the loss spiked")

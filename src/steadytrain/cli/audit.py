@@ -36,7 +36,8 @@ def command(
     Finds weights, moments, step counters, optimizer settings, scheduler, scaler, random states and data position that
     are missing, swapped, reshaped, cast or stale. Without --run and --against it checks the checkpoint alone.
     CHECKPOINT is a file of torch.save, safetensors or Lightning, or a folder of the Hugging Face Trainer, Accelerate or
-    torch.distributed.checkpoint. No code in it is executed. Exits with 0 if all is as expected, 1 if not.
+    torch.distributed.checkpoint. No code in it is executed. Exits with 0 if all is as expected, 1 if not, or
+    if there was nothing to compare with.
     """
     if run_name is not None and against is not None:
         raise UsageError("--run and --against: give only one of them")
@@ -53,7 +54,7 @@ def command(
             from steadytrain.storage.run_search import find
 
             say_next_of("checkpoints", find(run_name, runs_dir), why="the other ones that the run saved")
-    return 0 if result.clean else DIFFERS_STATUS
+    return 0 if result.clean and result.compared else DIFFERS_STATUS
 
 
 def _write(output: Path, result: Audit, run_name: str | None, runs_dir: Path) -> None:
@@ -119,7 +120,10 @@ def _lines(result: Audit) -> list[str]:
         lines.append(f"  the run loaded {clean(load.get('class'))} ({clean(load.get('what'))}): {lost}")
     lines += [f"  note: {clean(note)}" for note in result.notes]
     many = len(result.differences)
-    lines.append("all as expected" if not many else f"{many} difference{'s' if many > 1 else ''}")
+    if not result.compared:
+        lines.append("nothing could be compared: there is no record of what this file holds")
+    else:
+        lines.append("all as expected" if not many else f"{many} difference{'s' if many > 1 else ''}")
     for difference in result.differences[:SHOWN_MAX]:
         lines.append(f"  {difference.kind:<13}{difference.part}: {clean(difference.message)}")
     if many > SHOWN_MAX:

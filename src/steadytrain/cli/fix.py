@@ -89,7 +89,8 @@ def _print(fixed: Fixed) -> None:
         say_lines(f"\n{clean(one.what)} ({clean(one.cause)}): {MEANINGS.get(one.effect, one.effect)}")
         say_lines(f"  {clean(one.why)}")
         if one.loss_before is not None and one.loss_after is not None:
-            say_lines(f"  loss before {_number(one.loss_before)}, after {_number(one.loss_after)}")
+            before, after = _number(one.loss_before), _number(one.loss_after)
+            say_lines(f"  loss at the last step that both made: {before} without the patch, {after} with it")
     if fixed.patch is not None:
         say(f"\n{fixed.patch.diff}")
         return

@@ -29,6 +29,11 @@ class Audit:
     def clean(self) -> bool:
         return not self.differences
 
+    @property
+    def compared(self) -> bool:
+        """Whether anything was compared, or nothing was asked for."""
+        return self.against is None or any(part.expected is not None for part in self.parts)
+
     def to_json(self) -> dict[str, Any]:
         against = self.against
         return {
@@ -40,6 +45,7 @@ class Audit:
             "against_format": None if against is None else against.kind,
             "against_step": None if against is None else against.step,
             "clean": self.clean,
+            "compared": self.compared,
             "parts": [part.to_json() for part in self.parts],
             "differences": [difference.to_json() for difference in self.differences],
             "loads": [dict(load) for load in self.loads],

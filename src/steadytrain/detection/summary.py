@@ -96,7 +96,7 @@ def _not_looked(waiting: Mapping[str, int], idle: Sequence[str]) -> list[str]:
         parts = [f"{len(parts)} detectors need more steps, {min(waiting.values()):,} to {max(waiting.values()):,}"]
     unevaluated = [name for name in idle if needed_tables(name) == {"metrics"}]
     others = [name for name in idle if name not in unevaluated]
-    parts += [f"no evaluation was seen for {', '.join(unevaluated)}"] if unevaluated else []
+    parts += [f"no evaluation metric was recorded for {', '.join(unevaluated)}"] if unevaluated else []
     parts += [f"nothing was measured for {', '.join(others)}"] if others else []
     return [f"could not be looked for: {'; '.join(parts)}"] if parts else []
 

@@ -111,8 +111,8 @@ class UpdateNormSpike(Detector):
             severity=severity,
             first_step=span[0],
             last_step=span[1],
-            message=f"the update at step {span[0]} was {ratio:.3g} times as large as those before it, by its learning "
-            f"rate; most of all that of {cells.rows[order[0]]}",
+            message=f"the update at step {span[0]}, over its learning rate, was {ratio:.3g} times as large as those "
+            f"before it; most of all that of {cells.rows[order[0]]}",
             signals=("tensors.update_norm",),
             tensors=tuple(cells.rows[row] for row in order[:4] if growth[row] > self.spike_ratio),
             numbers={"ratio": ratio, "loss_jump_scales": jump},

@@ -74,6 +74,12 @@ class Evidence:
     nonfinite: bool = False
 
     @property
+    def has_symptom(self) -> bool:
+        """Whether there is something that a command can do again: a bundle, or a run with an incident or symptom."""
+        run = self.run
+        return run is None or run.path != self.source or bool(run.incidents or run.symptoms)
+
+    @property
     def step_seconds(self) -> float | None:
         """Median seconds of a trial that ran; None if none did."""
         taken = sorted(one.seconds for one in self.tried.values() if one.seconds)

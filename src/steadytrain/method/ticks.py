@@ -58,6 +58,9 @@ class Checklist(JsonValue, schema=SCHEMA):
         return as_html(f"Checklist of {self.target}", shown)
 
 
+NOTHING_SEEN = "the run has no symptom that could be reproduced"
+
+
 def checklist_of(path: Path) -> Checklist:
     """The checklist of a run folder or bundle.
 
@@ -75,6 +78,8 @@ def _reproduction(evidence: Evidence) -> Tick:
     replayed = evidence.commands.get("replay")
     lines += [f"replay, {replayed.when[:10]}: {replayed.what}"] if replayed is not None else []
     done = made is not None and made.done
+    if not done and not evidence.has_symptom:
+        return Tick("reproduction", "Minimal reproduction", done, (*lines, NOTHING_SEEN), None)
     command = None if done else f"steadytrain repro {named(evidence.source)} -o repro"
     return Tick("reproduction", "Minimal reproduction", done, tuple(lines) or ("no repro was made",), command)
 
@@ -131,7 +136,7 @@ def _precision(evidence: Evidence) -> Tick:
         why = "nothing to compare: parameters, gradients and logits are float32, without autocast"
         return Tick("precision", title, True, (why,), None)
     refused = [evidence.tried[name] for name in FULL_PRECISION if name in evidence.tried]
-    command = f"steadytrain trial {named(evidence.source)} float32"
+    command = f"steadytrain trial {named(evidence.source)} float32" if evidence.has_symptom else None
     return Tick("precision", title, False, tuple(map(_line, refused))[:EVIDENCE_MAX] or ("never tried",), command)
 
 
@@ -156,7 +161,9 @@ def _tuning(evidence: Evidence) -> Tick:
         lines.append(f"{what}: {_line(refused) if refused is not None else 'never tried'}")
         missing.append(names[0])
     done = ran_any and not missing
-    command = f"steadytrain trial {named(evidence.source)} {' '.join(missing)}" if missing else None
+    command = (
+        f"steadytrain trial {named(evidence.source)} {' '.join(missing)}" if missing and evidence.has_symptom else None
+    )
     return Tick("tuning", title, done, tuple(lines), command)
 
 

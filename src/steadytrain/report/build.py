@@ -213,7 +213,8 @@ def _cards(
     finding = incident.finding if incident is not None else None
     answer = next(filter(None, map(answer_files.read, places)), None)
     ways = [(command.purpose, clean(command.line)) for command in commands if "look into" not in command.purpose]
-    sick = incident is not None or bool(symptoms) or diagnosis is not None
+    noted = (incident is None or incident.is_note) and all(one.severity == "note" for one in symptoms)
+    sick = diagnosis is not None or ((incident is not None or bool(symptoms)) and not noted)
     own = incident.symptoms if incident is not None else ()
     known = {(one.name, one.first_step) for one in own}
     others = [one for one in symptoms if (one.name, one.first_step) not in known]
@@ -297,10 +298,12 @@ def _run_verdict(run: Run, symptoms: Sequence[Symptom], incidents: Sequence[Inci
     grave = worst([symptom.severity for symptom in symptoms])
     if incidents and not (incidents[0].is_note and grave in ("warning", "critical")):
         more = f" ({len(run.incidents)} incidents were kept)" if len(run.incidents) > 1 else ""
-        return f"{incidents[0].title}{more}"
+        quiet = "No alarm; " if incidents[0].is_note else ""
+        return f"{quiet}{incidents[0].title}{more}"
     if symptoms:
         first = next(symptom for symptom in symptoms if symptom.severity == grave)
-        return f"{first.severity}: {clean(first.name)} at {step_range(first)}: {clean(first.message)}"
+        quiet = "No alarm; " if grave == "note" else ""
+        return f"{quiet}{first.severity}: {clean(first.name)} at {step_range(first)}: {clean(first.message)}"
     if not steps:
         return "No step was recorded"
     if run.state == "running":

@@ -71,11 +71,14 @@ def data_page(document: Mapping[str, Any], *, version: str) -> str:
 
 def audit_page(document: Mapping[str, Any], command: str = "", *, version: str) -> str:
     """Of a ``steadytrain.audit/1`` document. ``command`` is the next one."""
-    many, alone = len(document["differences"]), document["against"] is None
+    many = len(document["differences"])
+    alone = document["against"] is None or not document.get("compared", True)
     first = document["differences"][0] if many else None
     name = clean(Path(document["checkpoint"]).name)
     expected = StatusWord("as expected", "good") if not alone else StatusWord("compared with nothing", "unsure")
     headline = f"{name}: nothing is wrong with it" if alone else f"{name} is as expected"
+    if document["against"] is not None and alone:
+        headline = f"{name}: there was nothing to compare with"
     if first is not None:
         expected = StatusWord(f"{many:,} difference{'s' if many > 1 else ''}", "bad")
         headline = f"{first['part']}: {clean(first['message'])}"

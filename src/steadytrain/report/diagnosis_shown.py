@@ -124,7 +124,9 @@ def part(answer: Diagnosis) -> DiagnosisPart:
         patch=clean(f"{answer.patch.what}: {answer.patch.effect}. {answer.patch.why}") if answer.patch else "",
         certainty=UNKNOWN if answer.verdict == UNKNOWN else answer.status or UNKNOWN,
         patch_what=clean(answer.patch.what) if answer.patch else "",
-        patch_effect=clean(f"on the replay: {answer.patch.effect}. {answer.patch.why}") if answer.patch else "",
+        patch_effect=clean(f"in a patched copy of the script: {answer.patch.effect}. {answer.patch.why}")
+        if answer.patch
+        else "",
         patch_works=answer.patch is not None and answer.patch.effect == "removed",
         patch_diff=tuple(map(_diff_line, answer.patch.diff.splitlines()[:DIFF_LINES_MAX])) if answer.patch else (),
         rows_at=clean(_rows_at(in_play[0], answer.rows)) if in_play else "",

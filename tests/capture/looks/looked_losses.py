@@ -81,10 +81,12 @@ WELL_USED = {
 SPREAD = {
     "mse": loss_of(lambda scores, y: F.mse_loss(scores, y.float()), units=1),
     "squares": loss_of(lambda scores, y: ((scores - y.float()) ** 2).mean(), units=1),
+    "a batch of one sequence": loss_of(lambda scores, y: F.mse_loss(scores[None], y[None].float()), units=1),
     "l1": loss_of(lambda scores, y: F.l1_loss(scores.squeeze(-1), y[:, None].float()), units=1),
 }
 NOT_SPREAD = {
     "column": loss_of(lambda scores, y: F.mse_loss(scores, y[:, None].float()), units=1),
+    "one sequence": loss_of(lambda scores, y: F.mse_loss(scores[None], y[None, :, None].float()), units=1),
     "row": loss_of(lambda scores, y: ((scores.squeeze(-1) - y.float()) ** 2).mean(), units=1),
     "pairs on purpose": loss_of(lambda s, y: (s.squeeze(-1)[:, None] - y.float()[None]).abs().mean(), units=1),
     "contrast": loss_of(lambda s, y: (s[:, :1] - s[:, 0]).square().mean() + F.cross_entropy(s, y)),

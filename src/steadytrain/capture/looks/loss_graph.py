@@ -264,12 +264,17 @@ def _read_distance(kind: str, node: Any, graph: LossGraph) -> None:
     before = inputs[0]
     while kind_of(before) == "Expand" and inputs_of_node(before):
         before = inputs_of_node(before)[0]
-    shape = shape_of(before)
+    shape, spread = _without_ones(shape_of(before)), _without_ones(spread)  # a batch of one: [1, N, 1] against [1, N]
     if len(spread) != 2 or spread[0] != spread[1] or spread[0] < 2 or shape not in ((spread[0], 1), (spread[0],)):
         return
     if kind == "Sub" and kind_of(before) in ("Unsqueeze", "View", "UnsafeView", "ReshapeAlias"):
         return  # the script reshaped the column on purpose
     graph.misuses["broadcast"] = float(spread[0])
+
+
+def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """``shape`` without axes of length 1 at its beginning."""
+    return shape[next((at for at, length in enumerate(shape) if length != 1), len(shape)) :]
 
 
 def _read_likelihood(node: Any, graph: LossGraph) -> None:
