@@ -330,3 +330,34 @@ def test_a_mistake_that_the_loss_does_not_show_is_judged_by_its_rule(tmp_path: P
     assert (document["effect"], document["control"]) == ("removed", "shown")
     assert "+    target = (reward + gamma * net(next_state).max(1).values).detach()" in document["patch"]["diff"]
     assert "live-target is not seen in 80 steps" in document["patch"]["why"]
+
+
+TURNS = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+judge, maker = nn.Linear(4, 1), nn.Linear(2, 4)
+of_judge = torch.optim.SGD(judge.parameters(), lr=0.01)
+of_maker = torch.optim.SGD(maker.parameters(), lr=0.01)
+for step in range(1, 81):
+    level = torch.full((8, 1), 0.0 if step == 40 else 0.5)
+    loss = (judge(torch.randn(8, 4)).square() - torch.log(level)).mean()
+    of_judge.zero_grad()
+    loss.backward()
+    of_judge.step()
+    loss = judge(maker(torch.randn(8, 2))).square().mean()
+    of_maker.zero_grad()
+    loss.backward()
+    of_maker.step()
+"""
+
+
+@pytest.mark.long
+def test_of_two_optimizers_in_turns_the_steps_of_one_are_counted(tmp_path: Path) -> None:
+    """Counting both, the script would end long before the step at which its loss was infinite."""
+    ended = run_script(tmp_path, TURNS)
+    assert ended.status == 70
+    done = call("fix", "run", "--runs-dir", "runs", "--json", "--budget", "120s", folder=tmp_path)
+    document = json.loads(done.stdout)
+    assert (document["effect"], document["control"]) in (("removed", "recorded"), ("removed", "shown")), document
+    assert document["patch"]["steps"] > 40

@@ -24,7 +24,7 @@ from steadytrain.experiments.specs import Effect
 from steadytrain.grouping.catalog import needed_tables
 from steadytrain.storage.redaction import redact_text
 from steadytrain.trial_runs.patched_files import OwnFile, own_files, patches_of
-from steadytrain.trial_runs.patched_run import Followed, follow
+from steadytrain.trial_runs.patched_run import Followed, Wanted, follow
 
 SCHEMA = "steadytrain.fix/1"
 AFTER_STEPS, AFTER_STEPS_MAX = 12, 120
@@ -166,15 +166,15 @@ class _Runs:
         return self.until - self.clock()
 
     def follow(self, own: OwnFile, text: str) -> Followed:
+        rule = broken_rule(self.case)
         return follow(
             self.source,
             text,
+            Wanted(steps_to_follow(self.case, self.left_s), self.case.stream, [rule] if rule else []),
             file="" if own.is_script else str(own.path),
-            steps=steps_to_follow(self.case, self.left_s),
             wait_s=max(1.0, self.left_s),
             moved=self.moved,
             tell=self.tell,
-            detectors=[rule] if (rule := broken_rule(self.case)) else [],
         )
 
     def unchanged(self, own: OwnFile, took_s: float) -> Followed | None:

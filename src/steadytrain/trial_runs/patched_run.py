@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadytrain.core.json_values import number_from_json, number_to_json
+from steadytrain.experiments.case import FIRST_STREAM
 from steadytrain.replay.command_runner import as_program, leave, run_followed, run_recorded, told_first, watch_with
 from steadytrain.replay.failing_step import check_launch, launch
 from steadytrain.replay.from_script import open_source
@@ -45,22 +46,29 @@ class Followed:
     symptoms: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """What is followed: so many ``steps`` of the optimizer ``stream``, by the ``detectors`` of these names as well."""
+
+    steps: int
+    stream: str = FIRST_STREAM
+    detectors: Sequence[str] = ()
+
+
 def follow(
     source: Path,
     text: str,
+    wanted: Wanted,
     *,
     file: str = "",
-    steps: int,
     wait_s: float,
     moved: str,
     tell: Callable[[str], None] | None,
-    detectors: Sequence[str] = (),
 ) -> Followed:
-    """Runs ``text`` in place of the script of a bundle or run, for at most ``steps`` steps and ``wait_s`` seconds.
+    """Runs ``text`` in place of the script of a bundle or run, as far as is ``wanted``, for at most ``wait_s`` seconds.
 
     Args:
         file: path of a module that the script imports, to which ``text`` belongs; "" for the script.
-        detectors: names of those that look at the steps as they look at a run.
 
     Raises:
         UsageError: the command cannot be launched again.
@@ -73,7 +81,17 @@ def follow(
         (folder / TEXT).write_text(text, encoding="utf-8")
         result = folder / RESULT
         why = launch(
-            ["-m", MODULE, str(source.absolute()), str(folder), str(steps), moved, file, ",".join(detectors)],
+            [
+                "-m",
+                MODULE,
+                str(source.absolute()),
+                str(folder),
+                str(wanted.steps),
+                moved,
+                file,
+                ",".join(wanted.detectors),
+                wanted.stream,
+            ],
             result,
             environment,
             folder=environment.get("cwd"),
@@ -115,7 +133,7 @@ def import_as(file: str, text: str) -> None:
     importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
 
 
-def main(source: str, folder: str, steps: str, moved: str, file: str, detectors: str) -> int:
+def main(source: str, folder: str, steps: str, moved: str, file: str, detectors: str, stream: str) -> int:
     place = Moved.parse(moved)
     opened = open_source(Path(source), place)
     place.put_on_path()
@@ -141,12 +159,17 @@ def main(source: str, folder: str, steps: str, moved: str, file: str, detectors:
     own_text = None if file else text
     if not asked:
         run_followed(
-            opened, lambda: _observer(seen, int(steps), done), name="patch", scratch=scratch, ended=over, text=own_text
+            opened,
+            lambda: _observer(seen, int(steps), done, stream),
+            name="patch",
+            scratch=scratch,
+            ended=over,
+            text=own_text,
         )
         return 0
 
     def attach() -> None:
-        watch_with("patch", scratch, detectors=asked, observer=_observer(seen, int(steps), done, replays=False))
+        watch_with("patch", scratch, detectors=asked, observer=_observer(seen, int(steps), done, stream, replays=False))
 
     run_recorded(opened, attach, scratch=scratch, ended=told_first(over), text=own_text)
     return 0
@@ -160,11 +183,15 @@ def _symptoms() -> list[str]:
     return sorted({one.name for one in launched.symptoms if one.severity != "note"}) if launched is not None else []
 
 
-def _observer(seen: dict[str, Any], steps: int, done: Callable[[], None], *, replays: bool = True) -> StepObserver:
+def _observer(
+    seen: dict[str, Any], steps: int, done: Callable[[], None], counted: str, *, replays: bool = True
+) -> StepObserver:
     from steadytrain.capture.step.observers import StepObserver
 
     class Counting(StepObserver):
         def gate(self, stream: Any, in_progress: Any, measured: Any) -> None:
+            if stream.name != counted:
+                return
             loss = math.fsum(measured.losses) / len(measured.losses) if measured.losses else None
             norm = measured.record.scalars.get("gradient_norm")
             seen["losses"].append(None if loss is None else number_to_json(loss))
