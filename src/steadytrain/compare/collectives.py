@@ -75,10 +75,10 @@ def compare_records(records: Sequence[FlightRecord]) -> Comparison:
     found: list[_Found] = []
     names = list(dict.fromkeys(name for record in records for name in record.groups))
     absent: set[int] = set()
+    by_rank = {record.rank: record for record in records}
     for name in names:
         of_ranks = {record.rank: record.groups[name] for record in records if name in record.groups}
         members = next((group.members for group in of_ranks.values() if group.members), ())
-        by_rank = {record.rank: record for record in records}
         unrecorded = [rank for rank in members if rank not in by_rank]
         absent.update(unrecorded)
         asked = {rank: group for rank, group in of_ranks.items() if not members or rank in members}
