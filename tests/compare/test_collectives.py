@@ -101,6 +101,34 @@ def test_the_rank_that_did_not_call_is_named_with_the_line_that_the_others_wait_
     )
 
 
+def test_a_rank_that_has_enqueued_more_waits_in_the_first_that_one_did_not_call(tmp_path: Path) -> None:
+    waits = [*done(7), call(8, state="started", line=90)]
+    ahead = [*waits, call(9, state="scheduled", line=95)]
+    (one,) = compared(tmp_path, {0: ahead, 1: waits, 2: done(7)}).disagreements
+    assert (one.seq, one.ranks, one.waiting, one.line) == (8, (2,), (0, 1), "train.py:90")
+
+
+def test_a_call_that_has_ended_on_one_rank_was_made_by_all(tmp_path: Path) -> None:
+    behind = [*done(7), call(8, state="scheduled")]
+    assert compared(tmp_path, {0: done(8), 1: behind, 2: behind}).agrees
+    for file in tmp_path.iterdir():
+        file.unlink()
+    root = [*done(7), call(8, "broadcast")]  # it may be done before the others have come
+    waits = [*done(7), call(8, "broadcast", state="started")]
+    (one,) = compared(tmp_path, {0: root, 1: waits, 2: done(7)}).disagreements
+    assert (one.kind, one.ranks) == ("missing", (2,))
+
+
+def test_in_a_circle_the_smaller_group_comes_first(tmp_path: Path) -> None:
+    pair, whole = ("1", "eval_pair"), ("0", "default_pg")
+    common = [call(1, group=whole)]
+    in_pair = [*common, call(1, "all_gather", group=pair, state="started", record=2, line=27)]
+    in_whole = [*common, call(2, group=whole, state="started", line=28)]
+    found = compared(tmp_path, {0: in_pair, 1: in_whole, 2: in_whole}, {"0": [0, 1, 2], "1": [0, 2]})
+    assert [one.ranks for one in found.disagreements] == [(2,), (0,)]
+    assert found.disagreements[0].line == "train.py:27"
+
+
 def test_a_rank_without_a_record_is_the_one_that_is_missing(tmp_path: Path) -> None:
     waits = [*done(3), call(4, state="started")]
     found = compared(tmp_path, {0: waits, 1: waits}, {"0": [0, 1, 2]})

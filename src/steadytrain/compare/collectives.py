@@ -24,6 +24,13 @@ SAME_SIZES = (
 )
 """Operations whose inputs have one number of elements on all ranks. Others may differ: a gather, an uneven exchange."""
 
+OF_ALL = (
+    *("all_reduce", "allreduce", "all_gather", "allgather", "reduce_scatter", "all_to_all", "alltoall", "barrier"),
+    *("_all_gather_base", "_allgather_base", "_reduce_scatter_base", "all_gather_into_tensor", "reduce_scatter_tensor"),
+    *("all_to_all_single", "all_reduce_coalesced", "allreduce_coalesced"),
+)
+"""Operations that end on no rank before all have called them. A root of a broadcast may be done early."""
+
 RANKS_SHOWN_MAX, SENTENCES_MAX = 16, 3
 
 
@@ -68,6 +75,7 @@ class Comparison(JsonValue, schema=SCHEMA):
 class _Found:
     disagreement: Disagreement
     since_ns: int
+    members: int
 
 
 def compare_records(records: Sequence[FlightRecord]) -> Comparison:
@@ -88,7 +96,8 @@ def compare_records(records: Sequence[FlightRecord]) -> Comparison:
         evicted = {rank for rank in asked if by_rank[rank].evicted}
         found += [*_of_collectives(asked, evicted, unrecorded), *_of_messages(asked, members, evicted)]
     stuck = {rank for one in found for rank in one.disagreement.waiting}
-    found.sort(key=lambda one: (_follows(one.disagreement, stuck), one.since_ns))
+    # Where ranks wait for each other in a circle, the smaller group is more often the beginning.
+    found.sort(key=lambda one: (_follows(one.disagreement, stuck), one.members, one.since_ns))
     return Comparison(
         ranks=tuple(record.rank for record in records),
         absent=tuple(sorted(absent)),
@@ -132,17 +141,19 @@ def _of_collectives(
             return
     newest = {rank: max(group.enqueued, max(calls[rank], default=0)) for rank, group in groups.items()}
     last = max(newest.values(), default=0)
-    waiting = {rank: of_rank[last] for rank, of_rank in calls.items() if last in of_rank}
-    if not last or not waiting:
-        return
-    waiting = {rank: one for rank, one in waiting.items() if not all(call.is_complete for call in one)}
-    if not waiting:
-        return  # nobody waits
-    behind = [rank for rank in groups if newest[rank] < last and not (rank in evicted and not calls[rank])]
+    known = [rank for rank in groups if calls[rank] or rank not in evicted]
+    # A device runs behind its queue: ranks may have called further ones, and wait in the first that one did not call.
+    first = min((newest[rank] + 1 for rank in known if newest[rank] < last), default=last)
+    here = {rank: of_rank[first] for rank, of_rank in calls.items() if first in of_rank}
+    waiting = {rank: one for rank, one in here.items() if not all(call.is_complete for call in one)}
+    ended = [one for rank, one in here.items() if rank not in waiting]
+    if not waiting or any(call.operation in OF_ALL for one in ended for call in one):
+        return  # nobody waits; or it has ended on a rank, which it cannot before all have called it
+    behind = [rank for rank in known if newest[rank] < first]
     if behind or unrecorded:
-        yield _missing(groups, last, waiting, behind or list(unrecorded), calls)
+        yield _missing(groups, first, waiting, behind or list(unrecorded), calls)
     else:
-        yield _unfinished(groups, last, waiting)
+        yield _unfinished(groups, first, waiting)
 
 
 def _by_seq(group: GroupRecord) -> dict[int, list[Call]]:
@@ -290,7 +301,7 @@ def _of_messages(groups: Mapping[int, GroupRecord], members: Sequence[int], evic
         found = Disagreement(
             _title(groups[waits]), "unmatched", first.operation, None, (other,), (waits,), first.line, "", sentence
         )
-        yield _Found(found, first.created_ns)
+        yield _Found(found, first.created_ns, len(order))
 
 
 def _open(calls: Sequence[Call]) -> list[Call]:
@@ -308,7 +319,7 @@ def _found(
     waiting = tuple(rank for rank in here if rank not in ranks)
     call = here[waiting[0]][0]
     told = Disagreement(_title(group), kind, call.operation, call.seq, tuple(ranks), waiting, call.line, line, sentence)
-    return _Found(told, since)
+    return _Found(told, since, len(group.members) or len({*ranks, *here}))
 
 
 def _title(group: GroupRecord) -> str:
