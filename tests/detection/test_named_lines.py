@@ -86,7 +86,7 @@ def test_the_line_is_recorded_and_shown_with_what_usually_mends_it(tmp_path: Pat
     assert symptom.at.code.startswith("target = reward + gamma")
     shown = CliRunner().invoke(show, [str(ended.run_dir)], catch_exceptions=False).output
     assert f"{symptom.at.place}\n" in shown
-    assert shown.count("carries the gradient") == 1  # the message is told once
+    assert shown.count("carries the gradient") == 1  # the message appears once
     first = build.from_run(ended.run).first
     assert first is not None
     assert first.where is not None

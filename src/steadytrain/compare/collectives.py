@@ -6,6 +6,7 @@ is the one to look at, and not those that wait or whose watchdog ended the job.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -182,20 +183,13 @@ def _operations(calls: Sequence[Call]) -> tuple[str, ...] | None:
 def _lengths(calls: Sequence[Call]) -> tuple[int, ...] | None:
     if not all(call.operation in SAME_SIZES for call in calls):
         return None
-    return tuple(_elements(size) for call in calls for size in call.inputs)
+    return tuple(math.prod(size) for call in calls for size in call.inputs)
 
 
 def _dtypes(calls: Sequence[Call]) -> tuple[str, ...] | None:
     if not all(call.operation in SAME_SIZES for call in calls):
         return None
     return tuple(dtype for call in calls for dtype in call.dtypes)
-
-
-def _elements(size: Sequence[int]) -> int:
-    product = 1
-    for length in size:
-        product *= length
-    return product
 
 
 def _differs(
@@ -283,9 +277,11 @@ def _of_messages(groups: Mapping[int, GroupRecord], members: Sequence[int], evic
     for pair in dict.fromkeys((*sent, *received)):
         source, target = pair
         sends, receives = sent.get(pair, []), received.get(pair, [])
-        if {source, target} - set(groups) or (evicted & {source, target} and sends and receives):
+        if {source, target} - set(groups):
+            continue
+        if evicted & {source, target} and sends and receives:
             sends, receives = _open(sends), _open(receives)
-        if {source, target} - set(groups) or len(sends) == len(receives):
+        if len(sends) == len(receives):
             continue
         more, other, verb = (sends, target, "receive") if len(sends) > len(receives) else (receives, source, "send")
         waits = source if other == target else target

@@ -10,6 +10,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from steadytrain.capture.hooks.seeding import hash_variables
+
 CHANGES_MAX = 100
 
 DEVICE_FACTS = {
@@ -96,9 +98,9 @@ def _variables(recorded: Mapping[str, Any], present: Mapping[str, Any]) -> Itera
     before, now = _mapping(recorded, "environment"), _mapping(present, "environment")
     if "environment" not in recorded:
         return
-    given = _mapping(recorded, "randomness").get("seed") is not None  # then every launched process hashes as the run
+    given = hash_variables(recorded)  # every launched process gets these as the run had them
     for name in sorted(before.keys() | now.keys()):
-        if name == "PYTHONHASHSEED" and given:
+        if name in given:
             continue
         if name.startswith(NUMERIC_VARIABLES) and not name.endswith(PLACES) and name not in NO_CHANGE:
             yield from _one(f"${name}", before.get(name, "unset"), now.get(name, "unset"))

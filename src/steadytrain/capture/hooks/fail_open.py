@@ -20,7 +20,7 @@ from steadytrain.capture.hooks.script_errors import is_of_script
 
 Tell = Callable[[str], None]
 SAID_MAX = 300
-"""Characters of an error's first line that are told."""
+"""Characters of an error's first line in a report."""
 
 RAISE_VARIABLE = "STEADYTRAIN_RAISE_OWN_ERRORS"
 
