@@ -107,7 +107,7 @@ def test_what_was_tried_in_vain_comes_last_with_what_it_did() -> None:
     assert [group_of(one) for one in found] == ["untried", "untried", "failed", "failed"]
     told = printed(answer("learning-rate-too-high", effects))
     assert "Fixes seen to work" not in told
-    assert told.index("Fixes not tried") < told.index("Fixes tried that did not help")
+    assert told.index("Fixes not tried") < told.index("Fixes tried and not seen to help")
     assert "clip the global norm to a tenth of its median (undecided: so it was)" in told
 
 

@@ -20,6 +20,7 @@ from trial_cases import finite_case
         ((2,), ((1, 40),), EARLY_ONSET + 1, (1,)),
         ((2,), ((2, 3),), 3, (1,)),  # the first step is not on the tape
         ((), (), 3, ()),
+        ((), ((1, 1),), 1, (START,)),  # the first batch is the bad one
         ((65, 129), ((65, 200),), 200, (64, 128)),
     ],
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steadytrain.cli import _consent, _options, _terminal
-from steadytrain.cli._next import say_next_of
+from steadytrain.cli._next import say_next_line
 from steadytrain.cli._output import say, say_document
 from steadytrain.cli._progress import progress
 from steadytrain.storage.documents import redact_value
@@ -82,22 +82,10 @@ def command(
 
 
 def _print(answer: Diagnosis) -> None:
-    from steadytrain.diagnosis.patches.table import has_recipe
+    from steadytrain.diagnosis import next_command
     from steadytrain.report import diagnosis_shown, text
+    from steadytrain.storage.run_search import short_name
 
     _terminal.show(text.diagnosis(redact_value(diagnosis_shown.part(answer))), crop=False)
-    source, works = Path(answer.incident), _fix_that_works(answer)
-    if answer.status is not None and answer.patch is None and has_recipe(answer.verdict):
-        say_next_of("fix", source, why="makes a patch and runs it")
-    elif works is not None:
-        say_next_of("verify", source, "--with", works, why="the price of the fix")
-    else:
-        say_next_of("report", source, why="the evidence on one page")
-
-
-def _fix_that_works(answer: Diagnosis) -> str | None:
-    """The trial of the first fix that a trial has shown to work, of the first cause."""
-    from steadytrain.diagnosis.fix_order import group_of
-
-    fixes = (fix for cause in answer.diagnoses[:1] for fix in cause.interventions)
-    return next((fix.trial for fix in fixes if group_of(fix) == "works" and fix.trial is not None), None)
+    following = next_command.after(answer)
+    say_next_line(following.of(short_name(Path(answer.incident))), following.purpose)

@@ -167,7 +167,7 @@ class _Judged:
 
     @property
     def _cured(self) -> bool:
-        return any(_verdict_of(self.suspect, one) == "supports" and one.effect == "removed" for one in self.verdicts)
+        return any(self.says(one) == "supports" and one.effect == "removed" for one in self.verdicts)
 
     @property
     def _uncured(self) -> bool:
@@ -183,22 +183,23 @@ class _Judged:
     @property
     def _against(self) -> bool:
         against = any(sign.weight < 0 for sign in self.suspect.signature.signs)
-        return against or any(_verdict_of(self.suspect, one) == "refutes" for one in self.verdicts)
+        return against or any(self.says(one) == "refutes" for one in self.verdicts)
+
+    def says(self, verdict: Verdict) -> EvidenceVerdict:
+        """What a trial's outcome says about the cause. A replay that is not exact refutes nothing."""
+        if verdict.effect == "not-run":
+            return "not-run"
+        expected, outcome = self.suspect.cause.expected(verdict.trial), plain(verdict.effect)
+        if outcome is None or expected == "either":
+            return "inconclusive"
+        if outcome == expected:
+            return "supports"
+        return "inconclusive" if verdict.trial == UNCHANGED and not self.known.control.exact else "refutes"
 
     @property
     def _thinkable(self) -> bool:
         """Whether the cause was plausible before the trials."""
         return self.share_before >= POSSIBLE_MIN or (self._speaks and not self.suspect.signature.ruled_out)
-
-
-def _verdict_of(suspect: Suspect, verdict: Verdict) -> EvidenceVerdict:
-    """What a trial's outcome says about one cause."""
-    if verdict.effect == "not-run":
-        return "not-run"
-    expected, outcome = suspect.cause.expected(verdict.trial), plain(verdict.effect)
-    if outcome is None or expected == "either":
-        return "inconclusive"
-    return "supports" if outcome == expected else "refutes"
 
 
 def _diagnosis(judged: _Judged, status: Status) -> RankedCause:
@@ -208,7 +209,7 @@ def _diagnosis(judged: _Judged, status: Status) -> RankedCause:
         for sign in sorted(suspect.signature.signs, key=lambda sign: -abs(sign.weight))
     ]
     tried = [
-        Evidence(one.trial, _verdict_of(suspect, one), one.why, "trial", dict(one.numbers))
+        Evidence(one.trial, judged.says(one), one.why, "trial", dict(one.numbers))
         for one in verdicts
         if suspect.cause.expected(one.trial) != "either" or one.effect == "not-run"
     ]

@@ -31,7 +31,7 @@ def begins_of(starts: Sequence[int], taped: Sequence[tuple[int, int]], onset: in
     """
     begins = tuple(start - 1 for start in starts)
     whole = any(first == START + 1 and last >= onset - 1 for first, last in taped)
-    return (START, *begins) if begins and whole and onset <= EARLY_ONSET else begins
+    return (START, *begins) if whole and onset <= EARLY_ONSET else begins
 
 
 def other_start(case: Case) -> tuple[Case, str] | None:

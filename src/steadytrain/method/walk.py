@@ -16,6 +16,7 @@ from typing import Literal
 from steadytrain.core.errors import UsageError
 from steadytrain.core.json_values import JsonValue
 from steadytrain.core.notebook import as_html
+from steadytrain.diagnosis import next_command
 from steadytrain.diagnosis.answer import UNKNOWN
 from steadytrain.experiments.outcome_files import trials_folder
 from steadytrain.method import actions
@@ -167,7 +168,7 @@ def _conclusion(
         step = step_called(found_step(evidence) or "isolate")
         share = next((one.confidence for one in answer.diagnoses if one.cause == answer.verdict), 0.0)
         line = f"found in step {step.number} ({step.name}): {answer.verdict}, {answer.status} ({share:.2f})"
-        return "found", line, next((one.next for one in steps if one.status == "found"), f"steadytrain report {where}")
+        return "found", line, next_command.after(answer).of(where)
     found = next((step for step in steps if step.status == "found"), None)
     cut = [step for step in steps if NO_TIME in step.why or step.why == INTERRUPTED]
     if found is not None:

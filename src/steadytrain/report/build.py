@@ -9,8 +9,7 @@ as the diagnosis does.
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypedDict
 
@@ -19,6 +18,7 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import SEVERITIES, Symptom, Window, worst
 from steadytrain.diagnosis import answer_files
+from steadytrain.report import next_commands
 from steadytrain.report.action_words import counted
 from steadytrain.report.circumstances import (
     SHOWN_AS_FACTS,
@@ -32,8 +32,9 @@ from steadytrain.report.circumstances import (
     git,
     run_facts,
 )
-from steadytrain.report.diagnosis_shown import TRIALS_MAX, DiagnosisPart
+from steadytrain.report.diagnosis_shown import TRIALS_MAX
 from steadytrain.report.diagnosis_shown import part as diagnosis_part
+from steadytrain.report.earlier_runs import passed_lines
 from steadytrain.report.first_screen import (
     FirstScreen,
     FixCard,
@@ -52,6 +53,7 @@ from steadytrain.report.first_screen import (
 )
 from steadytrain.report.health import health
 from steadytrain.report.incidents_shown import TENSORS_MAX, incident_part, incident_verdict, open_incidents, with_newest
+from steadytrain.report.next_commands import Found
 from steadytrain.report.report_values import Command, IncidentPart, Report
 from steadytrain.report.slurm import sentence
 from steadytrain.report.symptoms_shown import SYMPTOMS_MAX, stories_of, story_lines, symptom_rows
@@ -62,7 +64,6 @@ from steadytrain.storage.left_overs import PROCESS
 from steadytrain.storage.processes import is_gone
 from steadytrain.storage.ranks_of_run import faulty_first, rank_name
 from steadytrain.storage.run_folder import Run, open_run
-from steadytrain.storage.run_search import short_name
 from steadytrain.storage.stalls import at_the_end
 
 RANKS_MAX = 256
@@ -85,7 +86,6 @@ def from_bundle(bundle: Bundle) -> Report:
     """The report of one incident."""
     incident, environment = bundle.incident, bundle.environment
     part = incident_part(incident, bundle.path)
-    target = short_name(bundle.path)
     facts = facts_of(
         ("run", incident.run),
         ("step", count(incident.step)),
@@ -99,20 +99,13 @@ def from_bundle(bundle: Bundle) -> Report:
         ("device", device(environment.get("device"))),
         ("git", git(environment.get("git"))),
     )
-    diagnosis = _diagnosis([bundle.path])
-    commands = [
-        *_of_cause([part], diagnosis),
-        Command("keep this as a page", f"steadytrain report {target} -o report.html"),
-    ]
-    if incident.kind == "symptom":
-        commands.insert(1, Command("find the first step that deviated", f"steadytrain onset {target}"))
-    elif incident.finding.located is None:
-        commands.insert(0, Command("search for the first bad operation", f"steadytrain locate {target}"))
-    commands += _explanations(incident.symptoms)
+    found = _diagnosis([bundle.path])
+    diagnosis = diagnosis_part(found[1]) if found is not None else None
+    commands = next_commands.of_incident(incident, bundle.path, found)
     run = _run_of(bundle.path)
     first = FirstScreen(
         status=_status(run, [incident.action], incident.kind == "nonfinite"),
-        **_cards(incident_verdict(incident), incident, incident.symptoms, (bundle.path,), diagnosis, commands),
+        **_cards(incident_verdict(incident), incident, incident.symptoms, found, commands),
         loss=loss_near(bundle.scalars, incident.onset_step, _last_step(incident.symptoms)),
     )
     return Report(
@@ -125,7 +118,7 @@ def from_bundle(bundle: Bundle) -> Report:
         curves=_curves(bundle.window),
         symptoms=symptom_rows([(symptom, "") for symptom in incident.symptoms]),
         incidents=(part,),
-        commands=_terminal_safe(commands),
+        commands=commands,
         notes=_window_notes(bundle.window),
         environment=environment_sections(environment),
         diagnosis=diagnosis,
@@ -160,28 +153,30 @@ def from_run(run: Run, *, stream: str | None = None) -> Report:
     if len(seen) > SYMPTOMS_MAX:
         notes.append(f"{len(seen)} symptoms are recorded; the first {SYMPTOMS_MAX} are shown.")
     told = [symptom for symptom, _ in seen]
-    diagnosis = _diagnosis([*paths, run.path])
-    commands = _commands_of_run(run, incidents, told, diagnosis)
+    passed = passed_lines(run, int(window.steps[-1])) if window is not None and steps else ()
+    found = _diagnosis([*paths, run.path])
+    diagnosis = diagnosis_part(found[1]) if found is not None else None
+    commands = next_commands.of_run(run, incidents, told, found)
     gravest = _incident_of(incidents, known)
     verdict = _run_verdict(run, told, incidents, steps)
     onset = gravest.onset_step if gravest is not None else next((one.first_step for one in told), None)
     leading = gravest.symptoms if gravest is not None else told
     first = FirstScreen(
         status=_status(run, actions, any(one.name.startswith("nonfinite") for one in told)),
-        **_cards(verdict, gravest, told, [*paths, run.path], diagnosis, commands),
+        **_cards(verdict, gravest, told, found, commands),
         loss=loss_near(window, onset, _last_step(leading)) if window is not None else None,
     )
     return Report(
         title=f"Run {clean(run.name)}",
         verdict=verdict,
         severity=worst([symptom.severity for symptom, _ in seen]),
-        summary=(*_run_summary(run, seen, actions, steps), *story_lines(stories)),
+        summary=(*_run_summary(run, seen, actions, steps), *passed, *story_lines(stories)),
         facts=(*facts, *measured),
         brief=(*brief(facts), *measured),
         curves=_curves(window) if window is not None else (),
         symptoms=symptom_rows(seen),
         incidents=tuple(incidents),
-        commands=_terminal_safe(commands),
+        commands=commands,
         notes=(*map(clean, (*at_the_end(run), *collective_sentences(run.path))), *sentences(run.facts.get("notes")))
         + (*sentences(run.facts.get("warnings")), *map(clean, notes))
         + (_window_notes(window) if window is not None else ()),
@@ -204,15 +199,15 @@ def _cards(
     verdict: str,
     incident: Incident | None,
     symptoms: Sequence[Symptom],
-    places: Sequence[Path],
-    diagnosis: DiagnosisPart | None,
+    found: Found,
     commands: Sequence[Command],
 ) -> _Cards:
     """What the first screen says besides the status: ``verdict`` heads it while no cause is known."""
+    place, answer = found if found is not None else (None, None)
+    diagnosis = diagnosis_part(answer) if answer is not None else None
     text, certainty = headline(diagnosis, verdict)
     finding = incident.finding if incident is not None else None
-    answer = next(filter(None, map(answer_files.read, places)), None)
-    ways = [(command.purpose, clean(command.line)) for command in commands if "look into" not in command.purpose]
+    ways = [(command.purpose, command.line) for command in commands if "look into" not in command.purpose]
     noted = (incident is None or incident.is_note) and all(one.severity == "note" for one in symptoms)
     sick = diagnosis is not None or ((incident is not None or bool(symptoms)) and not noted)
     own = incident.symptoms if incident is not None else ()
@@ -224,14 +219,9 @@ def _cards(
         certainty=certainty,
         where=where_card(finding, leading, diagnosis),
         why=why_card(diagnosis, leading),
-        fix=fix_card(diagnosis, ways, clean(_diagnosed(places)), advice(leading)) if sick else None,
+        fix=fix_card(diagnosis, ways, clean(str(place or "")), advice(leading)) if sick else None,
         evidence=evidence(answer.trials[:TRIALS_MAX]) if answer is not None else (),
     )
-
-
-def _diagnosed(places: Sequence[Path]) -> str:
-    """The first bundle or run that has a stored diagnosis."""
-    return next((str(place) for place in places if answer_files.read(place) is not None), "")
 
 
 def _last_step(symptoms: Sequence[Symptom]) -> int:
@@ -260,38 +250,10 @@ def _incident_of(incidents: Sequence[IncidentPart], known: Sequence[Symptom]) ->
         return None
 
 
-def _commands_of_run(
-    run: Run, incidents: Sequence[IncidentPart], symptoms: Sequence[Symptom], diagnosis: DiagnosisPart | None
-) -> list[Command]:
-    """What to call next, the best command first."""
-    target = short_name(run.path)
-    commands = _of_cause(incidents, diagnosis)
-    if run.state == "running":
-        commands.append(Command("look again", f"steadytrain show {target}"))
-    if incidents:
-        where = short_name(Path(incidents[0].path))
-        commands.append(Command("look into the incident", f"steadytrain show {where}"))
-    elif symptoms and diagnosis is None:
-        commands.append(Command("find the cause", f"steadytrain diagnose {target}"))
-    commands.append(Command("keep this as a page", f"steadytrain report {target} -o report.html"))
-    return commands + _explanations(symptoms)
-
-
-def _of_cause(incidents: Sequence[IncidentPart], diagnosis: DiagnosisPart | None) -> list[Command]:
-    """The command that diagnoses the gravest incident. After a diagnosis, the command that tries the proven fix of its
-    first cause.
-    """
-    if diagnosis is None:
-        where = [short_name(Path(part.path)) for part in incidents[:1]]
-        return [Command("find the cause", f"steadytrain diagnose {name}") for name in where]
-    remedies = [remedy for cause in diagnosis.causes[:1] for remedy in cause.remedies if remedy.works]
-    return [Command("the price of the fix", remedy.command) for remedy in remedies[:1] if remedy.command]
-
-
-def _diagnosis(places: Sequence[Path]) -> DiagnosisPart | None:
-    """The stored diagnosis of the first bundle or run that has one."""
-    answers = (answer_files.read(place) for place in places)
-    return next((diagnosis_part(answer) for answer in answers if answer is not None), None)
+def _diagnosis(places: Sequence[Path]) -> Found:
+    """The first bundle or run that has a stored diagnosis."""
+    answers = ((place, answer_files.read(place)) for place in places)
+    return next(((place, answer) for place, answer in answers if answer is not None), None)
 
 
 def _run_verdict(run: Run, symptoms: Sequence[Symptom], incidents: Sequence[IncidentPart], steps: int) -> str:
@@ -369,12 +331,3 @@ def _window_notes(window: Window) -> tuple[str, ...]:
     if skipped:
         notes.append(f"The gradient scaler skipped {count(skipped)} step{'s' if skipped > 1 else ''}.")
     return tuple(notes)
-
-
-def _explanations(symptoms: Sequence[Symptom]) -> list[Command]:
-    names = list(dict.fromkeys(symptom.name for symptom in symptoms))
-    return [Command("what it means", f"steadytrain explain {shlex.quote(name)}") for name in names[:3]]
-
-
-def _terminal_safe(commands: Iterable[Command]) -> tuple[Command, ...]:
-    return tuple(Command(command.purpose, clean(command.line)) for command in commands)

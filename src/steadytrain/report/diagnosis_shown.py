@@ -26,7 +26,7 @@ CONTROL = "unchanged"
 FIX_HEADINGS: Mapping[Group, str] = {
     "works": "Fixes seen to work on the replay",
     "untried": "Fixes not tried",
-    "failed": "Fixes tried that did not help",
+    "failed": "Fixes tried and not seen to help",
 }
 _SEVERITIES: dict[Status | None, Severity | None] = {"confirmed": "critical", "likely": "warning", None: "note"}
 

@@ -17,6 +17,8 @@ from steadytrain.trial_runs.changes import LiveChange
 RATIO_ELEMENTS_MAX = 64_000_000
 """The update ratio needs a copy of the weights, so it is not measured for larger models."""
 
+NO_UPDATE = "its first step is not finite, so there is no update that it could change"
+
 
 class TrialRecord:
     def __init__(self) -> None:
@@ -67,8 +69,12 @@ class TrialRecord:
     def nothing(self, changes: Sequence[LiveChange], ended: str | None) -> str | None:
         """Why the trial shows nothing: its change touched nothing, or it has no step; None if it shows something."""
         if changes and not any(change.touched for change in changes):
-            return changes[0].nothing
+            return NO_UPDATE if self._stopped_at_first and changes[0].acts_on_update() else changes[0].nothing
         return None if self.steps else f"{ended or 'the trial ended'} before its first step"
+
+    @property
+    def _stopped_at_first(self) -> bool:
+        return len(self.steps) == 1 and not self.steps[0].finite
 
     def failed(self, spec: Spec, why: str) -> Outcome:
         return Outcome(spec, False, why, notes=tuple(self._notes))

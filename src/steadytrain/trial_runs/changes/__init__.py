@@ -87,6 +87,11 @@ class LiveChange:
     def updated(self, process: Launched) -> None:
         """Called after the update."""
 
+    @classmethod
+    def acts_on_update(cls) -> bool:
+        """Whether it has a part in an update: a step that is not finite has none."""
+        return cls.gate is not LiveChange.gate or cls.updated is not LiveChange.updated
+
     def end(self, process: Launched) -> None:
         """Take the change back, between two steps of a run that goes on. A trial never does. Replaced functions end
         without it."""

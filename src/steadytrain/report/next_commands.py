@@ -1,0 +1,69 @@
+"""The commands that a report names, the best one first."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from steadytrain.core.incident import Incident
+from steadytrain.core.model import Symptom
+from steadytrain.diagnosis import next_command
+from steadytrain.diagnosis.answer import Diagnosis
+from steadytrain.diagnosis.next_command import EVIDENCE
+from steadytrain.report.report_values import Command, IncidentPart
+from steadytrain.report.wording import clean
+from steadytrain.storage.run_folder import Run
+from steadytrain.storage.run_search import short_name
+
+EXPLAINED_MAX = 3
+
+Found = tuple[Path, Diagnosis] | None
+"""A stored diagnosis and the bundle or run that has it."""
+
+
+def of_run(
+    run: Run, incidents: Sequence[IncidentPart], symptoms: Sequence[Symptom], found: Found
+) -> tuple[Command, ...]:
+    """What to call after a look at the whole run."""
+    target = short_name(run.path)
+    commands = _of_cause([Path(part.path) for part in incidents[:1]], found)
+    if run.state == "running":
+        commands.append(Command("look again", f"steadytrain show {target}"))
+    if incidents:
+        where = short_name(Path(incidents[0].path))
+        commands.append(Command("look into the incident", f"steadytrain show {where}"))
+    elif symptoms and found is None:
+        commands.append(Command("find the cause", f"steadytrain diagnose {target}"))
+    commands.append(Command("keep this as a page", f"steadytrain report {target} -o report.html"))
+    return _terminal_safe(commands + _explanations(symptoms))
+
+
+def of_incident(incident: Incident, path: Path, found: Found) -> tuple[Command, ...]:
+    """What to call after a look at one incident."""
+    target = short_name(path)
+    commands = _of_cause([path], found)
+    commands.append(Command("keep this as a page", f"steadytrain report {target} -o report.html"))
+    if incident.kind == "symptom":
+        commands.insert(1, Command("find the first step that deviated", f"steadytrain onset {target}"))
+    elif incident.finding.located is None and not incident.finding.came_in and found is None:
+        commands.insert(0, Command("search for the first bad operation", f"steadytrain locate {target}"))
+    return _terminal_safe(commands + _explanations(incident.symptoms))
+
+
+def _of_cause(incidents: Sequence[Path], found: Found) -> list[Command]:
+    """Find the cause of the gravest incident; once it was searched for, what comes after that diagnosis."""
+    if found is None:
+        return [Command("find the cause", f"steadytrain diagnose {short_name(path)}") for path in incidents]
+    path, answer = found
+    following = next_command.after(answer)
+    return [] if following == EVIDENCE else [Command(following.purpose, following.of(short_name(path)))]
+
+
+def _explanations(symptoms: Sequence[Symptom]) -> list[Command]:
+    names = list(dict.fromkeys(symptom.name for symptom in symptoms))
+    return [Command("what it means", f"steadytrain explain {shlex.quote(name)}") for name in names[:EXPLAINED_MAX]]
+
+
+def _terminal_safe(commands: Iterable[Command]) -> tuple[Command, ...]:
+    return tuple(Command(command.purpose, clean(command.line)) for command in commands)
