@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 import builders
-from steadytrain.cli import runs
+from steadytrain.cli import runs, top
 from steadytrain.cli.runs import command
+from steadytrain.cli.show import command as show
 from steadytrain.core.errors import UsageError
 from steadytrain.storage import run_summaries
-from steadytrain.storage.run_search import newest, survey
+from steadytrain.storage.run_search import find, newest, survey
 
 
 def test_runs_are_listed_newest_first(tmp_path: Path) -> None:
@@ -43,6 +46,7 @@ def test_runs_as_json(tmp_path: Path) -> None:
             }
         ],
         "unreadable": [],
+        "without_steps": [],
     }
 
 
@@ -89,6 +93,36 @@ def test_what_there_is_without_a_run_is_said_alike_everywhere(tmp_path: Path) ->
     for look in (survey, newest):
         with pytest.raises(UsageError, match="no such folder of runs; record one with `steadytrain run SCRIPT`"):
             look(missing)
-    (tmp_path / "main-20261126-182007").mkdir()
-    with pytest.raises(UsageError, match=r"no runs here yet.*; 1 that began ended before the first step"):
+    old = tmp_path / "main-20261126-182007"
+    old.mkdir()
+    os.utime(old, (0, 0))
+    with pytest.raises(UsageError, match="no runs here yet; record one with `steadytrain run SCRIPT`"):
         newest(tmp_path)
+
+
+def test_a_run_that_has_no_step_yet_is_told(tmp_path: Path) -> None:
+    (tmp_path / "main-20261126-182007").mkdir()
+    (tmp_path / ".hidden").mkdir()
+    begun = r"main-20261126-182007 began \d+ s ago and has no step yet"
+    for target in (None, "main-20261126-182007", str(tmp_path / "main-20261126-182007")):
+        with pytest.raises(UsageError, match=f"{begun}: call this again in a moment"):
+            find(target, tmp_path)
+    listed = CliRunner().invoke(command, ["--runs-dir", str(tmp_path)], catch_exceptions=False).stdout
+    assert re.fullmatch(f"{begun}\n", listed)
+    builders.quiet_run(tmp_path / "quiet")
+    listed = CliRunner().invoke(command, ["--runs-dir", str(tmp_path)], catch_exceptions=False).stdout
+    assert re.search(f"\nquiet .*\n{begun}\n", listed)
+    document = json.loads(CliRunner().invoke(command, ["--runs-dir", str(tmp_path), "--json"]).stdout)
+    assert document["without_steps"] == ["main-20261126-182007"]
+    shown = CliRunner().invoke(show, ["--runs-dir", str(tmp_path)], catch_exceptions=False)
+    assert re.fullmatch(f"steadytrain: {begun}; this is the run before it\n", shown.stderr)
+
+
+def test_top_waits_for_the_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = tmp_path / "main-20261126-182007"
+    begun.mkdir()
+    monkeypatch.setattr("steadytrain.cli._live_screen.terminal_kind", lambda: "dumb")
+    monkeypatch.setattr(top.time, "sleep", lambda seconds: builders.quiet_run(begun))
+    told = CliRunner().invoke(top.command, ["--runs-dir", str(tmp_path)], catch_exceptions=False)
+    assert "waiting for it, Ctrl-C ends" in told.stderr
+    assert "1,000" in told.stdout

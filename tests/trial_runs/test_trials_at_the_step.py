@@ -165,3 +165,37 @@ def test_a_function_that_the_script_calls_before_its_model_is_changed_too(tmp_pa
         [one for one in outcomes if one.spec.trial == name] for name in ("unchanged", "safe-operation")
     )
     assert trial("safe-operation").judge(case, [control], [safe]).effect == "removed", (control, safe)
+
+
+BAD_FIRST = """
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    rows = torch.randn(512, 8)
+    rows[5, 2] = float("inf")
+    wanted = rows[:, :1].nan_to_num(posinf=0.0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for step in range(40):
+        taken = torch.arange(32) + 32 * (step % 16)
+        loss = (model(rows[taken]) - wanted[taken]).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.long
+def test_a_bad_first_batch_is_left_out_of_a_trial(tmp_path: Path) -> None:
+    outcome = run_script(tmp_path, BAD_FIRST, "--policy", "stop")
+    (found,) = (outcome.run_dir / "incidents").glob("step-*")
+    case = open_case(found)
+    assert case.step == 1
+    names = ("unchanged", "drop-batch", "learning-rate-third")
+    with Pool(found, keep=False) as pool:
+        outcomes = list(pool.run([spec for name in names for spec in specs_of(name, case)]))
+    control, dropped, slower = ([one for one in outcomes if one.spec.trial == name] for name in names)
+    assert control[0].exact
+    assert trial("drop-batch").judge(case, control, dropped).effect == "removed", (control, dropped)
+    assert "no update that it could change" in str(slower[0])

@@ -25,12 +25,15 @@ NUMBERS = ("steps", "incidents")
 STYLED_MAX = 500
 """More runs than this are listed without styles."""
 
+BEGUN_SHOWN_MAX = 8
+
 
 @click.command()
 @_options.runs_dir
 @_options.as_json
 def command(runs_dir: Path, as_json: bool) -> None:
     """List the runs: start, number of steps, how each ended, and its symptoms."""
+    from steadytrain.storage.begun_runs import begun_runs
     from steadytrain.storage.run_search import survey
 
     listing = survey(runs_dir)
@@ -40,18 +43,22 @@ def command(runs_dir: Path, as_json: bool) -> None:
             "schema": "steadytrain.runs/1",
             "runs": [_entry(run) for run in runs],
             "unreadable": unreadable,
+            "without_steps": [one.path.name for one in begun_runs(runs_dir)],
         }
         say_document(document, ensure_ascii=True)
         return
 
+    begun = begun_runs(runs_dir)
     if len(runs) > STYLED_MAX:
         say(_lines(runs))
     elif runs and _is_too_narrow(runs):
         _terminal.show(*_stacked(redact_value(runs)))
     elif runs:
         _terminal.show(_table(redact_value(runs)), crop=False)
-    else:
+    elif not begun:
         say(f"No runs in {runs_dir} yet; record one with `steadytrain run SCRIPT`.")
+    for one in begun[:BEGUN_SHOWN_MAX]:
+        say(f"{redact_value(one.sentence)}")
     if runs:
         say_next("show", "@last", *_options.elsewhere(runs_dir), why="what happened in the newest", err=True)
     for reason in unreadable:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steadytrain.cli import _options, _terminal
-from steadytrain.cli._output import say_document
+from steadytrain.cli._output import say, say_document
 
 if TYPE_CHECKING:
     from steadytrain.storage.run_folder import Run
@@ -23,6 +23,7 @@ def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
 
     RUN is a run folder or the name of a run under --runs-dir, INCIDENT the folder of an incident bundle.
     """
+    from steadytrain.storage.begun_runs import begun_runs
     from steadytrain.storage.bundle import is_bundle, open_for_report
     from steadytrain.storage.run_folder import open_run
     from steadytrain.storage.run_search import find
@@ -44,6 +45,9 @@ def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
         assert run is not None
         report = build.from_run(run)
     _terminal.show(text.renderable(redact_value(report)), crop=False)
+    if target is None:
+        for one in begun_runs(runs_dir)[:1]:
+            say(f"steadytrain: {redact_value(one.sentence)}; this is the run before it", err=True)
 
 
 def _run_document(run: Run | None) -> dict[str, Any]:

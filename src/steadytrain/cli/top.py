@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from steadytrain.cli import _options
-from steadytrain.cli._output import say_document
+from steadytrain.cli._output import say, say_document
 
 if TYPE_CHECKING:
     from steadytrain.cli._live_screen import Choices
 
 EVERY_S_MIN, EVERY_S_MAX = 0.2, 3600.0
+AWAITED_S = 0.5
+"""Seconds between two looks for the first step of a run."""
 
 
 @click.command()
@@ -66,6 +68,8 @@ def command(
 
         draw_under(under, runs_dir)
         return
+    if target is None and not (once or as_json or terminal_kind() == "pipe"):
+        _await_first_step(runs_dir)
     path = find(target, runs_dir)
     if is_bundle(path):
         raise UsageError(f"{path}: an incident does not go on; name its run, or use `steadytrain show {path}`")
@@ -81,3 +85,15 @@ def command(
         show_lines(follower, choices)
     else:
         show_live(follower, choices)
+
+
+def _await_first_step(runs_dir: Path) -> None:
+    """Wait while the newest run has no step yet."""
+    from steadytrain.storage.begun_runs import begun_runs
+
+    begun = begun_runs(runs_dir)
+    if not begun:
+        return
+    say(f"steadytrain: {begun[0].sentence}; waiting for it, Ctrl-C ends", err=True)
+    while any(one.path == begun[0].path for one in begun_runs(runs_dir)):
+        time.sleep(AWAITED_S)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.plugins import NEAR_MAX, NEARNESS_MIN
+from steadytrain.storage.begun_runs import begun_runs
 from steadytrain.storage.bundle import is_bundle
 from steadytrain.storage.run_folder import RUN_FILE, Run, description_started, open_run, read_description
 from steadytrain.storage.run_summaries import RunSummary, summary_of
@@ -91,6 +92,9 @@ def find(target: str | None, runs_dir: Path) -> Path:
         exists = Path(target).exists()
     except (OSError, ValueError) as error:
         raise UsageError(f"{target[:200]!r}: not a path that can be read ({error})") from None
+    begun = {one.path.name: one for one in begun_runs(runs_dir)}
+    if (one := begun.get(Path(target).name)) is not None:
+        raise UsageError(f"{one.sentence}: call this again in a moment")
     if exists:
         raise UsageError(f"{target}: neither a run folder (no {RUN_FILE}) nor an incident bundle (no manifest.json)")
     raise UsageError(
@@ -168,9 +172,9 @@ def _no_runs(runs_dir: Path) -> UsageError:
     if not runs_dir.is_dir():
         next_step = "record one with `steadytrain run SCRIPT`, or name another with --runs-dir"
         return UsageError(f"{runs_dir}: no such folder of runs; {next_step}")
-    begun = sum(entry.is_dir() and not any(entry.iterdir()) for entry in runs_dir.iterdir())
-    ended = f"; {begun} that began ended before the first step and left nothing" if begun else ""
-    return UsageError(f"{runs_dir}: no runs here yet; record one with `steadytrain run SCRIPT`{ended}")
+    if begun := begun_runs(runs_dir):
+        return UsageError(f"{runs_dir}: no run with a step here; {begun[0].sentence}: call this again in a moment")
+    return UsageError(f"{runs_dir}: no runs here yet; record one with `steadytrain run SCRIPT`")
 
 
 def run_around(bundle: Path) -> Run | None:
