@@ -137,10 +137,10 @@ def _write(html: Path, comparison: Comparison) -> None:
 
 
 def _lines(comparison: Comparison, html: Path | None) -> list[str]:
-    from steadytrain.report.comparison_page import headline
+    from steadytrain.report.comparison_page import headline, outcomes
     from steadytrain.report.wording import clean
 
-    lines = headline(comparison)
+    lines = [*headline(comparison), *(f"  {line}" for line in outcomes(comparison))]
     for pair in comparison.pairs:
         first = pair.agreement.first
         if first is not None and pair.agreement.last_equal_step is not None:

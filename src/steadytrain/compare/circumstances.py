@@ -20,7 +20,7 @@ JSON_BYTES_MAX = 64 << 20
 _OF_A_RUN = (
     *("name", "started", "ended", "ended_at", "pid", "format", "version", "notes", "warnings", "argv", "exit_status"),
     *("detectors", "machine_notes", "loads", "clipped_before_unscaling", "run_dir", "runs_dir", "output_dtypes"),
-    *("created", "structure", "cost", "origin", "process"),
+    *("created", "structure", "cost", "origin", "process", "process_start"),
 )
 """Entries about a run's identity, times or outcome, not about its configuration."""
 
@@ -55,11 +55,26 @@ class Entry(JsonValue, keys="name left right seed:is_seed"):
 
 
 def differing(left: Run, right: Run) -> tuple[Entry, ...]:
-    """The entries that differ: user settings first, then the machine."""
+    """The entries that differ: user settings first, then the machine.
+
+    What one run alone recorded anything about (the machine, which only an incident records) is no difference.
+    """
     ours, theirs = circumstances(left), circumstances(right)
     names = [*ours, *(name for name in theirs if name not in ours)]
     found = [Entry(name, ours.get(name), theirs.get(name)) for name in names if ours.get(name) != theirs.get(name)]
-    return tuple(sorted(found, key=lambda entry: _rank(entry.name)))
+    asked = _asked(left) | _asked(right)
+    both = {_head(name) for name in ours} & {_head(name) for name in theirs}
+    shown = (one for one in found if _head(one.name) in asked | both or None not in (one.left, one.right))
+    return tuple(sorted(shown, key=lambda entry: _rank(entry.name)))
+
+
+def _asked(run: Run) -> set[str]:
+    """Heads of the entries that every run has, if they hold for it: its command line and its description."""
+    return {"argv", *map(str, run.description)}
+
+
+def _head(name: str) -> str:
+    return name.split(".", 1)[0]
 
 
 def circumstances(run: Run) -> dict[str, str]:
@@ -81,7 +96,7 @@ def seed_of(run: Run) -> str | None:
 
 
 def _rank(name: str) -> int:
-    head = name.split(".", 1)[0]
+    head = _head(name)
     return _OF_A_DIRECTION.index(head) if head in _OF_A_DIRECTION else len(_OF_A_DIRECTION)
 
 

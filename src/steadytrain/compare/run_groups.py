@@ -13,7 +13,7 @@ from steadytrain.compare.first_difference import Agreement, agreement
 from steadytrain.compare.seed_noise import CONFIDENCE, Noise, seed_noise, tail_mean, tail_steps
 from steadytrain.core.errors import UsageError
 from steadytrain.core.json_values import JsonValue, number_to_json
-from steadytrain.core.model import Series
+from steadytrain.core.model import SEVERITIES, Series, Symptom
 from steadytrain.storage.run_folder import Run
 
 SCHEMA = "steadytrain.compare/1"
@@ -42,8 +42,15 @@ class Member:
             "first_step": int(steps[0]) if len(steps) else None,
             "last_step": int(steps[-1]) if len(steps) else None,
             "ended": self.run.ended,
+            "symptom": None if self.gravest is None else self.gravest.to_json(),
             "tail_loss": self.tail,
         }
+
+    @property
+    def gravest(self) -> Symptom | None:
+        """The gravest symptom above a note, the first of several."""
+        alarms = [symptom for symptom in self.run.symptoms if symptom.severity != "note"]
+        return min(alarms, key=lambda one: (-SEVERITIES.index(one.severity), one.first_step), default=None)
 
 
 @dataclass(frozen=True)

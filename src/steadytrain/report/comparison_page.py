@@ -21,7 +21,7 @@ from steadytrain.report.first_screen import StatusWord
 from steadytrain.report.result_page import ResultPage, Section, Severity, render
 from steadytrain.report.svg import Frame, scale_to, step_labels
 from steadytrain.report.thinned_curves import curve
-from steadytrain.report.wording import clean, enumerated, number
+from steadytrain.report.wording import clean, count, enumerated, number
 from steadytrain.storage.documents import redact_value
 
 COLOURS = ("#1f6feb", "#c2410c", "#15803d", "#9333ea", "#b45309", "#0e7490", "#be185d", "#57534e")
@@ -73,7 +73,7 @@ def page(comparison: Comparison, *, version: str) -> str:
         severity=SEVERITIES[comparison.verdict],
         status=(STATUS[comparison.verdict],),
         headline=HEADLINES[comparison.verdict],
-        sentences=(*lines, *map(clean, comparison.notes)),
+        sentences=(*lines, *outcomes(comparison), *map(clean, comparison.notes)),
         command=f"steadytrain report {shlex.quote(str(comparison.members[-1].run.path))}",
         sections=(Section("Curves and settings", drawing=Markup(f'<div class="compared">{"".join(drawings)}</div>')),),
     )
@@ -83,6 +83,21 @@ def page(comparison: Comparison, *, version: str) -> str:
 def headline(comparison: Comparison) -> list[str]:
     """The result in one sentence per pair of runs or question. The terminal shows the same sentences."""
     return [*(_pair_line(pair) for pair in comparison.pairs), *(_noise_line(noise) for noise in comparison.groups)]
+
+
+def outcomes(comparison: Comparison) -> list[str]:
+    """How each run ended and its gravest symptom, a line each, unless they are alike."""
+    told = [_outcome(member) for member in comparison.members]
+    if len(set(told)) == 1 or len(told) > RUNS_DRAWN_MAX:
+        return []
+    return [f"{clean(member.run.name)}: {said}" for member, said in zip(comparison.members, told, strict=True)]
+
+
+def _outcome(member: Member) -> str:
+    at = f" at step {count(int(member.loss.steps[-1]))}" if len(member.loss) else ""
+    found = member.gravest
+    seen = "no alarm" if found is None else f"{found.severity} {clean(found.name)} at step {count(found.first_step)}"
+    return f"{clean(member.run.state)}{at}, {seen}"
 
 
 def _pair_line(pair: Pair) -> str:
