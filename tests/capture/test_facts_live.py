@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -75,6 +77,40 @@ def test_optimizers_that_take_turns(tmp_path: Path) -> None:
                     part.zero_grad()
         facts = [stream.history.window().facts for stream in watcher.streams]
     assert facts == [{"optimizers_in_turn": 2.0}] * 2
+
+
+class Critic:
+    """A part of a script that holds its own optimizer."""
+
+    def __init__(self) -> None:
+        self.net = nn.Linear(4, 1)
+        self.critic_optimizer = torch.optim.SGD(self.net.parameters(), lr=1e-2)
+
+    def learn(self) -> None:
+        self.critic_optimizer.zero_grad()
+        self.net(torch.randn(8, 4)).square().mean().backward()
+        self.critic_optimizer.step()
+
+
+def test_optimizers_are_called_as_in_the_script(tmp_path: Path) -> None:
+    def train() -> list[weakref.ref[nn.Module]]:
+        actor, critic = nn.Linear(4, 4), Critic()
+        actor_optimizer = torch.optim.SGD(actor.parameters(), lr=1e-2)
+        for _ in range(STEPS):
+            actor_optimizer.zero_grad()
+            actor(torch.randn(8, 4)).square().mean().backward()
+            actor_optimizer.step()
+            critic.learn()
+        held = [weakref.ref(actor), weakref.ref(critic.net)]
+        del actor, critic, actor_optimizer
+        gc.collect()
+        assert [one() for one in held] == [None, None]  # looking for a name keeps nothing alive
+        return held
+
+    with watching(tmp_path / "run", "observe"):
+        train()
+    names = open_run(tmp_path / "run").facts["stream_names"]
+    assert names == {"main": "actor_optimizer", "optimizer-2": "self.critic_optimizer"}
 
 
 def test_one_phase_after_the_other_is_no_turn(tmp_path: Path) -> None:

@@ -19,9 +19,11 @@ from steadytrain.core.incident import Action, BadTensor, Finding, Samples
 from steadytrain.core.model import Series
 from steadytrain.report import build, incidents_shown, wording
 from steadytrain.report import report_values as values
+from steadytrain.report.symptoms_shown import bands_of
 from steadytrain.report.thinned_curves import NOT_FINITE, POINTS_MAX, curve, spark, thin
 from steadytrain.storage.bundle import open_bundle, seal
 from steadytrain.storage.run_folder import open_run
+from steadytrain.storage.segments import SegmentWriter
 
 
 def of_bundle(path: Path, **changes: object) -> values.Report:
@@ -305,3 +307,36 @@ def test_a_gradient_norm_of_zeros_is_not_drawn_on_a_logarithmic_axis() -> None:
     zeros = curve("gradient_norm", "gradient norm", Series(np.arange(3), np.zeros(3)), scale="log")
     assert zeros is not None
     assert not zeros.logarithmic
+
+
+# Several optimizers.
+
+
+def two_optimizers(folder: Path, **facts: object) -> Path:
+    symptoms = [
+        builders.symptom(5, name="loss-spike", severity="warning", message="the loss of one spiked", stream="main"),
+        builders.symptom(7, name="divergence", severity="critical", message="the other rose", stream="optimizer-2"),
+    ]
+    path = builders.write_run(folder, steps=builders.records(40), symptoms=symptoms, facts={**builders.FACTS, **facts})
+    segments = SegmentWriter(path / "steps" / "optimizer-2", stream="optimizer-2")
+    for record in builders.records(40):
+        segments.append(record, builders.TENSORS)
+    segments.close()
+    return path
+
+
+def test_each_optimizer_has_its_curves_and_its_symptoms(tmp_path: Path) -> None:
+    names = {"main": "opt_d", "optimizer-2": "opt_g"}
+    report = build.from_run(open_run(two_optimizers(tmp_path / "run", stream_names=names)))
+    assert [one.title for one in report.curves if one.name == "loss"] == ["loss of opt_d", "loss of opt_g"]
+    assert [one.origin for one in report.symptoms] == ["opt_d", "opt_g"]
+    for drawn in report.curves:
+        assert {one.stream for one in bands_of(drawn, report.symptoms)} == {drawn.stream}
+    alone = build.from_run(open_run(two_optimizers(tmp_path / "alone")), stream="optimizer-2")
+    assert [one.title for one in alone.curves if one.name == "loss"] == ["loss"]
+
+
+@pytest.mark.parametrize("facts", [{}, {"stream_names": {"main": "opt", "optimizer-2": "opt"}}, {"stream_names": 3}])
+def test_without_a_name_of_its_own_an_optimizer_keeps_its_number(tmp_path: Path, facts: dict[str, object]) -> None:
+    report = build.from_run(open_run(two_optimizers(tmp_path / "run", **facts)))
+    assert [one.stream for one in report.symptoms] == ["main", "optimizer-2"]

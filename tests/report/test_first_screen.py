@@ -313,9 +313,11 @@ def test_a_run_with_notes_alone_had_no_alarm_and_needs_no_fix(tmp_path: Path) ->
 
 
 def test_why_begins_with_the_symptom_of_the_incident(tmp_path: Path) -> None:
-    note = builders.symptom(3, last=9, name="loss-spike", severity="note", message="the loss spiked")
-    run = builders.bad_run(tmp_path / "run", symptoms=[note, builders.symptom()])
+    spike = builders.symptom(3, last=9, name="loss-spike", severity="warning", message="the loss spiked")
+    note = builders.symptom(2, last=9, name="plateau", severity="note", message="the loss stands")
+    run = builders.bad_run(tmp_path / "run", symptoms=[note, spike, builders.symptom()])
     first = build.from_run(open_run(run)).first
     assert first is not None
     assert first.why is not None
     assert first.why.lines[:2] == ("2 of 3 gradients are not finite", "the loss spiked")
+    assert "the loss stands" not in first.why.lines

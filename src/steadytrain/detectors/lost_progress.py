@@ -288,7 +288,8 @@ class LostProgress(Detector):
         planned = self._planned(window, loss, levels, rise) if alarm is not None else None
         learned = rise.progress >= LEARNED_SCALES * rise.noise
         share, now = max(0.0, min((float(level[top]) - rise.best) / yard, 99.0)), float(level[-1])
-        what = f", which loses {share:.0%} of the progress so far" if learned else ", before anything was learned"
+        lost = f"{share:.0%}" if share <= 1 else "more than all"
+        what = f", which loses {lost} of the progress so far" if learned else ", before anything was learned"
         after = f"; at step {last_step} it is {now:.4g}" if top < len(level) - 1 else ""
         if rise.stop < len(loss):
             after = f"; it was back at step {loss.steps[rise.stop]}"

@@ -103,8 +103,11 @@ def _story(number: int, group: Sequence[Symptom], window: Window, stride: int) -
 
 def _text(symptoms: Sequence[Symptom], prelude: Sequence[str]) -> str:
     """What came before, what moved first, what followed, and the course of the gravest symptom. What is only a part of
-    another symptom is left out."""
+    another symptom is left out; beside an alarm, notes are named alone."""
     names = list({symptom.name: symptom for symptom in reversed(wholes(symptoms))}.values())[::-1]
+    alarms = [symptom for symptom in names if symptom.severity != "note"]
+    notes = [symptom.name for symptom in names if symptom.severity == "note"] if alarms else []
+    names = alarms or names
     text = "; then ".join([*prelude, names[0].message])
     for before, symptom in pairwise(names[:TOLD_MAX]):
         # A log does not show which of two things at one step came first.
@@ -112,6 +115,8 @@ def _text(symptoms: Sequence[Symptom], prelude: Sequence[str]) -> str:
     if len(names) > TOLD_MAX:
         more = len(names) - TOLD_MAX
         text += f"; then {more} more symptom{'s' if more > 1 else ''}"
+    if notes:
+        text += f" (notes beside it: {', '.join(notes)})"
     sentences = [capital(text)]
     ending = told(_gravest(symptoms))
     if ending and ending not in sentences[0]:

@@ -9,7 +9,7 @@ as the diagnosis does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
@@ -56,7 +56,7 @@ from steadytrain.report.incidents_shown import TENSORS_MAX, incident_part, incid
 from steadytrain.report.next_commands import Found
 from steadytrain.report.report_values import Command, IncidentPart, Report
 from steadytrain.report.slurm import sentence
-from steadytrain.report.symptoms_shown import SYMPTOMS_MAX, stories_of, story_lines, symptom_rows
+from steadytrain.report.symptoms_shown import SYMPTOMS_MAX, stories_of, story_lines, stream_names, symptom_rows
 from steadytrain.report.thinned_curves import Curve, curve
 from steadytrain.report.wording import clean, count, enumerated, facts_of, sentences, step_range
 from steadytrain.storage.bundle import Bundle, open_for_report
@@ -74,6 +74,9 @@ _CURVES = (
     ("gradient_norm", "gradient norm", "log"),
     ("learning_rate", "learning rate", "linear"),
 )
+STREAMS_MAX = 4
+"""Optimizers whose curves are drawn."""
+
 _SILENCE = "Silence is not health: the run was checked only for what these detectors look for."
 _UNENDED = {
     "running": "The run is not over.",
@@ -146,7 +149,8 @@ def from_run(run: Run, *, stream: str | None = None) -> Report:
         paths += record.incidents
         actions += record.actions
     known = () if run.ranks else run.symptoms
-    incidents, unread = open_incidents(paths := faulty_first(run, paths), known)
+    names = stream_names(run) if stream is None else {}
+    incidents, unread = open_incidents(paths := faulty_first(run, paths), known, names)
     notes += unread
     facts = run_facts(run, window)
     measured = health(run, streams[0], window).facts() if window is not None else ()
@@ -164,7 +168,7 @@ def from_run(run: Run, *, stream: str | None = None) -> Report:
     first = FirstScreen(
         status=_status(run, actions, any(one.name.startswith("nonfinite") for one in told)),
         **_cards(verdict, gravest, told, found, commands),
-        loss=loss_near(window, onset, _last_step(leading)) if window is not None else None,
+        loss=_loss_of(run, window, leading, onset, names) if window is not None else None,
     )
     return Report(
         title=f"Run {clean(run.name)}",
@@ -173,8 +177,8 @@ def from_run(run: Run, *, stream: str | None = None) -> Report:
         summary=(*_run_summary(run, seen, actions, steps), *passed, *story_lines(stories)),
         facts=(*facts, *measured),
         brief=(*brief(facts), *measured),
-        curves=_curves(window) if window is not None else (),
-        symptoms=symptom_rows(seen),
+        curves=_curves_of(run, window, names) if window is not None else (),
+        symptoms=symptom_rows(seen, names),
         incidents=tuple(incidents),
         commands=commands,
         notes=(*map(clean, (*at_the_end(run), *collective_sentences(run.path))), *sentences(run.facts.get("notes")))
@@ -319,8 +323,23 @@ def _run_summary(
     return tuple(lines)
 
 
-def _curves(window: Window) -> tuple[Curve, ...]:
-    drawn = (curve(name, title, window.series(name), scale=scale) for name, title, scale in _CURVES)
+def _curves_of(run: Run, window: Window, names: Mapping[str, str]) -> tuple[Curve, ...]:
+    """The curves of each optimizer that is named, else those of ``window``."""
+    streams = list(names)[:STREAMS_MAX]
+    return tuple(one for name in streams for one in _curves(run.scalars(name), names[name])) or _curves(window)
+
+
+def _loss_of(
+    run: Run, window: Window, leading: Sequence[Symptom], onset: int | None, names: Mapping[str, str]
+) -> Curve | None:
+    """The loss of the optimizer that the leading symptom is of, around its onset."""
+    stream = leading[0].stream if leading and leading[0].stream in names else window.stream
+    shown = window if stream == window.stream else run.scalars(stream)
+    return loss_near(shown, onset, _last_step(leading), names.get(stream, ""))
+
+
+def _curves(window: Window, stream: str = "") -> tuple[Curve, ...]:
+    drawn = (curve(name, title, window.series(name), scale=scale, stream=stream) for name, title, scale in _CURVES)
     return tuple(found for found in drawn if found is not None)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -196,7 +196,8 @@ def advice(symptoms: Sequence[Symptom]) -> str:
 
 def why_card(told: DiagnosisPart | None, symptoms: Sequence[Symptom]) -> WhyCard | None:
     if told is None:
-        lines = tuple(clean(symptom.message) for symptom in symptoms[:WHY_LINES_MAX])
+        alarms = [symptom for symptom in symptoms if symptom.severity != "note"]
+        lines = tuple(clean(symptom.message) for symptom in (alarms or symptoms)[:WHY_LINES_MAX])
         return WhyCard((*lines, "The cause was not searched for yet."), ()) if lines else None
     first = told.causes[0] if told.causes else None
     proof = first.supports[:WHY_LINES_MAX] if first is not None else ()
@@ -237,16 +238,18 @@ def _dedented(diff: Sequence[str]) -> tuple[str, ...]:
     return tuple(line[:1] + line[1 + shared :] for line in diff)
 
 
-def loss_near(window: Window, step: int | None, last: int = 0) -> Curve | None:
-    """The loss around ``step``, and as far as the symptom goes on, to its ``last`` step."""
+def loss_near(window: Window, step: int | None, last: int = 0, stream: str = "") -> Curve | None:
+    """The loss around ``step``, and as far as the symptom goes on, to its ``last`` step; ``stream`` names whose."""
     if step is None:
         return None
     series = window.series("loss")
     end = max(step + AFTER_STEPS, min(last, step + SYMPTOM_STEPS_MAX))
     here = np.flatnonzero((series.steps >= step - BEFORE_STEPS) & (series.steps <= end))
     near = Series(series.steps[here], series.values[here])
-    title = "loss around the incident" if len(near) < len(series) else "loss of the run"
-    return curve("loss", title, near, scale="log" if spans_decades(near.values) else "linear")
+    title = f"loss of {stream or 'the run'}" if stream or len(near) == len(series) else "loss"
+    title += " around the incident" if len(near) < len(series) else ""
+    drawn = curve("loss", "", near, scale="log" if spans_decades(near.values) else "linear", stream=stream)
+    return replace(drawn, title=title) if drawn is not None else None
 
 
 def evidence(trials: Sequence[TrialRow]) -> tuple[TrialEvidence, ...]:

@@ -24,6 +24,7 @@ from steadytrain.report.formats import as_markdown
 from steadytrain.report.heat import Heat
 from steadytrain.report.method_shown import MethodPart
 from steadytrain.report.report_values import Report
+from steadytrain.report.symptoms_shown import bands_of
 from steadytrain.report.thinned_curves import Curve
 from steadytrain.report.wording import number
 from steadytrain.report.zoom import DARK, Zoom, steps_of
@@ -99,8 +100,8 @@ def page(
         figures=figures,
         first_and_last=steps_of(report.curves, _heats(report)) if figures else None,
         small=lambda curve: Markup(svg.small_drawing(curve)),
-        wide=lambda curve: Markup(svg.drawing(curve, report.symptoms, _SHORT)),
-        half=lambda curve: Markup(svg.drawing(curve, report.symptoms, svg.HALF)),
+        wide=lambda curve: Markup(svg.drawing(curve, bands_of(curve, report.symptoms), _SHORT)),
+        half=lambda curve: Markup(svg.drawing(curve, bands_of(curve, report.symptoms), svg.HALF)),
         histogram=lambda drawn: Markup(svg_heat.histogram_drawing(drawn)),
         readout=readout,
         number=number,
@@ -163,7 +164,7 @@ def _of_curve(curve: Curve, report: Report, frame: svg.Frame, span: tuple[float,
         title=curve.title,
         logarithmic=curve.logarithmic,
         not_finite=f"{curve.not_finite:,} not finite" if curve.not_finite else "",
-        drawing=Markup(svg.drawing(curve, report.symptoms, frame, span=span)),
+        drawing=Markup(svg.drawing(curve, bands_of(curve, report.symptoms), frame, span=span)),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,12 +23,15 @@ CHAIN_MAX = 24
 BATCHES_MAX, SAMPLES_MAX = 4, 8
 
 
-def open_incidents(paths: Sequence[Path], known: Sequence[Symptom] = ()) -> tuple[list[IncidentPart], list[str]]:
+def open_incidents(
+    paths: Sequence[Path], known: Sequence[Symptom] = (), names: Mapping[str, str] | None = None
+) -> tuple[list[IncidentPart], list[str]]:
     """The readable incidents, gravest first, and notes about the others.
 
     Args:
         paths: the bundles.
         known: the symptoms of the run as they ended; an incident has them as they were when it was kept.
+        names: what the run's streams are called, where it has several.
     """
     opened: list[tuple[Incident, Path]] = []
     notes = []
@@ -37,7 +40,7 @@ def open_incidents(paths: Sequence[Path], known: Sequence[Symptom] = ()) -> tupl
             opened.append((with_newest(open_for_report(path).incident, known), path))
         except UsageError as error:
             notes.append(f"Incident not opened: {error}")
-    parts = [incident_part(incident, path) for incident, path in sorted(opened, key=lambda one: gravity(one[0]))]
+    parts = [incident_part(incident, path, names) for incident, path in sorted(opened, key=lambda one: gravity(one[0]))]
     if len(paths) > INCIDENTS_MAX:
         notes.append(f"{len(paths)} incidents are recorded; the first {INCIDENTS_MAX} are shown.")
     return parts, notes
@@ -50,7 +53,8 @@ def with_newest(incident: Incident, known: Sequence[Symptom]) -> Incident:
     return replace(incident, symptoms=tuple(symptoms))
 
 
-def incident_part(incident: Incident, path: Path) -> IncidentPart:
+def incident_part(incident: Incident, path: Path, names: Mapping[str, str] | None = None) -> IncidentPart:
+    """``incident`` as shown; ``names`` are those of a run's streams."""
     located = incident.finding.located
     parameters = [_bad_tensor(tensor) for tensor in incident.parameters[:PARAMETERS_MAX]]
     if len(incident.parameters) > PARAMETERS_MAX:
@@ -80,7 +84,14 @@ def incident_part(incident: Incident, path: Path) -> IncidentPart:
         parameters_count=len(incident.parameters),
         line=clean(at.place) if at is not None else "",
         code=clean(at.code) if at is not None else "",
+        subject=_subject(incident, names or {}),
     )
+
+
+def _subject(incident: Incident, names: Mapping[str, str]) -> str:
+    first = incident.symptoms[0] if incident.symptoms else None
+    stream = names.get(incident.stream, "")
+    return " of ".join(clean(part) for part in (first.name if first is not None else "", stream) if part)
 
 
 def samples_text(samples: Samples, *, alone: bool) -> str:

@@ -11,6 +11,7 @@ from steadytrain.core.model import Table, Window
 from steadytrain.report.layers import layer_groups
 from steadytrain.report.maps import maps
 from steadytrain.report.report_values import Measured, Report
+from steadytrain.report.symptoms_shown import stream_names
 from steadytrain.report.table_readings import Readings, read
 from steadytrain.report.topics import machine, precision
 from steadytrain.report.wording import clean
@@ -23,7 +24,8 @@ NO_TABLES = "No layers can be shown: the run has no readable tables."
 def with_measured(report: Report, run: Run) -> Report:
     """Add the sections from the tables of ``run`` to its ``report``: more than fits on a terminal."""
     streams = run.streams()
-    measured = tuple(_of_stream(run, stream, several=len(streams) > 1) for stream in streams[:STREAMS_MAX])
+    names = stream_names(run)
+    measured = tuple(_of_stream(run, stream, names.get(stream, "")) for stream in streams[:STREAMS_MAX])
     notes = report.notes
     if len(streams) > STREAMS_MAX:
         left_out = ", ".join(map(clean, streams[STREAMS_MAX:]))
@@ -42,7 +44,7 @@ def with_window(report: Report, window: Window) -> Report:
     return replace(report, measured=(Measured("", heats, (), (), ()),)) if heats else report
 
 
-def _of_stream(run: Run, stream: str, *, several: bool) -> Measured | None:
+def _of_stream(run: Run, stream: str, name: str) -> Measured | None:
     window = run.scalars(stream)
     if not len(window):
         return None
@@ -50,8 +52,8 @@ def _of_stream(run: Run, stream: str, *, several: bool) -> Measured | None:
     heats, not_drawn = maps(readings, until=int(window.steps[-1]))
     groups, not_listed = layer_groups(readings)
     return Measured(
-        stream=clean(stream) if several else "",
-        heats=tuple(replace(heat, title=f"{clean(stream)}: {heat.title}") for heat in heats) if several else heats,
+        stream=name,
+        heats=tuple(replace(heat, title=f"{name}: {heat.title}") for heat in heats) if name else heats,
         groups=groups,
         topics=(precision(run, window, readings), machine(run, window, readings)),
         sentences=(*(not_drawn if readings.tables else (NO_TABLES,)), *not_listed, *readings.notes),

@@ -41,6 +41,8 @@ class SymptomRow:
     """The line of the script that ``message`` names, such as ``train.py:17``, and its ``code``."""
 
     code: str = ""
+    stream: str = ""
+    """As that of the curves on which it is drawn."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,8 @@ class IncidentPart:
     """The line of the script that its first symptom names, such as ``train.py:17``, and its ``code``."""
 
     code: str = ""
+    subject: str = ""
+    """Its first symptom, and the optimizer where there are several: ``loss-spike of critic_optimizer``."""
 
 
 @dataclass(frozen=True)

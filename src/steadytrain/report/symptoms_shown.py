@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from steadytrain.core.model import Symptom, Window
 from steadytrain.grouping import classified
 from steadytrain.grouping.stories import Story, tell
 from steadytrain.report.incidents_shown import TENSORS_MAX
 from steadytrain.report.report_values import SymptomRow
+from steadytrain.report.thinned_curves import Curve
 from steadytrain.report.told_once import told_once
 from steadytrain.report.wording import clean, enumerated, step_range
+from steadytrain.storage.run_folder import Run
 
 SYMPTOMS_MAX = 100
 STORIES_MAX = 5
 CODE_MAX = 160
+FIRST_STREAM = "main"
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 def stories_of(window: Window | None, symptoms: Sequence[Symptom]) -> tuple[Story, ...]:
@@ -32,24 +37,49 @@ def story_lines(stories: Sequence[Story]) -> tuple[str, ...]:
     return (*lines[:STORIES_MAX], *more)
 
 
-def symptom_rows(seen: Sequence[tuple[Symptom, str]]) -> tuple[SymptomRow, ...]:
-    """The symptoms of a run, each with the rank that it is of, "" for the run's only one."""
-    return tuple(symptom_row(symptom, origin, among=len(seen)) for symptom, origin in told_once(seen)[:SYMPTOMS_MAX])
+def symptom_rows(seen: Sequence[tuple[Symptom, str]], names: Mapping[str, str] = _NONE) -> tuple[SymptomRow, ...]:
+    """The symptoms of a run, each with the rank that it is of, "" for the run's only one.
+
+    Args:
+        names: how the streams are called, as :func:`stream_names` gives them.
+    """
+    shown = told_once(seen)[:SYMPTOMS_MAX]
+    return tuple(symptom_row(symptom, origin, among=len(seen), names=names) for symptom, origin in shown)
 
 
-def symptom_row(symptom: Symptom, origin: str = "", *, among: int = 1) -> SymptomRow:
+def symptom_row(symptom: Symptom, origin: str = "", *, among: int = 1, names: Mapping[str, str] = _NONE) -> SymptomRow:
     """One symptom of ``among`` that are shown together."""
     at = symptom.at
+    stream = names.get(symptom.stream, symptom.stream if symptom.stream != FIRST_STREAM else "")
     return SymptomRow(
         name=clean(symptom.name),
         severity=symptom.severity,
         first_step=symptom.first_step,
         last_step=symptom.last_step,
         steps=step_range(symptom),
-        origin=clean(origin or (symptom.stream if symptom.stream != "main" else "")),
+        origin=clean(origin or stream),
         message=clean(symptom.message),
         tensors=enumerated([clean(name) for name in symptom.tensors], TENSORS_MAX),
         story=f"story {symptom.story}" if symptom.story is not None and among > 1 else "",
         line=clean(at.place) if at is not None else "",
         code=clean(at.code, length_max=CODE_MAX) if at is not None else "",
+        stream=clean(stream),
     )
+
+
+def bands_of(curve: Curve, symptoms: Sequence[SymptomRow]) -> list[SymptomRow]:
+    """The symptoms that are drawn on ``curve``: those of the same optimizer."""
+    return [one for one in symptoms if not curve.stream or one.stream == curve.stream]
+
+
+def stream_names(run: Run) -> dict[str, str]:
+    """What the streams of a run with several are called: by the script's variables, unless two have the same name."""
+    streams = run.streams()
+    if len(streams) < 2:
+        return {}
+    given = run.facts.get("stream_names")
+    given = given if isinstance(given, dict) else {}
+    called = [str(given.get(stream) or stream) for stream in streams]
+    return {
+        stream: clean(name if called.count(name) == 1 else stream) for stream, name in zip(streams, called, strict=True)
+    }

@@ -17,13 +17,15 @@ from steadytrain.core.own_command import pasteable
 from steadytrain.report.diagnosis_shown import FIX_HEADINGS, CausePart, DiagnosisPart
 from steadytrain.report.report_values import IncidentPart, Report
 from steadytrain.report.thinned_curves import NOT_FINITE, Curve
-from steadytrain.report.wording import number
+from steadytrain.report.wording import enumerated, number
 
 SYMPTOMS_SHOWN_MAX = 8
 INCIDENTS_SHOWN_MAX = 2
 PARAMETERS_SHOWN_MAX = 4
 NOTES_SHOWN_MAX = 6
 CAUSES_SHOWN_MAX = 3
+NOTES_NAMED_MAX = 12
+CURVE_TITLE_MAX = 28
 _LABEL_WIDTH = 16
 STYLES: dict[Severity | None, str] = {"critical": "bold red", "warning": "bold yellow", "note": "bold", None: "bold"}
 _LABEL_STYLE = "dim"
@@ -48,7 +50,8 @@ def renderable(report: Report) -> Group:
         parts.append(Text(report.diagnosis.why))
         parts += _patch(report.diagnosis)
     if report.curves:
-        parts += [Text(), _grid((curve.title, _spark(curve)) for curve in report.curves)]
+        width = max(_LABEL_WIDTH, min(CURVE_TITLE_MAX, max(len(curve.title) for curve in report.curves)))
+        parts += [Text(), _grid(((curve.title, _spark(curve)) for curve in report.curves), width)]
     if report.brief:
         parts += [Text(), _grid((fact.label, Text(fact.value)) for fact in report.brief)]
     if report.notes:
@@ -179,7 +182,9 @@ def _told_by_incident(report: Report) -> bool:
 def _symptom_lines(report: Report) -> Iterable[tuple[str, Text]]:
     last_label = ""
     above = " ".join((report.verdict, *(incident.title for incident in report.incidents[:INCIDENTS_SHOWN_MAX])))
-    for symptom in report.symptoms[:SYMPTOMS_SHOWN_MAX]:
+    alarms = [symptom for symptom in report.symptoms if symptom.severity != "note"]
+    shown = alarms or report.symptoms
+    for symptom in shown[:SYMPTOMS_SHOWN_MAX]:
         origin = f" ({symptom.origin})" if symptom.origin else ""
         is_told = symptom.message in above
         message = ", as above" if is_told else f": {symptom.message}"
@@ -191,8 +196,12 @@ def _symptom_lines(report: Report) -> Iterable[tuple[str, Text]]:
         if symptom.code and not is_told:
             yield ("", Text(f"{symptom.line}  {symptom.code}", style="italic"))
         last_label = label
-    if len(report.symptoms) > SYMPTOMS_SHOWN_MAX:
-        yield ("", Text(f"and {len(report.symptoms) - SYMPTOMS_SHOWN_MAX} more", style=_LABEL_STYLE))
+    if len(shown) > SYMPTOMS_SHOWN_MAX:
+        yield ("", Text(f"and {len(shown) - SYMPTOMS_SHOWN_MAX} more", style=_LABEL_STYLE))
+    notes = [symptom for symptom in report.symptoms if symptom.severity == "note"] if alarms else []
+    if notes:
+        named = dict.fromkeys(f"{one.name}{f' ({one.origin})' if one.origin else ''} at {one.steps}" for one in notes)
+        yield ("notes", Text(enumerated(list(named), NOTES_NAMED_MAX)))
 
 
 def _spark(curve: Curve) -> Text:
@@ -222,9 +231,9 @@ def _commands(report: Report) -> Iterable[RenderableType]:
         yield Text.assemble(head, pasteable(command.line), purpose, no_wrap=True, overflow="ignore")
 
 
-def _grid(lines: Iterable[tuple[str, Text]]) -> Table:
+def _grid(lines: Iterable[tuple[str, Text]], width: int = _LABEL_WIDTH) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(style=_LABEL_STYLE, width=_LABEL_WIDTH, no_wrap=True)
+    table.add_column(style=_LABEL_STYLE, width=width, no_wrap=True)
     table.add_column(overflow="fold")
     for label, value in lines:
         table.add_row(label, value)

@@ -44,10 +44,12 @@ class Curve:
     not_finite: int
     count: int
     spark: str
+    stream: str = ""
+    """The optimizer whose steps it shows, as a reader knows it; "" if the run has one alone."""
 
 
 def curve(
-    name: str, title: str, series: Series, *, scale: str = "linear", points_max: int = POINTS_MAX
+    name: str, title: str, series: Series, *, scale: str = "linear", points_max: int = POINTS_MAX, stream: str = ""
 ) -> Curve | None:
     """The curve of ``series``, None if it has no step. ``scale`` is ``linear`` or ``log``."""
     if not len(series):
@@ -58,7 +60,7 @@ def curve(
     kept = thin(series.values, points_max=points_max)
     return Curve(
         name=name,
-        title=title,
+        title=f"{title} of {stream}" if stream else title,
         logarithmic=logarithmic,
         steps=tuple(series.steps[kept].tolist()),
         values=tuple(series.values[kept].tolist()),
@@ -67,6 +69,7 @@ def curve(
         not_finite=len(series) - len(finite),
         count=len(series),
         spark=spark(series.values, logarithmic=logarithmic),
+        stream=stream,
     )
 
 

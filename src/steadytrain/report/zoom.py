@@ -17,6 +17,7 @@ from steadytrain.report.heat import Heat
 from steadytrain.report.report_values import Report, SymptomRow
 from steadytrain.report.svg import WIDE, band_labels, by_severity
 from steadytrain.report.svg_heat import labels_width
+from steadytrain.report.symptoms_shown import bands_of
 from steadytrain.report.thinned_curves import Curve
 from steadytrain.report.wording import number
 from steadytrain.report.zoom_heat import heat_figure
@@ -73,7 +74,7 @@ def zoom(report: Report) -> Zoom | None:
     shared = Range1d(start=edges[0], end=edges[1], bounds=edges)
     # All share one range of steps and one label width, so that their steps line up.
     figures = [
-        *(_figure(curve, report.symptoms, shared) for curve in report.curves),
+        *(_figure(curve, bands_of(curve, report.symptoms), shared) for curve in report.curves),
         *(heat_figure(heat, shared, hatch_colour=FAINT) for heat in heats),
     ]
     document = Document()

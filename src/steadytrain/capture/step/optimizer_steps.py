@@ -23,11 +23,15 @@ from steadytrain.capture.step.model_calls import ModelCalls
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.capture.step.ranks import take_lost
 from steadytrain.capture.step.run_stopped import RunStopped
+from steadytrain.capture.step.script_frames import variable_of
 from steadytrain.capture.step.skipping import Skipping
 from steadytrain.capture.step.stopping import Stopping
 from steadytrain.capture.tensors.precision import precision_facts
 
 TURNS_MIN = 2
+NAMES_MAX = 32
+"""Optimizers of which the script's own name is recorded."""
+
 NOTES_STEP = 8
 """By this step the first rank has a run folder if it trains."""
 
@@ -52,6 +56,7 @@ class OptimizerSteps:
         self._update_looks: dict[int, UpdateLooks] = {}
         self._stepped: weakref.ref[Stream] | None = None
         self._turns = 0
+        self._names: dict[str, str] = {}
 
     def step_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any:
         """Returns other arguments for ``step``, or None. Raises :class:`RunStopped` to refuse the update."""
@@ -286,6 +291,13 @@ class OptimizerSteps:
         if self._turns >= TURNS_MIN:
             self._run.recorder.set_fact("optimizers_in_turn", len(self._run.streams))
 
+    def _name(self, stream: Stream) -> None:
+        """Record the script's own name of the stream's first optimizer."""
+        optimizers = stream.optimizers
+        if optimizers and len(self._names) < NAMES_MAX and (name := variable_of(optimizers[0])):
+            self._names[stream.name] = name
+            self._run.recorder.set_fact("stream_names", dict(self._names))
+
     def _finish(self, stream: Stream) -> None:
         run = self._run
         measured, stream.pending = stream.pending, None
@@ -312,6 +324,8 @@ class OptimizerSteps:
         if stream.own_steps == NOTES_STEP:
             run.tell_notes()
         if stream.own_steps == 1:
+            with run.guard.part("naming the optimizer"):
+                self._name(stream)
             run.modules.settle()
             self._update_looks.pop(id(stream), None)
             norm = measured.record.scalars.get("parameter_norm")

@@ -146,6 +146,24 @@ def _tensors_of(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
         yield from ((f"{name}[{key!r}]", one) for key, one in value.items() if isinstance(one, Tensor))
 
 
+def variable_of(value: object) -> str:
+    """The name under which the script's running functions hold ``value``: ``optimizer_d``, ``self.critic_optimizer``;
+    "" if none does. Installed packages are not asked: their names mean nothing to the script's author."""
+    for frame in running_frames():
+        if not is_user(frame) or "-packages" in frame.f_code.co_filename:
+            continue
+        variables = frame.f_locals
+        found = next((name for name, held in variables.items() if held is value), "")
+        if not found and (owner := getattr(variables.get("self"), "__dict__", None)) is not None:
+            found = next((f"self.{name}" for name, held in owner.items() if held is value), "")
+        found = found or next((name for name, held in frame.f_globals.items() if held is value), "")
+        if isinstance(variables, dict) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+            variables.clear()  # up to Python 3.12 this is a copy, which would keep the values alive
+        if found:
+            return found
+    return ""
+
+
 def running_frames() -> Iterator[FrameType]:
     """The frames of this thread, innermost first, beginning with the caller's."""
     frame: FrameType | None = sys._getframe(1)
