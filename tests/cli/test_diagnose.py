@@ -54,7 +54,7 @@ def answer(target: Path) -> Diagnosis:
     everyone = [Suspect(name, cause, own if name == "bad-batch" else Signature()) for name, cause in causes().items()]
     effects = {"unchanged": "persists", "drop-batch": "removed", "beta2-lower": "persists", "perturbed": "persists"}
     verdicts = [Verdict(name, effect, {"seconds": 1.0}, f"{name} did so") for name, effect in effects.items()]  # type: ignore[arg-type]
-    control = Control(True, True, True, "probe loss rises by 0.07")
+    control = Control(True, True, True, "loss on fixed batches rises by 0.07")
     held = {"drop-batch": Contrast("drop-batch", True, "leaving out the batch of step 84 does not")}
     known = Circumstances("loss-spike: it rose", control, True, (), str(target), contrasts=held)
     return conclude(everyone, verdicts, known)

@@ -27,7 +27,7 @@ from steadytrain.experiments.trial_catalog import trials
 
 CAUSES = causes()
 TRIALS = tuple(trial.name for trial in trials())
-SHOWN = Control(True, True, True, "probe loss rises by 1.2")
+SHOWN = Control(True, True, True, "loss on fixed batches rises by 1.2")
 LASTING = ("nondeterminism", "hardware-fault")
 """Causes whose proof is that the replay does not show the symptom, or is not exact: nothing is confirmed then."""
 

@@ -131,7 +131,7 @@ def test_the_verdict_does_not_depend_on_how_far_back_the_snapshot_lies(begin: in
         "removed" if begin == 50 else "inconclusive"
     )
     verdict = judge("clip", case, [control], [outcome("clip", [9.0, 4.0, 3.4, 3.4], 3.4)])
-    assert (verdict.effect, verdict.why.split(" by ")[0]) == ("persists", "probe loss rises")
+    assert (verdict.effect, verdict.why.split(" by ")[0]) == ("persists", "loss on fixed batches rises")
 
 
 def _probed(spec: Spec) -> Spec:

@@ -122,7 +122,10 @@ def test_progress_is_judged_by_probes_and_by_how_much_more_they_fall(case: Case)
     stuck = replace(case, symptom=replace(case.symptom, name="no-learning")) if case.symptom else case
     control = made("unchanged", CALM, [2.0, 1.9, 1.8, 1.7, 1.6])
     twice = judge("learning-rate-up", stuck, [control], [made("learning-rate-up", CALM, [2.0, 1.8, 1.6, 1.4, 1.2])])
-    assert (twice.effect, twice.why) == ("inconclusive", "probe loss changes by -0.8, in the control by -0.4")
+    assert (twice.effect, twice.why) == (
+        "inconclusive",
+        "loss on fixed batches changes by -0.8, in the control by -0.4",
+    )
     unseen = judge("learning-rate-up", stuck, [control], [made("learning-rate-up", CALM[:1], [2.0])])
     assert (unseen.effect, unseen.why) == ("inconclusive", "no probes to judge progress by")
 
@@ -137,7 +140,7 @@ def test_a_loss_above_a_guess_is_judged_by_its_level(case: Case, last: float, ex
     control = made("unchanged", CALM, [92.0, 60.0, 30.0, 15.0, 8.0])
     verdict = judge("reinitialize", above, [control], [made("reinitialize", CALM, [1.7, 1.6, 1.6, 1.6, last])])
     assert verdict.effect == expected
-    assert verdict.why == f"the probe loss ends at {last:.3g}, in the control at 8; far above a guess is 2.9"
+    assert verdict.why == f"the loss on fixed batches ends at {last:.3g}, in the control at 8; far above a guess is 2.9"
 
 
 @pytest.mark.parametrize(
@@ -159,7 +162,7 @@ def test_a_spike_without_damage_is_judged_by_the_losses_and_says_so(case: Case) 
     control = made("unchanged", SPIKE, FLAT)
     verdict = judge("clip", case, [control], [made("clip", CALM, FLAT)])
     assert verdict.effect == "removed"
-    assert "the probes show no damage" in verdict.why
+    assert "fixed batches show no damage" in verdict.why
     assert effect(case, control, made("clip", SPIKE, FLAT)) == "persists"
 
 
@@ -268,7 +271,7 @@ def test_the_table(case: Case) -> None:
     verdicts["retie"] = judge("retie", case, [control], [])
     found = document("incident", case, verdicts, outcomes)
     assert [row["trial"] for row in found["trials"]] == ["unchanged", "clip", "retie"]
-    assert found["control"] == {"shown": True, "exact": True, "why": "probe loss rises by 0.8"}
+    assert found["control"] == {"shown": True, "exact": True, "why": "loss on fixed batches rises by 0.8"}
     text = "\n".join(lines(found))
     assert "unchanged (control)  persists" in text
     assert "bit-identical" in text

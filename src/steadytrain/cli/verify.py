@@ -114,6 +114,12 @@ def _print(found: Verified, onset: int) -> None:
         why = f"; {found.ended}" if found.ended else ""
         say_lines(f"  followed for {found.followed} steps after the onset at step {onset}{why}")
     if found.price_before is not None:
-        say_lines(f"  its price before the onset: {found.price_before:+.3g} of probe loss against the unchanged replay")
+        say_lines(
+            f"  its price before the onset: {found.price_before:+.3g} in the loss on fixed batches, against the "
+            "unchanged replay"
+        )
     if found.price_end is not None:
-        say_lines(f"  at the end: {found.price_end:+.3g} of probe loss against the unchanged replay, symptom included")
+        say_lines(
+            f"  at the end: {found.price_end:+.3g} in the loss on fixed batches, against the unchanged replay, symptom "
+            "included"
+        )

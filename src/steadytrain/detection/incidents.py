@@ -50,8 +50,8 @@ WRITE_WAIT_S = 30.0
 
 
 WHY = "not searched: the symptom is one of finite values (`steadytrain onset` finds the first that left its course)"
-STATE = "in the snapshots of the recording (replay/snapshots)"
-BATCHES = "on the tape of the recording (replay/tape)"
+STATE = "in the snapshots (replay/snapshots)"
+BATCHES = "in the recording (replay/tape)"
 
 LOST_SHARE = 0.2
 """Of the progress from the start of the run to the level before the onset: a note in which the loss rose by so much is

@@ -128,7 +128,9 @@ def _by_signs(suspects: Sequence[Suspect], belief: Mapping[str, float], shown: M
             f"the cause is unknown and no trial decided; what was seen points to a fault {WHERE[name]}{beside}",
             cleared,
         )
-    return Axis(UNKNOWN, f"no change removed the symptom, and what was seen points to no axis{beside}", cleared)
+    return Axis(
+        UNKNOWN, f"no change removed the symptom, and what was seen points to no part of the training{beside}", cleared
+    )
 
 
 def _mass(suspects: Sequence[Suspect], belief: Mapping[str, float]) -> dict[str, float]:

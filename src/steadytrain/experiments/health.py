@@ -95,7 +95,7 @@ def ailment(case: Case, outcome: Outcome, floor: float, *, own_scale: bool = Fal
     excess = excess_in(case, outcome)
     allowed = max(floor, usual.rise)
     if excess is not None and not excess.final <= allowed:
-        return f"the probe loss ends {excess.final:.3g} higher, the run's own range is {allowed:.3g}"
+        return f"the loss on fixed batches ends {excess.final:.3g} higher, the run's own range is {allowed:.3g}"
     norms = [one.gradient_norm for one in seen if one.gradient_norm is not None]
     if norms and not max(norms) <= usual.gradient:
         return f"the gradient norm is {max(norms):.3g}, before the onset it was at most {usual.gradient:.3g}"
@@ -113,7 +113,9 @@ def ailment_at_end(case: Case, outcome: Outcome, floor: float, *, own_scale: boo
     if excess is not None and math.isfinite(excess.first):  # a probe's own batch may have no loss at all
         risen = excess.final
         return (
-            "" if risen <= allowed else f"but the probe loss ends {risen:.3g} higher, beyond the range of {allowed:.3g}"
+            ""
+            if risen <= allowed
+            else f"but the loss on fixed batches ends {risen:.3g} higher, beyond the range of {allowed:.3g}"
         )
     losses = [one.loss for one in steps_from_onset(case, outcome) if one.loss is not None]
     last = float(np.median(losses[-max(1, len(losses) // END_SHARE) :])) if losses else usual.middle

@@ -116,10 +116,13 @@ def shows(case: Case, control: Outcome, controls: Sequence[Outcome]) -> tuple[bo
         excess, fall = excess_in(case, control), fall_of(control)
         if excess is None and fall is not None:
             return True, f"the training loss ends at {fall.end:.3g}"
-        return excess is not None, "no probes" if excess is None else f"probe loss changes by {excess.final:+.3g}"
+        return (
+            excess is not None,
+            "no probes" if excess is None else f"loss on fixed batches changes by {excess.final:+.3g}",
+        )
     excess = excess_in(case, control)
     if excess is not None and excess.peak > noise_floor(case, excess, controls):
-        return True, f"probe loss rises by {excess.peak:.3g}"
+        return True, f"loss on fixed batches rises by {excess.peak:.3g}"
     quantity, growth = quantity_of(case), growth_of(case, control, control)
     if quantity is not None and growth > GROWTH_MIN:
         return True, f"the {QUANTITIES[quantity]} grows {math.exp(growth):.3g} times"
@@ -266,7 +269,7 @@ def _by_progress(pair: _Pair) -> Verdict:
         return by_level
     still = min(floor, unsteadiness(there, pair.controls))
     fell, fell_there = -here.final, max(-there.final, 0.0)
-    why = f"probe loss changes by {here.final:+.3g}, in the control by {there.final:+.3g}"
+    why = f"loss on fixed batches changes by {here.final:+.3g}, in the control by {there.final:+.3g}"
     if fell > PROGRESS_FACTOR * fell_there + still:
         return pair.says("removed", why)
     if here.final > there.final + max(floor, abs(there.final)):
@@ -293,7 +296,9 @@ def _by_level(pair: _Pair) -> Verdict | None:
     there, here = _last_probe(pair.control), _last_probe(pair.outcome)
     if bound is None or there is None or here is None or there <= bound:
         return None
-    why = f"the probe loss ends at {here:.3g}, in the control at {there:.3g}; far above a guess is {bound:.3g}"
+    why = (
+        f"the loss on fixed batches ends at {here:.3g}, in the control at {there:.3g}; far above a guess is {bound:.3g}"
+    )
     if here <= bound:
         return pair.says("inconclusive", pair.short) if pair.short is not None else pair.says("removed", why)
     if here > WORSE_SHARE * there:
@@ -320,7 +325,7 @@ def _by_rise(pair: _Pair) -> Verdict | None:
     if not there.peak > floor:
         return None
     effect = _by_share(here.peak, there.peak, floor)
-    why = f"probe loss rises by {here.peak:.3g}, in the control by {there.peak:.3g}"
+    why = f"loss on fixed batches rises by {here.peak:.3g}, in the control by {there.peak:.3g}"
     if effect == "removed" and pair.short is not None:
         return pair.says("inconclusive", pair.short)
     return _if_healthy(pair, effect, why, floor)
@@ -357,7 +362,7 @@ def _by_growth(pair: _Pair) -> Verdict | None:
 
 def _by_highest_loss(pair: _Pair) -> Verdict:
     there, here = (highest_loss(pair.case, one)[1] for one in (pair.control, pair.outcome))
-    why = f"loss of a step {_beside(here)} those before, in the control {_beside(there)}; the probes show no damage"
+    why = f"loss of a step {_beside(here)} those before, in the control {_beside(there)}; fixed batches show no damage"
     noise = pair.case.loss_noise()
     return _if_healthy(pair, _by_share(here, there, noise), why, max(noise, _floor_of(pair)))
 

@@ -39,11 +39,13 @@ def rests_on(trial: str, what: str, case: Case, controls: Sequence[Outcome], out
         return Verdict(trial, "inconclusive", why="there are no probes, or the loss of a guess is not known")
     numbers = {"first_loss": here.first, "control_first_loss": there.first, "guess": float(guess)}
     if not there.first < GOOD_SHARE * guess:
-        why = f"the probe loss {there.first:.3g} is near that of a guess, {guess:.3g}: there is no skill to lose"
+        near = f"is near that of a guess, {guess:.3g}: there is no skill to lose"
+        why = f"the loss on fixed batches, {there.first:.3g}, {near}"
         return Verdict(trial, "inconclusive", numbers, why)
     share = (here.first - there.first) / (guess - there.first) if math.isfinite(here.first) else 1.0
     effect: Effect = "removed" if share >= RESTS_SHARE else "persists" if share < STANDS_SHARE else "inconclusive"
-    said = f"without {what} the probe loss of the same weights is {here.first:.3g}, in the control {there.first:.3g}"
+    beside = f"{here.first:.3g}, in the control {there.first:.3g}"
+    said = f"without {what} the loss on fixed batches of the same weights is {beside}"
     return Verdict(trial, effect, {**numbers, "share": share}, f"{said}; a guess has {guess:.3g}")
 
 

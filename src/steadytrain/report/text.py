@@ -65,7 +65,7 @@ def diagnosis(part: DiagnosisPart) -> Group:
     """What to print for a diagnosis, verdict first."""
     parts: list[RenderableType] = [Text(part.verdict, style=STYLES[part.severity]), Text(part.why)]
     if part.axis:
-        parts += [Text(), _grid(_labelled("axis", (part.axis,)))]
+        parts += [Text(), _grid(_labelled("lies in", (part.axis,)))]
     for cause in part.causes[:CAUSES_SHOWN_MAX]:
         if cause is not part.causes[0] or not part.verdict.startswith(cause.status):
             parts += [Text(), Text(f"{cause.status}: {cause.name} ({cause.confidence}). {cause.summary}", style="bold")]
