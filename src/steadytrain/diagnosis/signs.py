@@ -306,17 +306,21 @@ BURST_FROM, BURST_STEPS, LEVEL_STEPS, BURST_MIN, LEADS = 2, 20, 64, 3.0, 2.0
 """Steps around the onset in which a gradient leaps. Where a step overshoots, the gradient grows as the root of the loss
 (or slower); where the loss has a cliff, the gradient is long before the loss is high."""
 
+SOUND_STEPS_MIN = 8
+"""After fewer steps no gradient is usual: a run that overshoots from its start leaps, too."""
+
 
 def burst_of_gradient(case: Case) -> tuple[float, float]:
     """The largest gradient norm near the first rise over that of nine in ten steps before, and how many times further
-    than the loss the norm leapt at the first step above three times its usual one. NaN if unknown."""
+    than the loss the norm leapt at the first step above three times its usual one. NaN if unknown, as in the first
+    steps."""
     norms, losses = case.window.series("gradient_norm"), case.window.series("loss")
     # A rise that was long over is another story.
     rises = [one for one in case.symptoms if one.name in RISES and one.last_step >= case.onset - SAME_STORY_STEPS]
     rise = min((one.first_step for one in rises), default=case.onset)
     begin = min(rise, case.onset) - BURST_FROM
     sound = norms.values[(norms.steps < begin) & np.isfinite(norms.values)][-LEVEL_STEPS:]
-    usual = float(np.quantile(sound, 0.9)) if len(sound) else 0.0
+    usual = float(np.quantile(sound, 0.9)) if len(sound) >= SOUND_STEPS_MIN else 0.0  # nothing is usual before
     near = (norms.steps >= begin) & (norms.steps <= begin + BURST_STEPS) & np.isfinite(norms.values)
     if not near.any() or usual <= 0:
         return math.nan, math.nan

@@ -26,6 +26,7 @@ from steadytrain.experiments.outcome_measures import (
     steps_before_onset,
 )
 from steadytrain.experiments.specs import UNCHANGED, Outcome, StepSeen
+from steadytrain.experiments.trial_starts import EARLY_ONSET
 
 BEFORE_MIN, BEFORE_MAX = 8, 64
 """The range before the onset is taken from at least and at most this many of the last steps before it."""
@@ -65,6 +66,8 @@ class Range:
 def range_before(case: Case) -> Range | None:
     """The range of the last steps before the onset, None if there are too few of them."""
     losses = _before(case, "loss")
+    if case.onset <= EARLY_ONSET:
+        losses = _until_rise(losses)
     if len(losses) < BEFORE_MIN:
         return None
     middle, noise = float(np.median(losses)), case.loss_noise()
@@ -73,6 +76,15 @@ def range_before(case: Case) -> Range | None:
     norms = _before(case, "gradient_norm")
     gradient = GRADIENT_ROOM * float(norms.max()) if len(norms) >= BEFORE_MIN and norms.max() > 0 else math.inf
     return Range(middle, rise, max(float(losses.max()), middle + STEP_ROOM * rise), gradient)
+
+
+def _until_rise(losses: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The losses of a script's first steps up to the first far above its start: what rises from there is no health."""
+    if not len(losses):
+        return losses
+    first = float(np.median(losses[:START_STEPS]))
+    high = np.flatnonzero(losses > first + START_PEAK_ROOM * abs(first))
+    return losses[: high[0]] if len(high) else losses
 
 
 def ailment(case: Case, outcome: Outcome, floor: float, *, own_scale: bool = False) -> str:
@@ -188,12 +200,15 @@ def stretch(case: Case) -> int:
 
 
 def _ends_within(case: Case, outcome: Outcome) -> bool:
-    """Whether the loss ends within the few values that it had before the onset: at most their median."""
+    """Whether the loss ends within the few values that it had before the onset: at most their median, and not above
+    the first ones, because a loss that rises from the start has no healthy median."""
     before = _before(case, "loss")
     losses = [one.loss for one in steps_from_onset(case, outcome) if one.loss is not None]
     if len(before) < START_STEPS or not losses:
         return False
-    return float(np.median(losses[-max(1, len(losses) // END_SHARE) :])) <= float(np.median(before))
+    first = float(np.median(before[:START_STEPS]))
+    bound = min(float(np.median(before)), first + START_ROOM * abs(first))
+    return float(np.median(losses[-max(1, len(losses) // END_SHARE) :])) <= bound
 
 
 def _beside_start(outcome: Outcome) -> str:

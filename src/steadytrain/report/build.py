@@ -218,11 +218,12 @@ def _cards(
     known = {(one.name, one.first_step) for one in own}
     others = [one for one in symptoms if (one.name, one.first_step) not in known]
     leading = (*own, *sorted(others, key=lambda one: -SEVERITIES.index(one.severity)))
+    where = where_card(finding, leading, diagnosis)
     return _Cards(
         headline=text,
         certainty=certainty,
-        where=where_card(finding, leading, diagnosis),
-        why=why_card(diagnosis, leading),
+        where=where,
+        why=why_card(diagnosis, leading, where.line if where is not None else ""),
         fix=fix_card(diagnosis, ways, clean(str(place or "")), advice(leading)) if sick else None,
         evidence=evidence(answer.trials[:TRIALS_MAX]) if answer is not None else (),
     )

@@ -194,15 +194,16 @@ def advice(symptoms: Sequence[Symptom]) -> str:
     return " ".join(page.next_steps[:ADVICE_MAX]).replace("`", "") if page is not None else ""
 
 
-def why_card(told: DiagnosisPart | None, symptoms: Sequence[Symptom]) -> WhyCard | None:
+def why_card(told: DiagnosisPart | None, symptoms: Sequence[Symptom], where: str = "") -> WhyCard | None:
+    """What was seen, without the line that stands in *Where* already."""
     if told is None:
         alarms = [symptom for symptom in symptoms if symptom.severity != "note"]
         lines = tuple(clean(symptom.message) for symptom in (alarms or symptoms)[:WHY_LINES_MAX])
         return WhyCard((*lines, "The cause was not searched for yet."), ()) if lines else None
     first = told.causes[0] if told.causes else None
-    proof = first.supports[:WHY_LINES_MAX] if first is not None else ()
+    proof = [line for line in first.supports if line != where][:WHY_LINES_MAX] if first is not None else []
     rows = told.texts[:ROW_LINES_MAX] if first is not None and first.rows else ()
-    return WhyCard(proof or (told.why,), rows)
+    return WhyCard(tuple(proof) or (told.why,), rows)
 
 
 def fix_card(
