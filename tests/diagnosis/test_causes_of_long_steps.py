@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -273,3 +274,14 @@ def test_weights_that_vanished_are_tried_from_the_beginning(name: str, begin: in
     plan = trial("weight-decay-none").plan(replace(case_of({}, name), begins=(64,), taped=((65, 92),)))
     assert not isinstance(plan, NotApplicable)
     assert plan[0].begin == begin
+
+
+@pytest.mark.parametrize(("onset", "known"), [(7, False), (60, True)])
+def test_in_the_first_steps_no_gradient_is_usual(onset: int, known: bool) -> None:
+    """A run that overshoots from its start leaps, too."""
+    window = finite_case().window
+    held = {name: values.copy() for name, values in window.signals.items()}
+    held["gradient_norm"][onset - 1 :] = 1e9
+    seen = Symptom("nonfinite-loss", "critical", onset, onset, "it was seen")
+    case = replace(case_of({}), symptom=seen, symptoms=(seen,), onset=onset, window=replace(window, signals=held))
+    assert math.isfinite(burst_of_gradient(case)[0]) is known

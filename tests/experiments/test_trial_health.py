@@ -138,3 +138,30 @@ def _probed(spec: Spec) -> Spec:
     """The first three entries as probes."""
     entries = [replace(entry, role="probe") if place < 3 else entry for place, entry in enumerate(spec.schedule)]
     return replace(spec, schedule=tuple(entries))
+
+
+def nonfinite_after(losses: list[float]) -> Case:
+    """A value that is not finite after ``losses``, in the first steps of a script."""
+    symptom = replace(finite_case().symptoms[0], name="nonfinite-loss", severity="critical", first_step=len(losses) + 1)
+    return finite_case(
+        symptom=symptom,
+        symptoms=(symptom,),
+        onset=len(losses) + 1,
+        step=len(losses) + 1,
+        window=window([*losses, math.nan]),
+        begins=(0,),
+        taped=((1, len(losses) + 1),),
+    )
+
+
+@pytest.mark.parametrize("count", [6, 12])
+def test_a_loss_that_exploded_from_the_start_is_no_health_to_come_back_to(count: int) -> None:
+    """Six steps rise to 1e10; finite, but at 420, is no cure. A loss that falls from its start is one."""
+    before = [4.9 * 50.0**step for step in range(count)]
+    case = nonfinite_after(before)
+    assert range_before(case) is None
+    control = at_start("unchanged", [*before, math.inf])
+    high = [*(4.9 + 60.0 * step for step in range(8)), *([420.0] * 24)]
+    assert judge("clip-usual", case, [control], [at_start("clip-usual", high)]).effect != "removed"
+    low = [4.9 - 0.05 * step for step in range(32)]
+    assert judge("clip-usual", case, [control], [at_start("clip-usual", low)]).effect == "removed"
