@@ -17,6 +17,7 @@ def warms(counted: float, passes: float, *, steps: int = 40) -> Window:
     return looked(steps, **{f"{measure}__LambdaLR": [NAN] * 6 + [value] for measure, value in values.items()})
 
 
+CUT = looked(last_milestone__MultiStepLR=[NAN] * 6 + [22.0], milestones_after__MultiStepLR=[NAN] * 6 + [0.92])
 IN_THE_FIRST_PASS, LATER, UNKNOWN = turned(0.25), turned(10.0), turned(0.0)
 AFTER_TWO_PASSES, AFTER_ONE, WITHOUT_PASSES = warms(2.0, 2.01), warms(1.0, 1.01), warms(2.0, 0.0)
 OFTEN = looked(steps_an_update__StepLR=[NAN] * 5 + [4.0])
@@ -32,7 +33,7 @@ LOOKED_AT_101 = steps(
     },
 )
 HEALTHY = (*QUIET, LOOKED_AT_101, LATER, UNKNOWN, AFTER_ONE, OFTEN)
-SICK = (IN_THE_FIRST_PASS, AFTER_TWO_PASSES)
+SICK = (IN_THE_FIRST_PASS, AFTER_TWO_PASSES, CUT)
 
 
 def test_quiet() -> None:
@@ -45,6 +46,13 @@ def test_a_cosine_that_rises_again_in_the_first_pass() -> None:
     assert (symptom.severity, symptom.first_step) == ("warning", 8)
     said = "CosineAnnealingLR was stepped beyond its T_max of 20, after 0.25 passes over the data"
     assert symptom.message == f"{said}: the learning rate rises again"
+
+
+def test_milestones_that_are_over_in_the_first_pass() -> None:
+    symptom = newest(MistimedSchedule(), CUT)
+    assert symptom is not None
+    assert (symptom.severity, symptom.numbers["milestone"]) == ("warning", 22)
+    assert symptom.message.startswith("MultiStepLR passed its last milestone, 22, after 0.92 passes over the data, ")
 
 
 def test_a_warm_up_that_is_stepped_once_a_pass() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -91,6 +92,11 @@ SICK = (
     steps(loss=10.8 + NOISE, facts={"vocabulary": 50257.0}),
     steps(loss=healthy_loss(ROWS), tables=ratios(1e-7)),
 )
+
+
+def test_a_discriminator_that_guesses_is_a_note() -> None:
+    (symptom,) = NoLearning().check(replace(SICK[4], facts={**SICK[4].facts, "optimizers_in_turn": 2.0}))
+    assert symptom.severity == "note"
 
 
 def test_the_loss_of_a_guess() -> None:

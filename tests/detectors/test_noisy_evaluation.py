@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from script_windows import NAN, looked
 from steadytrain.detectors.noisy_evaluation import NoisyEvaluation
 from steadytrain.testing import newest
@@ -8,6 +10,12 @@ IN_TRAINING = looked(**{"evaluated_in_training__Net (dropout)": [NAN, NAN, NAN, 
 WITH_DROPOUT = looked(**{"evaluated_with__Net (F.dropout in train.py:9)": [NAN, NAN, NAN, 8.0]})
 SICK = (IN_TRAINING, WITH_DROPOUT)
 HEALTHY = (looked(), looked(in_eval__Net=[4.0]))
+
+
+def test_a_generator_that_is_sampled_from_is_a_note() -> None:
+    symptom = newest(NoisyEvaluation(), replace(IN_TRAINING, facts={"optimizers_in_turn": 2.0}))
+    assert symptom is not None
+    assert symptom.severity == "note"
 
 
 def test_quiet() -> None:

@@ -11,9 +11,12 @@ PROMPT_ALONE = looked(outside_optimizer__layers=[NAN, 1.0], outside_share__model
 HIDDEN = looked(
     outside_optimizer__experts=[NAN, 0.0], outside_share__model=[NAN, 0.98], **{"unregistered__Moe.experts": [NAN, 6.0]}
 )
+TWINS = looked(
+    outside_optimizer__generator=[NAN, 0.0], outside_share__model=[NAN, 0.7], twin_optimizer__model=[NAN, 1.0]
+)
 QUIET = (looked(), looked(carried_over__gradients=[0.0]))
 HEALTHY = (*QUIET, HEAD_ALONE, PROMPT_ALONE)
-SICK = (FORGOTTEN, STALE, HIDDEN)
+SICK = (FORGOTTEN, STALE, HIDDEN, TWINS)
 
 
 def test_quiet() -> None:
@@ -32,6 +35,13 @@ def test_tensors_that_no_module_has() -> None:
     assert symptom is not None
     assert symptom.severity == "warning"
     assert symptom.message.endswith("it holds 1 tensors that no module has")
+
+
+def test_two_optimizers_of_one_network() -> None:
+    symptom = newest(ParametersOutsideOptimizer(), TWINS)
+    assert symptom is not None
+    assert symptom.severity == "warning"
+    assert symptom.message.endswith("another optimizer holds the same parameters as this one")
 
 
 def test_what_may_be_meant_is_a_note() -> None:

@@ -18,15 +18,16 @@ class MistimedSchedule(ScriptRule):
     """A learning-rate schedule is stepped more often, or more seldom, than its length is counted in.
 
     Means:
-        A schedule knows no updates and no passes over the data: it counts its own steps. Three things show that the
-        unit is wrong. `CosineAnnealingLR` is stepped beyond its `T_max`, where its rate rises again: a warning if that
-        comes within the first pass over the data, else a note. A warm-up has hardly begun after the second pass,
-        because the schedule was stepped once a pass: a warning; a note after the first pass, because a warm-up over
-        several passes may be meant. The schedule counts several steps for each update: a note, because its length may
-        be counted in micro-batches. spent-schedule reports a schedule that decayed far too early.
+        A schedule knows no updates and no passes over the data: it counts its own steps. Four things show that the unit
+        is wrong. All milestones of a `MultiStepLR` come within the first pass over the data, and the training goes on
+        for three more: a warning. `CosineAnnealingLR` is stepped beyond its `T_max`, where its rate rises again: a
+        warning if that comes within the first pass over the data, else a note. A warm-up has hardly begun after the
+        second pass, because the schedule was stepped once a pass: a warning; a note after the first pass, because a
+        warm-up over several passes may be meant. The schedule counts several steps for each update: a note, because its
+        length may be counted in micro-batches. spent-schedule reports a schedule that decayed far too early.
 
     Causes:
-        - `T_max=epochs` and `scheduler.step()` after each batch
+        - `T_max=epochs` or `milestones` in epochs, and `scheduler.step()` after each batch
         - a warm-up in updates, and `scheduler.step()` after each pass
         - `scheduler.step()` for each micro-batch of an accumulated update, for each process, or by script and trainer
 
@@ -43,7 +44,7 @@ class MistimedSchedule(ScriptRule):
     noted_steps: int = threshold(100, "the same for a note")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
-        found = [*self._turned(window), *self._warms(window), *_counted(window)]
+        found = [*self._turned(window), *_cut(window), *self._warms(window), *_counted(window)]
         return tuple(sorted(found, key=lambda one: one.first_step))
 
     def _turned(self, window: Window) -> Iterator[Symptom]:
@@ -76,6 +77,19 @@ class MistimedSchedule(ScriptRule):
                 updates=float(updates),
                 passes=passes,
             )
+
+
+def _cut(window: Window) -> Iterator[Symptom]:
+    for row in script_rows(window, "last-milestone")[:1]:
+        passes = _beside(window, "milestones-after", row)
+        yield _symptom(
+            row,
+            "warning",
+            f"{row.place} passed its last milestone, {row.last:.0f}, after {passes:.2f} passes over the data, and the "
+            "training goes on at the lowest rate",
+            milestone=row.last,
+            passes=passes,
+        )
 
 
 def _counted(window: Window) -> Iterator[Symptom]:

@@ -173,9 +173,10 @@ class NoLearning(Detector):
         if max(abs(now - level), abs(newest - level)) > self.level_share * level:
             return None
         what = "its first level" if guess is None else "what a guess costs that ignores the input"
+        balanced = window.facts.get("optimizers_in_turn", 1.0) > 1  # a discriminator guesses where a GAN succeeds
         return Symptom(
             name="no-learning",
-            severity="note" if guess is None else "warning",
+            severity="note" if guess is None or balanced else "warning",
             first_step=int(loss.steps[0]),
             last_step=int(loss.steps[-1]),
             message=f"the loss is {newest:.4g} after {loss.steps[-1]} steps, within {self.level_share:.0%} of {what}, "

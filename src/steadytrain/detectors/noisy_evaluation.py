@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 from steadytrain.core.model import Symptom, Window
@@ -20,7 +20,8 @@ class NoisyEvaluation(ScriptRule):
         dropout or batch norm at work, and the same rows came again in a later evaluation, as validation data does; or
         it was in evaluation mode, and its `forward` calls a dropout that no mode turns off. The evaluation is random
         and too pessimistic, and batch norm takes the validation data into its running statistics. Calls with the same
-        rows three times between two updates sample on purpose and do not count.
+        rows three times between two updates sample on purpose and do not count. It is a note where several optimizers
+        take turns: a generator is sampled from in either mode.
 
     Causes:
         - `model.eval()` is missing before the evaluation
@@ -35,7 +36,8 @@ class NoisyEvaluation(ScriptRule):
     def check(self, window: Window) -> tuple[Symptom, ...]:
         found = [(row, "in training mode") for row in script_rows(window, "evaluated-in-training")]
         found += [(row, "with dropout that no mode turns off") for row in script_rows(window, "evaluated-with")]
-        return tuple(
+        samples = window.facts.get("optimizers_in_turn", 1.0) > 1
+        told = (
             self.warning(
                 window,
                 row,
@@ -44,3 +46,4 @@ class NoisyEvaluation(ScriptRule):
             )
             for row, how in found[:1]
         )
+        return tuple(replace(one, severity="note") if samples else one for one in told)

@@ -201,9 +201,11 @@ def features_are_frozen() -> Step:
     return lambda at: update(optimizer, F.cross_entropy(model(batch()[0]), batch()[1]))
 
 
-def two_that_play_against_each_other() -> Step:
-    maker, judge = nn.Linear(4, 8), nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
-    of_maker, of_judge = adam(maker), adam(judge)
+def two_that_play_against_each_other(*, mixed_up: bool = False) -> Step:
+    """``mixed_up``: the optimizer of the maker got the parameters of the judge; the maker is the larger one."""
+    maker = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 8)) if mixed_up else nn.Linear(4, 8)
+    judge = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+    of_maker, of_judge = adam(judge if mixed_up else maker), adam(judge)
 
     def step(at: int) -> None:
         made = maker(torch.randn(24, 4))

@@ -75,6 +75,10 @@ def stairs(every: int) -> Schedule:
     return lambda optimizer: lr_scheduler.StepLR(optimizer, every, 0.1)
 
 
+def milestones(*at: int) -> Schedule:
+    return lambda optimizer: lr_scheduler.MultiStepLR(optimizer, list(at), 0.1)
+
+
 def warm_up_then_cosine(optimizer: torch.optim.Optimizer) -> Any:
     parts = [lr_scheduler.LinearLR(optimizer, 0.01, total_iters=4), lr_scheduler.CosineAnnealingLR(optimizer, 12)]
     return lr_scheduler.SequentialLR(optimizer, parts, [4])
@@ -100,6 +104,7 @@ SICK = [  # what each says is told of some schedule in the ordinary suite
     (exponential(0.8), {"each_batch": 1}, {"spent-schedule": "warning"}),
     long(stairs(5), {"each_batch": 1}, {"spent-schedule": "warning"}),
     (linear(20), {"each_batch": 1, "passes": 2}, {"zero-learning-rate": "warning"}),
+    (milestones(16, 22), {"each_batch": 1, "passes": 4}, {"mistimed-schedule": "warning"}),
 ]
 HEALTHY = [
     (cosine(3 * PASS), {"each_batch": 1}),
@@ -111,6 +116,9 @@ HEALTHY = [
     long(warm_up(40), {"each_batch": 1}),
     long(warm_up(2000), {"each_batch": 1}),
     (exponential(0.9), {"each_pass": 1}),
+    (milestones(2, 3), {"each_pass": 1, "passes": 4}),
+    (milestones(16, 3 * PASS), {"each_batch": 1, "passes": 4}),
+    (milestones(16, 22), {"each_batch": 1, "passes": 2}),  # one may be meant, as for a short fine-tune
     long(stairs(1), {"each_pass": 1}),
     (linear(3 * PASS), {"each_batch": 1}),
     (stairs(1), {"each_pass": 1, "trainings": 2}),

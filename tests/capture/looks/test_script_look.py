@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -127,6 +128,11 @@ def test_a_head_that_is_replaced_in_the_middle_is_told(frozen: bool, tmp_path: P
 def test_a_model_that_is_replaced_in_the_middle_is_told(tmp_path: Path) -> None:
     begin = model_replaced(LATER, given=False)
     assert found(tmp_path / "run", begin, steps=2 * LATER)["parameters-outside-optimizer"] == "warning"
+
+
+def test_a_network_whose_optimizer_got_the_parameters_of_another_is_told(tmp_path: Path) -> None:
+    begin = functools.partial(two_that_play_against_each_other, mixed_up=True)
+    assert found(tmp_path / "run", begin, steps=2 * STEPS)["parameters-outside-optimizer"] == "warning"
 
 
 @pytest.mark.parametrize("apart", [False, True])

@@ -76,11 +76,13 @@ class HeldParameters:
         optimizer holds. ``stranger:NAME`` is a parameter that the optimizer holds, that no module holds, and that
         backward does not fill. ``unregistered:CLASS.ATTRIBUTE`` is a plain list, tuple or dictionary of a module that
         holds modules with such parameters; its value is their number. ``thawed-outside:model`` counts those outside
-        that needed no gradient when the optimizer took its first step.
+        that needed no gradient when the optimizer took its first step. ``twin-optimizer:model`` counts other optimizers
+        that hold exactly the parameters of this one.
         """
         if is_sharded(stream.parameters):
             return
-        held = {id(one) for other in streams for one in other.parameters}
+        known = list(streams)
+        held = {id(one) for other in known for one in other.parameters}
         outside = [one for key, one in filled.items() if key not in held]
         if outside:
             held |= {id(one) for one in optimizer_parameters(living_optimizers())}
@@ -104,6 +106,10 @@ class HeldParameters:
             yield "outside-share:model", sum(one.numel() for one in outside) / max(1, total)
             if thawed := self._thawed() & {id(one) for one in outside}:
                 yield "thawed-outside:model", float(len(thawed))
+            own = {id(one) for one in stream.parameters}
+            twins = sum(other is not stream and {id(one) for one in other.parameters} == own for other in known)
+            if twins:
+                yield "twin-optimizer:model", float(twins)
             yield from self._strangers(stream, filled)
             yield from _unregistered(stream, {id(one) for one in outside})
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.optim.lr_scheduler import CosineAnnealingLR, ReduceLROnPlateau
+from torch.optim.lr_scheduler import CosineAnnealingLR, MultiStepLR, ReduceLROnPlateau
 
 from steadytrain.capture.snapshots.loaded_states import schedulers_of
 from steadytrain.capture.step.optimizer_streams import Stream
@@ -25,6 +25,9 @@ RISEN_SHARE = 0.1
 
 WARM_SHARE, ONE_CYCLE_SHARE = 0.02, 0.05
 """Share of its full rate below which a warm-up has hardly begun. OneCycleLR begins at 4 %."""
+
+PASSES_SINCE = 3.0
+"""Passes over the data after which a schedule that ended within the first one is reported."""
 
 COUNTED_SHARE = 1 / 16
 UPDATES_DUE = 100
@@ -50,6 +53,7 @@ class ScheduleCounts:
         self._start = self._last = 0
         self._each: int | None = None
         self._turned_after: float | None = None
+        self._cut_after: float | None = None
         self._highest = 0.0
         self._passes_due, self._updates_due = 1.0, UPDATES_DUE
 
@@ -69,7 +73,8 @@ class ScheduleCounts:
         ``T_max`` of a cosine whose rate rises again, ``turned-after:CLASS`` the passes over the data until it turned.
         ``warm-up-share:CLASS`` is the share of its full rate that the schedule has reached, reported after 1, 2, 4, ...
         passes or 100, 200, ... updates while it is small and the schedule counts few steps:
-        ``steps-counted:CLASS``, in ``passes-made:CLASS`` passes.
+        ``steps-counted:CLASS``, in ``passes-made:CLASS`` passes. ``last-milestone:CLASS`` is the last milestone of a
+        ``MultiStepLR`` that was reached after ``milestones-after:CLASS`` passes, 1 or less, three passes ago.
         """
         schedule = self._schedule() if self._schedule is not None else None
         if schedule is None:
@@ -85,6 +90,7 @@ class ScheduleCounts:
             if self._updates == STEADY_UPDATES + 1 and (self._each or 0) > 1 and self._each != _ranks():
                 yield f"steps-an-update:{name}", float(self._each or 0)
         yield from self._turned(schedule, most)
+        yield from self._cut(schedule, passes, most)
         yield from self._warms(stream, name, count - self._start, passes)
 
     def _turned(self, schedule: Any, passes: float) -> Iterator[tuple[str, float]]:
@@ -99,6 +105,18 @@ class ScheduleCounts:
             yield f"cosine-turned:{type(cosine).__name__}", float(cosine.T_max)
             yield f"turned-after:{type(cosine).__name__}", self._turned_after
             self._turned_after = -1.0
+
+    def _cut(self, schedule: Any, passes: float, most: float) -> Iterator[tuple[str, float]]:
+        chain = (schedule, *INNER_SCHEDULERS.on(schedule, ()))
+        one = next((one for one in chain if type(one) is MultiStepLR and one.milestones), None)
+        if one is None or one.last_epoch < max(one.milestones) or self._cut_after == -1.0:
+            return
+        if self._cut_after is None:
+            self._cut_after = most * _ranks()
+        if 0.0 < self._cut_after <= 1.0 and passes >= PASSES_SINCE:
+            yield f"last-milestone:{type(one).__name__}", float(max(one.milestones))
+            yield f"milestones-after:{type(one).__name__}", self._cut_after
+            self._cut_after = -1.0
 
     def _warms(self, stream: Stream, name: str, counted: int, passes: float) -> Iterator[tuple[str, float]]:
         if self._highest > ONE_CYCLE_SHARE:
