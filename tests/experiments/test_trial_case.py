@@ -32,6 +32,14 @@ def fed(spec: Spec) -> list[int | None]:
     return [entry.step for entry in spec.schedule if entry.role != "probe"]
 
 
+def test_the_burst_that_an_incomplete_resume_brought_is_the_one_to_remove() -> None:
+    lost = Symptom("incomplete-resume", "warning", 620, 700, "3% of the second moments were 0")
+    burst = Symptom("update-norm-spike", "warning", 624, 630, "the update was 1000 times as large")
+    assert leading_symptom((lost, burst), own=lost) is burst
+    assert leading_symptom((lost, replace(burst, first_step=900)), own=lost) is lost
+    assert leading_symptom((lost, replace(burst, severity="note")), own=lost) is lost
+
+
 def test_it_begins_with_the_newest_snapshot_that_leaves_steps_before_the_onset() -> None:
     assert finite_case().begin == 81
     assert finite_case(begins=(1, 33, 88)).begin == 33

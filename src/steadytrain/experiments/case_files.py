@@ -172,7 +172,7 @@ def _leading(symptoms: Sequence[Symptom], wanted: str | None, *, own: bool) -> S
 
 def leading_symptom(symptoms: Sequence[Symptom], *, own: Symptom | None = None) -> Symptom | None:
     """The gravest symptom that began first; non-finite values come before all others. If a run stopped improving after
-    a burst, the burst is the symptom to remove.
+    a burst, or an act such as an incomplete resume brought one, the burst is the symptom to remove.
 
     Args:
         own: the symptom that the incident was made for. It leads all that are no graver.
@@ -186,6 +186,7 @@ def leading_symptom(symptoms: Sequence[Symptom], *, own: Symptom | None = None) 
     first = order[0] if order else None
     if first is None or declared(first.name).aim != "progress":
         return first
-    near = range(first.first_step - SAME_STORY_STEPS, first.first_step)
+    after = SAME_STORY_STEPS if declared(first.name).is_act else 0  # what an act did is what can be measured
+    near = range(first.first_step - SAME_STORY_STEPS, first.first_step + after)
     bursts = (one for one in order if declared(one.name).bursts and one.severity != "note" and one.first_step in near)
     return next(bursts, first)

@@ -193,3 +193,18 @@ def test_moments_of_another_parameter_of_equal_shape(tmp_path: Path) -> None:
 
 def test_moments_of_the_parameters_themselves(tmp_path: Path) -> None:
     assert resumed_in_order(tmp_path / "run", lambda held: held) == {}
+
+
+@pytest.mark.parametrize(("kept_in", "told"), [(torch.float16, True), (torch.float32, False)])
+def test_a_state_that_is_loaded_in_mid_run_is_looked_at(kept_in: torch.dtype, told: bool, tmp_path: Path) -> None:
+    """Squares of small gradients are 0 in 16 bits."""
+    torch.manual_seed(0)
+    model, optimizer, schedule = begin()
+    with watching(tmp_path / "run", "observe") as watcher:
+        train(model, optimizer, schedule, 20)
+        state = optimizer.state_dict()
+        for moments in state["state"].values():
+            moments["exp_avg_sq"] = (moments["exp_avg_sq"] * 1e-4).to(kept_in).float()
+        optimizer.load_state_dict(state)
+        train(model, optimizer, schedule, 4)
+    assert ("incomplete-resume" in {one.name for one in watcher.symptoms}) is told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +25,12 @@ from steadytrain.capture.looks.slow_averages import SlowAverages
 from steadytrain.capture.looks.summed_backwards import SummedBackwards
 from steadytrain.capture.looks.term_weights import TermWeights
 from steadytrain.capture.looks.tied_tables import TiedTables
+from steadytrain.capture.snapshots.resumed_states import ResumedStates
 from steadytrain.capture.step.input_recorder import MicroBatch
+from steadytrain.capture.step.optimizer_streams import Stream
+
+LOADS_MAX = 4
+"""Loads of an optimizer's state after which its moments are looked at."""
 
 
 @dataclass
@@ -46,6 +52,8 @@ class Followed:
     summed: SummedBackwards = field(default_factory=SummedBackwards)
     tied: TiedTables | None = None
     moments: MisplacedMoments | None = None
+    given: int = 0
+    loads: int = 0
     schedules: IdleSchedules | None = None
     counts: ScheduleCounts | None = None
     begun: tuple[float, float] = (0.0, 0.0)
@@ -59,6 +67,16 @@ class Followed:
     rests_from: int = 0
     rows: dict[str, float] = field(default_factory=dict)
     known: list[str] = field(default_factory=list)
+
+    def of_moments(self, stream: Stream, resumed: ResumedStates) -> Iterator[tuple[str, float]]:
+        """The rows of the moments that the optimizers of ``stream`` were given, at the start or since the last step."""
+        given = sum(resumed.times_given(one) for one in stream.optimizers)
+        if given != self.given and self.loads < LOADS_MAX:
+            self.given, self.loads = given, self.loads + 1
+            stream.lost_moments = None
+            self.moments = MisplacedMoments(stream)
+        if self.moments is not None:
+            yield from self.moments.rows(stream)
 
     def release(self) -> None:
         """Take all hooks off the modules of the script."""

@@ -27,7 +27,6 @@ from steadytrain.capture.looks.idle_schedules import IdleSchedules, Passes
 from steadytrain.capture.looks.kept_remainders import AT_STEPS, remainder_rows
 from steadytrain.capture.looks.label_places import label_rows
 from steadytrain.capture.looks.loss_graph import read_graph
-from steadytrain.capture.looks.misplaced_moments import MisplacedMoments
 from steadytrain.capture.looks.moving_targets import MovingTargets
 from steadytrain.capture.looks.pass_orders import PassOrders
 from steadytrain.capture.looks.policy_code import policy_rows
@@ -268,9 +267,7 @@ class ScriptLook(StepObserver):
             one.begun, one.schedulers = self._begun, schedulers_at_start(stream)
             one.schedules, one.counts = IdleSchedules(stream, one.schedulers), ScheduleCounts(one.schedulers)
             rows |= dict(counted_rows(stream, one.schedulers))
-            if any(self._loads.resumed.rate_of(each) for each in stream.optimizers):
-                one.moments = MisplacedMoments(stream)
-        rows |= dict(one.moments.rows(stream)) if one.moments is not None else {}
+        rows |= dict(one.of_moments(stream, self._loads.resumed))
         if stream.own_steps < RATE_UPDATES:
             rows |= dict(resumed_rows(stream, self._loads.resumed, one.schedulers))
         least, most = self._passes.since(one.begun)

@@ -46,6 +46,7 @@ class ResumedStates:
         self._loaded: tuple[weakref.ref[nn.Module], Beside] | None = None
         self._searches = 0
         self._rates: weakref.WeakKeyDictionary[torch.optim.Optimizer, float] = weakref.WeakKeyDictionary()
+        self._times: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
 
     def model_given(self, state: Any) -> None:
         """A model is about to be given ``state``."""
@@ -67,6 +68,7 @@ class ResumedStates:
         rate = next((group.get("lr") for group in state["param_groups"]), None)
         if rate is not None and state["state"]:
             self._rates[optimizer] = float(rate)
+            self._times[optimizer] = self.times_given(optimizer) + 1
 
     def take(self, parameters: Collection[Tensor]) -> Beside:
         """What the checkpoint holds from which all ``parameters`` of an optimizer were loaded; given once."""
@@ -83,6 +85,10 @@ class ResumedStates:
     def rate_of(self, optimizer: torch.optim.Optimizer) -> float:
         """The learning rate that was loaded with the state of ``optimizer``; 0 if none was."""
         return self._rates.get(optimizer, 0.0)
+
+    def times_given(self, optimizer: torch.optim.Optimizer) -> int:
+        """How often ``optimizer`` was given a state, also between its updates."""
+        return self._times.get(optimizer, 0)
 
     @property
     def optimizer_was_given(self) -> bool:

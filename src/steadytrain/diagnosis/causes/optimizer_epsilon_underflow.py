@@ -109,9 +109,10 @@ class OptimizerEpsilonUnderflow(Cause):
 
 
 def _faded(case: Case) -> tuple[str, float]:
-    """The tensor with the longest update beyond the learning rate and its length in rates; "" and 0 without one."""
-    found = fact(case, "update_beyond_rate")
-    if not isinstance(found, Mapping) or not found or quiet(case):
+    """The tensor with the longest update beyond the learning rate and its length in rates; "" and 0 without one. Second
+    moments that a loaded state had lost are another cause."""
+    found, loaded = fact(case, "update_beyond_rate"), fact(case, "state_loaded_optimizer") is True
+    if not isinstance(found, Mapping) or not found or quiet(case) or loaded:
         return "", 0.0
     name, times = max(found.items(), key=lambda one: float(one[1]))
     return str(name), float(times)
