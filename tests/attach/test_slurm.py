@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+import builders
 from scripts import Started, command, write_script
-from steadytrain.attach.slurm_job import earlier_run, job_here, shared_name
+from steadytrain.attach.slurm_job import earlier_run, given_name, job_here, shared_name
 from steadytrain.report import slurm
 from steadytrain.storage.run_folder import Run, open_run
 from steadytrain.storage.signal_notes import signals_of
@@ -113,6 +114,30 @@ def test_ranks_of_a_job_step_share_a_run(monkeypatch: pytest.MonkeyPatch) -> Non
     assert shared_name("train") == "train-job123.0-restart1"
     monkeypatch.setenv("SLURM_NTASKS", "1")
     assert shared_name("train") is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "shared", "name"),
+    [
+        ({}, False, "fixed"),
+        ({"SLURM_RESTART_COUNT": "2"}, False, "fixed-restart2"),
+        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "1"}, False, "fixed-task1"),
+        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "1", "SLURM_RESTART_COUNT": "1"}, True, "fixed-restart1"),
+    ],
+)
+def test_a_given_name_does_not_collide(environment: dict[str, str], shared: bool, name: str) -> None:
+    assert given_name("fixed", job_here({"SLURM_JOB_ID": "123", **environment}), shared=shared) == name
+    assert given_name("fixed", None, shared=shared) == "fixed"
+
+
+def test_a_signal_is_told_outside_of_a_job_too(tmp_path: Path) -> None:
+    run = builders.quiet_run(tmp_path / "run", facts={})
+    description = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**description, "process": "00000000-1", "process_start": 1}))
+    assert slurm.sentence(open_run(run)) is None
+    (run / "signals").mkdir()
+    (run / "signals" / "SIGTERM-ends.txt").write_text('Current thread 0x1:\n  File "/x/train.py", line 41 in main\n')
+    assert slurm.sentence(open_run(run)) == "The run was ended by SIGTERM at train.py:41."
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from steadytrain.cli import doctor
 from steadytrain.core import torch_private
+from steadytrain.core.errors import UsageError
 from steadytrain.core.torch_private import ENGINE, GRAPH_TASK, TorchName
 
 
@@ -119,3 +120,11 @@ def fields(document: dict[str, Any]) -> list[str]:
         if isinstance(value, list) and value and isinstance(value[0], dict):
             found += fields(value[0])
     return found
+
+
+def test_a_wrong_setting_and_a_missing_script_are_no_success(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEADYTRAIN_SEED", "x")
+    result = CliRunner().invoke(doctor.command, [], standalone_mode=False, catch_exceptions=False)
+    assert (result.return_value, "STEADYTRAIN_SEED=x: 'x' is not a whole number" in result.output) == (1, True)
+    with pytest.raises(UsageError, match=r"nosuch\.py: no such file"):
+        CliRunner().invoke(doctor.command, ["nosuch.py"], standalone_mode=False, catch_exceptions=False)

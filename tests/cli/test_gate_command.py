@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner, Result
 
+import steadytrain
 from builders import bad_run, quiet_run, records, symptom
 from scripts import Ended, call, run_script
 from steadytrain.cli.check_data import command as check_data
@@ -60,6 +61,44 @@ def test_a_log_of_a_folder_that_cannot_be_read_does_not_pass(tmp_path: Path) -> 
     result = gate(tmp_path, status=1)
     assert "NOT READ" in result.stdout
     assert "1 of 1 runs passed" in result.stdout
+
+
+def test_a_place_in_the_workspace_is_a_file_with_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    quiet_run(tmp_path / "a run %", symptoms=[symptom(7)])
+    shown = gate(Path("a run %"), "--github", "--sarif", tmp_path / "gate.sarif", status=1).stdout
+    (result,) = json.loads((tmp_path / "gate.sarif").read_text())["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "a%20run%20%25/run.json"
+    assert "::error file=a run %25/run.json,title=steadytrain gate%3A symptoms::a run" in shown
+
+
+def test_two_files_for_ci_are_two_files(tmp_path: Path) -> None:
+    run, file = quiet_run(tmp_path / "run"), tmp_path / "out"
+    with pytest.raises(UsageError, match="--junit and --sarif: both write to"):
+        CliRunner().invoke(
+            command,
+            [str(run), "--junit", str(file), "--sarif", str(file)],
+            catch_exceptions=False,
+            standalone_mode=False,
+        )
+    assert not file.exists()
+
+
+def test_a_result_is_what_it_says(tmp_path: Path) -> None:
+    """``assert steadytrain.gate(run)`` fails for a run that did not pass, and says why."""
+    passed, failed = steadytrain.gate(quiet_run(tmp_path / "good")), steadytrain.gate(bad_run(tmp_path / "bad"))
+    assert passed
+    assert not failed
+    assert "failed: 0 of 1 runs passed; bad: ended: " in repr(failed)
+
+
+def test_a_healthy_run_can_complete_its_checklist(tmp_path: Path) -> None:
+    """It has no symptom to reproduce and none to try a rate against."""
+    run, policy = quiet_run(tmp_path / "run"), tmp_path / "gate.toml"
+    policy.write_text("version = 1\n[require]\nchecklist = true\n")
+    told = gate(run, "--policy", policy, status=1).stdout
+    assert "Data tests" in told
+    assert "Minimal reproduction" not in told
 
 
 def test_the_files_for_ci_hold_text_of_others_as_text(tmp_path: Path) -> None:

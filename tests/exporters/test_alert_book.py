@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from datetime import time
 from pathlib import Path
@@ -9,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from builders import incident, symptom
+from builders import incident, quiet_run, symptom
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Action, Finding
 from steadytrain.exporters.alerts.alert import Place
 from steadytrain.exporters.alerts.alert_book import GATHER_S, SETTLE_S, AlertBook
+from steadytrain.exporters.alerts.alert_exporter import last_recorded
 from steadytrain.exporters.alerts.settings import AlertSettings, check_command, check_urls, quiet_hours
+from steadytrain.testing import steps
 
 PLACE = Place("copper-lynx", "/runs/copper-lynx", "node-7", "4711")
 BUNDLE = Path("/runs/copper-lynx/incidents/step-000412")
@@ -155,6 +158,67 @@ def test_the_end_says_what_was_alerted_before_and_never_takes_silence_for_health
     interrupted = book().end("interrupted", "interrupted (KeyboardInterrupt) after step 412")
     assert interrupted.what == "Interrupted after 412 steps. No symptom above a note was found."
     assert interrupted.severity == "warning"
+
+
+def test_the_end_sums_up_what_was_done() -> None:
+    own = book()
+    own.action(act(300, "applied", "clip"), 0.0)
+    assert len(own.due(60.0)) == 1
+    assert own.end("finished", "").done == "clip applied"
+
+
+def test_an_intervention_that_no_alert_has_named_waits() -> None:
+    own = book()
+    assert not own.intervened
+    own.action(act(300, "rolled-back"), 0.0)
+    assert own.intervened
+    own.due(60.0)
+    assert not own.intervened
+
+
+def test_the_batch_is_where_it_came_from() -> None:
+    came_in = Finding(None, "the batch already holds NaN: args[0], first at [5, 3], before any operation")
+    own = book()
+    own.symptom(symptom(412), 0.0)
+    own.incident(BUNDLE, incident(412, finding=came_in), 1.0)
+    (alert,) = own.due(60.0)
+    assert alert.where == came_in.came_in
+    assert "args[0]" in alert.where
+
+
+def test_the_title_has_the_step_of_the_symptom_that_it_names() -> None:
+    own = book()
+    own.symptom(spike(380), 0.0)
+    modules = symptom(412, name="nonfinite-activation", signals=("modules.nonfinite",), tensors=("2", "3"))
+    own.symptom(modules, 0.0)
+    (alert,) = own.due(60.0)
+    assert alert.headline == "CRITICAL nonfinite-activation at step 412"
+    assert alert.where == "modules 2, 3"
+    assert alert.since_step == 380
+
+
+def test_a_rate_that_rose_before_is_told() -> None:
+    rates = [0.05] * 400 + [50.0] * 12
+    window = steps(loss=[1.0] * 412, learning_rate=rates)
+    own = AlertBook(AlertSettings(command="cat"), PLACE, "steadytrain show", lambda: "03:02", lambda stream: window)
+    own.symptom(symptom(412), 0.0)
+    (alert,) = own.due(60.0)
+    assert alert.what.startswith("The learning rate went from 0.05 to 50 at step 401; then ")
+
+
+def test_a_killed_run_is_told_as_it_is_on_disk(tmp_path: Path) -> None:
+    run = quiet_run(tmp_path / "run", facts={})
+    description = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**description, "process": "00000000-1", "process_start": 1}))
+    (run / "signals").mkdir()
+    (run / "signals" / "SIGTERM-ends.txt").write_text('Current thread 0x1:\n  File "/x/train.py", line 41 in main\n')
+    assert last_recorded(run) == (1000, "ended by SIGTERM at train.py:41")
+    own = book()
+    own.reached(1000)
+    assert own.end("lost", "ended by SIGTERM at train.py:41").headline == (
+        "LOST after 1,000 steps: ended by SIGTERM at train.py:41"
+    )
+    assert last_recorded(tmp_path / "missing") == (0, "")
 
 
 def test_secrets_and_control_characters_do_not_arrive() -> None:

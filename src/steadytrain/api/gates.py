@@ -110,7 +110,7 @@ def _run(path: Path, policy: GatePolicy) -> Recorded:
     checks = preflight_of(run).get("checks", ()) if policy.preflight else ()
     return of_run(
         run,
-        checklist=[Done(tick.title, tick.done, tick.command or "; ".join(tick.evidence)) for tick in ticks],
+        checklist=[Done(tick.title, not tick.is_open, tick.command or "; ".join(tick.evidence)) for tick in ticks],
         preflight=[_preflight(check) for check in checks],
         data=_data(path) if policy.data else (),
     )

@@ -60,6 +60,17 @@ def shared_name(stem: str) -> str | None:
     return f"{stem}-job{job['job']}.{job['step']}" + (f"-restart{job['restart']}" if job["restart"] else "")
 
 
+def given_name(name: str, job: Mapping[str, Any] | None, *, shared: bool) -> str:
+    """The name that the user gave, with what tells starts and tasks of the job apart: its folder may be there already.
+
+    ``shared``: the tasks of the job step are ranks of one run.
+    """
+    if job is None:
+        return name
+    task = f"-task{job['task']}" if not shared and job.get("tasks", 1) > 1 and job.get("task", "0") != "0" else ""
+    return name + task + (f"-restart{job['restart']}" if job["restart"] else "")
+
+
 def earlier_run(job: Mapping[str, Any] | None, command: list[str], runs_dir: Path) -> dict[str, Any] | None:
     """What a job that SLURM has started again continues: its run before, from the last checkpoint; None for nothing.
 

@@ -18,7 +18,7 @@ from steadytrain.attach.messages import tell
 from steadytrain.attach.options import NO_RUN, Options
 from steadytrain.attach.restarted_run import earlier_try, elastic_restarts, name_of_try
 from steadytrain.attach.slurm_job import KEY as SLURM
-from steadytrain.attach.slurm_job import earlier_run, job_here, shared_name
+from steadytrain.attach.slurm_job import earlier_run, given_name, job_here, shared_name
 from steadytrain.capture.hooks.seeding import AS_IT_IS, KEY, Randomness
 from steadytrain.core.interactive import Typed
 from steadytrain.core.levels import find_level
@@ -117,7 +117,7 @@ def begin_run(
         continues = plan_resume(options.resume_from, options.fixes, Path(options.runs_dir)).continues
     folder = Path.cwd() if is_module or not script else Path(script).absolute().parent
     named, is_shared = options.name is not None, shared is not None
-    own_name = name_of_try(name, elastic_restarts())
+    own_name = name_of_try(given_name(name, job, shared=is_shared) if named else name, elastic_restarts())
     run_dir = free_folder(Path(options.runs_dir).absolute(), own_name, named=named, shared=is_shared)
     description = {
         "name": run_dir.name,

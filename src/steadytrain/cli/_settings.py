@@ -252,7 +252,8 @@ def check(command: click.Command, ctx: click.Context, given: Given) -> None:
     try:
         option.type_cast_value(ctx, given.raw)
     except click.BadParameter as error:
-        why = error.message.rstrip(".")
+        why = error.message.rstrip(".").replace("a valid integer range", "a whole number")
+        why = why.replace("Recognized values: , ", "one of ")
         _refuse(given.where, why.replace(str(given.raw), shown(given.option, given.raw)))
 
 

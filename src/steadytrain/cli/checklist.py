@@ -40,8 +40,10 @@ def _lines(found: Checklist) -> list[str]:
 
     lines = []
     for tick in found.ticks:
-        lines.append(f"[{'x' if tick.done else ' '}] {tick.title}")
+        lines.append(f"[{'x' if tick.done else ' ' if tick.is_open else '-'}] {tick.title}")
         lines += [f"      {clean(line)}" for line in tick.evidence]
         lines += [f"      next: {clean(tick.command)}"] if tick.command is not None else []
     done = sum(tick.done for tick in found.ticks)
-    return [*lines, f"{done} of {len(found.ticks)} done for {clean(found.target)}"]
+    moot = sum(not tick.done and not tick.is_open for tick in found.ticks)
+    rest = f", {moot} cannot be done" if moot else ""
+    return [*lines, f"{done} of {len(found.ticks)} done{rest} for {clean(found.target)}"]

@@ -15,6 +15,7 @@ import click
 from steadytrain.cli._next import say_next
 from steadytrain.cli._output import say, say_document, say_lines
 from steadytrain.cli._settings_shown import settings_here, settings_lines
+from steadytrain.core.errors import UsageError
 from steadytrain.core.version import __version__
 
 SCHEMA = "steadytrain.doctor/1"
@@ -50,8 +51,10 @@ def command(script: Path | None, as_json: bool) -> int:
     """Show what is installed here, what works with it, and which settings of `run` hold.
 
     The settings are those of the environment and of the settings file above SCRIPT's folder or this one. Exits with 1
-    if steadytrain cannot watch a training run here, else with 0 (also without torch).
+    if steadytrain cannot watch a training run here, or if a setting is wrong; else with 0 (also without torch).
     """
+    if script is not None and not script.exists():
+        raise UsageError(f"{script}: no such file")
     found = examine(script)
     if as_json:
         say_document(found)
@@ -62,7 +65,7 @@ def command(script: Path | None, as_json: bool) -> int:
             say(f"\nnext  {shlex.join([sys.executable, '-m', 'pip', 'install', needed])}")
         elif found["works"]:
             say_next("run", "--help", why="watch a training")
-    return 0 if found["works"] else 1
+    return 0 if found["works"] and not found["settings"]["problems"] else 1
 
 
 def examine(script: Path | None = None) -> dict[str, Any]:

@@ -79,8 +79,11 @@ def command(
     from steadytrain.api.gates import gate
     from steadytrain.gate.ci_formats import FORMATS, github_annotations
 
-    for _, path in files.given():
+    places: dict[Path, str] = {}
+    for name, path in files.given():
         _check_writable(path)
+        if (other := places.setdefault(path.absolute(), name)) != name:
+            raise UsageError(f"--{other} and --{name}: both write to {path}; name two files")
     result = redact_value(gate(*targets, policy=policy, reference=reference, runs_dir=runs_dir))
     for name, path in files.given():
         _write(path, FORMATS[name](result))

@@ -31,7 +31,10 @@ change to a contract would break plug-ins written for it.
 
 ENTRY_POINTS_MAX = 256
 NEAR_MAX = 3
-NEARNESS_MIN = 0.5
+NEARNESS_MIN = 0.6
+NEAR_PART_MIN = 3
+"""A name of fewer letters is a part of too many others."""
+
 NEAR_LISTED_MAX = 8
 
 Plugin = TypeVar("Plugin")
@@ -83,7 +86,8 @@ def nearest(name: str, known: Iterable[str], *, otherwise: str = "") -> str:
     """Advice for a message about an unknown name: similar names, else ``otherwise``, else all ``known`` names."""
     names = list(dict.fromkeys(known))
     wanted = name.lower().replace("_", "-")
-    near = similar(name, names) or [other for other in names if wanted and wanted in other][:NEAR_LISTED_MAX]
+    parts = [other for other in names if wanted in other] if len(wanted) >= NEAR_PART_MIN else []
+    near = similar(name, names) or parts[:NEAR_LISTED_MAX]
     if near:
         return f"did you mean {' or '.join(near)}?"
     return otherwise or f"one of {', '.join(names)}"

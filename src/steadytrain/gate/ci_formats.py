@@ -10,12 +10,14 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from urllib.parse import quote
 from xml.etree import ElementTree
 
 from steadytrain.core.version import __version__
 from steadytrain.gate.result import Check, GatedRun, GateResult
 from steadytrain.report.wording import clean
 from steadytrain.storage.documents import as_json
+from steadytrain.storage.run_folder import RUN_FILE
 
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 ANNOTATIONS_MAX = 10
@@ -100,7 +102,8 @@ def as_markdown(result: GateResult) -> str:
 def github_annotations(result: GateResult) -> list[str]:
     """Workflow commands of GitHub Actions: an error for each check that did not pass, at most ten."""
     found = [
-        f"::error title={_property(f'steadytrain gate: {check.name}')}::{_data(f'{run.run}: {check.reason}')}"
+        f"::error {_file(run.path)}title={_property(f'steadytrain gate: {check.name}')}"
+        f"::{_data(f'{run.run}: {check.reason}')}"
         for run, check in _faults(result)
     ]
     found += [f"::error title=steadytrain gate::{_data(f'not read: {line}')}" for line in result.unreadable]
@@ -131,12 +134,30 @@ def _xml(text: str) -> str:
 
 
 def _uri(path: str) -> str:
-    """Relative to the current folder where it lies in it, as CI systems expect."""
+    """Relative to the current folder where it lies in it, as CI systems expect; of a run its description, because a
+    folder has no lines."""
+    absolute = _with_lines(path)
+    inside = _inside(absolute)
+    return absolute.as_uri() if inside is None else quote(inside)
+
+
+def _file(path: str) -> str:
+    """The property of an annotation, "" for what lies outside of the workspace: GitHub could not show it."""
+    inside = _inside(_with_lines(path))
+    return "" if inside is None else f"file={_property(inside)},"
+
+
+def _with_lines(path: str) -> Path:
     absolute = Path(os.path.abspath(path))
+    return absolute / RUN_FILE if (absolute / RUN_FILE).is_file() else absolute
+
+
+def _inside(path: Path) -> str | None:
+    """``path`` from the current folder, None if it does not lie in it."""
     try:
-        return absolute.relative_to(Path.cwd()).as_posix()
+        return path.relative_to(Path.cwd()).as_posix()
     except (ValueError, OSError):
-        return absolute.as_posix()
+        return None
 
 
 def _markdown(text: str) -> str:

@@ -9,6 +9,7 @@ from steadytrain.core.json_values import JsonValue
 from steadytrain.core.notebook import as_html
 
 SCHEMA = "steadytrain.gate/1"
+REASONS_SHOWN_MAX = 3
 
 Status = Literal["pass", "fail", "unknown"]
 
@@ -55,9 +56,16 @@ class GateResult(JsonValue, keys="passed policy references runs unreadable", sch
     def passed(self) -> bool:
         return bool(self.runs) and not self.unreadable and all(run.passed for run in self.runs)
 
+    def __bool__(self) -> bool:
+        """Whether all passed, so that ``assert gate(run)`` means what it says."""
+        return self.passed
+
     def __repr__(self) -> str:
         passed = sum(run.passed for run in self.runs)
-        return f"<GateResult {'passed' if self.passed else 'failed'}: {passed} of {len(self.runs)} runs passed>"
+        faults = [f"{run.run}: {_faults(run)}" for run in self.runs if not run.passed] + list(self.unreadable)
+        more = f" and {len(faults) - REASONS_SHOWN_MAX} more" if len(faults) > REASONS_SHOWN_MAX else ""
+        why = f"; {'; '.join(faults[:REASONS_SHOWN_MAX])}{more}" if faults else ""
+        return f"<GateResult {'passed' if self.passed else 'failed'}: {passed} of {len(self.runs)} runs passed{why}>"
 
     def _repr_html_(self) -> str:
         return as_html(

@@ -40,6 +40,11 @@ class Tick(JsonValue):
     evidence: tuple[str, ...]
     command: str | None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether something is left to do: a run without a symptom has none to reproduce."""
+        return not self.done and self.command is not None
+
 
 @dataclass(frozen=True)
 class Checklist(JsonValue, schema=SCHEMA):

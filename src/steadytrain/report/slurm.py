@@ -39,11 +39,12 @@ def ending(run: Run) -> str | None:
 
 
 def sentence(run: Run) -> str | None:
-    """How a killed run of a SLURM job was ended and why, as far as that is on record; None of any other run."""
-    job = run.description.get("slurm")
-    if run.state != "killed" or not isinstance(job, Mapping):
+    """How a killed run was ended and why, as far as that is on record; None if nothing is."""
+    job, note = run.description.get("slurm"), ended_by(run.path)
+    if run.state != "killed" or not (isinstance(job, Mapping) or note is not None):
         return None
-    note = ended_by(run.path)
+    if not isinstance(job, Mapping):
+        return f"The run was {ending(run)}."
     if note is None:
         return (
             f"The run was killed, and no signal is on record before: SIGKILL, out of memory, or the node; {_ask(job)}."

@@ -1,6 +1,7 @@
-"""In a SLURM job: notes in the run folder that a signal came, and where the script was then.
+"""Notes in the run folder that a signal came, and where the script was then.
 
-SLURM ends a job by a signal: at preemption, at the time limit, by ``scancel``. The note is made in C, by
+Schedulers, containers and people end a process by SIGTERM; SLURM does at preemption, at the time limit, by
+``scancel``. The note is made in C, by
 ``faulthandler``, in the moment in which the signal comes, and the signal then does what it would do without us. So
 nothing waits for Python: a handler in Python would wait for a native call that hangs. What ``signal.getsignal`` returns
 stays as it is, a handler that the script has runs, and one that it sets later replaces ours.
@@ -17,8 +18,9 @@ from pathlib import Path
 
 from steadytrain.storage.signal_notes import FOLDER, note_name
 
-SIGNALS = ("SIGTERM", "SIGUSR1", "SIGUSR2")
-"""Those that SLURM sends by itself, and those that ``--signal`` is used with."""
+SIGNALS = ("SIGTERM",)
+OF_SLURM = (*SIGNALS, "SIGUSR1", "SIGUSR2")
+"""Also those that its ``--signal`` is used with."""
 
 DESCRIPTOR_MIN = 512
 """Our descriptors are so high that a script that closes all of them, and opens its own, does not get the same ones."""
@@ -30,19 +32,19 @@ _nowhere: int | None = None
 
 
 def note_signals(run: Path) -> None:
-    """Note in the folder ``run`` the signals that come from now on, if this is a SLURM job.
+    """Note in the folder ``run`` the signals that come from now on: SIGTERM, and in a SLURM job those of its users.
 
     Raises:
         OSError: the notes cannot be opened.
     """
     global _nowhere
-    if not os.environ.get("SLURM_JOB_ID") or not hasattr(faulthandler, "register"):
+    if not hasattr(faulthandler, "register"):
         return
     if _nowhere is None:
         _nowhere = _high(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC))
         os.register_at_fork(after_in_child=_forget)
     (run / FOLDER).mkdir(exist_ok=True)
-    for name in SIGNALS:
+    for name in OF_SLURM if os.environ.get("SLURM_JOB_ID") else SIGNALS:
         number = getattr(signal, name)
         path = run / FOLDER / note_name(name, ends=signal.getsignal(number) is signal.SIG_DFL)
         file = _high(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644))

@@ -55,7 +55,7 @@ END_SEVERITIES: dict[str, Severity] = {GOOD_END: "note", "interrupted": "warning
 """Of the others it is critical."""
 
 Key = tuple[str, str, int]
-_NO_STEPS = Window(np.zeros(0, np.int64), np.zeros(0), {}, {}, np.zeros(0, np.bool_), np.zeros(0, np.bool_))
+NO_STEPS = Window(np.zeros(0, np.int64), np.zeros(0), {}, {}, np.zeros(0, np.bool_), np.zeros(0, np.bool_))
 
 
 @dataclass
@@ -74,9 +74,18 @@ class AlertBook:
         place: the run.
         look: the command that shows a run or an incident, without its target; "" if there is nothing to show.
         date: the wall-clock time as text, for alerts.
+        window: the recorded steps of a stream, for what came before a symptom.
     """
 
-    def __init__(self, settings: AlertSettings, place: Place, look: str, date: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        settings: AlertSettings,
+        place: Place,
+        look: str,
+        date: Callable[[], str],
+        window: Callable[[str], Window] = lambda stream: NO_STEPS,
+    ) -> None:
+        self._window = window
         self._settings = settings
         self._place = place
         self._look = look
@@ -117,6 +126,11 @@ class AlertBook:
 
     # -- what is due -----------------------------------------------------------------------------------------------
 
+    @property
+    def intervened(self) -> bool:
+        """Whether an intervention waits that no alert has named."""
+        return any(one.action.what in INTERVENTIONS for one in self._done)
+
     def due(self, now_s: float) -> list[Alert]:
         """The alerts to send now."""
         found = [self._of_story(story) for story in self._unalerted() if self._is_ready(story, now_s)]
@@ -126,15 +140,15 @@ class AlertBook:
     def end(self, ended: str, why: str) -> Alert:
         """The alert of the end, with all that waits."""
         waiting = sorted(self._unalerted(), key=lambda story: -SEVERITIES.index(story.severity))
-        lead = waiting[0] if waiting else None
-        actions = [one.action for one in self._done]
+        lead = self._with_what_came_before(waiting[0]) if waiting else None
+        actions = [*self._named, *(one.action for one in self._done)]
         grave = [symptom.severity for symptom in self._symptoms.values()]
         severity = worst([END_SEVERITIES.get(ended, "critical"), *grave])
         assert severity is not None
         path, incident = self._incident_of(lead) if lead is not None else (None, None)
         if ended == "stopped" and incident is None and self._incidents:
             _, path, incident = self._incidents[-1]
-        how = self._how(ended, incident)
+        how = self._how(ended, incident, why)
         why = why if ended == "failed" else ""
         before = self._before(waiting[1:]) if lead is None or self._alerted or waiting[1:] else ""
         if ended == "stopped":
@@ -157,7 +171,7 @@ class AlertBook:
         found: list[Story] = []
         for stream in dict.fromkeys(key[1] for key in self._waiting):
             own = [symptom for symptom in self._symptoms.values() if symptom.stream == stream]
-            for story in tell(own, _NO_STEPS):
+            for story in tell(own, NO_STEPS):
                 keys = list(map(_key, story.symptoms))
                 if not any(key in self._waiting for key in keys):
                     continue
@@ -181,7 +195,13 @@ class AlertBook:
         whole += [one.came_s for one in self._done if _belongs(one.action, story)]
         return bool(whole) and now_s >= max(whole) + SETTLE_S
 
+    def _with_what_came_before(self, story: Story) -> Story:
+        """The story as the recorded steps tell it: a learning rate that rose before it."""
+        found = tell(story.symptoms, self._window(story.symptoms[0].stream))
+        return next((one for one in found if one.first_step == story.first_step), story)
+
     def _of_story(self, story: Story) -> Alert:
+        story = self._with_what_came_before(story)
         for symptom in story.symptoms:
             self._waiting.pop(_key(symptom), None)
             self._told[_key(symptom)] = story.severity
@@ -189,8 +209,9 @@ class AlertBook:
         actions = [one.action for one in self._done if _belongs(one.action, story)]
         self._settle(actions)
         names = list(dict.fromkeys(symptom.name for symptom in story.symptoms if symptom.severity == story.severity))
-        headline = f"{story.severity.upper()} {names[0]} at step {story.first_step:,}"
-        self._alerted.append(f"{names[0]} at step {story.first_step:,}")
+        began = min(one.first_step for one in story.symptoms if one.name == names[0])
+        headline = f"{story.severity.upper()} {names[0]} at step {began:,}"
+        self._alerted.append(f"{names[0]} at step {began:,}")
         return self._alert(
             "story",
             story.severity,
@@ -262,10 +283,12 @@ class AlertBook:
             **shown,
         )
 
-    def _how(self, ended: str, incident: Incident | None) -> str:
+    def _how(self, ended: str, incident: Incident | None, why: str) -> str:
         after = f"after {self._step:,} step{'' if self._step == 1 else 's'}" if self._step else NO_STEP
         if ended == "stopped" and incident is not None and incident.action.what in REFUSED:
             after = f"before the update of step {incident.step:,}"
+        if ended == "lost" and why:
+            return f"LOST {after}: {why}"
         return ENDS.get(ended, f"{ended} {{after}}").format(after=after)
 
     def _before(self, more: Sequence[Story]) -> str:
@@ -309,16 +332,24 @@ def _belongs(action: Action, story: Story) -> bool:
 
 
 def _where(incident: Incident | None, symptoms: Sequence[Symptom]) -> str:
-    """The first bad operation with its line; else the tensors of the first symptom that names some."""
+    """The first bad operation with its line, or what came in with the batch; else the line that a symptom names, else
+    its tensors or modules."""
     located = incident.finding.located if incident is not None else None
     if located is not None:
         module = f" in {located.module}" if located.module else ""
         line = f", {located.file}:{located.line}" if located.file else ""
         line += f": {located.code.strip()[:CODE_CHARACTERS_MAX]}" if line and located.code else ""
         return f"{located.operation} made {located.produced}{module} ({located.phase}){line}"
-    tensors = next((symptom.tensors for symptom in symptoms if symptom.tensors), ())
+    if incident is not None and incident.finding.came_in:
+        return incident.finding.came_in
+    at = next((symptom.at for symptom in symptoms if symptom.at is not None), None)
+    if at is not None:
+        return f"{at.place}: {at.code.strip()[:CODE_CHARACTERS_MAX]}" if at.code else at.place
+    named = next((symptom for symptom in symptoms if symptom.tensors), None)
+    tensors = named.tensors if named is not None else ()
+    lead = "modules " if named is not None and any(one.startswith("modules") for one in named.signals) else ""
     more = f" and {len(tensors) - TENSORS_NAMED_MAX} more" if len(tensors) > TENSORS_NAMED_MAX else ""
-    return ", ".join(tensors[:TENSORS_NAMED_MAX]) + more
+    return lead + ", ".join(tensors[:TENSORS_NAMED_MAX]) + more if tensors else ""
 
 
 def _sentences(*texts: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
@@ -11,17 +12,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import final
 
+from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Action, Incident
-from steadytrain.core.model import Symptom
+from steadytrain.core.model import Symptom, Window
 from steadytrain.core.own_command import own_command
 from steadytrain.exporters.alerts.alert import GOOD_END, Alert, Place
-from steadytrain.exporters.alerts.alert_book import AlertBook
+from steadytrain.exporters.alerts.alert_book import NO_STEPS, AlertBook
 from steadytrain.exporters.alerts.channels import Channel, Limits
 from steadytrain.exporters.alerts.command_call import CommandCall
 from steadytrain.exporters.alerts.settings import AlertSettings, quiet_hours
 from steadytrain.exporters.exporter import Exporter, Histogram, Row, Run
 from steadytrain.storage.redaction import redact_text
-from steadytrain.storage.run_folder import RUN_FILE
+from steadytrain.storage.run_folder import RUN_FILE, open_run
 
 TICK_S = 0.5
 CLOSE_WAIT_S = 50.0
@@ -52,7 +54,10 @@ class AlertExporter(Exporter):
         host, job = os.uname().nodename, next((os.environ[one] for one in JOB_VARIABLES if os.environ.get(one)), "")
         place = Place(redact_text(run.name), redact_text(run.folder), redact_text(host), redact_text(job))
         recorded = Path(run.folder, RUN_FILE).exists()
-        self._book = AlertBook(self._settings, place, f"{own_command()} show" if recorded else "", _date)
+        folder = Path(run.folder)
+        self._folder = folder if recorded else None
+        look = f"{own_command()} show" if recorded else ""
+        self._book = AlertBook(self._settings, place, look, _date, functools.partial(recorded_steps, folder))
         settings = self._settings
         if settings.urls:
             from steadytrain.exporters.alerts.services import Service
@@ -94,11 +99,15 @@ class AlertExporter(Exporter):
 
     def close(self, ended: str) -> None:
         self._over.set()
+        if ended == "lost" and self._folder is not None:
+            step, self._why = last_recorded(self._folder)
+            self._book.reached(step)
         with self._lock:
+            untold = self._book.intervened
             end = self._book.end(ended, self._why)
         for service in self._services:
             service.put(end)
-        if self._command is not None and (ended != GOOD_END or end.symptoms):
+        if self._command is not None and (ended != GOOD_END or end.symptoms or untold):
             self._command.put(end)
         deadline = time.monotonic() + CLOSE_WAIT_S
         for channel in self._channels:
@@ -125,6 +134,26 @@ class AlertExporter(Exporter):
             for alert in due:
                 for channel in self._channels:
                     channel.put(alert)
+
+
+def recorded_steps(folder: Path, stream: str) -> Window:
+    """The recorded steps of a run; none where they cannot be read."""
+    try:
+        return open_run(folder).scalars(stream)
+    except (UsageError, OSError):
+        return NO_STEPS
+
+
+def last_recorded(folder: Path) -> tuple[int, str]:
+    """The last step of a run whose process is gone, and by which signal it was ended ("" if none is on record)."""
+    from steadytrain.report.slurm import ending
+
+    try:
+        run = open_run(folder)
+        steps = [int(window.steps[-1]) for name in run.streams() if len(window := run.scalars(name))]
+        return max(steps, default=0), ending(run) or ""
+    except (UsageError, OSError):
+        return 0, ""
 
 
 def _date() -> str:
