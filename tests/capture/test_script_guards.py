@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -229,3 +230,53 @@ def test_a_frame_is_kept_only_between_the_call_and_backward(tmp_path: Path) -> N
         loss.backward()
         assert guards._frame is None
         optimizer.step()
+
+
+def refused(model: nn.Module, optimizer: torch.optim.Optimizer, *, bad: str) -> None:
+    """`binary_cross_entropy` on the CPU refuses NaN: the script has no loss when it ends."""
+    for step in range(1, 9):
+        inputs, labels = torch.randn(8, 6), torch.rand(8)
+        if step == BAD and bad == "batch":
+            inputs[5, 2] = math.nan
+        if step == BAD and bad == "weight":
+            with torch.no_grad():
+                next(model.parameters())[0, 0] = math.nan
+        if step == BAD and bad == "label":
+            labels = labels + 2.0
+        loss = nn.functional.binary_cross_entropy(model(inputs).squeeze(-1).sigmoid(), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def ends_refused(folder: Path, bad: str) -> None:
+    model, optimizer = make()
+    with (
+        pytest.raises(RuntimeError, match="between 0 and 1"),
+        steadytrain.watch(model, optimizer, runs_dir=folder, name="run"),
+    ):
+        refused(model, optimizer, bad=bad)
+
+
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    [
+        ("batch", "the batch already holds NaN: args[0], 1 of 48 values, first at [5, 2]"),
+        ("weight", "the parameter already holds NaN: 0.weight"),
+    ],
+)
+def test_a_script_that_ends_because_an_operation_refuses_nan(bad: str, told: str, tmp_path: Path) -> None:
+    ends_refused(tmp_path, bad)
+    run = open_run(tmp_path / "run")
+    (symptom,) = [one for one in run.symptoms if one.name == "nonfinite-loss"]
+    assert (symptom.severity, symptom.first_step) == ("critical", BAD)
+    assert "for which the script ended by RuntimeError" in symptom.message
+    (incident,) = [open_bundle(path).incident for path in run.incidents]
+    assert incident.finding.came_in.startswith(told)
+
+
+def test_an_error_of_another_kind_is_no_symptom(tmp_path: Path) -> None:
+    ends_refused(tmp_path, "label")
+    run = open_run(tmp_path / "run")
+    assert [one.name for one in run.symptoms if one.name.startswith("nonfinite")] == []
+    assert not run.incidents

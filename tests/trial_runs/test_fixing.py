@@ -42,6 +42,8 @@ def nonfinite_case() -> Case:
     [
         (followed([2.0] * 17), "removed"),
         (followed([2.0] * 4 + [NAN]), "persists"),
+        (followed([2.0 * 1.5**step for step in range(17)]), "inconclusive"),  # finite, and not healthy
+        (followed([2.0] * 4 + [9.0] + [1.9] * 12), "removed"),
         (followed([2.0] * 10 + [NAN]), "delayed"),
         (followed([2.0] * 3, ended="its loop was over"), "inconclusive"),
         (followed([2.0] * 3, ended="NameError: x", failed=True), "not-run"),

@@ -9,6 +9,7 @@ it breaks: its detector looks at both runs. A fault that no detector saw has no 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from steadytrain.diagnosis.answer import Diagnosis, PatchTried, RankedCause
 from steadytrain.diagnosis.patches.wound import Patch
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.facts import read_facts
+from steadytrain.experiments.health import END_SHARE, START_ROOM, START_STEPS, range_before
 from steadytrain.experiments.specs import Effect
 from steadytrain.grouping.catalog import needed_tables
 from steadytrain.storage.redaction import redact_text
@@ -272,8 +274,24 @@ def judged(case: Case, followed: Followed) -> tuple[Effect, str]:
     if count < case.onset + 1:
         return "inconclusive", f"followed for {count} steps only{short}, before the onset at step {case.onset}"
     if case.aim == "finite":
-        return "removed", f"all {count} steps of the patched script are finite{short}; the onset was step {case.onset}"
+        finite = f"all {count} steps of the patched script are finite{short}; the onset was step {case.onset}"
+        ill = _ill_at_end(case, followed)
+        return ("inconclusive", f"{finite}; but {ill}") if ill else ("removed", finite)
     return _by_loss(case, followed, short)
+
+
+def _ill_at_end(case: Case, followed: Followed) -> str:
+    """Where the loss ends if that is neither near its start nor within its range before the onset: finite is not
+    healthy. "" where the losses of optimizers that take turns may rise, or too few are known."""
+    losses, facts = [loss for loss in followed.losses if loss is not None], case.window.facts
+    rises = facts.get("loss_may_rise", 0.0) > 0.0 or facts.get("optimizers_in_turn", 1.0) > 1
+    if len(losses) < 2 * START_STEPS or rises:
+        return ""
+    first = statistics.median(losses[:START_STEPS])
+    last = statistics.median(losses[-max(1, len(losses) // END_SHARE) :])
+    usual = range_before(case)
+    bound = max(first + START_ROOM * abs(first), usual.loss if usual is not None else -math.inf)
+    return "" if last <= bound else f"its loss goes from {first:.4g} to {last:.4g}"
 
 
 def _by_loss(case: Case, followed: Followed, short: str) -> tuple[Effect, str]:

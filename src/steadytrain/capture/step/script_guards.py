@@ -35,6 +35,7 @@ from steadytrain.capture.step.let_go import ROW_CRITICAL, LetGo
 from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.loss import LossTerm, lines_of, loss_term
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
+from steadytrain.capture.step.raised_steps import why_raised
 from steadytrain.capture.step.script_frames import FrameLine, LoopLines, frame_of, losses_in, user_frames
 from steadytrain.core.incident import Action, BadTensor, Finding
 from steadytrain.core.model import GRADIENT_ABSENT
@@ -66,7 +67,7 @@ class _Case:
     loop: LoopLines | None = None
     finding: Finding | None = None
     raised: bool = False
-    """Whether autograd itself raised; then there are no gradients to count."""
+    """Whether autograd or the script raised; then there are no gradients to count."""
 
 
 class ScriptGuards:
@@ -166,6 +167,8 @@ class ScriptGuards:
             with self._run.guard.part("looking at the last batch"):
                 if len(seen.micro_batches) > seen.used:
                     self._judge_variables([*_frames_of(error), *self._held_frames()], wait=True)
+                    if error is not None and seen.micro_batches[-1] is not self._judged:
+                        self._judge_raised(error)
                 elif seen.losses and not self._run.scaling.scalers:
                     self._judge_gradients(wait=True)
         self.forget()
@@ -238,6 +241,19 @@ class ScriptGuards:
         if measured.is_incident:
             name = "nonfinite-gradient" if measured.loss_finite else "nonfinite-loss"
             self._judge(_Case(name, reason(measured) + where, batches, seen.losses, losses, bad, finding=seen.early))
+
+    def _judge_raised(self, error: BaseException) -> None:
+        """Check the batch in which the script raised before it had a loss."""
+        seen = self._run.seen
+        batches = seen.micro_batches[seen.used :]
+        stream = self._stream_of(batches)
+        if stream is None:
+            return
+        with self._as_before(), self._run.aside():
+            found = why_raised(self._run, stream, self._investigator, batches, error)
+        if found is not None:
+            what, finding = found
+            self._judge(_Case("nonfinite-loss", what, batches, [], finding=finding, raised=True))
 
     def _judge_backward(self, text: str) -> None:
         seen = self._run.seen

@@ -1,0 +1,64 @@
+"""Looks at the batch in which the script raised before it had a loss: an operation may refuse what is not finite.
+
+``binary_cross_entropy`` on the CPU and ``torch.distributions`` raise for NaN, and so do many a script's own checks. The
+numbers are then at fault, and the message names a range or an index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from steadytrain.capture.incident.context import Investigator
+from steadytrain.capture.step.incident_contexts import let_go_context
+from steadytrain.capture.step.input_recorder import MicroBatch, tensors_in
+from steadytrain.capture.step.live_run import LiveRun
+from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.core.incident import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OF_NUMBERS = (ArithmeticError, AssertionError, RuntimeError, ValueError)
+"""Errors that a value that is not finite can bring: a missing file or key is another matter."""
+
+
+def why_raised(
+    run: LiveRun, stream: Stream, investigator: Investigator | None, calls: Sequence[MicroBatch], error: BaseException
+) -> tuple[str, Finding] | None:
+    """What was not finite in the last ``calls`` of the model, in words, and where it came from; None if nothing was.
+
+    Runs the model's forward once more, if its inputs are finite and the policy allows it.
+    """
+    if not isinstance(error, OF_NUMBERS) or not calls:
+        return None
+    given = any(_is_bad(one) for one in _inputs(calls[-1]))
+    finding = _found(run, stream, investigator, calls)
+    if not given and (finding is None or not (finding.located is not None or finding.came_in)):
+        return None
+    what = "the batch holds NaN or Inf" if given else "the model's output is not finite"
+    why = finding or Finding(None, "the step could not be run again")
+    return f"there is no finite loss: {what}, for which the script ended by {type(error).__name__}", why
+
+
+def _found(
+    run: LiveRun, stream: Stream, investigator: Investigator | None, calls: Sequence[MicroBatch]
+) -> Finding | None:
+    if run.settings.policy != "stop" or investigator is None:
+        return None
+    context = let_go_context(run, stream, calls, [], step=stream.step + 1, losses=(), loop=None)
+    with torch.autograd.set_detect_anomaly(False):
+        answer = investigator.investigate(context)
+    return answer if isinstance(answer, Finding) else None
+
+
+def _inputs(call: MicroBatch) -> Iterator[Tensor]:
+    return (one for one in tensors_in([call.args, call.kwargs]) if one.is_floating_point() and not one.is_sparse)
+
+
+@torch.no_grad()
+def _is_bad(tensor: Tensor) -> bool:
+    return not bool(torch.isfinite(tensor).all())
