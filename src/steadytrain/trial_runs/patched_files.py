@@ -18,6 +18,7 @@ from steadytrain.experiments.case import Case
 from steadytrain.replay.moved_files import Moved
 from steadytrain.storage.bundle import is_bundle, open_bundle
 from steadytrain.storage.numbered_files import sync
+from steadytrain.storage.run_folder import open_run
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def patches_of(
 ) -> tuple[list[tuple[OwnFile, Patch]], str]:
     """The patches of a cause in the script, else in the only module where one can be made; and why there are none."""
     located = case.finding.located if case.finding else None
-    rows = _bad_rows(case)
+    rows, optimizer = _bad_rows(case), _optimizer_of(case)
     why, in_modules = "", []
     for own in files:
         wound = replace(
@@ -73,6 +74,7 @@ def patches_of(
             rows=rows,
             symptoms=frozenset(one.name for one in case.symptoms),
             named=_named_lines(case, own.recorded),
+            optimizer=optimizer,
         )
         made, refused = patches_for(cause, own.text, wound, name=own.path.name)
         if own.is_script and made:
@@ -90,6 +92,16 @@ def patches_of(
 def _named_lines(case: Case, file: str) -> dict[str, int]:
     """The lines of ``file`` that symptoms name, by the symptom."""
     return {one.name: one.at.line for one in case.symptoms if one.at is not None and one.at.file == file}
+
+
+def _optimizer_of(case: Case) -> str:
+    """The script's variable of the optimizer that the case is about; "" if the run did not record it."""
+    try:
+        run = open_run(case.path.parents[1] if is_bundle(case.path) else case.path)
+    except (UsageError, IndexError):
+        return ""
+    names, stream = run.facts.get("stream_names"), case.symptom.stream if case.symptom is not None else case.stream
+    return str(names.get(stream, "")) if isinstance(names, dict) else ""
 
 
 def _bad_rows(case: Case) -> tuple[int, ...]:

@@ -29,13 +29,14 @@ class Edit:
 
 
 class Source:
-    """A script and its syntax tree.
+    """A script and its syntax tree. ``optimizer`` is the variable of the one at fault, "" if it is not known.
 
     Raises:
         CannotPatchError: it is no valid Python.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, optimizer: str = "") -> None:
+        self.optimizer = optimizer
         self.bytes = text.encode("utf-8")
         try:
             self.tree = ast.parse(text)
@@ -199,12 +200,14 @@ def optimizers(source: Source) -> Iterator[tuple[str, ast.Call]]:
 
 
 def only_optimizer(source: Source) -> tuple[str, ast.Call]:
-    """The only optimizer of the script.
+    """The only optimizer of the script, or the one at fault.
 
     Raises:
-        CannotPatchError: it makes none that can be read, or several.
+        CannotPatchError: it makes none that can be read, or several of which none is known to be at fault.
     """
     found = list(optimizers(source))
+    if len(found) > 1:
+        found = [one for one in found if one[0] == source.optimizer] or found
     if len(found) != 1:
         raise CannotPatchError(f"the script makes {len(found) or 'no'} optimizers that can be read, not one")
     return found[0]

@@ -16,6 +16,7 @@ from steadytrain.diagnosis.patches.edits import (
     name_of,
     number,
     only_optimizer,
+    optimizers,
     with_argument,
 )
 from steadytrain.diagnosis.patches.wound import Maker, Wound
@@ -60,11 +61,13 @@ def rate(factor: float) -> Maker:
     def maker(source: Source, wound: Wound) -> Iterator[Edit]:
         optimizer, made = only_optimizer(source)
         own = keyword(made, "lr") or (made.args[1] if len(made.args) > 1 else None)
-        written = _written_rates(source)
+        several = len(list(optimizers(source))) > 1
+        written = [node for node in _written_rates(source) if not several or _is_of(source, node, optimizer)]
         peaks = [
             node
             for call in calls(source, lambda one: name_of(one) in PEAKS)
             if (node := keyword(call, "max_lr")) is not None
+            and (not several or (call.args and ast.unparse(call.args[0]) == optimizer))
         ]
         if own is None and not written and not peaks:
             if name_of(made) not in DEFAULT_RATE or any(one.arg is None for one in made.keywords):
@@ -96,6 +99,18 @@ def _written_rates(source: Source) -> list[ast.expr]:
         and any(_is_rate(target) for target in node.targets)
         and not any(_is_rate(part) for part in ast.walk(node.value))
     ]
+
+
+def _is_of(source: Source, node: ast.AST, optimizer: str) -> bool:
+    """Whether a written rate is that of a group of ``optimizer``: its loop or its target names it."""
+    groups, above = f"{optimizer}.param_groups", source.parents.get(node)
+    while above is not None:
+        if isinstance(above, ast.For) and ast.unparse(above.iter) == groups:
+            return True
+        if isinstance(above, ast.Assign) and any(ast.unparse(one).startswith(groups) for one in above.targets):
+            return True
+        above = source.parents.get(above)
+    return False
 
 
 def _is_rate(node: ast.AST) -> bool:

@@ -81,7 +81,7 @@ def patches_for(cause: str, text: str, wound: Wound, *, name: str) -> tuple[list
     found, refused = [], []
     for what, maker in makers:
         try:
-            source = Source(text)
+            source = Source(text, wound.optimizer)
             made = applied(source, list(maker(source, wound)))
         except CannotPatchError as error:
             refused.append(str(error))

@@ -43,6 +43,8 @@ class Wound:
     rows: tuple[int, ...] = ()
     symptoms: frozenset[str] = frozenset()
     named: Mapping[str, int] = field(default_factory=dict)
+    optimizer: str = ""
+    """The script's own name of the optimizer whose steps show the symptom, where it has several."""
 
 
 Maker = Callable[[Source, Wound], Iterator[Edit]]
