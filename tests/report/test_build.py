@@ -340,3 +340,11 @@ def test_each_optimizer_has_its_curves_and_its_symptoms(tmp_path: Path) -> None:
 def test_without_a_name_of_its_own_an_optimizer_keeps_its_number(tmp_path: Path, facts: dict[str, object]) -> None:
     report = build.from_run(open_run(two_optimizers(tmp_path / "run", **facts)))
     assert [one.stream for one in report.symptoms] == ["main", "optimizer-2"]
+
+
+def test_nobody_has_to_find_the_cause_of_a_note(tmp_path: Path) -> None:
+    note = builders.symptom(7, name="dead-units", severity="note", message="units are dead")
+    alarm = builders.symptom(9, name="divergence", severity="critical", message="the loss rises")
+    quiet = build.from_run(open_run(builders.quiet_run(tmp_path / "quiet", symptoms=[note])))
+    sick = build.from_run(open_run(builders.quiet_run(tmp_path / "sick", symptoms=[note, alarm])))
+    assert [one.commands[0].purpose for one in (quiet, sick)] == ["keep this as a page", "find the cause"]

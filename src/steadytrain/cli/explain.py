@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from steadytrain.core.plugin_pages import Page, Pages
 
+SURELY = 0.85
+"""So near a name, one word is that name misspelled, and not a search."""
+
 FOUND_MAX = 20
 
 
@@ -44,7 +47,7 @@ def command(as_json: bool, words: tuple[str, ...]) -> None:
 
     asked = " ".join(words)
     hits = search(words, catalogues(), partly=not _is_mistyped(words))
-    if not hits:
+    if not hits or _is_mistyped(words, nearness=SURELY):
         raise _unknown(asked)
     shown = hits if as_json else hits[:FOUND_MAX]
     found = {kind: [hit.page for hit in shown if hit.kind is kind] for kind in catalogues()}
@@ -114,11 +117,12 @@ def _texts(found: Sequence[tuple[Pages, Page]]) -> str:
     return "".join(f"{head}{text}" for head, text in zip(heads, texts, strict=True))
 
 
-def _is_mistyped(words: Sequence[str]) -> bool:
+def _is_mistyped(words: Sequence[str], nearness: float | None = None) -> bool:
     """Whether ``words`` are one name, spelled almost like one that exists."""
-    from steadytrain.core.plugins import similar
+    from steadytrain.core.plugins import NEARNESS_MIN, similar
 
-    return len(words) == 1 and bool(similar(words[0].strip().replace(" ", "-"), _all_names()))
+    name = words[0].strip().replace(" ", "-")
+    return len(words) == 1 and bool(similar(name, _all_names(), cutoff=nearness or NEARNESS_MIN))
 
 
 def _unknown(asked: str) -> Exception:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -49,7 +50,7 @@ def command(runs_dir: Path, as_json: bool) -> None:
         return
 
     begun = begun_runs(runs_dir)
-    if len(runs) > STYLED_MAX:
+    if len(runs) > STYLED_MAX or (runs and not sys.stdout.isatty()):
         say(_lines(runs))
     elif runs and _is_too_narrow(runs):
         _terminal.show(*_stacked(redact_value(runs)))

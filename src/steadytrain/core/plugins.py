@@ -75,10 +75,10 @@ def name_of(plugin: Any) -> str:
     return name if isinstance(name, str) else kebab(type(plugin))
 
 
-def similar(name: str, known: Iterable[str]) -> list[str]:
+def similar(name: str, known: Iterable[str], *, cutoff: float = NEARNESS_MIN) -> list[str]:
     """The ``known`` names that ``name`` may be a misspelling of, the nearest first."""
     return difflib.get_close_matches(
-        name.lower().replace("_", "-"), list(dict.fromkeys(known)), n=NEAR_MAX, cutoff=NEARNESS_MIN
+        name.lower().replace("_", "-"), list(dict.fromkeys(known)), n=NEAR_MAX, cutoff=cutoff
     )
 
 

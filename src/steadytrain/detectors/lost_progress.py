@@ -280,6 +280,7 @@ class LostProgress(Detector):
     def _symptom(self, window: Window, loss: Series, levels: Levels, rise: Rise, alarm: int | None) -> Symptom:
         values, level = loss.values[rise.onset : rise.stop], levels.now[rise.onset : rise.stop]
         first_step, last_step = int(loss.steps[rise.onset]), int(loss.steps[rise.stop - 1])
+        highest, ends = int(np.nanargmax(values)), float(values[-1])
         top, yard = int(np.argmax(level)), max(rise.progress, LEARNED_SCALES * rise.noise)
         late = (median(values[-REFERENCE_ROWS:]) - rise.best) / yard
         severity: Severity = "note" if alarm is None else "warning"
@@ -290,7 +291,7 @@ class LostProgress(Detector):
         share, now = max(0.0, min((float(level[top]) - rise.best) / yard, 99.0)), float(level[-1])
         lost = f"{share:.0%}" if share <= 1 else "more than all"
         what = f", which loses {lost} of the progress so far" if learned else ", before anything was learned"
-        after = f"; at step {last_step} it is {now:.4g}" if top < len(level) - 1 else ""
+        after = f"; at step {last_step} it is {ends:.4g}" if highest < len(values) - 1 else ""
         if rise.stop < len(loss):
             after = f"; it was back at step {loss.steps[rise.stop]}"
         return Symptom(
@@ -298,8 +299,8 @@ class LostProgress(Detector):
             severity="note" if planned else severity,
             first_step=first_step,
             last_step=last_step,
-            message=f"the loss rose from {rise.best:.4g} at step {first_step} to {level[top]:.4g} at step "
-            f"{loss.steps[rise.onset + top]}{what}{after}" + (f"; {planned}" if planned else ""),
+            message=f"the loss rose from {rise.best:.4g} at step {first_step} to {values[highest]:.4g} at step "
+            f"{loss.steps[rise.onset + highest]}{what}{after}" + (f"; {planned}" if planned else ""),
             signals=("loss",),
             numbers={
                 "lost_share": share,

@@ -20,7 +20,7 @@ from steadytrain.core.model import Series
 from steadytrain.report.first_screen import StatusWord
 from steadytrain.report.result_page import ResultPage, Section, Severity, render
 from steadytrain.report.svg import Frame, scale_to, step_labels
-from steadytrain.report.thinned_curves import curve
+from steadytrain.report.thinned_curves import curve, spans_decades
 from steadytrain.report.wording import clean, count, enumerated, number
 from steadytrain.storage.documents import redact_value
 
@@ -144,7 +144,8 @@ def _losses(comparison: Comparison, colours: Sequence[str]) -> str:
     legend = " &nbsp; ".join(
         f'<span class="swatch" style="background:{colour}"></span>{escape(name)}' for name, colour in keys
     )
-    return f'<h3>Loss</h3><p class="small">{legend}</p>{lines(drawn, "loss", marks)}' if drawn else ""
+    far = any(spans_decades(series.values) for series, _ in drawn)
+    return f'<h3>Loss</h3><p class="small">{legend}</p>{lines(drawn, "loss", marks, logarithmic=far)}' if drawn else ""
 
 
 def _difference(comparison: Comparison, pair: Pair) -> str:

@@ -27,7 +27,9 @@ def of_run(
 ) -> tuple[Command, ...]:
     """What to call after a look at the whole run."""
     target = short_name(run.path)
-    commands = _of_cause([Path(part.path) for part in incidents[:1]], found)
+    cause = _of_cause([Path(part.path) for part in incidents[:1]], found)
+    quiet = found is None and all(one.severity == "note" for one in symptoms)
+    commands = [] if quiet else cause  # a note is no alarm: nobody has to find its cause
     if run.state == "running":
         commands.append(Command("look again", f"steadytrain show {target}"))
     if incidents:
@@ -35,7 +37,8 @@ def of_run(
         commands.append(Command("look into the incident", f"steadytrain show {where}"))
     elif symptoms and found is None:
         commands.append(Command("find the cause", f"steadytrain diagnose {target}"))
-    commands.append(Command("keep this as a page", f"steadytrain report {target} -o report.html"))
+    page = Command("keep this as a page", f"steadytrain report {target} -o report.html")
+    commands = [page, *commands, *cause] if quiet and run.state != "running" else [*commands, page]
     return _terminal_safe(commands + _explanations(symptoms))
 
 
