@@ -139,3 +139,41 @@ def test_the_deviation_of_a_single_number_is_told(shape: tuple[int, ...], said: 
     found = Finding(builders.located(operation="aten.std.correction", produced="nan", inputs=(operand,)), "found")
     signs = causes()["singular-operation"].signature(replace(nan_case(), finding=found)).signs
     assert next(one for one in signs if one.source == "finding").what.endswith(said)
+
+
+def found(operation: str, produced: str, *inputs: OperandRange, samples: float = 64.0) -> Case:
+    case = nan_case()
+    counts = np.full(ONSET, 64.0)
+    counts[ONSET - 1] = samples
+    seen = replace(
+        case.window,
+        signals={**case.window.signals, "samples": counts},
+        present={**case.window.present, "samples": np.ones(ONSET, bool)},
+    )
+    located = builders.located(operation=operation, produced=produced, inputs=inputs)
+    return replace(case, window=seen, finding=Finding(located, ""))
+
+
+def singular(case: Case) -> list[str]:
+    return [sign.what for sign in causes()["singular-operation"].signature(case).signs if sign.weight > 0]
+
+
+@pytest.mark.parametrize(("samples", "rows", "told"), [(2.0, 1, True), (2.0, 2, False), (64.0, 1, False)])
+def test_a_batch_of_one_row_is_what_a_pass_left_over(samples: float, rows: int, told: bool) -> None:
+    operand = OperandRange("self", (rows, 32), "torch.float32", "cpu", -1.0, 1.0)
+    signs = singular(found("aten.var.correction", "nan", operand, samples=samples))
+    assert any("the last batch of a pass is what is left over" in one for one in signs) is told
+
+
+@pytest.mark.parametrize(
+    ("operation", "operand", "is_one"),
+    [
+        ("aten.pow.Tensor_Scalar", OperandRange("self", (64, 1), "torch.float32", "cpu", -1e28, 2e27), False),
+        ("aten.pow.Tensor_Scalar", OperandRange("self", (64, 1), "torch.float32", "cpu", 0.0, 2.0, zeros=3), True),
+        ("aten.exp.default", OperandRange("self", (64, 1), "torch.float32", "cpu", 0.0, 95.0), True),
+    ],
+)
+def test_a_square_of_what_had_overshot_is_no_singular_point(
+    operation: str, operand: OperandRange, is_one: bool
+) -> None:
+    assert bool(singular(found(operation, "inf", operand))) is is_one

@@ -397,23 +397,3 @@ def test_the_line_comes_from_the_facts_where_nothing_was_located() -> None:
     assert wound_of("/a/model.py", "no-supervised-tokens", None, None, fact).line is None
     two = {"empty_masks": [{"line": "train.py:17: a"}, {"line": "train.py:19: b"}]}
     assert wound_of("/a/train.py", "no-supervised-tokens", None, None, two).line is None
-
-
-TWO = """
-    opt_g = torch.optim.Adam(generator.parameters(), lr=2e-4)
-    opt_d = torch.optim.Adam(critic.parameters(), lr=6e-2)
-    for group in opt_g.param_groups:
-        group["lr"] = 1e-4
-    for x in loader:
-        opt_d.step()
-"""
-
-
-def test_of_two_optimizers_the_one_at_fault_is_changed() -> None:
-    body, head = textwrap.dedent(TWO), "import torch\n"
-    found, why = patches_for("learning-rate-too-high", head + body, Wound(optimizer="opt_d"), name="t.py")
-    assert why == ""
-    assert added(found[0]) == ["opt_d = torch.optim.Adam(critic.parameters(), lr=0.02)"]
-    assert "1e-4" in found[0].text
-    _, why = patches_for("learning-rate-too-high", head + body, Wound(), name="t.py")
-    assert "2 optimizers" in why

@@ -233,6 +233,7 @@ SAVED_SIZES = TorchAttribute("torch.autograd.graph:Node._saved_self_sym_sizes", 
 _NO_GRAPH = "the first losses are not looked into"
 NODE_SHAPES = TorchAttribute("torch.autograd.graph:Node._input_metadata", _NO_GRAPH, made=torch_samples.likelihood)
 SAVED_DIMENSION = TorchAttribute("torch.autograd.graph:Node._saved_dim", _NO_GRAPH, made=torch_samples.softmax)
+SAVED_START = TorchAttribute("torch.autograd.graph:Node._saved_start", _NO_GRAPH, made=torch_samples.sliced)
 SAVED_INDEX = TorchAttribute("torch.autograd.graph:Node._saved_index", _NO_GRAPH, made=torch_samples.select)
 SAVED_AXIS_0 = TorchAttribute("torch.autograd.graph:Node._saved_dim0", _NO_GRAPH, made=torch_samples.transpose)
 SAVED_AXIS_1 = TorchAttribute("torch.autograd.graph:Node._saved_dim1", _NO_GRAPH, made=torch_samples.transpose)

@@ -32,6 +32,10 @@ def transpose() -> Any:
     return torch().ones(1, 1, requires_grad=True).transpose(0, 1).grad_fn
 
 
+def sliced() -> Any:
+    return torch().ones(1, 2, requires_grad=True)[:, 1:].grad_fn
+
+
 def select() -> Any:
     return torch().ones(1, 1, requires_grad=True).select(0, 0).grad_fn
 

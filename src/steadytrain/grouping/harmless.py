@@ -9,6 +9,7 @@ from __future__ import annotations
 from steadytrain.core.model import Symptom, Window
 from steadytrain.grouping.catalog import declared
 from steadytrain.grouping.courses import DATA, EPOCH, RECOVERED, RESTART, RESUME, evaluated_since, told
+from steadytrain.grouping.judged_values import judged_change
 from steadytrain.grouping.moving_targets import follows_targets
 from steadytrain.statistics.log_levels import stage_changed
 from steadytrain.statistics.rolling_baseline import stride_of
@@ -27,6 +28,9 @@ def is_by_design(window: Window, symptom: Symptom) -> str:
         return "several optimizers take turns, and the loss of one rises where another learns"
     if declared(symptom.name).counts_rising_loss and _has_more_classes(window, symptom):
         return "the likelihood has more and more classes to choose from, as while a queue of negatives fills up"
+    kind = declared(symptom.name)
+    if (kind.counts_rising_loss or kind.bursts) and (changed := judged_change(window, symptom)):
+        return changed
     if symptom.course == RESTART:
         return f"{told(symptom)}, and comes back down"
     return follows_targets(window, symptom)

@@ -16,6 +16,7 @@ from steadytrain.core.torch_private import (
     SAVED_AXIS_1,
     SAVED_DIMENSION,
     SAVED_HOOK,
+    SAVED_START,
 )
 
 OF_SHAPE = frozenset(
@@ -72,6 +73,20 @@ def made_by(node: Any) -> Any:
     while following and kind_of(following[0]) in OF_SHAPE:
         following = inputs_of_node(following[0])
     return following[0] if following else None
+
+
+def dropped_in_front(node: Any, axis: int) -> int:
+    """How many places of ``axis`` slices leave out at its front, between the first input of ``node`` and the operation
+    that made it: 1 for ``scores[:, 1:]``."""
+    dropped, following = 0, inputs_of_node(node)
+    for _ in range(AXIS_STEPS_MAX):
+        if not following or kind_of(following[0]) not in OF_SHAPE | {"LogSoftmax"}:
+            break
+        one = following[0]
+        if kind_of(one) == "Slice" and signed(SAVED_DIMENSION.on(one, 0)) % max(1, len(shape_of(one))) == axis:
+            dropped += max(0, signed(SAVED_START.on(one, 0)))
+        following = inputs_of_node(one)
+    return dropped
 
 
 def signed(number: int) -> int:

@@ -47,6 +47,7 @@ def label_rows(one: Likelihood, given: Sequence[Tensor], rows: int, graph: LossG
     shares = shares_equal(beside, tokens, counted)
     shift = next((at for at, share in enumerate(shares) if share > ALIGNED), None)
     if shift is not None:
+        shift -= min(shift, one.dropped)  # `scores[:, 1:]` are those of the places from the second on
         yield "label-shift", float(shift)
     if (found := padding_of(tokens)) is not None:
         pad, _ = found

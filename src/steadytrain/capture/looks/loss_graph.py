@@ -19,6 +19,7 @@ from steadytrain.capture.looks.first_inputs import INPUTS_MAX, NORMS, first_inpu
 from steadytrain.capture.looks.graph_nodes import (
     OF_SHAPE,
     axis_before,
+    dropped_in_front,
     inputs_of_node,
     kind_of,
     made_by,
@@ -67,6 +68,8 @@ class Likelihood:
     ignored: int
     classes: int = 0
     logarithms: Tensor | None = None
+    dropped: int = 0
+    """Places of the scores that a slice leaves out at the front of each row."""
 
 
 @dataclass
@@ -287,7 +290,7 @@ def _read_likelihood(node: Any, graph: LossGraph) -> None:
         plain = scores is not None and kind_of(scores) in MAKES_SCORES | {"Add"}
         logarithms = saved_tensor(node, "self") if plain else None
         ignored = signed(SAVED_IGNORED.on(node, -100))
-        graph.likelihoods.append(Likelihood(targets.detach(), ignored, classes, logarithms))
+        graph.likelihoods.append(Likelihood(targets.detach(), ignored, classes, logarithms, dropped_in_front(node, 1)))
 
 
 def _read_attention(kind: str, node: Any, graph: LossGraph) -> None:

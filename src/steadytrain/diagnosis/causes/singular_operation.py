@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, final
 
+import numpy as np
+
 from steadytrain.core.incident import UNKNOWN_OWNER, Located, OperandRange
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import DROP_BATCH, EXAMPLE
@@ -96,6 +98,7 @@ class SingularOperation(Cause):
                 *operation(case, -STRONG, "{operation} at {line} got -Inf from a mask", is_masked_softmax),
                 *when(bool(_made(case)), CERTAIN, _made(case), "fact nonfinite_made"),
                 *when(bool(_prepared(case)), CERTAIN, _prepared(case), "finding, fact singular_calls"),
+                *when(bool(_short(case)), FAIR, _short(case), "window samples"),
                 *listed(case, "singular_calls", HINT, "calls at the edge of their domain: {names}"),
                 *above(
                     case, "labels_ignored_share", 0.999999, -STRONG, "every label is ignored, which is another cause"
@@ -109,6 +112,21 @@ class SingularOperation(Cause):
             layer=layer_of(case),
             batch_rows=rows_made(case) or rows_of(case),
         )
+
+
+def _short(case: Case) -> str:
+    """Whether the batch at the onset has a row alone where others have several, in words; "" if not. A model that is
+    called twice a step counts two."""
+    samples, found = case.window.series("samples"), located(case)
+    here, before = samples.values[samples.steps == case.step], samples.values[samples.steps < case.step]
+    usual = float(np.median(before)) if len(before) else 0.0
+    alone = found is not None and any(one.name == "self" and one.shape and one.shape[0] == 1 for one in found.inputs)
+    if not len(here) or not here[0] <= usual / SHORT_SHARE or not (here[0] == 1.0 or alone):
+        return ""
+    return (
+        f"the batch of step {case.step} is a single row, with {here[0]:.0f} samples where {usual:.0f} are usual: the "
+        "last batch of a pass is what is left over, a deviation of one row is 0/0, and `drop_last=True` leaves it out"
+    )
 
 
 def _did(case: Case) -> str:
@@ -170,6 +188,9 @@ def _made(case: Case) -> str:
 
 
 FAR = 1e15
+SHORT_SHARE = 4.0
+"""A batch so many times smaller than usual is what was left over."""
+
 _OF_LARGE = frozenset(("pow", "norm", "std", "var", "div", "mul", "cosh", "sinh"))
 _SINGULAR = (
     "log",

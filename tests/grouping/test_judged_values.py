@@ -1,0 +1,48 @@
+"""A loss that judges more values a sample from some step on rises by design."""
+
+from __future__ import annotations
+
+import pytest
+
+from script_windows import looked
+from steadytrain.core.model import Symptom, Window
+from steadytrain.grouping.harmless import is_by_design
+from steadytrain.grouping.judged_values import judged_change
+
+
+def judged(*values: float) -> Window:
+    return looked(400, judged__loss=list(values))
+
+
+def rise(first: int, last: int, name: str = "divergence") -> Symptom:
+    return Symptom(name, "warning", first, last, "the loss rises")
+
+
+GROWN = judged(4, 4, 4, 16, 16, 16)
+STEPS: list[int] = GROWN.tables["script"].steps.tolist()
+
+
+def test_a_horizon_that_grows_explains_a_rise() -> None:
+    at = STEPS[3]
+    told = f"the loss judges 16 values a sample from step {at} on, 4 before"
+    assert judged_change(GROWN, rise(at, at + 8)) == told
+    assert is_by_design(GROWN, rise(at, at + 8)) == told
+    assert is_by_design(GROWN, rise(at, at + 8, "loss-spike")) == told
+    assert is_by_design(GROWN, rise(at, at + 8, "nonfinite-loss")) == ""
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        judged(4, 4, 4, 4, 4, 4),
+        judged(4, 4, 4, 4.5, 4.5, 4.5),
+        judged(31, 87, 40, 160, 12, 55),  # sequences of any length
+        looked(400),
+    ],
+)
+def test_other_losses_explain_nothing(window: Window) -> None:
+    assert judged_change(window, rise(1, 400)) == ""
+
+
+def test_a_change_long_before_explains_nothing() -> None:
+    assert judged_change(GROWN, rise(STEPS[3] + 100, STEPS[3] + 120)) == ""
