@@ -14,6 +14,9 @@ import builders
 import steadytrain
 from steadytrain.cli.checklist import command
 from steadytrain.core.errors import UsageError
+from steadytrain.core.own_command import pasteable
+from steadytrain.diagnosis import answer_files
+from steadytrain.diagnosis.answer import Diagnosis, PatchTried
 from steadytrain.experiments.command_results import FILE, CommandResult, keep_result, keep_verdicts, results_of
 from steadytrain.experiments.outcome_files import SCHEMA, trials_folder
 from steadytrain.experiments.specs import Entry, Outcome, Spec, Verdict
@@ -144,7 +147,7 @@ def test_the_terminal_and_the_document_say_the_same(run: Path) -> None:
     assert document["schema"] == "steadytrain.checklist/1"
     for tick in document["ticks"]:
         assert f"[ ] {tick['title']}" in printed.output
-        assert f"next: {tick['command']}" in printed.output
+        assert f"next: {pasteable(tick['command'])}" in printed.output
 
 
 def test_a_target_that_is_not_there_is_one_line(tmp_path: Path) -> None:
@@ -161,3 +164,24 @@ def test_every_trial_belongs_to_a_step() -> None:
     names = {step.name for step in STEPS}
     assert {step_of_trial(one.name) for one in trials()} <= names
     assert step_of_trial("of-another-package") == "isolate"
+
+
+def test_what_cannot_be_cut_is_not_asked_for(tmp_path: Path) -> None:
+    dead = builders.symptom(9, name="dead-units", severity="warning", message="units are dead")
+    found = ticks(builders.quiet_run(tmp_path / "run", symptoms=[dead]))["reproduction"]
+    assert (found.done, found.command, found.evidence) == (False, None, ("repro makes no script for dead-units",))
+
+
+def test_a_note_leaves_nothing_to_reproduce(tmp_path: Path) -> None:
+    note = builders.symptom(9, name="divergence", severity="note", message="the loss rises")
+    found = ticks(builders.quiet_run(tmp_path / "run", symptoms=[note]))
+    assert [found[name].command for name in ("reproduction", "tuning")] == [None, None]
+
+
+def test_a_patch_that_works_needs_no_tuning(run: Path) -> None:
+    patch = PatchTried("nonfinite-input", "leave the rows out", "t.py", "--- t.py", "removed", "gone", 1.0, 1.0, 9)
+    answer = Diagnosis(str(run), "nonfinite-loss", "exact", "", "nonfinite-input", "confirmed", "", (), (), patch=patch)
+    answer_files.keep(incident(run), answer)
+    found = ticks(run)["tuning"]
+    assert (found.done, found.command) == (True, None)
+    assert found.evidence[0] == "a patch removes the symptom: leave the rows out"

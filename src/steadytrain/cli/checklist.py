@@ -36,13 +36,14 @@ def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
 
 
 def _lines(found: Checklist) -> list[str]:
+    from steadytrain.core.own_command import pasteable
     from steadytrain.report.wording import clean
 
     lines = []
     for tick in found.ticks:
         lines.append(f"[{'x' if tick.done else ' ' if tick.is_open else '-'}] {tick.title}")
         lines += [f"      {clean(line)}" for line in tick.evidence]
-        lines += [f"      next: {clean(tick.command)}"] if tick.command is not None else []
+        lines += [f"      next: {pasteable(clean(tick.command))}"] if tick.command is not None else []
     done = sum(tick.done for tick in found.ticks)
     moot = sum(not tick.done and not tick.is_open for tick in found.ticks)
     rest = f", {moot} cannot be done" if moot else ""

@@ -13,6 +13,7 @@ from typing import Any
 
 from steadytrain.core.bounded_files import read_json
 from steadytrain.core.incident import Finding
+from steadytrain.core.model import Symptom
 from steadytrain.diagnosis import answer_files
 from steadytrain.diagnosis.answer import Diagnosis
 from steadytrain.experiments import outcome_files
@@ -75,9 +76,20 @@ class Evidence:
 
     @property
     def has_symptom(self) -> bool:
-        """Whether there is something that a command can do again: a bundle, or a run with an incident or symptom."""
+        """Whether there is something that a command can do again: a bundle, or a run with an alarm. A note is none."""
         run = self.run
-        return run is None or run.path != self.source or bool(run.incidents or run.symptoms)
+        return run is None or bool(self.alarms) or (run.path != self.source and not run.symptoms)
+
+    @property
+    def alarms(self) -> list[Symptom]:
+        """The symptoms of the run above a note."""
+        return [one for one in self.run.symptoms if one.severity != "note"] if self.run is not None else []
+
+    @property
+    def mended_by(self) -> str:
+        """The patch that was seen to remove the symptom, "" without one."""
+        patch = self.answer.patch if self.answer is not None else None
+        return patch.what if patch is not None and patch.effect == "removed" else ""
 
     @property
     def step_seconds(self) -> float | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from steadytrain.core.json_values import JsonValue
 from steadytrain.core.notebook import as_html
+from steadytrain.grouping.catalog import declared
 from steadytrain.method.evidence import NOT_JUDGED, Evidence, Tried, evidence_of
 from steadytrain.method.steps import CLIPPING, FULL_PRECISION, LOWER_RATE, WARM_UP
 from steadytrain.storage.run_folder import Run
@@ -85,8 +86,15 @@ def _reproduction(evidence: Evidence) -> Tick:
     done = made is not None and made.done
     if not done and not evidence.has_symptom:
         return Tick("reproduction", "Minimal reproduction", done, (*lines, NOTHING_SEEN), None)
-    command = None if done else f"steadytrain repro {named(evidence.source)} -o repro"
-    return Tick("reproduction", "Minimal reproduction", done, tuple(lines) or ("no repro was made",), command)
+    able = not evidence.alarms or any(_can_be_cut(one.name) for one in evidence.alarms)
+    command = f"steadytrain repro {named(evidence.source)} -o repro" if able and not done else None
+    why = "no repro was made" if able else f"repro makes no script for {evidence.alarms[0].name}"
+    return Tick("reproduction", "Minimal reproduction", done, tuple(lines) or (why,), command)
+
+
+def _can_be_cut(symptom: str) -> bool:
+    """Whether `repro` makes a script for it: it is a NaN, an Inf or a rise."""
+    return declared(symptom).grows or declared(symptom).aim == "finite"
 
 
 def _data(evidence: Evidence) -> Tick:
@@ -165,6 +173,8 @@ def _tuning(evidence: Evidence) -> Tick:
         refused = next((evidence.tried[name] for name in names if name in evidence.tried), None)
         lines.append(f"{what}: {_line(refused) if refused is not None else 'never tried'}")
         missing.append(names[0])
+    if missing and evidence.mended_by:
+        return Tick("tuning", title, True, (f"a patch removes the symptom: {evidence.mended_by}", *lines), None)
     done = ran_any and not missing
     command = (
         f"steadytrain trial {named(evidence.source)} {' '.join(missing)}" if missing and evidence.has_symptom else None
