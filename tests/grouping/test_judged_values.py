@@ -8,6 +8,7 @@ from script_windows import looked
 from steadytrain.core.model import Symptom, Window
 from steadytrain.grouping.harmless import is_by_design
 from steadytrain.grouping.judged_values import judged_change
+from steadytrain.testing import steps
 
 
 def judged(*values: float) -> Window:
@@ -46,3 +47,11 @@ def test_other_losses_explain_nothing(window: Window) -> None:
 
 def test_a_change_long_before_explains_nothing() -> None:
     assert judged_change(GROWN, rise(STEPS[3] + 100, STEPS[3] + 120)) == ""
+
+
+def test_longer_batches_explain_a_short_rise_alone() -> None:
+    tokens = [256.0] * 100 + [448.0] * 100
+    window = steps(loss=[2.0] * 200, tokens=tokens)
+    assert judged_change(window, rise(101, 111)) == "batches went from 256 to 448 tokens"
+    assert judged_change(window, rise(101, 200)) == ""
+    assert judged_change(window, rise(60, 70)) == ""

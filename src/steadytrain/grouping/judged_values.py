@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from steadytrain.core.model import Symptom, Window
+from steadytrain.statistics.benign_changes import batches_changed
 from steadytrain.statistics.script_rows import ScriptRow, script_rows
 
 BEFORE_STEPS = 64
@@ -14,7 +15,13 @@ ALIKE = 2
 
 
 def judged_change(window: Window, symptom: Symptom) -> str:
-    """What changed shortly before or during ``symptom``, in words; "" if nothing did."""
+    """What changed shortly before or during ``symptom``, in words; "" if nothing did. Larger batches explain a short
+    rise alone: a training that longer texts make diverge is no plan."""
+    first, last = symptom.first_step, symptom.last_step
+    if last - first <= BEFORE_STEPS and (
+        told := batches_changed(window, (first - BEFORE_STEPS, first - 1), (first, last))
+    ):
+        return told
     for row in script_rows(window, "judged"):
         if told := _changed(row, symptom.first_step - BEFORE_STEPS, symptom.last_step):
             return told

@@ -143,23 +143,6 @@ def next_ones(ids: Tensor) -> tuple[Tensor, Tensor]:
     return ids[:, :-1], ids[:, 1:]
 
 
-def sliced(*, front: bool) -> Callable[[], Step]:
-    """The token after the next as label: of the scores from the second place on it is the next one."""
-
-    def begin() -> Step:
-        model = Reader()
-        optimizer = adam(model)
-
-        def step(at: int) -> None:
-            ids = text()
-            scores = model(ids[:, :-1])[:, 1:] if front else model(ids[:, :-1])[:, :-1]
-            update(optimizer, F.cross_entropy(scores.flatten(0, 1), ids[:, 2:].flatten()))
-
-        return step
-
-    return begin
-
-
 def twice_shifted(ids: Tensor) -> tuple[Tensor, Tensor]:
     return ids[:, :-2], ids[:, 2:]
 
@@ -379,7 +362,6 @@ SICK = [
     (reads(same, causal=False), "misplaced-labels", "note"),
     (given_labels(next_ones), "misplaced-labels", "warning"),
     (reads(twice_shifted, by_hand=True), "misplaced-labels", "warning"),
-    (sliced(front=False), "misplaced-labels", "warning"),
     (reads(next_ones, causal=False), "visible-labels", "warning"),
     long(reads(next_ones, causal=False, by_hand=True), "visible-labels", "warning"),
     (reads(filled_up), "supervised-padding", "warning"),

@@ -46,11 +46,11 @@ from looked_losses import (
     resumed,
     same,
     scheduled,
-    sliced,
     tied,
     weight_average,
     with_a_head,
 )
+from looked_scores import sliced, translated
 
 from parameters import long
 from steadytrain.core.model import Severity
@@ -78,6 +78,7 @@ HEALTHY = [
             *(NOT_SPREAD[name] for name in NOT_SPREAD if name not in ALIKE),
             reads(next_ones),
             sliced(front=True),
+            translated,
             given_labels(same),
             reads(hidden, causal=False),
             reads(lambda ids: filled_up(ids, ignored=True)),
@@ -130,6 +131,10 @@ def test_a_head_that_is_replaced_in_the_middle_is_told(frozen: bool, tmp_path: P
 def test_a_model_that_is_replaced_in_the_middle_is_told(tmp_path: Path) -> None:
     begin = model_replaced(LATER, given=False)
     assert found(tmp_path / "run", begin, steps=2 * LATER)["parameters-outside-optimizer"] == "warning"
+
+
+def test_scores_without_their_last_place_are_not_those_of_the_next(tmp_path: Path) -> None:
+    assert found(tmp_path / "run", sliced(front=False)) == {"misplaced-labels": "warning"}
 
 
 def test_a_network_whose_optimizer_got_the_parameters_of_another_is_told(tmp_path: Path) -> None:

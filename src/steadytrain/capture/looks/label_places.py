@@ -28,7 +28,8 @@ def label_rows(one: Likelihood, given: Sequence[Tensor], rows: int, graph: LossG
     first. ``label-shift`` is the shift at which ``labels[i] == tokens[i + shift]``. ``padding-share`` is the share of
     the labels that are padding where the token is padding too.
     ``next-place-seen`` is the smallest attention weight, over the model's square attentions, from places with a label
-    to the next place. ``causal`` is 1 if that weight is 0, else 0.
+    to the next place; there is none if the model reads two texts of one length, because either may be attended to.
+    ``causal`` is 1 if that weight is 0, else 0.
     """
     labels = one.targets
     if labels.is_floating_point() or not labels.numel():
@@ -54,9 +55,20 @@ def label_rows(one: Likelihood, given: Sequence[Tensor], rows: int, graph: LossG
         filled = (beside == pad) & (tokens[:, :width] == pad) & counted
         yield "padding-share", float(filled.sum()) / float(counted.sum())
     seen = [weight for part in graph.attention if (weight := _next_seen(part, counted, length)) is not None]
-    if shift is not None and seen:
+    if shift is not None and seen and not _other_sequence(graph.looked_up, tokens):
         yield "next-place-seen", min(seen)
         yield "causal", float(min(seen) == 0.0)
+
+
+def _other_sequence(looked_up: Sequence[Tensor], tokens: Tensor) -> bool:
+    """Whether the model reads another text of the same length: its attention to that one is square, too, and has no
+    mask. Positions (equal rows) and kinds of token (few values) are no text."""
+    for ids in looked_up:
+        if ids.dim() != 2 or ids.shape != tokens.shape or bool((ids == tokens.to(ids.device)).all()):
+            continue
+        if bool((ids != ids[:1]).any()) and len(torch.unique(ids)) >= KINDS_MIN:
+            return True
+    return False
 
 
 def _next_seen(part: Tensor | bool, counted: Tensor, length: int) -> float | None:
