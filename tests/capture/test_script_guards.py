@@ -280,3 +280,37 @@ def test_an_error_of_another_kind_is_no_symptom(tmp_path: Path) -> None:
     run = open_run(tmp_path / "run")
     assert [one.name for one in run.symptoms if one.name.startswith("nonfinite")] == []
     assert not run.incidents
+
+
+class Mends(nn.Module):
+    """A model that fills the gaps in what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 1)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        out: Tensor = self.layer(inputs.nan_to_num())
+        return out
+
+
+def has_enough(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    for step in range(1, 9):
+        inputs = torch.randn(8, 6)
+        inputs[2, 3] = math.nan
+        out = model(inputs)
+        if step == BAD:
+            raise ValueError(step)
+        optimizer.zero_grad()
+        out.square().mean().backward()
+        optimizer.step()
+
+
+def test_gaps_that_the_model_fills_are_not_why_a_script_ends(tmp_path: Path) -> None:
+    model = Mends()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    watch = steadytrain.watch(model, optimizer, runs_dir=tmp_path, name="run")
+    with pytest.raises(ValueError, match=str(BAD)), watch:
+        has_enough(model, optimizer)
+    run = open_run(tmp_path / "run")
+    assert [one.name for one in run.symptoms if one.name.startswith("nonfinite")] == []

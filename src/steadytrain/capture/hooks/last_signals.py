@@ -1,10 +1,10 @@
 """Notes in the run folder that a signal came, and where the script was then.
 
 Schedulers, containers and people end a process by SIGTERM; SLURM does at preemption, at the time limit, by
-``scancel``. The note is made in C, by
-``faulthandler``, in the moment in which the signal comes, and the signal then does what it would do without us. So
-nothing waits for Python: a handler in Python would wait for a native call that hangs. What ``signal.getsignal`` returns
-stays as it is, a handler that the script has runs, and one that it sets later replaces ours.
+``scancel``. The note is made in C, by ``faulthandler``, in the moment in which the signal comes, and the signal then
+does what it would do without us. So nothing waits for Python: a handler in Python would wait for a native call that
+hangs. What ``signal.getsignal`` returns stays as it is, a handler that the script has runs, and one that it sets later
+replaces ours.
 """
 
 from __future__ import annotations

@@ -75,15 +75,17 @@ def made_by(node: Any) -> Any:
     return following[0] if following else None
 
 
-def dropped_in_front(node: Any, axis: int) -> int:
-    """How many places of ``axis`` slices leave out at its front, between the first input of ``node`` and the operation
-    that made it: 1 for ``scores[:, 1:]``."""
+def dropped_in_front(node: Any, classes: int) -> int:
+    """How many places slices leave out at the front of scores [rows, places, classes], between the first input of
+    ``node`` and the operation that made it: 1 for ``scores[:, 1:]``."""
     dropped, following = 0, inputs_of_node(node)
     for _ in range(AXIS_STEPS_MAX):
         if not following or kind_of(following[0]) not in OF_SHAPE | {"LogSoftmax"}:
             break
         one = following[0]
-        if kind_of(one) == "Slice" and signed(SAVED_DIMENSION.on(one, 0)) % max(1, len(shape_of(one))) == axis:
+        shape = shape_of(one)
+        of_scores = kind_of(one) == "Slice" and len(shape) == 3 and shape[-1] == classes
+        if of_scores and signed(SAVED_DIMENSION.on(one, 0)) % 3 == 1:
             dropped += max(0, signed(SAVED_START.on(one, 0)))
         following = inputs_of_node(one)
     return dropped

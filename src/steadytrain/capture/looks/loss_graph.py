@@ -290,7 +290,9 @@ def _read_likelihood(node: Any, graph: LossGraph) -> None:
         plain = scores is not None and kind_of(scores) in MAKES_SCORES | {"Add"}
         logarithms = saved_tensor(node, "self") if plain else None
         ignored = signed(SAVED_IGNORED.on(node, -100))
-        graph.likelihoods.append(Likelihood(targets.detach(), ignored, classes, logarithms, dropped_in_front(node, 1)))
+        graph.likelihoods.append(
+            Likelihood(targets.detach(), ignored, classes, logarithms, dropped_in_front(node, classes))
+        )
 
 
 def _read_attention(kind: str, node: Any, graph: LossGraph) -> None:

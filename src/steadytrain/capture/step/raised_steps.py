@@ -37,8 +37,9 @@ def why_raised(
         return None
     given = any(_is_bad(one) for one in _inputs(calls[-1]))
     finding = _found(run, stream, investigator, calls)
-    if not given and (finding is None or not (finding.located is not None or finding.came_in)):
-        return None
+    reached = finding is not None and (finding.located is not None or bool(finding.came_in))
+    if not reached and (finding is not None or not given):
+        return None  # a model may well mend what it is given
     what = "the batch holds NaN or Inf" if given else "the model's output is not finite"
     why = finding or Finding(None, "the step could not be run again")
     return f"there is no finite loss: {what}, for which the script ended by {type(error).__name__}", why
