@@ -18,6 +18,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from steadytrain.core.own_command import pasteable
 from steadytrain.report import svg, svg_heat
 from steadytrain.report.diagnosis_shown import FIX_HEADINGS
 from steadytrain.report.formats import as_markdown
@@ -92,6 +93,7 @@ def page(
         scripts.append(_script("diagnosing.js"))
     text: str = template.render(
         report=report,
+        here=pasteable,
         style=style(),
         markdown=as_markdown(report),
         served=served,

@@ -13,6 +13,7 @@ from typing import Literal
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from steadytrain.core.own_command import pasteable
 from steadytrain.report.first_screen import SIGNS, StatusWord, Tone
 from steadytrain.report.html import redacted_cell, style
 from steadytrain.report.wording import Fact, clean
@@ -67,7 +68,7 @@ def render(shown: ResultPage, *, version: str) -> str:
         autoescape=True, finalize=redacted_cell, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     template = environment.from_string(files("steadytrain.report").joinpath("result.html.j2").read_text("utf-8"))
-    text: str = template.render(page=shown, style=style(), version=version)
+    text: str = template.render(page=shown, here=pasteable, style=style(), version=version)
     return text
 
 
