@@ -15,6 +15,7 @@ from steadytrain.detectors import Detector
 from steadytrain.detectors.lost_level import LostLevel
 from steadytrain.detectors.lost_progress import LostProgress
 from steadytrain.grouping import catalog, judge
+from steadytrain.grouping.stories import tell
 from steadytrain.testing import healthy_loss, steps
 
 
@@ -159,3 +160,12 @@ def test_one_event_that_two_detectors_of_a_log_find_is_told_once() -> None:
     judged = judge(steps(loss=loss), [LostLevel(), LostProgress()])
     assert [symptom.name for symptom in judged.symptoms] == ["lost-level"]
     assert {detector.check(steps(loss=loss))[0].severity for detector in (LostLevel(), LostProgress())} == {"critical"}
+
+
+def test_a_rate_is_told_once() -> None:
+    window = steps(loss=[1.0] * 60, learning_rate=[1e-3] * 29 + [1.0] * 31)
+    jumped = Symptom("learning-rate-jump", "warning", 30, 60, "the learning rate jumped from 0.001 to 1 at step 30")
+    rose = Symptom("divergence", "warning", 31, 60, "the loss rises", signals=("loss",))
+    (both,), (alone,) = tell([jumped, rose], window), tell([rose], window)
+    assert both.text.startswith("The learning rate jumped from 0.001 to 1 at step 30; then the loss rises")
+    assert alone.text.startswith("The learning rate went from 0.001 to 1 at step 30; then the loss rises")

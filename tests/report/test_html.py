@@ -283,9 +283,7 @@ def test_a_quiet_run_has_a_page(tmp_path: Path, renderer: str) -> None:
     assert '<header class="silent">' in text
 
 
-def test_a_page_names_the_command_that_works_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_names_the_command_that_works_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("steadytrain.core.own_command.own_command", lambda: "/opt/env/bin/python -m steadytrain")
     report = build.from_run(open_run(builders.bad_run(tmp_path / "run")))
     text = html.page(report, None, version="1")

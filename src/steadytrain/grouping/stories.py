@@ -26,6 +26,7 @@ STANDING_STEPS = 512
 """A longer symptom holds its story open only for this many steps."""
 
 TOLD_MAX = 4
+OF_RATE = "the learning rate"
 JUMP_RATIO = 1.5
 WARM_UP_ROWS = 3
 
@@ -108,6 +109,8 @@ def _text(symptoms: Sequence[Symptom], prelude: Sequence[str]) -> str:
     alarms = [symptom for symptom in names if symptom.severity != "note"]
     notes = [symptom.name for symptom in names if symptom.severity == "note"] if alarms else []
     names = alarms or names
+    if any(symptom.message.startswith(OF_RATE) for symptom in names):
+        prelude = [one for one in prelude if not one.startswith(OF_RATE)]  # a symptom tells it with more
     text = "; then ".join([*prelude, names[0].message])
     for before, symptom in pairwise(names[:TOLD_MAX]):
         # A log does not show which of two things at one step came first.
