@@ -142,7 +142,8 @@ def test_a_folder_that_cannot_be_written_keeps_nothing_and_fails_nothing(tmp_pat
 def test_the_terminal_and_the_document_say_the_same(run: Path) -> None:
     printed = CliRunner().invoke(command, [str(run)], catch_exceptions=False)
     assert printed.exit_code == 0
-    assert printed.output.splitlines()[-1] == f"0 of 5 done for {run}"
+    assert printed.output.splitlines()[-3] == f"0 of 5 done for {run}"
+    assert f"repro {incident(run)} -o repro  # what is left to do" in printed.output.splitlines()[-1]
     document = json.loads(CliRunner().invoke(command, [str(run), "--json"], catch_exceptions=False).output)
     assert document["schema"] == "steadytrain.checklist/1"
     for tick in document["ticks"]:

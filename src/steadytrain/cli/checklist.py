@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._next import say_next_line
 from steadytrain.cli._output import say_document, say_lines
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
         say_document(found.to_json())
     else:
         say_lines("\n".join(_lines(found)))
+        asked = found.next in [tick.command for tick in found.ticks]
+        say_next_line(found.next, "what is left to do" if asked else "the evidence on one page")
 
 
 def _lines(found: Checklist) -> list[str]:

@@ -27,6 +27,9 @@ DATA_CHECKS = frozenset(
 """Checks of a preflight that look at batches."""
 
 EVIDENCE_MAX = 4
+PLACEHOLDER = "PATH"
+"""What stands in a command for something that only the user knows."""
+
 FLOAT32 = "torch.float32"
 
 
@@ -55,6 +58,13 @@ class Checklist(JsonValue, schema=SCHEMA):
     target: str
     incident: str
     ticks: tuple[Tick, ...]
+
+    @property
+    def next(self) -> str:
+        """The command of the first thing that is left to do and can be pasted; if nothing is, that of the page."""
+        open_ones = (tick.command for tick in self.ticks if tick.is_open and tick.command is not None)
+        ready = (command for command in open_ones if PLACEHOLDER not in command.split())
+        return next(ready, f"steadytrain report {named(Path(self.incident))}")
 
     def __repr__(self) -> str:
         return f"<Checklist of {self.target!r}: {sum(tick.done for tick in self.ticks)} of {len(self.ticks)} done>"

@@ -24,8 +24,11 @@ ROWS_MAX, VALUES_MAX, TEXT_MAX = 32, 16, 400
 
 
 def batch_rows(case: Case) -> tuple[BatchRow, ...]:
-    """The rows that the survey found odd, one entry for each tensor of the batch."""
-    told = case.facts.get("batch_rows")
+    """The rows that the survey found odd, one entry for each tensor of the batch.
+
+    Without a symptom there are none: the script may have shuffled its data anew, so they are of no recorded step.
+    """
+    told = case.facts.get("batch_rows") if case.symptom is not None else None
     entries = told[:ROWS_MAX] if isinstance(told, list) else []
     rows = [row for row in map(_row, entries) if row is not None]
     incident = _incident(case) if rows else None
