@@ -82,7 +82,7 @@ def _until_rise(losses: NDArray[np.float64]) -> NDArray[np.float64]:
     """The losses of a script's first steps up to the first far above its start: what rises from there is no health."""
     if not len(losses):
         return losses
-    first = float(np.median(losses[:START_STEPS]))
+    first = first_of(losses)
     high = np.flatnonzero(losses > first + START_PEAK_ROOM * abs(first))
     return losses[: high[0]] if len(high) else losses
 
@@ -130,7 +130,7 @@ def ailment_at_end(case: Case, outcome: Outcome, floor: float, *, own_scale: boo
             else f"but the loss on fixed batches ends {risen:.3g} higher, beyond the range of {allowed:.3g}"
         )
     losses = [one.loss for one in steps_from_onset(case, outcome) if one.loss is not None]
-    last = float(np.median(losses[-max(1, len(losses) // END_SHARE) :])) if losses else usual.middle
+    last = last_of(losses) if losses else usual.middle
     return (
         ""
         if last <= usual.loss
@@ -206,9 +206,25 @@ def _ends_within(case: Case, outcome: Outcome) -> bool:
     losses = [one.loss for one in steps_from_onset(case, outcome) if one.loss is not None]
     if len(before) < START_STEPS or not losses:
         return False
-    first = float(np.median(before[:START_STEPS]))
+    first = first_of(before)
     bound = min(float(np.median(before)), first + START_ROOM * abs(first))
-    return float(np.median(losses[-max(1, len(losses) // END_SHARE) :])) <= bound
+    return last_of(losses) <= bound
+
+
+def first_of(losses: Sequence[float] | NDArray[np.float64]) -> float:
+    """The first loss without its noise."""
+    return float(np.median(losses[:START_STEPS]))
+
+
+def last_of(losses: Sequence[float] | NDArray[np.float64]) -> float:
+    """The last loss without its noise."""
+    return float(np.median(losses[-max(1, len(losses) // END_SHARE) :]))
+
+
+def above_start(first: float, last: float, usual: float = -math.inf) -> str:
+    """That a loss ends above its start and above the ``usual`` range, in words; "" if it does not."""
+    allowed = max(first + START_ROOM * abs(first), usual)
+    return "" if last <= allowed else f"its loss goes from {first:.3g} to {last:.3g}"
 
 
 def _beside_start(outcome: Outcome) -> str:
@@ -217,13 +233,13 @@ def _beside_start(outcome: Outcome) -> str:
     series = means if len(means) > 2 else [one.loss for one in outcome.steps if one.loss is not None]
     if len(series) < 2:
         return ""
-    first = series[0] if series is means else float(np.median(series[:START_STEPS]))
-    last = series[-1] if series is means else float(np.median(series[-max(1, len(series) // END_SHARE) :]))
-    scale = abs(first)
-    if not last <= first + START_ROOM * scale:
-        return f"its loss goes from {first:.3g} to {last:.3g}"
+    first, last = (series[0], series[-1]) if series is means else (first_of(series), last_of(series))
+    if risen := above_start(first, last):
+        return risen
     peak = max(series)
-    return "" if peak <= first + START_PEAK_ROOM * scale else f"its loss starts at {first:.3g} and reaches {peak:.3g}"
+    return (
+        "" if peak <= first + START_PEAK_ROOM * abs(first) else f"its loss starts at {first:.3g} and reaches {peak:.3g}"
+    )
 
 
 def _before(case: Case, signal: str) -> NDArray[np.float64]:

@@ -9,7 +9,6 @@ it breaks: its detector looks at both runs. A fault that no detector saw has no 
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from steadytrain.diagnosis.answer import Diagnosis, PatchTried, RankedCause
 from steadytrain.diagnosis.patches.wound import Patch
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.facts import read_facts
-from steadytrain.experiments.health import END_SHARE, START_ROOM, START_STEPS, range_before
+from steadytrain.experiments.health import START_STEPS, above_start, first_of, last_of, range_before
 from steadytrain.experiments.specs import Effect
 from steadytrain.grouping.catalog import needed_tables
 from steadytrain.storage.redaction import redact_text
@@ -287,11 +286,8 @@ def _ill_at_end(case: Case, followed: Followed) -> str:
     rises = facts.get("loss_may_rise", 0.0) > 0.0 or facts.get("optimizers_in_turn", 1.0) > 1
     if len(losses) < 2 * START_STEPS or rises:
         return ""
-    first = statistics.median(losses[:START_STEPS])
-    last = statistics.median(losses[-max(1, len(losses) // END_SHARE) :])
     usual = range_before(case)
-    bound = max(first + START_ROOM * abs(first), usual.loss if usual is not None else -math.inf)
-    return "" if last <= bound else f"its loss goes from {first:.4g} to {last:.4g}"
+    return above_start(first_of(losses), last_of(losses), usual.loss if usual is not None else -math.inf)
 
 
 def _by_loss(case: Case, followed: Followed, short: str) -> tuple[Effect, str]:
