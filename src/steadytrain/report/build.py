@@ -32,7 +32,7 @@ from steadytrain.report.circumstances import (
     git,
     run_facts,
 )
-from steadytrain.report.diagnosis_shown import TRIALS_MAX
+from steadytrain.report.diagnosis_shown import TRIALS_MAX, DiagnosisPart
 from steadytrain.report.diagnosis_shown import part as diagnosis_part
 from steadytrain.report.earlier_runs import passed_lines
 from steadytrain.report.first_screen import (
@@ -108,7 +108,7 @@ def from_bundle(bundle: Bundle) -> Report:
     run = _run_of(bundle.path)
     first = FirstScreen(
         status=_status(run, [incident.action], incident.kind == "nonfinite"),
-        **_cards(incident_verdict(incident), incident, incident.symptoms, found, commands),
+        **_cards(incident_verdict(incident), incident, incident.symptoms, (found, diagnosis), commands),
         loss=loss_near(bundle.scalars, incident.onset_step, _last_step(incident.symptoms)),
     )
     return Report(
@@ -167,7 +167,7 @@ def from_run(run: Run, *, stream: str | None = None) -> Report:
     leading = gravest.symptoms if gravest is not None else told
     first = FirstScreen(
         status=_status(run, actions, any(one.name.startswith("nonfinite") for one in told)),
-        **_cards(verdict, gravest, told, found, commands),
+        **_cards(verdict, gravest, told, (found, diagnosis), commands),
         loss=_loss_of(run, window, leading, onset, names) if window is not None else None,
     )
     return Report(
@@ -203,12 +203,12 @@ def _cards(
     verdict: str,
     incident: Incident | None,
     symptoms: Sequence[Symptom],
-    found: Found,
+    diagnosed: tuple[Found, DiagnosisPart | None],
     commands: Sequence[Command],
 ) -> _Cards:
     """What the first screen says besides the status: ``verdict`` heads it while no cause is known."""
+    found, diagnosis = diagnosed
     place, answer = found if found is not None else (None, None)
-    diagnosis = diagnosis_part(answer) if answer is not None else None
     text, certainty = headline(diagnosis, verdict)
     finding = incident.finding if incident is not None else None
     ways = [(command.purpose, command.line) for command in commands if "look into" not in command.purpose]

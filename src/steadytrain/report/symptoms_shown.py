@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from steadytrain.core.model import Symptom, Window
+from steadytrain.experiments.case import FIRST_STREAM
 from steadytrain.grouping import classified
 from steadytrain.grouping.stories import Story, tell
 from steadytrain.report.incidents_shown import TENSORS_MAX
@@ -18,7 +19,6 @@ from steadytrain.storage.run_folder import Run
 SYMPTOMS_MAX = 100
 STORIES_MAX = 5
 CODE_MAX = 160
-FIRST_STREAM = "main"
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 

@@ -134,9 +134,15 @@ def losses_in(frame: FrameType, newer_than: int) -> list[LossVariable]:
                 sequence = int(SEQUENCE.of(tensor.grad_fn)())
                 if sequence > newer_than:
                     found.append(LossVariable(expression, tensor.detach().reshape(()), sequence))
-    if isinstance(variables, dict) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-        variables.clear()  # up to Python 3.12 this is a copy, which would keep the values alive
+    _let_go(frame, variables)
     return found
+
+
+def _let_go(frame: FrameType, variables: Mapping[str, Any]) -> None:
+    """Empty the variables that were read from ``frame``: up to Python 3.12 they are a copy, which would keep the values
+    alive."""
+    if isinstance(variables, dict) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        variables.clear()
 
 
 def _tensors_of(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
@@ -157,8 +163,7 @@ def variable_of(value: object) -> str:
         if not found and (owner := getattr(variables.get("self"), "__dict__", None)) is not None:
             found = next((f"self.{name}" for name, held in owner.items() if held is value), "")
         found = found or next((name for name, held in frame.f_globals.items() if held is value), "")
-        if isinstance(variables, dict) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-            variables.clear()  # up to Python 3.12 this is a copy, which would keep the values alive
+        _let_go(frame, variables)
         if found:
             return found
     return ""
