@@ -193,6 +193,20 @@ def test_nothing_before_it_leads_to_a_jump_of_the_rate() -> None:
     spiked = Symptom("loss-spike", "warning", 53, 53, "the loss spiked", ("loss",))
     assert _onset(jumped, (jumped, large)) == 51
     assert _onset(spiked, (spiked, large)) == 1
+    assert _onset(spiked, (spiked, large, jumped)) == 51
+
+
+def test_what_is_measured_every_few_steps_does_not_date_before_an_act() -> None:
+    jumped = Symptom("learning-rate-jump", "warning", 620, 700, "the rate jumped", ("learning_rate", "loss"))
+    lag = Symptom("second-moment-lag", "warning", 600, 688, "lags", ("tensors.gradient_to_second_moment",))
+    sharp = Symptom("attention-entropy-collapse", "critical", 640, 688, "sharp", ("modules.attention_entropy",))
+    drifts = Symptom("divergence", "warning", 610, 700, "the loss drifts up", ("loss",))
+    assert _onset(sharp, (sharp, lag, jumped)) == 620
+    assert _onset(lag, (lag, jumped)) == 620
+    assert _onset(sharp, (sharp, lag)) == 600
+    assert _onset(sharp, (sharp, lag, replace(jumped, severity="note"))) == 600
+    assert _onset(sharp, (sharp, lag, jumped, drifts)) == 600
+    assert _onset(lag, (lag, replace(jumped, first_step=690))) == 600
 
 
 CALM = [2.0 + 0.01 * (-1) ** step for step in range(80)]

@@ -37,6 +37,27 @@ def test_a_control_that_shows_nothing_concludes_nothing(case: Case) -> None:
     assert judge("clip", case, [control], []).effect == "not-run"
 
 
+@pytest.mark.parametrize(
+    ("begin", "probes", "expected"),
+    [
+        (1, [2.4, 2.2, 1.0, 0.2, 0.08], "removed"),
+        (1, [2.4, 2.3, 2.2, 2.0, 1.8], "inconclusive"),
+        (1, [2.4, 9.0, 3.0, 0.2, 0.08], "inconclusive"),
+        (1, [2.4, 2.2, 1.0, 0.2, math.nan], "inconclusive"),
+        (33, [2.4, 2.2, 1.0, 0.2, 0.08], "inconclusive"),
+    ],
+    ids=["learns", "little more", "rises first", "not finite", "not from the start"],
+)
+def test_a_run_that_never_learned_is_mended_by_what_makes_it_learn(
+    begin: int, probes: list[float], expected: str
+) -> None:
+    """A loss that rises by chance, in a run that stands at its guess, shows on no fixed batch."""
+    early = finite_case(begins=(begin,))
+    control = made("unchanged", CALM, [2.4, 2.35, 2.3, 2.1, 2.1], begin=begin)
+    assert shows(early, control, [control]) == (False, "nothing rises")
+    assert effect(early, control, made("longer-warmup", CALM, probes, begin=begin)) == expected
+
+
 def test_a_control_from_a_later_state_is_none(case: Case) -> None:
     """The state right before the step may hold the damage: a trial from an earlier one needs its own control."""
     mended, control = made("rewarm", CALM, FLAT), made("unchanged", SPIKE, HURT)

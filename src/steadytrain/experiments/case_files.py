@@ -155,13 +155,32 @@ def _began(leading: Symptom, symptoms: Sequence[Symptom], window: Window, record
 
 
 def _onset(leading: Symptom, symptoms: Sequence[Symptom]) -> int:
-    """The first step of the symptom, or of an earlier one nearby that it may have grown from."""
+    """The first step of the symptom, or of an earlier one nearby that it may have grown from.
+
+    An act, such as a jump of the rate, is known to the step. Tensors and activations are measured every few steps only:
+    what they date before an act belongs to it.
+    """
     if declared(leading.name).aim == "finite" or declared(leading.name).is_act:
         return leading.first_step
     near = range(leading.first_step - SAME_STORY_STEPS, leading.first_step + 1)
-    own = (one for one in symptoms if one.stream == leading.stream)  # others count the steps of another optimizer
-    grown = (one.first_step for one in own if one.first_step in near and one.severity != "note")
-    return min(grown, default=leading.first_step)
+    own = [one for one in symptoms if one.stream == leading.stream]  # others count the steps of another optimizer
+    grown = [one for one in own if one.first_step in near and one.severity != "note"]
+    sampled = _is_sampled(leading)
+    until = leading.last_step if sampled else leading.first_step
+    acts = [
+        one.first_step
+        for one in own
+        if declared(one.name).is_act and one.severity != "note" and near.start <= one.first_step <= until
+    ]
+    exact = [one.first_step for one in grown if not _is_sampled(one)]
+    if acts and min(acts) <= min(exact, default=min(acts)):
+        return min(acts)
+    return min((one.first_step for one in grown), default=leading.first_step)
+
+
+def _is_sampled(symptom: Symptom) -> bool:
+    """Whether a symptom is about tensors and activations alone, which are measured every few steps."""
+    return bool(symptom.signals) and all(signal.startswith(("tensors.", "modules.")) for signal in symptom.signals)
 
 
 def _leading(symptoms: Sequence[Symptom], wanted: str | None, *, own: bool) -> Symptom | None:

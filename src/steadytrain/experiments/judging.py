@@ -19,6 +19,7 @@ from functools import cached_property
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.health import ailment, ailment_at_end, first_ill_place
 from steadytrain.experiments.outcome_measures import (
+    FLOOR_SHARE,
     QUANTITIES,
     REMOVED_SHARE,
     Excess,
@@ -28,12 +29,14 @@ from steadytrain.experiments.outcome_measures import (
     noise_floor,
     numbers_of,
     place_of,
+    probe_means,
     quantity_of,
     unsteadiness,
     usual_growth,
 )
 from steadytrain.experiments.specs import UNCHANGED, Effect, Outcome, Verdict
 from steadytrain.experiments.training_fall import compared, fall_of
+from steadytrain.experiments.trial_starts import EARLY_ONSET
 
 PERSISTS_SHARE, WORSE_SHARE = 0.5, 1.5
 """Fractions of the control's excess. Between them the symptom persists; between removed and persists the trial is
@@ -208,7 +211,8 @@ class _Pair:
 def _judge_one(pair: _Pair) -> Verdict:
     shown, what = shows(pair.case, pair.control, pair.controls)
     if not shown:
-        return pair.says("inconclusive", f"the unchanged replay does not show the symptom: {what}")
+        unshown = pair.says("inconclusive", f"the unchanged replay does not show the symptom: {what}")
+        return _by_learning(pair) or unshown
     if pair.case.aim == "finite":
         return _by_first_nonfinite(pair)
     if pair.outcome.first_nonfinite is not None and pair.control.first_nonfinite is None:
@@ -277,6 +281,22 @@ def _by_progress(pair: _Pair) -> Verdict:
     if fell > PROGRESS_UNCLEAR_FACTOR * fell_there + still:
         return pair.says("inconclusive", why)
     return pair.says("persists", why)
+
+
+def _by_learning(pair: _Pair) -> Verdict | None:
+    """Judge a rise that no fixed batch shows, from a script's first steps on: a run that learned nothing by then has
+    little to lose, and one that learns far more from there on does not fall ill as it did. None otherwise."""
+    if pair.case.aim != "excess" or max(one.spec.begin or 0 for one in (pair.control, pair.outcome)) > EARLY_ONSET:
+        return None
+    there, here = (probe_means(one) for one in (pair.control, pair.outcome))
+    if min(len(there), len(here)) < 2 or pair.own_scale or pair.short is not None:
+        return None
+    if not all(math.isfinite(mean) for mean in (*there, *here)):
+        return None
+    fell_there, fell = max(there[0] - there[-1], 0.0), here[0] - here[-1]
+    if not fell > PROGRESS_FACTOR * fell_there + FLOOR_SHARE * abs(there[0]) or max(here) > here[0] + fell:
+        return None
+    return pair.says("removed", f"loss on fixed batches falls by {fell:.3g}, in the control by {fell_there:.3g}")
 
 
 def _by_training_loss(pair: _Pair) -> Verdict:
