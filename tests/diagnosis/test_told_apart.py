@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from steadytrain.core.model import Symptom
-from steadytrain.diagnosis.cause import CERTAIN
+from steadytrain.diagnosis.cause import CERTAIN, Signature
 from steadytrain.diagnosis.cause_catalog import causes
 from steadytrain.diagnosis.conclusion import Circumstances, conclude
 from steadytrain.diagnosis.proof import Control
@@ -215,3 +215,21 @@ def test_a_first_loss_far_above_a_guess_is_known_without_a_survey(initial: float
     assert any("nats above" in sign.what for sign in CAUSES["bad-initialization"].signature(case).signs) is told
     known = replace(case, facts={"initial_loss": 2.1, "uniform_loss": 2.08})
     assert not any("nats above" in sign.what for sign in CAUSES["bad-initialization"].signature(known).signs)
+
+
+def _shares(contrasts: dict[str, Contrast]) -> dict[str, float]:
+    suspects = [Suspect(name, cause, Signature()) for name, cause in CAUSES.items()]
+    return weigh(suspects, [Verdict("drop-batch", "removed", why="")], contrasts)
+
+
+def test_a_trial_that_held_against_its_placebo_is_an_outcome_more() -> None:
+    once, held = _shares({}), _shares({"drop-batch": Contrast("drop-batch", True, "")})
+    assert held["bad-batch"] > 1.5 * once["bad-batch"]
+    assert held["learning-rate-too-high"] < once["learning-rate-too-high"]
+    assert _shares({"drop-batch": Contrast("drop-batch", False, "")}) == once
+    assert _shares({"clip-usual": Contrast("clip-usual", True, "")}) == once
+
+
+def test_a_number_that_changed_explains_the_longer_gradients_that_it_brings() -> None:
+    expected = CAUSES["unclipped-gradients"].expects["old-settings"]
+    assert (expected, CAUSES["changed-setting"].expects["old-settings"]) == ("persists", "removed")

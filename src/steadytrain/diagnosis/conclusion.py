@@ -72,7 +72,7 @@ def conclude(
     """The answer. ``absent`` are trials that do not apply, for the table. Pure: equal arguments give an equal
     answer.
     """
-    belief, before = weigh(suspects, verdicts), weigh(suspects, ())
+    belief, before = weigh(suspects, verdicts, known.contrasts), weigh(suspects, ())
     by_name = {verdict.trial: verdict for verdict in verdicts}
     judged = [
         _Judged(

@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 from steadytrain.diagnosis.answer import UNKNOWN
 from steadytrain.diagnosis.cause import Cause, Expectation, Signature
 from steadytrain.diagnosis.trial_effects import alike
+from steadytrain.experiments.contrast import Contrast
 from steadytrain.experiments.specs import Verdict
 
 UNKNOWN_SHARE = 0.09
@@ -22,6 +24,8 @@ UNKNOWN_SHARE = 0.09
 
 AS_EXPECTED, OTHERWISE, EITHER = 0.9, 0.1, 0.5
 """Probability of an outcome that a cause expects, of the opposite one, and if it expects ``either``."""
+
+NO_CONTRASTS: Mapping[str, Contrast] = MappingProxyType({})
 
 Plain = Literal["removed", "persists"]
 _PLAIN: Mapping[str, Plain] = {"removed": "removed", "persists": "persists", "worse": "persists"}
@@ -48,27 +52,37 @@ def chance(outcome: Plain, expected: Expectation) -> float:
     return AS_EXPECTED if outcome == expected else OTHERWISE
 
 
-def weigh(suspects: Sequence[Suspect], verdicts: Iterable[Verdict]) -> dict[str, float]:
-    """The probability of each suspect and of ``unknown``, summing to 1; most probable first, then by name."""
+def weigh(
+    suspects: Sequence[Suspect], verdicts: Iterable[Verdict], contrasts: Mapping[str, Contrast] = NO_CONTRASTS
+) -> dict[str, float]:
+    """The probability of each suspect and of ``unknown``, summing to 1; most probable first, then by name.
+
+    A trial that removed the symptom with a second seed, too, while its placebo did not, is an outcome more.
+    """
     outcomes = {verdict.trial: result for verdict in verdicts if (result := plain(verdict.effect)) is not None}
+    again = {alike(trial): trial for trial, one in contrasts.items() if one.held and outcomes.get(trial) == "removed"}
     total = sum(suspect.cause.base_rate for suspect in suspects) or 1.0
     logs = {
         suspect.name: math.log(suspect.cause.base_rate / total * (1.0 - UNKNOWN_SHARE))
         + suspect.signature.weight
-        + _log_likelihood(suspect.cause, outcomes)
+        + _log_likelihood(suspect.cause, outcomes, again)
         for suspect in suspects
     }
-    logs[UNKNOWN] = math.log(UNKNOWN_SHARE) + _log_likelihood(None, outcomes)
+    logs[UNKNOWN] = math.log(UNKNOWN_SHARE) + _log_likelihood(None, outcomes, again)
     highest = max(logs.values())
     weights = {name: math.exp(value - highest) for name, value in logs.items()}
     whole = sum(weights.values())
     return {name: weight / whole for name, weight in sorted(weights.items(), key=lambda item: (-item[1], item[0]))}
 
 
-def _log_likelihood(cause: Cause | None, outcomes: Mapping[str, Plain]) -> float:
-    """Sum over groups of similar trials of the mean log-likelihood within a group."""
+def _log_likelihood(cause: Cause | None, outcomes: Mapping[str, Plain], again: Mapping[str, str]) -> float:
+    """Sum over groups of similar trials of the mean log-likelihood within a group, and of those seen ``again``."""
+
+    def log_chance(trial: str, outcome: Plain) -> float:
+        return math.log(chance(outcome, "either" if cause is None else cause.expected(trial)))
+
     kinds: dict[str, list[float]] = {}
     for trial, outcome in sorted(outcomes.items()):
-        expected: Expectation = "either" if cause is None else cause.expected(trial)
-        kinds.setdefault(alike(trial), []).append(math.log(chance(outcome, expected)))
-    return sum(sum(logs) / len(logs) for logs in kinds.values())
+        kinds.setdefault(alike(trial), []).append(log_chance(trial, outcome))
+    seen = sum(sum(logs) / len(logs) for logs in kinds.values())
+    return seen + sum(log_chance(trial, "removed") for trial in again.values())

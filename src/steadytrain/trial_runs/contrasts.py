@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 
-from steadytrain.diagnosis.conclusion import CONFIRMED_MIN
+from steadytrain.diagnosis.conclusion import LIKELY_MIN
 from steadytrain.diagnosis.proof import Control, proof
 from steadytrain.diagnosis.weighing import Suspect, weigh
 from steadytrain.experiments.case import Case
@@ -50,9 +50,9 @@ def run_contrasts(
 
 def awaited(known: Known, contrasts: Mapping[str, Contrast]) -> str | None:
     """The trial whose contrast is all that the most probable cause lacks, None if there is none."""
-    belief = weigh(known.suspects, known.verdicts.values())
+    belief = weigh(known.suspects, known.verdicts.values(), contrasts)
     for one in known.suspects:
-        if belief[one.name] >= CONFIRMED_MIN:
+        if belief[one.name] >= LIKELY_MIN:
             found = proof(
                 one, known.verdicts, known.control, known.waiting, surveyed=known.surveyed, contrasts=contrasts
             )

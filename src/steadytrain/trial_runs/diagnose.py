@@ -266,7 +266,7 @@ def _contrasted(bench: _Bench) -> bool:
 
 
 def _next(bench: _Bench, *, count: int) -> tuple[str, ...]:
-    belief = weigh(bench.suspects, bench.verdicts.values())
+    belief = weigh(bench.suspects, bench.verdicts.values(), bench.contrasts)
     waiting = {trial: cost(specs) for trial, specs in bench.plans.items() if trial not in bench.outcomes}
     waiting.pop(UNCHANGED, None)
     by_name = {suspect.name: suspect for suspect in bench.suspects}
@@ -282,7 +282,7 @@ def _run(bench: _Bench, names: Sequence[str]) -> None:
     controls = bench.outcomes.get(UNCHANGED, [])
     planned = [spec for name in names for spec in bench.plans[name]]
     specs = with_controls(planned, bench.case, [one.spec.begin for one in controls])
-    belief = weigh(bench.suspects, bench.verdicts.values())
+    belief = weigh(bench.suspects, bench.verdicts.values(), bench.contrasts)
     best = next(iter(belief))
     bench.progress.doing(f"trying {', '.join(names)}")
     bench.tell(f"trying {', '.join(names)} (so far: {best} {belief[best]:.2f})")
@@ -342,7 +342,7 @@ def _controls(bench: _Bench) -> list[Outcome]:
 
 
 def _proven(bench: _Bench) -> bool:
-    belief = weigh(bench.suspects, bench.verdicts.values())
+    belief = weigh(bench.suspects, bench.verdicts.values(), bench.contrasts)
     best = next(iter(belief))
     if best == UNKNOWN or belief[best] < 0.9:
         return False
@@ -358,7 +358,7 @@ def _shown(case: Case) -> str:
 
 def _so_far(bench: _Bench) -> str:
     """One line for a diagnosis that was interrupted."""
-    belief = weigh(bench.suspects, bench.verdicts.values())
+    belief = weigh(bench.suspects, bench.verdicts.values(), bench.contrasts)
     best = next(iter(belief))
     done = [name for name, outcomes in bench.outcomes.items() if any(one.ran for one in outcomes)]
     kept = f"{', '.join(done)} finished and is kept for the next diagnosis" if done else "no trial has finished"
@@ -370,7 +370,7 @@ def _so_far(bench: _Bench) -> str:
 
 def _absent(bench: _Bench) -> list[Verdict]:
     """The trials that the leading causes need but that do not apply, with the reason."""
-    belief = weigh(bench.suspects, bench.verdicts.values())
+    belief = weigh(bench.suspects, bench.verdicts.values(), bench.contrasts)
     wanted = {
         trial
         for suspect in bench.suspects

@@ -56,6 +56,7 @@ class UnclippedGradients(Cause):
     expects = like(
         "rate",
         removed=("clip-usual", "clip"),
+        persists=("old-settings",),
         either=(
             *RATE_CUTS,
             "longer-warmup",

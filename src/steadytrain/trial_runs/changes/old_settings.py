@@ -32,6 +32,7 @@ class OldSettings(LiveChange):
     settings: list[str]
     nothing = "none of these numbers has its new value in this trial"
     _all: list[dict[str, Any]] = field(default_factory=list, init=False, repr=False)
+    _counts: dict[tuple[str, str, str], int] = field(default_factory=dict, init=False, repr=False)
 
     def check(self) -> None:
         if not self.settings:
@@ -45,6 +46,9 @@ class OldSettings(LiveChange):
             wanted = [getattr(place, name) for place, name in places if hasattr(place, name)]
             if wanted:
                 process.functions.replace(wanted, self._operation)
+
+    def step_begins(self, process: Launched) -> None:
+        self._counts.clear()
 
     def call(self, process: Launched, step: int | None, number: int, args: Any, kwargs: Any) -> None:
         modules = {name: module for root in process.roots for name, module in root.named_modules()}
@@ -75,17 +79,28 @@ class OldSettings(LiveChange):
         name = getattr(original, "__name__", "")
         there = [one for one in self._all if one["kind"] == "operand" and one["function"] == name]
         line = _line() if there else ""
-        for one in there:
-            argument = one["argument"]
-            if not str(one["line"]).startswith(f"{line}:"):
+        there = [one for one in there if str(one["line"]).startswith(f"{line}:")]
+        given = {str(at): value for at, value in enumerate(args)} | kwargs
+        old: dict[str, float] = {}
+        for argument in dict.fromkeys(one["argument"] for one in there):
+            if type(given.get(argument)) not in (int, float):
                 continue
-            if argument.isdigit() and int(argument) < len(args) and _is_new(one, args[int(argument)]):
-                args = (*args[: int(argument)], one["before"], *args[int(argument) + 1 :])
-                self.touch()
-            elif argument in kwargs and _is_new(one, kwargs[argument]):
-                kwargs = {**kwargs, argument: one["before"]}
-                self.touch()
+            place = (line, name, argument)
+            number = self._counts[place] = self._counts.get(place, 0) + 1
+            found = [one["before"] for one in there if _is_of(one, argument, number, given[argument])]
+            if found:
+                old[argument] = found[0]
+        if old:
+            self.touch()
+            args = tuple(old.get(str(at), value) for at, value in enumerate(args))
+            kwargs = {argument: old.get(argument, value) for argument, value in kwargs.items()}
         return original(*args, **kwargs)
+
+
+def _is_of(one: dict[str, Any], argument: str, number: int, value: float) -> bool:
+    """Whether ``value`` is the new value of this setting. One line may hold several: ``a * x + (1 - a) * y``, which the
+    ``number`` of the call in a step tells apart."""
+    return bool(one["argument"] == argument and int(one["number"]) == number and _is_new(one, value))
 
 
 def _is_new(one: dict[str, Any], value: Any) -> bool:
