@@ -95,10 +95,15 @@ class FedBatches:
             self._queues[dataset] = queue
         return rounds
 
-    def fill_for_probe(self, step: int) -> int:
-        """Queues only the batches of one step. Returns the same as :meth:`fill`."""
-        rounds = 0
-        for dataset in self._batches.datasets if self._batches is not None else ():
+    def fill_for_probe(self, step: int, *, is_first: bool) -> int:
+        """Queues only the batches of one step. Returns the same as :meth:`fill`.
+
+        The first probes of a script's start begin before it has a model, and what it sets up draws random numbers: only
+        a second turn of its loop draws the data of the step, where no loader gives them.
+        """
+        datasets = self._batches.datasets if self._batches is not None else ()
+        rounds = int(is_first and self._begin is None and not datasets)
+        for dataset in datasets:
             assert self._batches is not None
             self._queues[dataset] = deque(self._batches.used_by(step, dataset))
             each, ahead = self._batches.each(dataset), self._batches.ahead(dataset)

@@ -77,8 +77,7 @@ class TrialRun(StepObserver):
         self._stream: Stream | None = None
         self._whole_lead, self._others = whole_lead, OtherOptimizers(stream)
         self._jumped, self._restored = begin is None, False
-        self._at = -1
-        self._entry = Entry(None)
+        self._at, self._entry = -1, Entry(None)
         self._recorded: RecordedStep | None = None
         self._call = 0
         self._update_due = self._skipped = False
@@ -377,7 +376,8 @@ class TrialRun(StepObserver):
         self._copy = copied
         self._enter(entry)
         if entry.step is not None:
-            self._rounds_before = max(self._rounds_before, self._fed.fill_for_probe(entry.step))
+            first = not self._shown.steps
+            self._rounds_before = max(self._rounds_before, self._fed.fill_for_probe(entry.step, is_first=first))
         self._random.prepare(entry.step)
         return True
 
