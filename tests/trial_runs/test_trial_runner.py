@@ -219,6 +219,14 @@ def test_from_its_own_beginning_nothing_is_restored(recorded: tuple[Loop, Record
     assert len(outcome.steps) == 4
 
 
+def test_where_a_process_cannot_be_copied_the_first_probes_leave_the_script_its_first_data(tmp_path: Path) -> None:
+    recording = record(draws_its_batches, tmp_path / "run", every=EVERY)
+    probes = [Entry(step, "probe") for step in (2, 5)]
+    outcome = plain(attempt(draws_its_batches, recording, [*probes, *trained(*range(1, 5)), *probes], begin=None))
+    assert outcome.exact, outcome.notes
+    assert [(one.entry, one.step) for one in outcome.probes] == [(6, 2), (7, 5)]
+
+
 def test_a_schedule_of_a_step_that_is_not_there_is_not_run(tmp_path: Path) -> None:
     recording = record(draws_its_batches, tmp_path / "run", every=EVERY)
     outcome = attempt(draws_its_batches, recording, trained(6, 400))

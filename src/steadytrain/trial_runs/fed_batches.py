@@ -98,18 +98,22 @@ class FedBatches:
     def fill_for_probe(self, step: int, *, is_first: bool) -> int:
         """Queues only the batches of one step. Returns the same as :meth:`fill`.
 
-        The first probes of a script's start begin before it has a model, and what it sets up draws random numbers: only
-        a second turn of its loop draws the data of the step, where no loader gives them.
+        Args:
+            is_first: whether nothing was trained on before.
         """
-        datasets = self._batches.datasets if self._batches is not None else ()
-        rounds = int(is_first and self._begin is None and not datasets)
-        for dataset in datasets:
+        rounds = int(is_first and self.draws_first())
+        for dataset in self._batches.datasets if self._batches is not None else ():
             assert self._batches is not None
             self._queues[dataset] = deque(self._batches.used_by(step, dataset))
             each, ahead = self._batches.each(dataset), self._batches.ahead(dataset)
             if ahead and each:  # prefetched batches pass through the loop first, and their updates are refused
                 rounds = max(rounds, math.ceil(ahead / each))
         return rounds
+
+    def draws_first(self) -> bool:
+        """Whether the script's first turn can have no other data than its own: its set-up draws random numbers before,
+        and no loader is fed."""
+        return self._begin is None and not (self._batches is not None and self._batches.datasets)
 
     def _used_before(self, dataset: int) -> int:
         """The number of batches that the script's own steps use."""

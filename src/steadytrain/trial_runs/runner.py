@@ -79,8 +79,7 @@ class TrialRun(StepObserver):
         self._jumped, self._restored = begin is None, False
         self._at, self._entry = -1, Entry(None)
         self._recorded: RecordedStep | None = None
-        self._call = 0
-        self._update_due = self._skipped = False
+        self._call, self._update_due, self._skipped = 0, False, False
         self._kept: Kept | None = None
         self._refused: Kept | None = None
         self._shown = TrialRecord()
@@ -339,8 +338,11 @@ class TrialRun(StepObserver):
         schedule = self.job.spec.schedule
         before = self._entry.step if self._at >= 0 else self._begin
         self._at += 1
-        while self._at < len(schedule) and schedule[self._at].role == "probe" and self._copies:
-            if self._probe(schedule[self._at]):
+        lost = (
+            not self._copies and not self._shown.steps and self._fed.draws_first()
+        )  # they would use up its first data
+        while self._at < len(schedule) and schedule[self._at].role == "probe" and (self._copies or lost):
+            if not lost and self._probe(schedule[self._at]):
                 return  # the fork
             self._at += 1
         if self._at >= len(schedule):
