@@ -76,8 +76,7 @@ class TrialRun(StepObserver):
         self.process = Launched()
         self._stream: Stream | None = None
         self._whole_lead, self._others = whole_lead, OtherOptimizers(stream)
-        self._jumped, self._restored = begin is None, False
-        self._at, self._entry = -1, Entry(None)
+        self._jumped, self._restored, self._at, self._entry = begin is None, False, -1, Entry(None)
         self._recorded: RecordedStep | None = None
         self._call, self._update_due, self._skipped = 0, False, False
         self._kept: Kept | None = None
@@ -338,9 +337,8 @@ class TrialRun(StepObserver):
         schedule = self.job.spec.schedule
         before = self._entry.step if self._at >= 0 else self._begin
         self._at += 1
-        lost = (
-            not self._copies and not self._shown.steps and self._fed.draws_first()
-        )  # they would use up its first data
+        # Without copies, the first probes would use up the data of the first step.
+        lost = not self._copies and not self._shown.steps and self._fed.draws_first()
         while self._at < len(schedule) and schedule[self._at].role == "probe" and (self._copies or lost):
             if not lost and self._probe(schedule[self._at]):
                 return  # the fork
@@ -378,8 +376,8 @@ class TrialRun(StepObserver):
         self._copy = copied
         self._enter(entry)
         if entry.step is not None:
-            first = not self._shown.steps
-            self._rounds_before = max(self._rounds_before, self._fed.fill_for_probe(entry.step, is_first=first))
+            rounds = self._fed.fill_for_probe(entry.step, is_first=not self._shown.steps)
+            self._rounds_before = max(self._rounds_before, rounds)
         self._random.prepare(entry.step)
         return True
 
@@ -392,7 +390,7 @@ class TrialRun(StepObserver):
         self.job.end(self._shown.failed(self.job.spec, why))
 
     def finish(self, ended: str | None = None) -> None:
-        """Reports the outcome after the schedule, a non-finite value, or (``ended``) the end of the script's loop."""
+        """Reports the outcome after the schedule, a non-finite value or (``ended``) the end of the script's loop."""
         assert self.job is not None
         if self._copy is not None:
             self._copy.leave("the loop was over before the probe's gate")
