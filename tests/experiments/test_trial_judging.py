@@ -56,6 +56,8 @@ def test_a_run_that_never_learned_is_mended_by_what_makes_it_learn(
     control = made("unchanged", CALM, [2.4, 2.35, 2.3, 2.1, 2.1], begin=begin)
     assert shows(early, control, [control]) == (False, "nothing rises")
     assert effect(early, control, made("longer-warmup", CALM, probes, begin=begin)) == expected
+    learned = made("unchanged", CALM, [2.4, 2.35, 2.0, 1.7, 1.66], begin=begin)
+    assert effect(early, learned, made("longer-warmup", CALM, probes, begin=begin)) == "inconclusive"
 
 
 def test_a_control_from_a_later_state_is_none(case: Case) -> None:

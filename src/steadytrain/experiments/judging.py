@@ -49,10 +49,9 @@ DELAYED_ENTRIES = 3
 GROWTH_MIN = math.log(2.0)
 """A gradient or an update counts as grown only if it doubles."""
 
-PROGRESS_FACTOR, PROGRESS_UNCLEAR_FACTOR = 3.0, 1.5
+PROGRESS_FACTOR, PROGRESS_UNCLEAR_FACTOR, UNLEARNED_SHARE = 3.0, 1.5, 0.3
 """A run that did not learn is cured if its probe loss falls by the first factor times the control's fall. Between the
-two factors the trial is inconclusive."""
-
+two factors the trial is inconclusive. A fall by less than the share of the first loss is that of a run at its guess."""
 
 WEAKENED = "weakened"
 """Key in the numbers of a verdict, and the first word of its reason, if the symptom is smaller but not gone."""
@@ -294,6 +293,8 @@ def _by_learning(pair: _Pair) -> Verdict | None:
     if not all(math.isfinite(mean) for mean in (*there, *here)):
         return None
     fell_there, fell = max(there[0] - there[-1], 0.0), here[0] - here[-1]
+    if fell_there > UNLEARNED_SHARE * abs(there[0]):
+        return None
     if not fell > PROGRESS_FACTOR * fell_there + FLOOR_SHARE * abs(there[0]) or max(here) > here[0] + fell:
         return None
     return pair.says("removed", f"loss on fixed batches falls by {fell:.3g}, in the control by {fell_there:.3g}")
