@@ -12,7 +12,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from scripts import run_script  # noqa: E402
-from steadytrain.experiments.specs import Entry, Spec  # noqa: E402
+from steadytrain.experiments.specs import Change, Entry, Spec  # noqa: E402
 from steadytrain.trial_runs.pool import Pool  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -53,10 +53,16 @@ def test_data_that_the_script_draws_are_those_of_the_probed_steps(tmp_path: Path
     run = run_script(tmp_path, SCRIPT, "--keep-rewind").run_dir
     probes = [Entry(step, "probe") for step in PROBED]
     schedule = (*probes, *(Entry(step) for step in range(1, 5)), *probes)
+    unchanged = Spec("unchanged", 0, 0, schedule, (), "all")
+    still = Spec("still", 0, 0, schedule, (Change("learning-rate", {"factor": 0.0}),), "all")
     with Pool(run, keep=False) as pool:
-        (outcome,) = pool.run([Spec("unchanged", 0, 0, schedule, (), "all")], budget_s=120.0)
+        assert pool.launch_key(unchanged) == pool.launch_key(still)  # one launch of the script serves both
+        by_name = {one.spec.trial: one for one in pool.run([unchanged, still], budget_s=120.0)}
+    outcome = by_name["unchanged"]
     assert outcome.ran, outcome.why_not
     assert outcome.exact
+    assert by_name["still"].probes[: len(PROBED)] == outcome.probes[: len(PROBED)]
+    assert [one.loss for one in by_name["still"].probes[len(PROBED) :]] == [one.loss for one in outcome.probes[:3]]
     first, expected = outcome.probes[: len(PROBED)], losses_at_the_start()
     assert [(one.step, one.loss) for one in first] == [(step, pytest.approx(expected[step - 1])) for step in PROBED]
     assert [one.loss for one in outcome.probes[len(PROBED) :]] != [one.loss for one in first]

@@ -94,6 +94,11 @@ class Spec(JsonValue):
         """The same, of the entries before ``entry``."""
         return sum(one.role != "probe" for one in self.schedule[:entry])
 
+    def step_after(self, entry: int, *, copies: bool) -> int | None:
+        """The recorded step of the next entry that the process of the trial runs itself; ``copies`` run the probes."""
+        later = self.schedule[entry + 1 :]
+        return next((one.step for one in later if not (one.role == "probe" and copies)), None)
+
 
 @dataclass(frozen=True)
 class StepSeen(JsonRow):

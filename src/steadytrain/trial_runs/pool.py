@@ -246,8 +246,7 @@ class RemotePool:
 def launch_key(spec: Spec, early_kinds: Collection[str]) -> str:
     """The launch that a spec needs: changes of ``early_kinds`` act in it before the script builds its model."""
     early = [change.to_json() for change in spec.changes if change.kind in early_kinds]
-    own = spec.key if not spec.begin else ""  # trials from the script's start cannot share a launch
-    return json.dumps([spec.begin, spec.lead, early, own], sort_keys=True)
+    return json.dumps([spec.begin or None, spec.lead, early], sort_keys=True)
 
 
 def _said(outcome: Outcome) -> str:

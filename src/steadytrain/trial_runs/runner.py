@@ -47,7 +47,8 @@ class TrialRun(StepObserver):
         recording: the tape, empty if there is none.
         begin: the step of the starting snapshot; None for the start of the script.
         own_steps: the number of steps that the script computes itself before.
-        stage: called in the last own step, after its first forward. Returns the job, possibly in a fork of the process.
+        stage: called in the last own step after its first forward, or before the script's first step. Returns the job,
+            possibly in a fork of the process.
         copies: whether a probe may run in a fork of the process.
         stream: the name of the optimizer whose steps are counted.
         whole_lead: whether the own steps are all before the snapshot: the script evaluates where the recorded run did.
@@ -87,9 +88,6 @@ class TrialRun(StepObserver):
         self._rounds_before = 0
         self._copy: ProcessCopy | None = None
         self._loss_inside, self._early = False, EarlyLoss()
-        if begin is None:
-            self._take(stage())
-            self._next_entry()
 
     @property
     def probing(self) -> bool:
@@ -99,6 +97,8 @@ class TrialRun(StepObserver):
     # -- batches ---------------------------------------------------------------------------------------------------
 
     def fetch_begins(self, dataset: int) -> Any:
+        if torch.is_grad_enabled():
+            self._begin_at_start()
         if not torch.is_grad_enabled() or (self._own_steps_wanted != 1 and not self.probing):
             return MISSING  # the script's own loader continues, so its epochs end as recorded: see fetched
         if self.job is None:
@@ -137,6 +137,7 @@ class TrialRun(StepObserver):
     # -- a step forms ----------------------------------------------------------------------------------------------
 
     def call_begins(self, module: nn.Module, call: MicroBatch, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        self._begin_at_start()
         if not self._jumped or self.job is None:
             return None
         if self._update_due:
@@ -186,6 +187,7 @@ class TrialRun(StepObserver):
         self.process.stream, self.process.scalers = stream, self.scalers
         self.process.roots = list(stream.roots()) or self.process.roots
         self._loss_inside = loss_is_of_model(seen)
+        self._begin_at_start()
         if not self._jumped or self.job is None:
             return
         if not self._loss_inside and any(change.inputs_alone for change in self.job.changes):
@@ -271,6 +273,12 @@ class TrialRun(StepObserver):
 
     # -- what is done at each moment -------------------------------------------------------------------------------
 
+    def _begin_at_start(self) -> None:
+        """Takes the job of a trial from the script's start, once its set-up is over: what it uses first is a step's."""
+        if self._begin is None and self._at < 0 and self.job is None:
+            self._take(self._stage())
+            self._next_entry()
+
     def _take(self, job: Job) -> None:
         self.job = job
         for entry in job.spec.schedule:
@@ -355,17 +363,9 @@ class TrialRun(StepObserver):
         self._entry, self._call, self._others.updates = entry, 0, 0
         self._recorded = None if entry.step is None else self._steps.step(entry.step)
 
-    # -- random states ---------------------------------------------------------------------------------------------
-
     def _following(self, at: int) -> int | None:
-        """The recorded step of the next entry that this process runs itself."""
         assert self.job is not None
-        if self.probing:
-            return None
-        later = self.job.spec.schedule[at + 1 :]
-        return next((entry.step for entry in later if not (entry.role == "probe" and self._copies)), None)
-
-    # -- probes ----------------------------------------------------------------------------------------------------
+        return None if self.probing else self.job.spec.step_after(at, copies=self._copies)
 
     def _probe(self, entry: Entry) -> bool:
         """Measures ``entry`` in a fork. Returns True in the fork, which continues to its gate and ends there."""

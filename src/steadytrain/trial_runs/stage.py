@@ -103,7 +103,7 @@ class _Stage:
 
     def _next_job(self) -> Any:
         """The next job: in a fork if forking is possible, else in this process itself."""
-        shared = self._begin is not None and self._is_one_thread()
+        shared = self._is_one_thread()
         if shared:
             keep_files(self._scratch / f"kept-{os.getpid()}")
         self._line.send({"staged": os.getpid(), "shared": shared})
@@ -158,7 +158,8 @@ class _Stage:
         if run is None:
             _send(self._line, {"refused": f"{why} before it imported torch"})
         elif run.job is None:
-            _send(self._line, {"refused": f"{why} before step {self._own_steps}, where trials begin"})
+            where = f"step {self._own_steps}" if self._begin is not None else "its first step"
+            _send(self._line, {"refused": f"{why} before {where}, where trials begin"})
         elif error is not None and not isinstance(error, SystemExit):
             run._cannot(why)
         else:
