@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -56,6 +57,14 @@ HEALTHY = (
     window({"a": level(NAN)}, {"0.weight": level(NAN)}),
     window({}, {"critic.weight": level(0.01), "critic.bias": level(1.0), **HEAD}, loss=RISEN),  # a difference of means
     window({}, {"cell.weight_ih": rises(0.0, 0.7), "cell.bias_ih": level(0.05), **HEAD}),  # inputs that are zero
+    # a head made of zeros that waits for its first reward, and a value function of which few actions are taken
+    window({"net.0": level(0.0), "net": [1.0] * 5 + [0.0] * 7}, HEAD, loss=RISEN),
+    replace(
+        window(
+            {}, {"0.weight": level(0.0), "0.bias": level(0.1), "q.weight": rises(0.2, 0.8), "q.bias": rises(0.2, 0.8)}
+        ),
+        facts={"moving_targets": 3.0},
+    ),
     window({"a": [*level(0.5)[:-1], 1.0]}, {"0.weight": [*level(0.0)[:-1], 0.9], **HEAD}),
 )
 SICK = (
@@ -65,6 +74,7 @@ SICK = (
     window({}, {"0.bias": level(0.9), **HEAD}),
     window({}, {"0.weight": rises(0.02, 0.9), **HEAD}, loss=RECOVERS),
     window({}, {"0.weight": level(0.93), "0.bias": level(0.9), **HEAD}, loss=RISEN),
+    replace(window({}, {"0.weight": rises(0.02, 0.9), **HEAD}, loss=RISEN), facts={"moving_targets": 3.0}),
 )
 
 

@@ -97,9 +97,9 @@ class DeadUnits(Detector):
             return []
         beyond = cells.values >= self.silent_share
         beyond &= ~experts_among(cells.rows)  # they only answer the tokens they get
-        always = (beyond | np.isnan(cells.values)).all(axis=0)
         if holds_start(window.steps, stride=stride_of(window.steps)):
-            beyond &= ~always  # was made so: a branch that is switched off
+            # Made so: a branch that is switched off, a head that starts at zero and waits for its first reward.
+            beyond &= ~np.logical_and.accumulate(beyond | np.isnan(cells.values), axis=0)
         found = episodes(window, cells, beyond, readings=self.sustained_readings)
         return [self._symptom(window, cells, episode, "modules.zero_share") for episode in found]
 
@@ -117,6 +117,8 @@ class DeadUnits(Detector):
         biases = np.array([row.endswith("bias") for row in cells.rows])
         beyond &= (cells.values - lowest >= self.rise_share) | (biases & (cells.values > self.bias_share))
         beyond &= ~_without_effect(cells)
+        if window.facts.get("moving_targets", 0.0):
+            beyond &= ~_of_last_layer(cells)  # a value function learns the values of the actions that were taken alone
         found = episodes(window, cells, beyond, readings=self.sustained_readings)
         return [self._symptom(window, cells, episode, "tensors.gradient_zero_share") for episode in found]
 
@@ -147,6 +149,11 @@ class DeadUnits(Detector):
             tensors=episode.names,
             numbers={"share": share, "rows": float(len(episode.rows)), "loss_change_scales": change},
         )
+
+
+def _of_last_layer(cells: Cells) -> NDArray[np.bool_]:
+    last = cells.rows[-1].rpartition(".")[0]
+    return np.array([row.rpartition(".")[0] == last for row in cells.rows])
 
 
 def _without_effect(cells: Cells) -> NDArray[np.bool_]:

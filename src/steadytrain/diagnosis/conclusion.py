@@ -162,7 +162,9 @@ class _Judged:
         fail.
         """
         signature = self.suspect.signature
-        certain = any(sign.weight >= CERTAIN for sign in signature.signs)
+        # What was only seen to change at the onset may be a coincidence.
+        coincides = bool(self.suspect.cause.evidence) and self._uncured
+        certain = not coincides and any(sign.weight >= CERTAIN for sign in signature.signs)
         return signature.broken_invariant is not None or certain or (self._cured and not self._uncured)
 
     @property

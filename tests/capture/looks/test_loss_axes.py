@@ -103,3 +103,20 @@ def test_causal_attention_over_the_queries() -> None:
     hidden = torch.ones(5, 5).triu(1).bool()
     loss = attended(lambda one: one.masked_fill(hidden, float("-inf")).softmax(-2))
     assert misuses(loss) == {"causal-attention-dimension": 1.0}
+
+
+def _divergence(scores: Tensor, *, logarithm: bool, by_hand: bool = False) -> Tensor:
+    given = F.log_softmax(scores, -1) if logarithm else F.softmax(scores, -1)
+    target = torch.rand(6, 5).softmax(-1)
+    return torch.xlogy(target, target) - target * given if by_hand else F.kl_div(given, target, reduction="sum")
+
+
+def test_a_divergence_of_probabilities_is_found_and_one_of_logarithms_is_not() -> None:
+    layer, rows = torch.nn.Linear(4, 5), torch.randn(6, 4)
+    assert misuses(_divergence(layer(rows), logarithm=False)) == {"probabilities-as-logarithms": 1.0}
+    assert misuses(_divergence(layer(rows), logarithm=True)) == {}
+    assert misuses(_divergence(layer(rows), logarithm=False, by_hand=True).sum()) != {}
+    gain = (1.0 - layer(rows).softmax(-1) * torch.randn(6, 5)).sum()
+    assert misuses(gain) == {}
+    hits = (torch.ones(6, 5) - layer(rows).softmax(-1) * torch.ones(6, 5)).sum()
+    assert misuses(hits) == {}

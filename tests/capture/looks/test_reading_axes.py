@@ -132,6 +132,18 @@ STOPPED = {
             p1, p2, z1, z2 = net(x, x)
             loss = closeness(p1, z2) + closeness(p2, z1)
     """,
+    "projections of a copy, without a gradient": """
+        def forward(self, a, b):
+            pa, pb = self.predictor(self.online(a)), self.predictor(self.online(b))
+            with torch.no_grad():
+                ta, tb = self.target(a), self.target(b)
+            return 2 - F.cosine_similarity(pa, tb).mean() - F.cosine_similarity(pb, ta).mean()
+    """,
+    "projections of a frozen copy": """
+        def forward(self, a, b):
+            p1, p2, z1, z2 = self.predictor(a), self.predictor(b), self.momentum_encoder(a), self.momentum_encoder(b)
+            return closeness(p1, z2) + closeness(p2, z1)
+    """,
     "two encoders": """
         for x, y in loader:
             a1, b2 = one(x), two(y)

@@ -24,6 +24,19 @@ SEPARATE = {
                 return image, self.augment(mask)
         data = Data(augment=RandomFlip())
     """,
+    "an object that is given by its place": """
+        class Orient:
+            def __call__(self, t):
+                return torch.rot90(t, int(torch.randint(0, 4, ())), dims=(-2, -1))
+        class Tiles(Dataset):
+            def __init__(self, count, augment=None):
+                self.augment = augment
+            def __getitem__(self, i):
+                img, mask = self.images[i], self.masks[i]
+                img, mask = self.augment(img), self.augment(mask)
+                return img, mask
+        train = Tiles(64, Orient())
+    """,
     "of torchvision": """
         transform = T.Compose([T.RandomHorizontalFlip(), T.ToTensor()])
         def pair(i):
@@ -88,6 +101,18 @@ TOGETHER = {
             image = transform(image)
             torch.manual_seed(7)
             return image, transform(mask)
+    """,
+    "both in one call of an object that is given by its place": """
+        class Orient:
+            def __call__(self, t):
+                return torch.rot90(t, int(torch.randint(0, 4, ())), dims=(-2, -1))
+        class Tiles(Dataset):
+            def __init__(self, count, augment=None):
+                self.augment = augment
+            def __getitem__(self, i):
+                img, mask = self.augment(torch.cat([self.images[i], self.masks[i]])).split(1)
+                return img, mask
+        train = Tiles(64, Orient())
     """,
     "two views": """
         transform = T.Compose([T.RandomCrop(8)])

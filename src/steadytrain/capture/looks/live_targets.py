@@ -14,6 +14,7 @@ LOSSES = re.compile(r"(?i)mse_loss|smooth_l1_loss|huber_loss|l1_loss|\w*criterio
 LOG_PROBABILITY = re.compile(r"(?i)(.*_)?(log_?p\w*|logp\w*|ratio\w*|surr\w*)")
 ADVANTAGE = re.compile(r"(?i)(.*_)?(adv\w*|delta|td_error|td)")
 ENDS_GRAPH = re.compile(r"detach|detach_|item|numpy|tolist|no_grad|float|tensor|as_tensor|stop_gradient|data")
+COPY = re.compile(r"(?i)target|tgt|ema|frozen|old|ref|teacher|slow|lag|momentum")
 NONE = 0, ""
 NO_GRAPH = re.compile(r"no_grad|inference_mode|enable_grad")
 
@@ -47,7 +48,7 @@ def _crossed_projections(tree: ast.Module) -> Iterator[int]:
     for scope in scopes(tree):
         calls: dict[tuple[str, str, str], ast.Call] = {}
         nodes = list(_with_graph(scope))
-        stopped = {name for one in nodes for name in _detached(one)}
+        stopped = {name for one in nodes for name in _detached(one)} | set(_of_no_graph(scope))
         for node in nodes:
             names = [last_name(one) for one in node.args[:2]] if isinstance(node, ast.Call) else []
             if (
@@ -78,6 +79,25 @@ def _detached(node: ast.AST) -> Iterator[str]:
         yield from names_read(node.func)
     if isinstance(node, ast.Assign) and "detach" in ast.unparse(node.value):
         yield from (one.id for target in node.targets for one in ast.walk(target) if isinstance(one, ast.Name))
+
+
+def _of_no_graph(scope: ast.AST) -> Iterator[str]:
+    """Variables that a block without a graph assigns, or that a copy of the network computes."""
+    for node in ast.walk(scope):
+        if isinstance(node, ast.With) and any(_stops(one.context_expr) for one in node.items):
+            yield from (name for one in node.body for name in _assigned(one))
+        if isinstance(node, ast.Assign) and any(COPY.search(name) for name in _called(node.value)):
+            yield from _assigned(node)
+
+
+def _assigned(node: ast.AST) -> Iterator[str]:
+    for one in ast.walk(node):
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
+            yield one.id
+
+
+def _called(value: ast.AST) -> Iterator[str]:
+    return (last_name(one.func) for one in ast.walk(value) if isinstance(one, ast.Call))
 
 
 def _core(value: ast.expr) -> ast.expr:
@@ -134,8 +154,7 @@ def _is_network(name: str) -> bool:
         r"|qf\d?|online\w*|actor_critic|ac)",
         name,
     )
-    copy = re.search(r"(?i)target|tgt|ema|frozen|old|ref|teacher|slow|lag", name)
-    return words is not None and copy is None
+    return words is not None and COPY.search(name) is None
 
 
 def _is_bootstrap(value: ast.expr) -> bool:

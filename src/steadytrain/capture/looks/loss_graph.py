@@ -47,6 +47,9 @@ NODES_MAX = 100_000
 
 ATTENTIONS_MAX = 64
 
+SUM_ROOM = 1e-2
+"""How far the probabilities of 16 bits may sum up beside 1."""
+
 MAKES_SCORES = frozenset({"Addmm", "Mm", "Bmm", "Linear", "Convolution"})
 LIKELIHOODS = frozenset({"NllLoss", "NllLoss2D", "NllLossNd"})
 LOSSES = LIKELIHOODS | DISTANCES | {"BinaryCrossEntropy", "BinaryCrossEntropyWithLogits"}
@@ -194,8 +197,27 @@ def _read_loss(kind: str, node: Any, graph: LossGraph) -> None:
         found = "scores-as-logarithms"
     elif kind == "BinaryCrossEntropyWithLogits" and made in ("Sigmoid", "Softmax"):
         found = "sigmoid-twice"
+    elif kind == "Sub" and _is_divergence_of_probabilities(node):
+        found = "probabilities-as-logarithms"
     if found:
         graph.misuses[found] = graph.misuses.get(found, 0.0) + 1.0
+
+
+def _is_divergence_of_probabilities(node: Any) -> bool:
+    """Whether ``node`` is the difference in a ``kl_div``, ``t log t - t p``, of which p came out of a softmax and is no
+    logarithm. The targets t are told by their sum of 1."""
+    terms = [one for one, _ in node.next_functions]
+    if len(terms) != 2 or terms[0] is not None or terms[1] is None or kind_of(terms[1]) != "Mul":
+        return False
+    factors = [one for one, _ in terms[1].next_functions]
+    softmax = next((one for one in factors if one is not None and kind_of(one) == "Softmax"), None)
+    if softmax is None or factors.count(None) != 1:
+        return False
+    targets = saved_tensor(terms[1], "self" if factors[0] is None else "other")
+    if targets is None or tuple(targets.shape) != shape_of(softmax) or not targets.dim():
+        return False
+    sums = targets.float().sum(signed(SAVED_DIMENSION.on(softmax, 0)))
+    return bool((targets >= 0).all()) and bool(((sums - 1.0).abs() < SUM_ROOM).all())
 
 
 def _read_axis(kind: str, node: Any, graph: LossGraph) -> None:

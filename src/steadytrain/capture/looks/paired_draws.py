@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -122,6 +122,7 @@ def _drawing(tree: ast.Module) -> set[str]:
     nodes = list(ast.walk(tree))
     made = [(target, one.value) for one in nodes if isinstance(one, ast.Assign) for target in one.targets]
     given = [(one.arg, one.value) for one in nodes if isinstance(one, ast.keyword) and one.arg]
+    given += _given_by_place(nodes)
     movers = {one.name: names for one in nodes if _is_called(one) and any(map(MOVES.fullmatch, names := _calls(one)))}
     found: set[str] = set()
     for _ in range(3):  # what draws by calling what draws
@@ -129,6 +130,23 @@ def _drawing(tree: ast.Module) -> set[str]:
         found |= {last_name(target) for target, value in made if _makes_any(value, found)}
         found |= {name for name, value in given if _makes_any(value, found)}
     return found - {""}
+
+
+def _given_by_place(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+    """The parameters of the module's functions and classes, with what calls give them by their place."""
+    parameters = {one.name: _parameters(one) for one in nodes if isinstance(one, (ast.FunctionDef, ast.ClassDef))}
+    for node in nodes:
+        if isinstance(node, ast.Call) and (names := parameters.get(last_name(node.func))):
+            yield from zip(names, node.args, strict=False)
+
+
+def _parameters(node: ast.FunctionDef | ast.ClassDef) -> list[str]:
+    """The names of a function's parameters, or of those that a class is made with, without ``self``."""
+    if isinstance(node, ast.ClassDef):
+        made = (one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__")
+        return next((_parameters(one) for one in made), [])
+    names = [one.arg for one in node.args.args]
+    return names[1:] if names[:1] == ["self"] else names
 
 
 def _is_called(node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.ClassDef]:
