@@ -55,6 +55,10 @@ INNOCENT_TEXTS = [
     "(token): Embedding(3, 4) (key): Linear(in_features=4, out_features=4, bias=True)",
     "sk-learn-based-classifier-with-many-words",
     "if token:\n    step += 1",
+    "/etc/passwd: no such run or incident",
+    "./passwd: this is a file; name a folder",
+    "cat: /etc/passwd: Permission denied",
+    "not read: ../config/secret.toml: line 3: not TOML",
 ]
 SECRET = "Zq8vT2mK7w"
 SECRET_TEXTS = [
@@ -110,6 +114,9 @@ SECRET_TEXTS = [
     f"contrase\u00f1a: {SECRET}",
     f"\u5bc6\u7801\uff1a{SECRET}",
     f"https://example.org/x?token={SECRET}&page=2",
+    f"vault/db/password: {SECRET}",
+    f"/etc/passwd: {SECRET} is not read",
+    f"./passwd: no-{SECRET}",
 ]
 
 
