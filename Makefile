@@ -7,7 +7,6 @@ PYTHON ?= $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null 
 VENV := .venv
 DEMO_VENV := .venv-demo
 READY := $(VENV)/ready
-SITE_READY := $(VENV)/site-ready
 DEMO_READY := $(DEMO_VENV)/ready
 
 # Benchmark environment: an ordinary install beside the tools that it is compared with.
@@ -195,11 +194,11 @@ newcomer: $(READY)
 docs-check: $(READY)
 	$(VENV)/bin/pytest tests/docs $(if $(ONLY),-k $(ONLY))
 
-site: $(SITE_READY)
+site: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 	$(VENV)/bin/python website/other_hosts.py build/site
 
-site-serve: $(SITE_READY)
+site-serve: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs serve
 
 clean:
@@ -210,10 +209,6 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install -qq --no-compile --disable-pip-version-check --constraint constraints.txt torch
 	$(VENV)/bin/python -m pip install -qq --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[dev,report,demo,query]'
-	@touch $@
-
-$(SITE_READY): $(READY)
-	$(VENV)/bin/python -m pip install -qq --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
 	@touch $@
 
 $(DEMO_READY): pyproject.toml constraints.txt $(PACKAGE_FILES)

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from steadytrain.cli import main
+from steadytrain.core.errors import UsageError
 
 
 @pytest.mark.parametrize(
@@ -30,3 +31,29 @@ def test_an_error_of_a_disk_is_one_line(
         main.entry()
     assert ended.value.code == 2
     assert capsys.readouterr().err == f"steadytrain: {line}\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "why", "shown"),
+    [
+        (["show", "passwd"], "passwd: no such run", "passwd: no such run"),
+        (["show", "--runs-dir", "secrets"], "--runs-dir secrets: no folder", "--runs-dir secrets: no folder"),
+        (["run", "./passwd"], "./passwd:12: syntax error", "./passwd:12: syntax error"),
+        (["run", "--policy", "token"], "'token': no such policy", "'token': no such policy"),
+        (["show", "x"], "passwd: hunter2", "passwd: [redacted: passwd, 7 characters]"),
+        (["show", "passwd"], "passwd: token=hunter2x", "passwd: token=[redacted: token, 8 characters]"),
+        (["x", "--password"], "--password: hunter2", "--password: [redacted: password, 7 characters]"),
+        (["show", "password=hunter2"], "password=hunter2: no", "password=[redacted: password, 11 characters]"),
+    ],
+)
+def test_a_name_that_was_typed_is_shown_and_a_secret_is_not(
+    typed: list[str], why: str, shown: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(**_: object) -> None:
+        raise UsageError(why)
+
+    monkeypatch.setattr(sys, "argv", ["steadytrain", *typed])
+    monkeypatch.setattr(main.commands, "main", fails)
+    with pytest.raises(SystemExit):
+        main.entry()
+    assert capsys.readouterr().err == f"steadytrain: {shown}\n"

@@ -82,3 +82,10 @@ def test_three_runs_a_side_cannot_show_that_nothing_differs() -> None:
     assert found.runs_needed is not None
     assert f"about {found.runs_needed} runs a side would" in found.why
     assert compared([1.0, 1.1, 1.2, 1.0], [1.1, 1.2, 1.3, 0.9], paired=False).verdict == "no-difference"
+
+
+def test_runs_that_all_end_with_the_same_loss_have_no_noise_of_rounding() -> None:
+    loss = next(one for one in (0.1 + step / 997 for step in range(997)) if np.array([one] * 3).var(ddof=1) > 0)
+    found = seed_noise("old", "new", dict.fromkeys("abc", loss), dict.fromkeys("xyz", loss))
+    assert found.verdict == seed_noise("old", "new", dict.fromkeys("abc", 0.5), dict.fromkeys("xyz", 0.5)).verdict
+    assert found.interval == (0.0, 0.0)

@@ -122,7 +122,7 @@ def _expect(block: Block, command: str, status: int, here: Path) -> str:
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=here,
-        env=_environment(here),
+        env=environment(here),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -135,7 +135,7 @@ def _expect(block: Block, command: str, status: int, here: Path) -> str:
     return done.stdout
 
 
-def _environment(here: Path) -> dict[str, str]:
+def environment(here: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("STEADYTRAIN", "PYTEST"))}
     return kept | {
         "PATH": f"{BINARIES}{os.pathsep}{os.environ['PATH']}",

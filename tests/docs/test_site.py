@@ -1,8 +1,11 @@
-"""The site lists pages that exist, and finds what a page would load from another host. `make site` builds it."""
+"""The site lists pages that exist, and finds what a page would load from another host. `make site` builds it, and so
+does a test here: strict, so a link, an anchor or an entry of the navigation that leads nowhere ends it.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -42,14 +45,37 @@ def test_each_catalogue_stands_in_the_navigation_with_its_pages() -> None:
     assert set(FILES.values()) <= listed
 
 
-@pytest.mark.long
+def built(site: Path, *configuration: str) -> subprocess.CompletedProcess[str]:
+    if os.environ.get("CI") != "true":
+        pytest.importorskip("mkdocs", reason="`make test` installs it")
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site), *configuration]
+    return subprocess.run(
+        build, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    )
+
+
+@pytest.mark.slow
 def test_the_site_is_built_without_a_warning_and_loads_nothing_from_another_host(tmp_path: Path) -> None:
-    pytest.importorskip("mkdocs", reason="`make site` installs it")
-    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
-    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True)
+    done = built(tmp_path / "site")
     assert done.returncode == 0, done.stderr
     assert load("other_hosts").other_hosts(tmp_path / "site") == []
     assert (tmp_path / "site" / "symptoms" / "loss-spike.html").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("link", ["nowhere.md", "other.md#nowhere"])
+def test_a_link_that_leads_nowhere_ends_the_build(link: str, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text(f"# Here\n\n[there]({link}), [other](other.md)\n", encoding="utf-8")
+    (tmp_path / "docs" / "other.md").write_text("# Other\n", encoding="utf-8")
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    validation = re.search(r"^validation:\n(?:  .*\n)+", text, re.MULTILINE)
+    assert validation is not None
+    own = f"site_name: two pages\ndocs_dir: docs\nplugins: []\n{validation[0]}"
+    (tmp_path / "mkdocs.yml").write_text(own, encoding="utf-8")
+    done = built(tmp_path / "site", "--config-file", str(tmp_path / "mkdocs.yml"))
+    assert done.returncode != 0
+    assert "nowhere" in done.stderr
 
 
 def test_what_a_page_loads_from_another_host_is_found(tmp_path: Path) -> None:

@@ -145,6 +145,9 @@ BAD: list[tuple[Any, str]] = [
     (f"slcak://{TOKEN}/b/c", "--notify slcak://...: Apprise knows no such service; did you mean slack"),
     (f"https://example.com/{TOKEN}", "a web hook of your own is jsons://HOST/PATH"),
     ("json://", "--notify json://...: the rest of the address is not what json needs"),
+    (f"json://localhost:99999/{TOKEN}", "--notify json://...: its port is not between 1 and 65535"),
+    (f"json://localhost:-5/{TOKEN}", "--notify json://...: its port is not between 1 and 65535"),
+    (f"mailto://me:{TOKEN}@localhost:70000?to=a@b.org", "--notify mailto://...: its port is not between"),
 ]
 
 

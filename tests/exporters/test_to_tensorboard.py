@@ -16,6 +16,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from builders import records
 from feeding import SECRET, STEPS, feed
 from scripts import Started, write
+from steadytrain.exporters import run_exports
 
 SCRIPT = """
 import sys
@@ -27,6 +28,12 @@ for record in followed(sys.argv[1:]):
     writer.add_scalar("loss", record.scalars["loss"], record.step, walltime=record.time)
 writer.close()
 """
+
+
+@pytest.fixture(autouse=True)
+def _time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests want to see what came of it, on a busy machine too."""
+    monkeypatch.setattr(run_exports, "CLOSE_WAIT_S_MAX", 90.0)
 
 
 def read(folder: Path) -> EventAccumulator:

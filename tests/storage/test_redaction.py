@@ -55,6 +55,10 @@ INNOCENT_TEXTS = [
     "(token): Embedding(3, 4) (key): Linear(in_features=4, out_features=4, bias=True)",
     "sk-learn-based-classifier-with-many-words",
     "if token:\n    step += 1",
+    "/etc/passwd: no such run or incident",
+    "./passwd: this is a file; name a folder",
+    "cat: /etc/passwd: Permission denied",
+    "not read: ../config/secret.toml: line 3: not TOML",
 ]
 SECRET = "Zq8vT2mK7w"
 SECRET_TEXTS = [
@@ -110,12 +114,22 @@ SECRET_TEXTS = [
     f"contrase\u00f1a: {SECRET}",
     f"\u5bc6\u7801\uff1a{SECRET}",
     f"https://example.org/x?token={SECRET}&page=2",
+    f"vault/db/password: {SECRET}",
+    f"/etc/passwd: {SECRET} is not read",
+    f"./passwd: no-{SECRET}",
 ]
 
 
 @pytest.mark.parametrize("text", INNOCENT_TEXTS)
 def test_innocent_text_is_left_alone(text: str) -> None:
     assert redact_text(text) == text
+
+
+def test_a_token_of_replicate_needs_no_digits() -> None:
+    token = "r8_wQxqgiqouuKoQrrAAmyoGDDFjcyyZgHxKixOa"
+    assert redact_text(f"refused: {token}") == "refused: [redacted: replicate-token, 40 characters]"
+    name = "r8_a_block_of_layers_with_a_long_name_each_1"
+    assert redact_text(name) == name
 
 
 @pytest.mark.parametrize("text", SECRET_TEXTS)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from steadytrain.attach.entry_points import guest
 from steadytrain.attach.folder_names import give_back
+from steadytrain.attach.idle_options import OF_ALERTS, refuse_idle
 from steadytrain.attach.messages import tell
 from steadytrain.attach.options import Options, OptionsGiven
 from steadytrain.attach.own_command_line import OwnCommandLine, own_command_line
@@ -85,6 +86,7 @@ def watch(
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
         raise UsageError(f"watch: optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}")
     asked = chosen(Options, {"notify": urls_of_environment(), **options}, "watch")
+    refuse_idle(asked, set(options).difference(OF_ALERTS))
     try:
         command = own_command_line(step_fn, build)
         return _watched(model, optimizer, step_fn, asked, tuple(options), command)

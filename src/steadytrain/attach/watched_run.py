@@ -23,6 +23,7 @@ from steadytrain.capture.hooks.seeding import AS_IT_IS, KEY, Randomness
 from steadytrain.core.interactive import Typed
 from steadytrain.core.levels import find_level
 from steadytrain.core.version import __version__
+from steadytrain.exporters.addresses import refuse_bad_addresses
 from steadytrain.storage.redaction import redact_arguments
 
 if TYPE_CHECKING:
@@ -96,11 +97,12 @@ def begin_run(
     """Choose the folder of the run and collect its description. ``script`` is "" if nothing can be launched again.
 
     Raises:
-        UsageError: a run of that name exists, the run to continue does not, or no service has an address of alerts.
+        UsageError: a run of that name exists, the run to continue does not, or an address of alerts or of a tool is
+            malformed.
     """
     from steadytrain.capture.incident.git import git_diff, git_state
 
-    _check_alerts(options)
+    _check_addresses(options)
     argv = redact_arguments(list(command))
     shared = shared_name(stem)
     name = without_secrets(options.name or shared or f"{stem}-{start_stamp()}")
@@ -140,12 +142,13 @@ def begin_run(
     return WatchedRun(options, str(run_dir), continues, git_diff(folder), description, os.getpid())
 
 
-def _check_alerts(options: Options) -> None:
-    """Refuse an address that no service has, before the script starts.
+def _check_addresses(options: Options) -> None:
+    """Refuse an address that no service and no tool can use, before the script starts.
 
     Raises:
         UsageError: there is one.
     """
+    refuse_bad_addresses(options.to, os.environ)
     if not options.notify:
         return
     from steadytrain.exporters.alerts.url_check import refuse_bad_urls

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
+from click.core import ParameterSource
 
 from steadytrain.cli._settings import SharedOption, made_with_source
 from steadytrain.core.errors import UsageError
@@ -83,6 +84,14 @@ symptom = click.option("--symptom", metavar="NAME", help="Symptom to test; by de
 onset = click.option(
     "--onset", type=int, metavar="STEP", help="Step at which the symptom began; overrides the recorded one."
 )
+
+
+def typed() -> frozenset[str]:
+    """The names of the parameters that stand on the command line."""
+    context = click.get_current_context()
+    return frozenset(
+        name for name in context.params if context.get_parameter_source(name) == ParameterSource.COMMANDLINE
+    )
 
 
 def elsewhere(runs_dir: Path) -> tuple[str, ...]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import re
 import sys
+from collections.abc import Sequence
 from typing import NoReturn
 
 import click
@@ -95,15 +97,16 @@ def entry() -> None:
 
 def _run(*, of_script: bool = False) -> NoReturn:
     """Run the command. With ``of_script`` the user's script runs in this process, and its errors are its own."""
+    typed = tuple(sys.argv[1:])
     try:
         try:
             status = commands.main(prog_name="steadytrain", standalone_mode=False, obj=ENTERED)
         finally:
             _tell_written()
     except UsageError as error:
-        _refuse(str(error))
+        _refuse(str(error), typed)
     except click.ClickException as error:
-        _refuse(error.format_message())
+        _refuse(error.format_message(), typed)
     except click.Abort:
         sys.exit(130)
     except BrokenPipeError:
@@ -118,7 +121,7 @@ def _run(*, of_script: bool = False) -> NoReturn:
             _refuse(f"the output cannot be written ({error.strerror})")
         if error.errno is None or (of_script and error.errno != errno.ENAMETOOLONG):  # that is a name in an option
             raise
-        _refuse(f"{error.filename or 'a file'}: cannot be read or written ({error.strerror})")
+        _refuse(f"{error.filename or 'a file'}: cannot be read or written ({error.strerror})", typed)
     sys.exit(status if isinstance(status, int) else 0)
 
 
@@ -130,7 +133,20 @@ def _tell_written() -> None:
         print(f"steadytrain: {line}", file=sys.stderr)
 
 
-def _refuse(why: str) -> NoReturn:
-    """Say why in one line, and end."""
-    print(f"steadytrain: {visible(redact_text(with_pasteable(why)))}", file=sys.stderr)
+def _refuse(why: str, typed: Sequence[str] = ()) -> NoReturn:
+    """Say why in one line, and end. ``typed`` are the words of the command line."""
+    print(f"steadytrain: {visible(_without_secrets(with_pasteable(why), typed))}", file=sys.stderr)
     sys.exit(USAGE_STATUS)
+
+
+def _without_secrets(why: str, typed: Sequence[str]) -> str:
+    """``why`` redacted. The first word is no name of a secret if the user typed it: ``passwd: no such run``."""
+    subject, colon, rest = why.partition(": ")
+    name = _LINE_NUMBER.sub("", subject)
+    word = name.rpartition(" ")[2].strip("'\"")
+    if colon and word in typed and not word.startswith("-") and redact_text(name) == name:
+        return f"{subject}: {redact_text(rest)}"
+    return redact_text(why)
+
+
+_LINE_NUMBER = re.compile(r":\d{1,9}$")

@@ -49,6 +49,8 @@ class PreflightOptions:
             raise UsageError(f"--wait-s {self.wait_s}: must be more than 0")
         if self.as_json and self.then_run:
             raise UsageError("--json with --then-run: stdout belongs to the script; the document is in the run folder")
+        if self.name is not None and not self.then_run:
+            raise UsageError(f"--name {self.name}: no run is made that could have it; add --then-run, or leave it out")
 
     def wanted(self) -> Wanted:
         """The requested checks. Reports unknown names before the script starts, without importing torch."""
@@ -56,6 +58,8 @@ class PreflightOptions:
         from steadytrain.preflight_runs.session import Wanted, check_names
 
         wanted = Wanted(check_names(self.only), check_names(self.skip), self.thorough)
+        if wanted.only and set(wanted.only) <= set(wanted.skip):
+            raise UsageError(f"--skip {','.join(wanted.skip)}: it leaves none of --checks; give one of the two")
         if not {*wanted.only, *wanted.skip} <= set(CHECKS.names()):
             from steadytrain.preflight_runs.check_catalog import chosen
 

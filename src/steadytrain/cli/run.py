@@ -220,8 +220,10 @@ def command(
     holds.
     """
     from steadytrain.attach import run_target
+    from steadytrain.attach.idle_options import refuse_idle
     from steadytrain.capture.hooks.seeding import Randomness
 
+    refuse_idle(options, _options.typed())
     target = _target(as_module, script, arguments)
     if importlib.util.find_spec("torch") is None:
         raise UsageError(

@@ -142,7 +142,7 @@ def _paired(left: str, right: str, ours: Any, theirs: Any, confidence: float) ->
 
 def _welch(left: str, right: str, ours: Any, theirs: Any, confidence: float) -> Noise:
     sizes = len(ours), len(theirs)
-    variances = float(ours.var(ddof=1)), float(theirs.var(ddof=1))
+    variances = _variance(ours), _variance(theirs)
     mean = float(theirs.mean() - ours.mean())
     parts = [variance / size for variance, size in zip(variances, sizes, strict=True)]
     error = math.sqrt(sum(parts))
@@ -214,6 +214,11 @@ def _judged(
         smallest=smallest,
         runs_needed=runs,
     )
+
+
+def _variance(values: Any) -> float:
+    """That of equal values is 0; their mean may be rounded, and then NumPy gives a little more."""
+    return float(values.var(ddof=1)) if values.min() != values.max() else 0.0
 
 
 def _corrected(mean: float, deviation: float, freedom: float) -> float | None:

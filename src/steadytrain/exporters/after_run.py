@@ -15,6 +15,7 @@ from pathlib import Path
 
 from steadytrain.core.errors import UsageError
 from steadytrain.exporters import AUTO, NONE, check_to
+from steadytrain.exporters.addresses import refuse_bad_addresses
 from steadytrain.exporters.exporter import Document, Run, known_tools, load_tool
 from steadytrain.exporters.exporter_process import child_environment
 from steadytrain.exporters.exporter_queue import in_a_line
@@ -30,13 +31,14 @@ def check_tools(names: Sequence[str]) -> tuple[str, ...]:
     """``names`` if each is a tool that keeps documents and is installed.
 
     Raises:
-        UsageError: one is not.
+        UsageError: one is not, or the environment gives it a malformed address.
     """
     tools, described = check_to(names), known_tools()
     fit = [name for name, tool in described.items() if tool.keeps_documents]
     for name in tools:
         if name in (AUTO, NONE) or not described[name].keeps_documents:
             raise UsageError(f"--to {name}: it keeps no documents of a run; one of {', '.join(fit)}")
+    refuse_bad_addresses(tools, os.environ)
     return tools
 
 

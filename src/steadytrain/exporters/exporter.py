@@ -32,6 +32,9 @@ SEVERITY_LEVELS: Mapping[Severity, int] = {"note": 1, "warning": 2, "critical": 
 COVERED_SHARE = 0.999
 """A histogram over the values reaches so far: the largest element alone would squeeze all others into one bin."""
 
+HOST_PORT, HTTP_URL, TRACKER, MILLISECONDS = "host-port", "http-url", "tracker", "milliseconds"
+"""Forms of a variable with an address. ``tracker`` is the URL of a server, of a database or a folder."""
+
 INCIDENT_BYTES_MAX = 64 << 20
 TENSOR_SUFFIX = ".safetensors"
 
@@ -257,7 +260,8 @@ class Tool(abc.ABC):
     ``requires`` is the module that must be installed, "" if none; ``install`` is its name for pip. ``loaded`` is a
     module whose import shows that the script may have its own run there; if it is "", steadytrain does not look for
     such a run. ``signals_every_steps`` is how often a step's signals are sent, ``keeps_documents`` whether `steadytrain
-    export` can send there.
+    export` can send there. ``addresses`` has the environment variables that say where, each with its form, such as
+    ``http-url``: a malformed one is refused before the script starts.
     """
 
     requires: ClassVar[str] = ""
@@ -265,6 +269,7 @@ class Tool(abc.ABC):
     loaded: ClassVar[str] = ""
     signals_every_steps: ClassVar[int] = 1
     keeps_documents: ClassVar[bool] = False
+    addresses: ClassVar[Mapping[str, str]] = {}
 
     @abc.abstractmethod
     def begin(self) -> Exporter:

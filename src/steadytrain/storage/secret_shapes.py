@@ -136,6 +136,7 @@ def _prefixed() -> Iterator[Shape]:
 SHAPES = (
     _row("aws-key", "A3T AKIA ASIA ABIA ACCA AROA AIDA AGPA ANPA ANVA APKA",
         rf"{_START}A(?:3T|[KS]IA|BIA|CCA|ROA|IDA|GPA|NPA|NVA|PKA)[A-Z0-9]{{16,20}}(?![A-Za-z0-9])"),
+    _row("replicate-token", "r8_", rf"{_START}r8_[A-Za-z0-9]{{37}}(?![A-Za-z0-9_])"),
     _row("google-key", "AIza", rf"{_START}AIza{_WORD}{{30,45}}"),
     _row("azure-secret", "Q~", rf"{_START}[A-Za-z0-9_~.-]{{3}}[0-9]Q~[A-Za-z0-9_~.-]{{31,34}}"),
     _row("azure-key", "==", r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{86}=="),

@@ -84,6 +84,8 @@ def _secrets_after(text: str, head: re.Match[str], kind: str) -> Iterator[tuple[
     """Begin, end and kind of what stands after the name of a secret."""
     at = head.end()
     name = head["name"]
+    if head.start() and text[head.start() - 1] in "/\\" and head["sign"] == ":" and _SAID_OF_A_FILE.match(text, at):
+        return
     if text[head.start() - 1 : head.start()] in ("?", "&") and (found := _ADDRESS_VALUE.match(text, at)):
         weak = kind in ("key", "keys", "pass") and is_plain(name, found[0], quoted=True)
         if not weak and not found[0].startswith("[redacted"):
@@ -108,6 +110,13 @@ def _secrets_after(text: str, head: re.Match[str], kind: str) -> Iterator[tuple[
             yield from _strings_of_code(text, at, kind)
     elif (found := _rest_of_line(text, head, at)) or (found := _BARE_VALUE.match(text, at)):
         yield from _one(found, name, kind, 0)
+
+
+_SAID_OF_A_FILE = re.compile(
+    r"(?:no|not|a|an|this|it|is|the|has|holds|cannot|must|line|empty|too)[ ;][a-z\d(]|"
+    r"(?:Permission denied|No such file or directory|Is a directory|Not a directory|File exists)(?:[\s:;.)]|\Z)"
+)
+"""How a sentence about ``/etc/passwd`` goes on after its colon. No password is one such word before another."""
 
 
 def _is_code(text: str, head: re.Match[str], at: int) -> bool:

@@ -18,6 +18,7 @@ import apprise
 from apprise.manager_plugins import NotificationManager
 
 from steadytrain.core.plugins import nearest
+from steadytrain.exporters.addresses import PORT_MAX
 from steadytrain.exporters.alerts.alert import Alert
 from steadytrain.exporters.exporter import ExporterError
 from steadytrain.storage.redaction import redact_text
@@ -61,7 +62,7 @@ class Service:
     """One address.
 
     Raises:
-        ValueError: Apprise cannot use it. The message holds no part of it but its scheme.
+        ValueError: Apprise cannot use it, or no machine has its port. The message holds no part of it but its scheme.
     """
 
     def __init__(self, url: str) -> None:
@@ -69,6 +70,8 @@ class Service:
         plugin = apprise.Apprise.instantiate(url, asset=_asset(), suppress_exceptions=True)
         if plugin is None:
             raise ValueError(_why_not(scheme))
+        if plugin.port is not None and not 1 <= plugin.port <= PORT_MAX:
+            raise ValueError(f"{scheme}://...: its port is not between 1 and {PORT_MAX}")
         self._parts = _secret_parts(url, plugin)
         self._sender = apprise.Apprise(asset=_asset())
         self._sender.add(plugin)

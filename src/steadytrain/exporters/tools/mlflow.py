@@ -64,6 +64,7 @@ class Mlflow(Tool):
     loaded: ClassVar[str] = "mlflow.tracking.fluent"
     signals_every_steps: ClassVar[int] = 10  # each value becomes a database row, usually over a network
     keeps_documents: ClassVar[bool] = True
+    addresses: ClassVar[Mapping[str, str]] = {"MLFLOW_TRACKING_URI": "tracker"}
 
     def begin(self) -> Exporter:
         return MlflowExporter(MlflowClient(), run_id=None, prefix="")

@@ -64,6 +64,12 @@ class Otel(Tool):
 
     requires: ClassVar[str] = "opentelemetry.exporter.otlp.proto.http"
     install: ClassVar[str] = "steadytrain[otel]"
+    addresses: ClassVar[Mapping[str, str]] = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http-url",
+        "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http-url",
+        "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": "http-url",
+        "OTEL_METRIC_EXPORT_INTERVAL": "milliseconds",
+    }
 
     def begin(self) -> Exporter:
         return OtelExporter()

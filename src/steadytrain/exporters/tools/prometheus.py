@@ -19,6 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import Symptom
+from steadytrain.exporters.addresses import host_and_port
 from steadytrain.exporters.exporter import SEVERITY_LEVELS, Exporter, ExporterGoneError, Histogram, Row, Run, Tool
 from steadytrain.exporters.series_names import histogram_name, series_name
 from steadytrain.storage.documents import write_text
@@ -42,6 +43,7 @@ class Prometheus(Tool):
 
     requires: ClassVar[str] = "prometheus_client"
     install: ClassVar[str] = "steadytrain[prometheus]"
+    addresses: ClassVar[Mapping[str, str]] = {"STEADYTRAIN_PROMETHEUS": "host-port"}
 
     def begin(self) -> Exporter:
         return PrometheusExporter(os.environ.get(ADDRESS_VARIABLE, ADDRESS_DEFAULT))
@@ -63,17 +65,19 @@ class PrometheusExporter(Exporter):
     def open(self, run: Run) -> None:
         self._run = (("run", run.name),)
         self._set("run_info", {"folder": run.folder}, 1.0)
-        host, _, port = self._address.rpartition(":")
-        if not host or not port.isdigit() or int(port) > 65535:
+        place = host_and_port(self._address)
+        if place is None:
             raise ExporterGoneError(f"{ADDRESS_VARIABLE}={self._address!r}: not HOST:PORT, such as {ADDRESS_DEFAULT}")
+        host, port = place
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
         try:
-            self._server, _ = start_http_server(int(port), addr=host.strip("[]"), registry=registry)
+            self._server, _ = start_http_server(port, addr=host, registry=registry)
         except OSError as error:
             why = f"{self._address}: {error.strerror or error}"
             raise ExporterGoneError(f"{why}; choose another with {ADDRESS_VARIABLE}=HOST:PORT") from None
-        url = f"http://{host}:{self._server.server_port}/metrics"
+        shown = f"[{host}]" if ":" in host else host
+        url = f"http://{shown}:{self._server.server_port}/metrics"
         write_text(Path(run.folder) / ADDRESS_FILE, f"{url}\n")
 
     def collect(self) -> Iterator[Any]:

@@ -68,6 +68,7 @@ class Wandb(Tool):
     install: ClassVar[str] = "steadytrain[wandb]"
     loaded: ClassVar[str] = "wandb"
     keeps_documents: ClassVar[bool] = True
+    addresses: ClassVar[Mapping[str, str]] = {"WANDB_BASE_URL": "http-url"}
 
     def begin(self) -> Exporter:
         return WandbExporter()
