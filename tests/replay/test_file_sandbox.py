@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts import Started, bare, command, write
-from steadytrain.replay.landlock import forbid_writing, kernel_version
+from steadytrain.replay.landlock import SWITCH, forbid_writing, kernel_version
 
 SEEN = """
 import glob, os, pathlib, shutil, sqlite3, sys
@@ -59,6 +59,46 @@ WAYS = {
             mapped.write(b"x" * 8)
         with pyarrow.memory_map("new/mapped") as mapped:
             print(mapped.read())
+    """,
+    "arrow": """
+        import pyarrow, pyarrow.csv, pyarrow.feather
+        table = pyarrow.table({"a": [1, 2]})
+        pyarrow.csv.write_csv(table, "old.txt")
+        pyarrow.feather.write_feather(table, "old.bin")
+        print(open("old.txt").read(), len(open("old.bin", "rb").read()))
+        for mode in ("wb", "ab"):
+            with pyarrow.OSFile("folder/one.txt", mode) as file: file.write(b"1")
+        with pyarrow.OSFile("folder/one.txt") as file: print(file.read())
+        with pyarrow.output_stream("new.bin") as file: file.write(b"2")
+        for name in ("old.bin", "old.txt"): os.remove(name)
+    """,
+    "torch": """
+        import torch
+        from torch.profiler import ProfilerActivity, profile
+        scripted = torch.jit.script(torch.nn.Linear(2, 2))
+        function = torch.jit.trace(torch.sin, torch.ones(2))
+        for place, saved in (("old.txt", scripted), ("folder/one.txt", scripted._c), ("new.pt", function)):
+            saved.save(place)
+            print(type(torch.jit.load(place)).__name__)
+        scripted._save_for_lite_interpreter("old.bin")
+        print(open("old.bin", "rb").read()[:2])
+        with profile(activities=[ProfilerActivity.CPU]) as seen_by: torch.ones(2)
+        seen_by.export_chrome_trace("folder/inner/two.txt")
+        print(open("folder/inner/two.txt").read(1))
+        store = torch.distributed.FileStore("store", 1)
+        store.set("a", "b")
+        print(store.get("a"), os.path.isfile("store"))
+        del store
+        for name in ("old.bin", "old.txt", "folder/one.txt", "new.pt", "folder/inner/two.txt"): os.remove(name)
+    """,
+    "descriptors": """
+        with open("old.txt") as file:
+            os.fchmod(file.fileno(), 0o600)
+            os.utime(file.fileno(), (1, 1))
+            os.chown(file.fileno(), os.getuid(), os.getgid())
+            os.fchown(file.fileno(), os.getuid(), os.getgid())
+        with open("new.txt", "w") as file: os.fchmod(file.fileno(), 0o640)
+        print(oct(os.stat("new.txt").st_mode))
     """,
     "open": """
         open("old.txt", "a").write("more")
@@ -184,13 +224,23 @@ def inventory(folder: Path) -> dict[str, tuple[object, ...]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_script_sees_what_it_wrote_and_its_files_stay(way: str, tmp_path: Path) -> None:
+    sees_and_keeps(way, tmp_path, switch="")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["arrow", "descriptors", "torch"])
+def test_native_libraries_are_redirected_without_the_kernel_too(way: str, tmp_path: Path) -> None:
+    sees_and_keeps(way, tmp_path, switch="off")
+
+
+def sees_and_keeps(way: str, tmp_path: Path, *, switch: str) -> None:
     outputs = []
     for name, line in (("bare", bare("script.py")), ("kept", bare("under.py", str(tmp_path / "scratch")))):
         folder = furnished(tmp_path / name)
         write(folder, SEEN + textwrap.dedent(WAYS[way]) + "\nseen()\n")
         write(folder, UNDER, "under.py")
         before = inventory(folder)
-        ended = Started(line, folder).end()
+        ended = Started(line, folder, environment={SWITCH: switch}).end()
         assert ended.status == 0, ended.err
         outputs.append(ended.out)
         assert (inventory(folder) == before) == (name == "kept")

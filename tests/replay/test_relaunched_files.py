@@ -77,6 +77,7 @@ WAYS = [
 PROGRAMS = [
     lambda: subprocess.run(["cp", "train.py", "program.txt"]),
     lambda: os.system(f"echo {mark} > shell.txt"),
+    lambda: os.system(f"echo {mark} > /dev/shm/{os.path.basename(os.getcwd())}"),
     lambda: subprocess.run([sys.executable, "-c", f"open('child.txt', 'w').write('{mark}')"], check=True),
     lambda: subprocess.run([sys.executable, "-I", "-c", f"open('isolated.txt', 'w').write('{mark}')"]),
     lambda: subprocess.run(["sbatch", "job.sh"]),

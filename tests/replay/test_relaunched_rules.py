@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,8 +16,10 @@ from types import SimpleNamespace
 import pytest
 
 import steadytrain
-from steadytrain.replay import step_bound, written_files
+from steadytrain.replay import file_sandbox, step_bound, written_files
 from steadytrain.replay.audit_rules import AuditRules
+from steadytrain.replay.file_mirror import FileMirror
+from steadytrain.replay.native_files import refuse_attaching
 from steadytrain.replay.offline import go_offline, is_local
 from steadytrain.replay.programs import NETWORK_VARIABLE, SANDBOX_VARIABLE, refusal
 
@@ -55,11 +58,33 @@ def test_jobs_and_uploads_are_never_started(words: object) -> None:
         ["sh", "-c", "uname -a 2>/dev/null | head -1"],
         ["/usr/bin/gcc", "-shared", "x.c"],
         [sys.executable, "-u", "worker.py"],
+        ["git", "config", "user.name"],
+        ["git", "config", "--get", "remote.origin.url", "x"],
+        ["git", "remote", "get-url", "origin"],
+        ["git", "branch", "--show-current"],
+        ["sort", "-u", "a.txt", "b.txt"],
+        ["cat", "/dev/shm/data.txt"],
+        [sys.executable, "worker.py", "--out", "/dev/shm/x"],
     ],
 )
 def test_programs_that_read_are_started(words: list[str]) -> None:
     assert refusal(words, None, can_write=False) is None
     assert refusal(words, None, can_write=True) is None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["cp", "a", "/dev/shm/b"],
+        ["sh", "-c", "echo x >/dev/shm/ckpt.txt"],
+        ["dd", "if=a", "of=/dev/shm/b"],
+        [sys.executable, "-I", "-c", "open('/dev/shm/b', 'w')"],
+    ],
+)
+def test_no_program_writes_to_files_of_others_in_shared_memory(words: list[str]) -> None:
+    assert refusal(words, None, can_write=False, own=("/dev/", "/dev/shm/scratch/")) is not None
+    own = [word.replace("/dev/shm/", "/dev/shm/scratch/") for word in words]
+    assert refusal(own, None, can_write=False, own=("/dev/shm/scratch/",)) is None
 
 
 @pytest.mark.parametrize(
@@ -71,6 +96,11 @@ def test_programs_that_read_are_started(words: list[str]) -> None:
         ["./own-program"],
         [sys.executable, "-I", "-c", "pass"],
         [sys.executable, "-uS", "x.py"],
+        ["sort", "-uo", "a.txt", "b.txt"],
+        ["uniq", "a.txt", "b.txt"],
+        ["git", "config", "user.name", "x"],
+        ["git", "-C", "x", "branch", "new"],
+        ["git", "diff", "--output=ckpt.txt"],
     ],
 )
 def test_programs_that_may_write_need_a_kernel_that_forbids_it(words: list[str]) -> None:
@@ -146,6 +176,20 @@ def test_writing_elsewhere_is_refused_whatever_calls_it(tmp_path: Path) -> None:
         check(event, (*before, str(inside / "file"), *after))
         with pytest.raises(PermissionError, match="scratch folder"):
             check(event, (*before, str(outside), *after))
+
+
+def test_mode_and_times_of_a_file_that_is_only_read_stay(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "scratch", tmp_path / "theirs"
+    inside.mkdir()
+    for file in (inside / "file", outside):
+        file.write_text("x")
+    check = rules(inside).check
+    with (inside / "file").open() as own, outside.open() as theirs, os.fdopen(os.memfd_create("memory"), "w") as none:
+        for event, after in (("os.chmod", (0o777, -1)), ("os.utime", (None, None, -1)), ("os.setxattr", ("user.a",))):
+            check(event, (own.fileno(), *after))
+            check(event, (none.fileno(), *after))
+            with pytest.raises(PermissionError, match="scratch folder"):
+                check(event, (theirs.fileno(), *after))
     check("open", (str(outside), "r", os.O_RDONLY))
     check("open", (3, "w", os.O_WRONLY))
     check("sqlite3.connect", (":memory:",))
@@ -168,6 +212,31 @@ def test_hosts_signals_and_c_functions(tmp_path: Path) -> None:
         rules(tmp_path, kernel=False).check("ctypes.dlsym", (None, "rename"))
     with pytest.raises(PermissionError, match=r"chmod\(\)"):
         check("ctypes.dlsym", (None, "chmod"))  # Landlock does not forbid it
+
+
+def test_a_statement_opens_no_database_of_the_users(tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    database = sqlite3.connect(":memory:")
+    refuse_attaching(database, FileMirror(tmp_path / "mirror", writable=(scratch,)))
+    database.execute("CREATE TABLE t (x)")
+    for statement in ("ATTACH '{}/theirs.db' AS u", "VACUUM INTO '{}/copy.db'", "ATTACH 'file:{}/theirs.db' AS v"):
+        with pytest.raises(sqlite3.DatabaseError, match="authoriz"):
+            database.execute(statement.format(tmp_path))
+    database.execute(f"VACUUM INTO '{scratch}/copy.db'")
+    database.execute("ATTACH ':memory:' AS w")
+    assert [path.name for path in tmp_path.iterdir()] == ["scratch"]
+
+
+def test_a_compiler_cache_that_holds_the_users_files_is_not_writable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, cache = tmp_path / "work", tmp_path / "work" / "cache"
+    cache.mkdir(parents=True)
+    monkeypatch.chdir(work)
+    for variable, folder in (("A", tmp_path), ("B", work), ("C", cache)):
+        monkeypatch.setenv(variable, str(folder))
+    assert list(file_sandbox._folders(dict.fromkeys("ABC", ""))) == [cache]
 
 
 def test_one_line_says_what_was_written_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

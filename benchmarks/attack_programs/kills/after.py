@@ -126,14 +126,15 @@ def lost_checkpoints(work: Path) -> list[str]:
 
 
 def step_of(path: Path) -> int | None:
-    """The step of a checkpoint that loads and is finite."""
+    """The step of a checkpoint that loads and is finite; 0 for the weights alone, which `train.py` saves."""
     import torch
 
     try:
         state = torch.load(path, weights_only=True)
     except Exception:
         return None
-    return int(state["step"]) if all(bool(one.isfinite().all()) for one in state["model"].values()) else None
+    weights = state.get("model", state)
+    return int(state.get("step", 0)) if all(bool(one.isfinite().all()) for one in weights.values()) else None
 
 
 def broken_files(bundle: Path) -> list[str]:
@@ -193,9 +194,9 @@ def main() -> None:
         made = Look(runs_dir, before_ns)
         try:
             made.run()
+            made.wrong += lost_checkpoints(runs_dir.parent)
         except Exception as error:
             made.wrong.append(f"looking raised {error!r} at {traceback.extract_tb(error.__traceback__)[-1]}")
-        made.wrong += lost_checkpoints(runs_dir.parent)
         print(json.dumps({"wrong": made.wrong, "steps": made.steps, "incidents": made.incidents, "said": made.said}))
 
     def run_again() -> None:

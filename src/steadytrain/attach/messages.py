@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 
+from steadytrain.core.visible_text import visible
 from steadytrain.storage.redaction import redact_text
 
 
@@ -15,7 +16,7 @@ def tell(text: str) -> None:
     """
     with contextlib.suppress(Exception):
         start = "\n" if _is_bar_open() else ""
-        print(f"{start}steadytrain: {redact_text(text)}", file=sys.stderr, flush=True)
+        print(f"{start}steadytrain: {visible(redact_text(text))}", file=sys.stderr, flush=True)
 
 
 def _is_bar_open() -> bool:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from steadytrain.cli._terminal import plain, visible
+from steadytrain.cli._terminal import plain
+from steadytrain.core.visible_text import visible
 from steadytrain.storage.redaction import redact_text
 
 if TYPE_CHECKING:

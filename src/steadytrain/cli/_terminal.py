@@ -7,7 +7,6 @@ are ours, the text in them is covered too.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,21 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from steadytrain.core.visible_text import visible
 from steadytrain.storage.redaction import redact_text
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
-
-_UNSAFE = re.compile(
-    r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u2028-\u202e\u2066-\u2069]"
-)
-"""Control characters except tab and line end, surrogates, and marks that reorder text."""
-
-
-def visible(text: str) -> str:
-    """``text`` with its control characters written out: ESC becomes ``\\x1b``."""
-    return _UNSAFE.sub(lambda match: _written_out(match[0]), text)
 
 
 class Guarded:
@@ -102,8 +92,3 @@ class _Visible:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
         for segment in console.render(self.what, options):
             yield segment if segment.control else segment._replace(text=visible(segment.text))
-
-
-def _written_out(character: str) -> str:
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -16,6 +16,7 @@ from steadytrain.cli import _options, _terminal
 from steadytrain.cli._next import say_next
 from steadytrain.cli._output import say, say_document
 from steadytrain.core.errors import UsageError
+from steadytrain.core.visible_text import visible
 from steadytrain.storage.documents import redact_value
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def _progress() -> Iterator[Tell]:
         def tell(path: Path, done: int, size: int) -> None:
             if size >= PROGRESS_BYTES_MIN:
                 if path not in tasks:
-                    tasks[path] = bar.add_task(escape(_terminal.visible(path.name)), total=size)
+                    tasks[path] = bar.add_task(escape(visible(path.name)), total=size)
                 bar.update(tasks[path], completed=done)
 
         yield tell

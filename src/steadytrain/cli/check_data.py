@@ -15,6 +15,7 @@ from steadytrain.cli import _options, _terminal
 from steadytrain.cli._next import say_next
 from steadytrain.cli._output import say_document
 from steadytrain.core.errors import UsageError
+from steadytrain.core.visible_text import visible
 from steadytrain.storage.documents import redact_value
 
 if TYPE_CHECKING:
@@ -181,10 +182,8 @@ def _progress(what: str) -> Iterator[Tell]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(file=_terminal.plain(sys.stderr)), transient=True) as bar:
-        task = bar.add_task(_terminal.visible(Path(what).name), total=None)
-        yield lambda name, done, size: bar.update(
-            task, description=_terminal.visible(name), completed=done, total=size or None
-        )
+        task = bar.add_task(visible(Path(what).name), total=None)
+        yield lambda name, done, size: bar.update(task, description=visible(name), completed=done, total=size or None)
 
 
 # Text.

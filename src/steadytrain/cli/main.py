@@ -17,11 +17,12 @@ from typing import NoReturn
 import click
 
 import steadytrain.cli
-from steadytrain.cli._terminal import guarded, visible
+from steadytrain.cli._terminal import guarded
 from steadytrain.core.errors import UsageError
 from steadytrain.core.own_command import with_pasteable
 from steadytrain.core.plugins import module_names, nearest
 from steadytrain.core.version import __version__
+from steadytrain.core.visible_text import visible
 from steadytrain.storage.redaction import redact_text
 
 USAGE_STATUS = 2

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadytrain.core.errors import UsageError
+from steadytrain.core.visible_text import visible
 from steadytrain.preflight_runs.process_copy import in_a_copy
 from steadytrain.storage.documents import as_json
 from steadytrain.storage.redaction import redact_text
@@ -227,7 +228,7 @@ def _progress(name: str, number: int, count: int) -> None:
 
 
 def _say(text: str) -> None:
-    print(f"steadytrain: {redact_text(text)}", file=sys.stderr, flush=True)
+    print(f"steadytrain: {visible(redact_text(text))}", file=sys.stderr, flush=True)
 
 
 def _exit(status: int) -> None:

@@ -39,8 +39,9 @@ WRITING_FUNCTIONS = names_in(
 
 UNSEEN_FUNCTIONS = names_in(
     """
-    chmod fchmodat chown lchown fchownat utime utimes utimensat setxattr lsetxattr removexattr kill killpg
-    connect sendto sendmsg
+    chmod lchmod fchmod fchmodat chown lchown fchown fchownat utime utimes lutimes futimes futimesat futimens
+    utimensat setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr kill killpg connect sendto
+    sendmsg syscall
     """
 )
 """Of the C library: what Landlock does not forbid."""
@@ -112,6 +113,13 @@ class AuditRules:
             return self._resolve(path, folder, follow=follow).startswith(self._writable)
         return True  # the call itself will fail
 
+    def _allows_descriptor(self, descriptor: int) -> bool:
+        """Whether the script may change mode, owner and times of a file that it may have opened only to read."""
+        with suppress(OSError):
+            if os.fstat(descriptor).st_nlink:
+                return self.allows(f"/proc/self/fd/{descriptor}")
+        return True
+
     def _open(self, args: tuple[Any, ...]) -> None:
         path, _, flags = args
         if isinstance(flags, int) and flags & WRITING_FLAGS and not isinstance(path, int) and not self.allows(path):
@@ -122,7 +130,11 @@ class AuditRules:
             for place, folder_place, follow in PATHS[event]:
                 path = args[place]
                 folder = args[folder_place] if folder_place is not None else None
-                if isinstance(path, int) or path in ("", b"", ":memory:") or str(path).startswith("file:"):
+                if isinstance(path, int):
+                    if event != "os.truncate" and not self._allows_descriptor(path):
+                        raise PermissionError(errno.EACCES, REFUSED)
+                    continue
+                if path in ("", b"", ":memory:") or str(path).startswith("file:"):
                     continue
                 if not self.allows(path, folder if isinstance(folder, int) and folder >= 0 else None, follow=follow):
                     raise PermissionError(errno.EACCES, REFUSED, path)
@@ -130,7 +142,7 @@ class AuditRules:
         return rule
 
     def _program(self, words: Any, environment: Any) -> None:
-        why = refusal(words, environment, can_write=not self._has_kernel_rule)
+        why = refusal(words, environment, can_write=not self._has_kernel_rule, own=self._writable)
         if why is not None:
             raise PermissionError(errno.EPERM, why)
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.levels import LEVEL_DEFAULT, LEVELS, Level
+from steadytrain.core.visible_text import visible
 from steadytrain.replay.child_processes import die_with_parent
 from steadytrain.replay.file_sandbox import protect_files
 from steadytrain.replay.loop_command import with_loop
@@ -171,7 +172,7 @@ def hear_of_exit(ended: Finish) -> None:
 
 def tell(text: str) -> None:
     """Prints a steadytrain message to stderr, among the script's output."""
-    print(f"steadytrain: {redact_text(text)}", file=sys.stderr, flush=True)
+    print(f"steadytrain: {visible(redact_text(text))}", file=sys.stderr, flush=True)
 
 
 def as_program(main: Callable[..., int]) -> NoReturn:

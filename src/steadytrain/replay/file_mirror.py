@@ -56,6 +56,15 @@ class FileMirror:
         """Whether the script reads and writes a resolved path directly."""
         return named.startswith(self.passed if not named.startswith(SHARED_MEMORY) else self._passed_shared)
 
+    def holds(self, descriptor: int) -> bool:
+        """Whether an open file is the script's to change: it lies in the mirror or a folder of its own, or nowhere."""
+        try:
+            named = str(self.real.readlink(f"/proc/self/fd/{descriptor}"))
+        except OSError:
+            return True
+        in_mirror = named.startswith(self._mirror + os.sep)
+        return in_mirror or self.passes(named) or not self.real.lexists(named) or self._is_special(named)
+
     def join(self) -> None:
         """Takes over the view of the process that started this one: its written files, and what it removed."""
         self._owner = 0

@@ -32,8 +32,8 @@ from urllib.parse import quote, unquote
 
 from steadytrain.replay.audit_rules import AuditRules
 from steadytrain.replay.file_mirror import FileMirror, own_words
-from steadytrain.replay.landlock import forbid_writing
-from steadytrain.replay.native_files import first_written, redirect_libraries
+from steadytrain.replay.landlock import forbid_writing, kernel_version
+from steadytrain.replay.native_files import first_written, redirect_libraries, refuse_attaching
 from steadytrain.replay.offline import disable_trackers, go_offline
 from steadytrain.replay.original_functions import Entries
 from steadytrain.replay.programs import SANDBOX_VARIABLE
@@ -136,11 +136,13 @@ def _keep_compiler_cache() -> None:
 
 
 def _folders(variables: Mapping[str, str]) -> Iterator[Path]:
+    """The folders that are there; none that holds the working folder or the home folder, and so the user's files."""
+    kept = [Path.cwd(), Path.home().resolve()]
     for variable, default in variables.items():
         name = os.environ.get(variable) or default
-        folder = Path(os.path.expanduser(name)) if name else None
-        if folder is not None and folder.is_dir():
-            yield folder.resolve()
+        folder = Path(os.path.expanduser(name)).resolve() if name else None
+        if folder is not None and folder.is_dir() and not any(own.is_relative_to(folder) for own in kept):
+            yield folder
 
 
 class FileSandbox:
@@ -164,9 +166,9 @@ class FileSandbox:
             self._replace(os, name, self._reads(name))
         for name in ("lstat", "readlink"):
             self._replace(os, name, self._reads(name, follow=False))
-        for name in ("truncate", "utime", "chmod", "setxattr", "removexattr", "mkfifo", "mknod"):
+        for name in ("truncate", "utime", "chmod", "fchmod", "setxattr", "removexattr", "mkfifo", "mknod"):
             self._replace(os, name, self._writes(name))
-        for name in ("chown", "lchown"):
+        for name in ("chown", "lchown", "fchown"):
             self._replace(os, name, lambda *args, **kwargs: None)
         for name, ours in (
             ("chdir", self._chdir),
@@ -216,6 +218,8 @@ class FileSandbox:
 
         def ours(path: Any, *args: Any, dir_fd: int | None = None, **kwargs: Any) -> Any:
             assert theirs is not None
+            if isinstance(path, int) and not self.mirror.holds(path):
+                return None  # a file of the user's, open for reading: its mode and times stay
             with own_words(path):
                 return theirs(self.mirror.writing(path, dir_fd), *args, **kwargs)
 
@@ -231,15 +235,21 @@ class FileSandbox:
     def _database(self, theirs: Callable[..., Any]) -> Callable[..., Any]:
         """Wraps ``sqlite3.connect``, whose first argument is a path, or with ``uri`` a file URI."""
         by_path = first_written(self.mirror, theirs)
+        by_kernel = kernel_version() >= 1
+
+        def opened(connection: Any) -> Any:
+            if not by_kernel:
+                refuse_attaching(connection, self.mirror)
+            return connection
 
         def ours(database: Any, *args: Any, **kwargs: Any) -> Any:
             if not kwargs.get("uri") or not str(database).startswith("file:"):
-                return by_path(database, *args, **kwargs)
+                return opened(by_path(database, *args, **kwargs))
             path, mark, query = str(database).removeprefix("file:").partition("?")
             redirect = self.mirror.reading if "mode=ro" in query else self.mirror.writing
             if path != ":memory:" and "mode=memory" not in query:
                 path = quote(os.fspath(redirect(unquote(path))))
-            return theirs(f"file:{path}{mark}{query}", *args, **kwargs)
+            return opened(theirs(f"file:{path}{mark}{query}", *args, **kwargs))
 
         return ours
 

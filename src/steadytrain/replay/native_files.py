@@ -1,13 +1,14 @@
 """Redirects the files that native libraries open, which Python's file functions never see.
 
-Torch, safetensors, tokenizers and pyarrow open files by path in C++ or Rust. Each of their functions that takes a path
-is replaced by one that hands over the place in the mirror. Other libraries are not known here; the kernel's rule
-refuses their writing, where there is one.
+Torch, safetensors, tokenizers, pyarrow, DuckDB and readline open files by path in C, C++ or Rust. Each of their
+functions that takes a path is replaced by one that hands over the place in the mirror. Other libraries are not known
+here; the kernel's rule refuses their writing, where there is one.
 """
 
 from __future__ import annotations
 
 import os
+import sqlite3
 import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
@@ -54,18 +55,42 @@ PARQUET = (
 ARROW = (
     PathArgument("memory_map", 0, "path", writes=False),
     PathArgument("create_memory_map", 0, "path", writes=True),
+    PathArgument("output_stream", 0, "source", writes=True),
+)
+ARROW_CSV = (PathArgument("write_csv", 1, "output_file", writes=True),)
+ARROW_FEATHER = (PathArgument("write_feather", 1, "dest", writes=True),)
+READLINE = (
+    PathArgument("read_history_file", 0, "filename", writes=False),
+    PathArgument("write_history_file", 0, "filename", writes=True),
+    PathArgument("append_history_file", 1, "filename", writes=True),
+)
+TORCH = (
+    PathArgument("jit.load", 0, "f", writes=False),
+    PathArgument("jit.RecursiveScriptModule.save", 1, "f", writes=True),
+    PathArgument("_C.ScriptModule.save", 1, "filename", writes=True),
+    PathArgument("_C.ScriptModule._save_for_mobile", 1, "filename", writes=True),
+    PathArgument("_C.ScriptFunction.save", 1, "filename", writes=True),
+    PathArgument("autograd.profiler.profile.export_chrome_trace", 1, "path", writes=True),
+    PathArgument("profiler.profiler._add_execution_trace_observer", 0, "output_file_path", writes=True),
 )
 LIBRARIES: Mapping[str, tuple[PathArgument, ...]] = {
     "tokenizers": TOKENIZERS,
     "pyarrow": ARROW,
     "pyarrow.parquet": PARQUET,
+    "pyarrow.csv": ARROW_CSV,
+    "pyarrow.feather": ARROW_FEATHER,
+    "readline": READLINE,
 }
+MEMORY = ":memory:"
+"""How SQLite and DuckDB name a database without a file."""
 
 
 def redirect_libraries(mirror: FileMirror) -> None:
     """Replaces the functions of each library once it is imported."""
     _redirect_safetensors(mirror)
     after_import("torch", lambda: _redirect_torch(mirror))
+    after_import("pyarrow", lambda: _redirect_arrow_files(mirror))
+    after_import("duckdb", lambda: _redirect_duckdb(mirror))
     for name, functions in LIBRARIES.items():
 
         def imported(name: str = name, functions: tuple[PathArgument, ...] = functions) -> None:
@@ -77,7 +102,19 @@ def redirect_libraries(mirror: FileMirror) -> None:
 
 def first_written(mirror: FileMirror, theirs: Callable[..., Any], *, position: int = 0) -> Callable[..., Any]:
     """Wraps a function that writes to a path, or to a file object, which stays as it is."""
-    return _wrapped(theirs, position, "", lambda path: mirror.writing(path) if path != ":memory:" else path)
+    return _wrapped(theirs, position, "", lambda path: mirror.writing(path) if path not in ("", MEMORY) else path)
+
+
+def refuse_attaching(database: sqlite3.Connection, mirror: FileMirror) -> None:
+    """A statement opens no other database file by its name: SQLite would write to it in C."""
+
+    def judge(action: int, name: str | None, *_: str | None) -> int:
+        is_file = action == sqlite3.SQLITE_ATTACH and name not in ("", MEMORY)
+        if is_file and (name is None or name.startswith("file:") or not mirror.passes(mirror.named(name))):
+            return sqlite3.SQLITE_DENY
+        return sqlite3.SQLITE_OK
+
+    database.set_authorizer(judge)
 
 
 def _wrapped(
@@ -123,9 +160,48 @@ def _redirect_torch(mirror: FileMirror) -> None:
     shared = _mapped(torch.UntypedStorage.from_file, mirror)
     torch.UntypedStorage.from_file = staticmethod(shared)  # type: ignore[method-assign]
     torch.from_file = _mapped(torch.from_file, mirror)
-    torch.jit.load = _wrapped(torch.jit.load, 0, "f", mirror.reading)
-    saved = torch.jit.RecursiveScriptModule  # type: ignore[attr-defined]
-    saved.save = first_written(mirror, saved.save, position=1)  # type: ignore[method-assign]
+    for function in TORCH:
+        _replace_path(torch, function, mirror)
+    after_import("torch.distributed", lambda: _redirect_store(mirror))
+
+
+def _redirect_store(mirror: FileMirror) -> None:
+    """Redirects the file by which ranks find each other. The store writes it and removes it at its end."""
+    import torch
+
+    theirs: type[Any] | None = getattr(torch.distributed, "FileStore", None)
+    if theirs is not None:
+        store = _redirected(theirs, mirror.writing)
+        for name in ("", ".rendezvous", ".distributed_c10d"):
+            module: Any = sys.modules.get(f"torch.distributed{name}")
+            if hasattr(module, "FileStore"):
+                module.FileStore = store
+
+
+def _redirect_arrow_files(mirror: FileMirror) -> None:
+    module: Any = sys.modules["pyarrow"]
+    theirs: Any = module.OSFile
+
+    class OSFile(theirs):  # type: ignore[misc]
+        def __new__(cls, path: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+            place = mirror.reading(path) if mode in ("r", "rb") else mirror.writing(path, keep="w" not in mode)
+            return theirs.__new__(cls, os.fsdecode(place), mode, *args, **kwargs)
+
+    module.OSFile = OSFile
+
+
+def _redirect_duckdb(mirror: FileMirror) -> None:
+    module: Any = sys.modules["duckdb"]
+    theirs = module.connect
+
+    @wraps(theirs)
+    def ours(database: Any = MEMORY, *args: Any, **kwargs: Any) -> Any:
+        if is_path(database) and os.fsdecode(database) and not os.fsdecode(database).startswith(":"):
+            redirect = mirror.reading if kwargs.get("read_only") or args[:1] == (True,) else mirror.writing
+            database = os.fsdecode(redirect(database))
+        return theirs(database, *args, **kwargs)
+
+    module.connect = ours
 
 
 def _mapped(theirs: Callable[..., Any], mirror: FileMirror) -> Callable[..., Any]:

@@ -45,6 +45,11 @@ GIT_READS = names_in(
     --version version for-each-ref symbolic-ref merge-base shortlog blame
     """
 )
+GIT_NAMES_MAX = {"branch": 0, "config": 1, "remote": 0, "symbolic-ref": 1}
+"""Of these subcommands, the names that one may give without writing; with an option or word that asks, more."""
+
+GIT_READING_OPTION = "--get|--list|-l$|--contains|--merged|--no-merged|--points-at"
+GIT_READING_WORDS = (["get"], ["list"], ["show"], ["get-url"])
 READERS = names_in(
     """
     nvidia-smi rocm-smi uname lscpu lspci lsblk ldconfig hostname whoami id date cat head tail wc ls stat file
@@ -56,6 +61,7 @@ READERS = names_in(
 )
 """Programs that read, and compilers. Only these start where the kernel cannot forbid writing."""
 
+SHARED_MEMORY = "/dev/shm/"
 SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh"))
 WRAPPERS = frozenset(("env", "nohup", "setsid", "nice", "ionice", "timeout", "time", "sudo", "xargs", "exec", "stdbuf"))
 SEPARATORS = re.compile(r"&&|\|\||[;|&\n]")
@@ -71,16 +77,18 @@ SANDBOX_VARIABLE = "STEADYTRAIN_SANDBOX"
 """Tells a Python process that a launched script starts where the sandbox is."""
 
 JOB = "{} is not started by a relaunched script: it acts outside of this process (steadytrain)"
+SHARED = "{} is not started by a relaunched script: it could write to shared memory (steadytrain)"
 WRITER = "{} is not started by a relaunched script: on this kernel without Landlock it could write files (steadytrain)"
 
 
-def refusal(words: Any, environment: Any, *, can_write: bool) -> str | None:
+def refusal(words: Any, environment: Any, *, can_write: bool, own: tuple[str, ...] = ()) -> str | None:
     """Why the program is not started; None if it may start.
 
     Args:
         words: the program and its arguments, as text, bytes or paths.
         environment: its variables; None for those of this process.
         can_write: nothing but this rule keeps the program from writing.
+        own: folders that the program may write, each with a separator at its end.
     """
     texts = [os.fsdecode(one) for one in ([words] if isinstance(words, str | bytes | os.PathLike) else words or ())]
     for command in _commands(texts):
@@ -89,9 +97,18 @@ def refusal(words: Any, environment: Any, *, can_write: bool) -> str | None:
             return JOB.format(name)
         if can_write and not _only_reads(name, command, environment):
             return WRITER.format(name)
+        if _names_shared(texts, own) and (_redirects(texts) or not _only_reads(name, command, environment)):
+            return SHARED.format(name)
     if can_write and _redirects(texts):
         return WRITER.format(os.path.basename(texts[0]))
     return None
+
+
+def _names_shared(words: list[str], own: tuple[str, ...]) -> bool:
+    """Whether the words name a file in shared memory. The kernel's rule leaves it open: loader workers need it."""
+    own = tuple(folder for folder in own if folder.startswith(SHARED_MEMORY))
+    places = [word[at.start() :] for word in words for at in re.finditer(SHARED_MEMORY, word)]
+    return any(not place.startswith(own) for place in places)
 
 
 def _acts_outside(name: str, command: list[str]) -> bool:
@@ -104,12 +121,28 @@ def _acts_outside(name: str, command: list[str]) -> bool:
 
 def _only_reads(name: str, command: list[str], environment: Any) -> bool:
     if name in READERS or name == "git" or name in SHELLS:
-        return True
+        return not _writes_result(name, command[1:])
     if os.path.realpath(command[0]) != os.path.realpath(sys.executable):
         return False
     flags = [word for word in command[1:] if word.startswith("-")]
     kept = environment is None or SANDBOX_VARIABLE in _names(environment)
     return kept and not any(ISOLATING.match(flag) for flag in flags)
+
+
+def _writes_result(name: str, words: list[str]) -> bool:
+    """Whether a program that mostly reads is told to write a file."""
+    values = [word for word in words if not word.startswith("-")]
+    if name == "uniq":
+        return len(values) > 1
+    if name == "sort":
+        return any(re.match(r"-[a-zA-Z]*o|--o", word) for word in words)
+    if name != "git":
+        return False
+    subcommand = _subcommand(words)
+    values = values[values.index(subcommand) + 1 :] if subcommand in values else []
+    read = any(re.match(GIT_READING_OPTION, word) for word in words) or values[:1] in GIT_READING_WORDS
+    settles = len(values) > GIT_NAMES_MAX.get(subcommand, len(values)) and not read
+    return settles or any(word.startswith("--output") for word in words)
 
 
 def _names(environment: Any) -> Iterable[str]:

@@ -1,0 +1,12 @@
+"""Messages beside a script: names that the script chose cannot steer the terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from steadytrain.attach.messages import tell
+
+
+def test_a_name_with_escape_sequences_is_written_out(capsys: pytest.CaptureFixture[str]) -> None:
+    tell("the run a\x1b[31m\x9b2J has stopped\n  next  show a\tb")
+    assert capsys.readouterr().err == "steadytrain: the run a\\x1b[31m\\x9b2J has stopped\n  next  show a\tb\n"
