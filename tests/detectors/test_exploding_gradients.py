@@ -37,6 +37,7 @@ SHIFTED = LOSS + np.where(AT > 800, 0.5, 0.0)
 
 HEALTHY = (
     window(USUAL),
+    window(np.where(AT < 400, 0.0, USUAL), np.where(AT < 400, 0.0, 0.01 * LOSS)),  # no reward, and so no gradient, yet
     window(GROWS),  # grows while the loss falls: the end of a schedule
     window(USUAL, RISING),  # not a matter of gradients
     window(SPIKY, SHIFTED),

@@ -8,7 +8,7 @@ import pytest
 
 from script_windows import looked
 from steadytrain.detectors.loss_collapse import LossCollapse
-from steadytrain.testing import healthy_loss, steps
+from steadytrain.testing import healthy_loss, newest, steps
 
 ROWS = 1200
 FINE = healthy_loss(ROWS)
@@ -83,3 +83,11 @@ def test_a_constant_that_ends_is_told_of_a_whole_log() -> None:
     loss = np.concatenate([FINE[:500], np.full(100, 2.1), FINE[600:]])
     (symptom,) = LossCollapse().check(steps(loss=loss))
     assert (symptom.first_step, symptom.last_step) == (501, 600)
+
+
+def test_a_value_function_waits_for_its_first_reward() -> None:
+    none = np.zeros(64)
+    told = [newest(LossCollapse(), steps(loss=none, facts=facts)) for facts in ({}, {"moving_targets": 1.0})]
+    assert [one.severity for one in told if one is not None] == ["warning", "note"]
+    late = steps(loss=np.concatenate([healthy_loss(64), none]), facts={"moving_targets": 1.0})
+    assert [one.severity for one in [newest(LossCollapse(), late)] if one is not None] == ["warning"]

@@ -98,3 +98,10 @@ def test_the_span_is_that_of_the_steps_beyond_the_bound() -> None:
     assert symptom.severity == "warning"
     assert (symptom.first_step, symptom.last_step) == (520, 1000)  # readings 16 steps apart or more
     assert symptom.message.endswith("from step 520 to 1000")
+
+
+def test_the_first_update_of_all_is_no_spike() -> None:
+    """Nothing was seen to learn from before, as before a first reward."""
+    late = np.where(np.arange(COUNT) < 600, 0.0, USUAL)
+    held = table("tensors", at=range(1, COUNT + 1), update_norm={"a": late.tolist()}, weight_norm={"a": [1.0] * COUNT})
+    assert newest(UpdateNormSpike(), steps(loss=LOSS, learning_rate=RATE, tables={"tensors": held})) is None

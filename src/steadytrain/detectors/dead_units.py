@@ -64,6 +64,7 @@ class DeadUnits(Detector):
         "minimum rise of the share: weights of inputs that are always zero (the border of an image) have no gradient "
         "from the start, and half of the biases of a small convolution get none from a batch",
     )
+    values_rise_share: float = threshold(0.6, "the same of a value function, most of whose rewards are 0 for long")
     bias_share: float = threshold(
         0.85,
         "a bias above it needs no rise: most of its units were dead from the start. Healthy convolutions of 16 "
@@ -115,10 +116,12 @@ class DeadUnits(Detector):
         beyond &= self._alive_elsewhere(cells)
         lowest = np.nanmin(np.where(np.isnan(cells.values).all(axis=0), 1.0, cells.values), axis=0)
         biases = np.array([row.endswith("bias") for row in cells.rows])
-        beyond &= (cells.values - lowest >= self.rise_share) | (biases & (cells.values > self.bias_share))
         beyond &= ~_without_effect(cells)
+        rise = cells.values - lowest
         if window.facts.get("moving_targets", 0.0):
-            beyond &= ~_of_last_layer(cells)  # a value function learns the values of the actions that were taken alone
+            # A value function learns the values of the actions that were taken alone, and of few states at a time.
+            beyond &= (rise >= self.values_rise_share) & ~_of_last_layer(cells)
+        beyond &= (rise >= self.rise_share) | (biases & (cells.values > self.bias_share))
         found = episodes(window, cells, beyond, readings=self.sustained_readings)
         return [self._symptom(window, cells, episode, "tensors.gradient_zero_share") for episode in found]
 
@@ -134,9 +137,11 @@ class DeadUnits(Detector):
         before = int(cells.steps[max(0, episode.first - 1)])
         jumped = loss_jump(window, before, int(cells.steps[episode.first])) > self.jump_scales
         severity: Severity = "note" if change < -self.loss_scales and not jumped else "warning"
+        silent = signal.startswith("modules")
         if change > self.loss_scales and share > self.critical_share:
             severity = "critical"
-        silent = signal.startswith("modules")
+        if not silent and window.facts.get("moving_targets", 0.0):
+            severity = "note"  # few states have an error at a time, and the loss rises with the rewards
         return Symptom(
             name="dead-units",
             severity=severity,

@@ -24,6 +24,9 @@ from steadytrain.statistics.table_episodes import (
     stretches,
 )
 
+NOTHING = 1e-290
+"""A median of gradient norms below it: there was no gradient."""
+
 BLOCK_STEPS = 16
 """Steps of each median: spikes of less than eight steps do not affect it."""
 
@@ -105,9 +108,9 @@ class ExplodingGradients(Detector):
             last_step = int(min(steps[stop - 1] + BLOCK_STEPS * stride - 1, norms.steps[-1]))
             change = loss_change(window, first_step, last_step)
             converged = medians[start:stop].max() < self.least_share * medians[: start + 1].max()
-            if change < self.loss_scales or converged:
-                continue
             level = before[start]
+            if change < self.loss_scales or converged or level <= NOTHING:
+                continue
             ratio = float(medians[start:stop].max() / level)
             found.append(
                 Symptom(

@@ -18,6 +18,7 @@ INITIAL_ROWS = 5
 GRADIENT_ROWS = 64
 APPROACH_ROWS = 8
 APPROACH_SHARE = 0.01
+WAITS = "; it compares values with targets of the model's own, as before the first reward"
 GOES_ON = "; the gradient goes on as before"
 INDEPENDENT = "; the gradient goes on, so its value does not depend on what is trained"
 CONVERGED = "; it came down to it in ever smaller steps, as an optimizer that converges on the same data does"
@@ -103,16 +104,27 @@ class LossCollapse(Detector):
                 continue
             trained = self._gradient_goes_on(window, int(loss.steps[start]), last_step)
             told = trained and bool(loss.values[start]) and "script" in window.tables
+            waits = start == 0 and not loss.values[0] and bool(window.facts.get("moving_targets", 0.0))
             converged = _reached_slowly(loss.values, start)
             found.append(
                 Symptom(
                     name="loss-collapse",
-                    severity="note" if (trained and not told) or converged else "warning",
+                    severity="note" if (trained and not told) or converged or waits else "warning",
                     first_step=first_step,
                     last_step=last_step,
                     message=f"the loss is {loss.values[start]:.6g} at each of {stop - start + 1} steps from "
                     f"{first_step} to {last_step}"
-                    + (INDEPENDENT if told else GOES_ON if trained else CONVERGED if converged else ""),
+                    + (
+                        WAITS
+                        if waits
+                        else INDEPENDENT
+                        if told
+                        else GOES_ON
+                        if trained
+                        else CONVERGED
+                        if converged
+                        else ""
+                    ),
                     signals=("loss",),
                     numbers={"loss": float(loss.values[start]), "steps": float(stop - start + 1)},
                 )

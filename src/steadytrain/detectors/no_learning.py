@@ -217,8 +217,11 @@ class NoLearning(Detector):
         if not np.nanmedian(cells.values[-1]) < self.update_ratio:  # all of them would take fifty times as long
             return None
         moved = np.nanmedian(cells.values, axis=1)
-        if not (moved < self.update_ratio).all() or (not moved.any() and self._fell(window.applied("loss"))):
+        loss = window.applied("loss")
+        if not (moved < self.update_ratio).all() or (not moved.any() and self._fell(loss)):
             return None
+        if window.facts.get("moving_targets", 0.0) and not loss.values.any():
+            return None  # a value function before its first reward
         return Symptom(
             name="no-learning",
             severity="note" if len(rate) and steps_at_work(rate, self.early_rate_share) is None else "warning",

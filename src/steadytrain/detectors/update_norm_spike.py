@@ -24,6 +24,9 @@ from steadytrain.statistics.table_episodes import (
 REFERENCE_READINGS = 16
 REFERENCE_READINGS_MIN = 5
 GAP_READINGS = 2
+NOTHING = -600.0
+"""Logarithm of an update over its rate below which there was none."""
+
 SCALE_MIN = 0.05
 """Of the log: very regular updates (sign-like optimizers) have next to no deviation."""
 
@@ -88,6 +91,7 @@ class UpdateNormSpike(Detector):
         median, scale = before(logs, at, width=REFERENCE_READINGS, gap=GAP_READINGS, least=REFERENCE_READINGS_MIN)
         rise[at] = np.where(np.isfinite(median), logs[at] - median, 0.0)
         spiked[at] = (rise[at] > np.log(self.spike_ratio)) & (rise[at] > self.spike_z * np.maximum(scale, SCALE_MIN))
+        spiked[at] &= ~(median < NOTHING)  # no update so far: the first one is no spike
         whole = Cells(cells.steps, ("",), sizes[:, None])
         return [
             self._spike(
