@@ -233,3 +233,19 @@ def test_a_trial_that_held_against_its_placebo_is_an_outcome_more() -> None:
 def test_a_number_that_changed_explains_the_longer_gradients_that_it_brings() -> None:
     expected = CAUSES["unclipped-gradients"].expects["old-settings"]
     assert (expected, CAUSES["changed-setting"].expects["old-settings"]) == ("persists", "removed")
+
+
+@pytest.mark.parametrize(
+    ("facts", "first"),
+    [
+        ({"batch_gradient": 0.4}, "mixed-rows"),
+        ({"batch_gradient": 0.0}, "causal-leak"),
+        ({"batch_gradient": 0.4, "batch_norm_modules": ["norm"]}, "causal-leak"),
+    ],
+    ids=["tokens that are not put back in their order", "no mask", "a batch norm"],
+)
+def test_what_reads_other_rows_needs_no_mask(facts: dict[str, Any], first: str) -> None:
+    known = {"causal_gradient": 0.35, "label_shift_trained": 1, **facts}
+    assert order(case_of(known, "no-learning"))[0] == first
+    signature = CAUSES["mixed-rows"].signature(case_of(known, None))
+    assert bool(signature.broken_invariant) is (first == "mixed-rows")

@@ -12,6 +12,9 @@ from steadytrain.diagnosis.signs import Signs, fact, measured, when
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
 
+OTHER_ROWS_MIN = 1e-3
+"""Gradient to other rows over that to the own one. Sums over rows, as of an auxiliary loss, are part of no output."""
+
 COPIES_MIN, COPIES_MORE = 0.5, 0.4
 """Share of rows that are copies of others. Drawing with replacement from a small data set makes as many before."""
 
@@ -72,3 +75,10 @@ def long_rows(case: Case, weight: float) -> Signs:
         return ()
     text = f"its rows are {times:.3g} times as long as usual, and their values are like those of others"
     return when(True, weight, text, "fact batch_length", batch_length=times)
+
+
+def reads_other_rows(case: Case) -> bool:
+    """Whether the output of one row of tokens depends on other rows of its batch, without a batch norm that mixes them
+    on purpose."""
+    of_tokens = fact(case, "causal_gradient") is not None and not fact(case, "batch_norm_modules")
+    return of_tokens and measured(case, "batch_gradient") > OTHER_ROWS_MIN

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import MATH_ATTENTION
+from steadytrain.diagnosis.row_signs import reads_other_rows
 from steadytrain.diagnosis.signs import above, equivalence, fact, layer_of, measured, ruled_out, surveyed, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
@@ -70,6 +71,11 @@ class CausalLeak(Cause):
                     -STRONG,
                     "its targets are not later tokens, so it may read all tokens",
                     "fact label_shift_trained",
+                ),
+                *ruled_out(
+                    reads_other_rows(case),
+                    "outputs depend on the other rows of the batch, too, which no mask prevents",
+                    "fact batch_gradient",
                 ),
                 *symptom(case, STRONG, "visible-labels", "inverted-mask"),
                 *symptom(case, FAIR, "loss-collapse"),

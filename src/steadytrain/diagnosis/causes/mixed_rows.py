@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
-from steadytrain.diagnosis.signs import ruled_out, seen, symptom
+from steadytrain.diagnosis.row_signs import reads_other_rows
+from steadytrain.diagnosis.signs import measured, ruled_out, seen, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -14,20 +15,23 @@ if TYPE_CHECKING:
 
 @final
 class MixedRows(Cause):
-    """The model mixes the rows of the batch: batch and sequence axes are exchanged, as without `batch_first=True`.
+    """The model mixes the rows of the batch: axes are exchanged, or tokens are not put back in their order.
 
     Means:
-        Layers of torch read [places, rows, features] by default. Given [rows, places, features], they attend, or step,
-        from one sample of the batch to the next and never along the places of one sample. No shape is wrong, so nothing
-        is raised.
+        The output of one sample depends on the other samples of its batch. Layers of torch read [places, rows,
+        features] by default. Given [rows, places, features], they attend, or step, from one sample of the batch to the
+        next and never along the places of one sample. Tokens that are sorted for a part of the model, as by expert, and
+        not scattered back get the result of another token. No shape is wrong, so nothing is raised.
 
     Causes:
         - `batch_first=True` is missing in `LSTM`, `GRU`, `MultiheadAttention` or `TransformerEncoderLayer`
         - a transpose that is missing, or made twice
+        - `y = f(x[order])` without `out[order] = y` after it: experts, packed or sorted rows
 
     Next:
-        1. Pass `batch_first=True`, and nothing else has to change.
-        2. Change one row of a batch, and compare the outputs of the others.
+        1. Change one row of a batch, and compare the outputs of the others.
+        2. Where an axis was exchanged, pass `batch_first=True`: nothing else has to change.
+        3. Where tokens were sorted, put the results back: `out = torch.empty_like(y); out[order] = y`.
     """
 
     axis = "model"
@@ -52,9 +56,18 @@ class MixedRows(Cause):
         return Signature(
             (
                 *symptom(case, CERTAIN, "mixed-rows", invariant=True),
+                *when(
+                    reads_other_rows(case) and seen(case, "mixed-rows") is None,
+                    CERTAIN,
+                    f"the output of one row depends on the other rows of the batch: "
+                    f"{measured(case, 'batch_gradient'):.3g} of the gradient to its own; tokens may have been sorted "
+                    "and not put back in their order",
+                    "fact batch_gradient",
+                    invariant=True,
+                ),
                 *symptom(case, HINT, "no-learning", "plateau"),
                 *ruled_out(
-                    seen(case, "mixed-rows") is None,
+                    seen(case, "mixed-rows") is None and not reads_other_rows(case),
                     "neither attention nor a recurrent layer goes over the rows of the batch",
                 ),
             )
