@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from script_windows import NAN, looked
 from steadytrain.core.model import Window
 from steadytrain.detectors.incomplete_resume import IncompleteResume
@@ -99,3 +101,30 @@ def test_a_rate_above_the_loaded_one_is_a_note() -> None:
     assert symptom is not None
     assert (symptom.severity, symptom.first_step) == ("note", 1)
     assert symptom.message == "the first rate is 4.1 times the one that was loaded with the state of SGD"
+
+
+def risen(first: float, after: float, *, level: float = 0.3, count: int = 40) -> Window:
+    window = looked(
+        count, moments_left__AdamW=[12.0, NAN], level_before__main=[level, NAN], spread_before__main=[0.05, NAN]
+    )
+    window.signals["loss"][:] = [first, *[after] * (count - 1)]
+    return window
+
+
+@pytest.mark.parametrize(
+    ("window", "severity"),
+    [
+        (risen(0.32, 0.5), "warning"),
+        (risen(0.32, 0.34), "note"),
+        (risen(2.4, 1.5), "note"),  # other data: a second training
+        (risen(0.32, 0.2), "note"),
+        (risen(0.32, 0.5, count=20), "note"),  # too early to say
+    ],
+)
+def test_moments_that_were_left_are_a_warning_if_the_loss_rises_from_where_it_stood(
+    window: Window, severity: str
+) -> None:
+    symptom = newest(IncompleteResume(), window)
+    assert symptom is not None
+    assert symptom.severity == severity
+    assert ("the loss stood at 0.3 before" in symptom.message) is (severity == "warning")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
 import numpy as np
@@ -11,7 +11,11 @@ import numpy as np
 from steadytrain.core.model import Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import ScriptRule
+from steadytrain.statistics.medians import median
 from steadytrain.statistics.script_rows import script_rows
+
+SPREAD_SHARE_MIN = 0.02
+"""Of the level: a loss that hardly varies is compared by this."""
 
 
 @final
@@ -60,10 +64,42 @@ class IncompleteResume(ScriptRule):
         0.01, "share of the first moments other than 0 whose second moment is 0. It is 0 in a state that was kept whole"
     )
 
+    after_steps: int = threshold(32, "steps after a resume whose loss is compared with the 32 before it")
+    same_spreads: float = threshold(
+        3.0, "robust standard deviations that the first loss may be above those before: the same data go on"
+    )
+    risen_spreads: float = threshold(
+        1.0, "and those that the median of the others must be above: that of 32 losses varies by a fifth of one"
+    )
+    risen_share: float = threshold(0.2, "and the share of the level")
+
     def check(self, window: Window) -> tuple[Symptom, ...]:
-        begun = self._begun(window) or _left(window) or self._jumped(window)
+        begun = self._begun(window) or self._left(window) or self._jumped(window)
         found = [*begun, *_misplaced(window), *self._emptied(window)]
         return tuple(sorted(found, key=lambda one: one.first_step))
+
+    def _left(self, window: Window) -> tuple[Symptom, ...]:
+        """Moments that lie in the checkpoint of the weights, or that were never saved with them: a warning if the loss
+        rises from where it stood in the training before."""
+        found = tuple(_moments_left(window))
+        risen = self._risen(window) if found else ""
+        return tuple(
+            replace(one, severity="warning", message=f"{one.message}; {risen}") if risen else one for one in found
+        )
+
+    def _risen(self, window: Window) -> str:
+        """How far the loss rose after a resume in the process of the training before; "" if it did not, or if it began
+        at another level, as with other data."""
+        levels, spreads = script_rows(window, "level-before"), script_rows(window, "spread-before")
+        losses = window.applied("loss").values[: self.after_steps]
+        if not levels or not spreads or len(losses) < self.after_steps:
+            return ""
+        level, spread = levels[0].last, spreads[0].last
+        after = median(losses[1:])
+        goes_on = losses[0] <= level + self.same_spreads * max(spread, SPREAD_SHARE_MIN * abs(level))
+        if not goes_on or not after > level + max(self.risen_spreads * spread, self.risen_share * abs(level)):
+            return ""
+        return f"the loss stood at {level:.4g} before, and at {after:.4g} in the {len(losses)} steps after"
 
     def _begun(self, window: Window) -> tuple[Symptom, ...]:
         schedules, moments = script_rows(window, "schedule-at"), script_rows(window, "moments-at")
@@ -114,11 +150,6 @@ class IncompleteResume(ScriptRule):
                     "first moment that is not 0: they were too small for the format that kept them"
                 )
                 yield _symptom("warning", step, said, {"share": share})
-
-
-def _left(window: Window) -> tuple[Symptom, ...]:
-    """Moments that lie in the checkpoint of the weights, or that were never saved with them."""
-    return tuple(_moments_left(window))
 
 
 def _moments_left(window: Window) -> Iterator[Symptom]:

@@ -208,3 +208,23 @@ def test_a_state_that_is_loaded_in_mid_run_is_looked_at(kept_in: torch.dtype, to
         optimizer.load_state_dict(state)
         train(model, optimizer, schedule, 4)
     assert ("incomplete-resume" in {one.name for one in watcher.symptoms}) is told
+
+
+@pytest.mark.parametrize(
+    ("rate", "severity"), [(0.3, "warning"), (1e-3, "note")], ids=["the loss rises", "it goes on as before"]
+)
+def test_a_resume_in_the_process_of_the_training_before(rate: float, severity: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    with watching(tmp_path, "observe") as watcher:
+        model, optimizer, schedule = begin()
+        train(model, optimizer, schedule, 300)
+        kept = io.BytesIO()
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": 300}, kept)
+        kept.seek(0)
+        del model, optimizer, schedule
+        states = torch.load(kept)
+        model = network()
+        model.load_state_dict(states["model"])
+        optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
+        train(model, optimizer, torch.optim.lr_scheduler.ConstantLR(optimizer, 1.0), 48)
+    assert [one.severity for one in watcher.symptoms if one.name == "incomplete-resume"] == [severity]

@@ -27,6 +27,7 @@ from steadytrain.capture.looks.idle_schedules import IdleSchedules, Passes
 from steadytrain.capture.looks.kept_remainders import AT_STEPS, remainder_rows
 from steadytrain.capture.looks.label_places import label_rows
 from steadytrain.capture.looks.loss_graph import read_graph
+from steadytrain.capture.looks.loss_levels import TrainingLevels
 from steadytrain.capture.looks.moving_targets import MovingTargets
 from steadytrain.capture.looks.pass_orders import PassOrders
 from steadytrain.capture.looks.policy_code import policy_rows
@@ -87,6 +88,7 @@ class ScriptLook(StepObserver):
         self._orders = orders
         self._modes = ModeEffects()
         self._followed: dict[int, Followed] = {}
+        self._levels = TrainingLevels()
         self._seen = Seen()
         self._data = Fetched()
         self._passes = Passes()
@@ -147,7 +149,9 @@ class ScriptLook(StepObserver):
 
     def stream_done(self, stream: Stream) -> None:
         self._guarded(self._last_rows, stream)
-        self._followed.pop(id(stream), Followed()).release()
+        ended = self._followed.pop(id(stream), Followed())
+        ended.release()
+        self._levels.ended(ended.levels)
 
     def close(self, *, finished: bool, noted: bool) -> None:
         for one in self._followed.values():
@@ -268,14 +272,14 @@ class ScriptLook(StepObserver):
             one.schedules, one.counts = IdleSchedules(stream, one.schedulers), ScheduleCounts(one.schedulers)
             rows |= dict(counted_rows(stream, one.schedulers))
         rows |= dict(one.of_moments(stream, self._loads.resumed))
+        rows |= dict(self._levels.rows(one.levels, stream, measured, self._followed.values()))
         if stream.own_steps < RATE_UPDATES:
             rows |= dict(resumed_rows(stream, self._loads.resumed, one.schedulers))
         least, most = self._passes.since(one.begun)
         rows |= dict(one.schedules.rows(stream, least))
         rows |= dict(one.counts.rows(stream, least, most)) if one.counts is not None else {}
-        rows |= dict(self._evaluations.rows())
         rows |= dict(self._loads.lost.rows()) | dict(self._loads.replaced.rows(stream))
-        rows |= dict(self._orders.rows(stream.name))
+        rows |= dict(self._evaluations.rows()) | dict(self._orders.rows(stream.name))
         if one.cut is None:
             rows |= self._once(one, stream)
         else:

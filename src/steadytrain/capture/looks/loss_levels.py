@@ -1,0 +1,61 @@
+"""Remembers the last losses of a training, for one of a model of the same shapes that begins after it in the process: a
+resume, whose loss goes on where the other one ended, or a training of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from steadytrain.capture.step.gate import Measurement
+from steadytrain.capture.step.optimizer_streams import Stream
+
+LAST_STEPS, ENDED_MAX = 32, 4
+ROBUST = 1.4826
+"""Times the median absolute deviation: the standard deviation of normal noise."""
+
+
+@dataclass
+class LossLevels:
+    """The last losses of one stream and the shapes of its parameters. A step costs an append."""
+
+    losses: deque[float] = field(default_factory=lambda: deque(maxlen=LAST_STEPS))
+    shapes: tuple[tuple[int, ...], ...] = ()
+
+
+class _HasLevels(Protocol):
+    levels: LossLevels
+
+
+class TrainingLevels:
+    """The levels of trainings that ended, the newest last."""
+
+    def __init__(self) -> None:
+        self._ended: deque[LossLevels] = deque(maxlen=ENDED_MAX)
+
+    def ended(self, levels: LossLevels) -> None:
+        self._ended.append(levels)
+
+    def rows(
+        self, own: LossLevels, stream: Stream, measured: Measurement, others: Iterable[_HasLevels]
+    ) -> Iterator[tuple[str, float]]:
+        """At the gate of ``stream``. Before its first update ``level-before:STREAM`` and ``spread-before:STREAM``:
+        median and robust standard deviation of the last 32 losses of the newest training whose parameters have the same
+        shapes.
+        """
+        if stream.own_steps == 0:
+            own.shapes = tuple(tuple(one.shape) for one in stream.parameters)
+            earlier = [*self._ended, *(one.levels for one in others)]
+            alike = [one for one in earlier if one is not own and one.shapes == own.shapes]
+            known = alike[-1].losses if alike else ()
+            if len(known) == LAST_STEPS:
+                level = statistics.median(known)
+                yield f"level-before:{stream.name}", level
+                yield f"spread-before:{stream.name}", ROBUST * statistics.median(abs(one - level) for one in known)
+        loss = measured.record.scalars.get("loss")
+        if loss is not None and math.isfinite(loss):
+            own.losses.append(loss)
