@@ -16,7 +16,8 @@ TWINS = looked(
 )
 QUIET = (looked(), looked(carried_over__gradients=[0.0]))
 HEALTHY = (*QUIET, HEAD_ALONE, PROMPT_ALONE)
-SICK = (FORGOTTEN, STALE, HIDDEN, TWINS)
+BY_DECAY = looked(outside_optimizer__gru=[NAN, 0.5], outside_share__model=[NAN, 0.93], decay_groups__model=[NAN, 1.0])
+SICK = (FORGOTTEN, STALE, HIDDEN, TWINS, BY_DECAY)
 
 
 def test_quiet() -> None:
@@ -56,3 +57,10 @@ def test_modules_in_a_plain_list() -> None:
     assert symptom is not None
     assert (symptom.severity, symptom.numbers["unregistered"]) == ("warning", 1)
     assert symptom.message.endswith("so they stay as they are; Moe.experts holds modules without registering them")
+
+
+def test_groups_by_weight_decay_that_leave_a_layer_out() -> None:
+    symptom = newest(ParametersOutsideOptimizer(), BY_DECAY)
+    assert symptom is not None
+    assert symptom.severity == "warning"
+    assert symptom.message.endswith("; its groups sort parameters into those with and without weight decay")

@@ -54,13 +54,23 @@ class ParametersOutsideOptimizer(ScriptRule):
         hidden = script_rows(window, "unregistered")
         thawed = script_rows(window, "thawed-outside")
         twins = script_rows(window, "twin-optimizer")
-        sure = strangers or hidden or thawed or twins or share >= 1.0 or (behind and share <= self.left_out_share)
+        groups = script_rows(window, "decay-groups")  # who sorts all parameters by name means to train them
+        sure = (
+            strangers
+            or hidden
+            or thawed
+            or twins
+            or groups
+            or share >= 1.0
+            or (behind and share <= self.left_out_share)
+        )
         severity: Severity = "warning" if sure else "note"
         names = tuple(row.place for row in rows)
         which = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more parameters"
         lists = f"; {hidden[0].place} holds modules without registering them" if hidden else ""
         late = "; they were frozen when it took its first step" if thawed else ""
         twice = "; another optimizer holds the same parameters as this one" if twins else ""
+        sorted_out = "; its groups sort parameters into those with and without weight decay" if groups else ""
         stale = f"; it holds {len(strangers)} tensors that no module has" if strangers else ""
         return (
             Symptom(
@@ -69,7 +79,7 @@ class ParametersOutsideOptimizer(ScriptRule):
                 first_step=int(rows[0].steps[0]),
                 last_step=int(window.steps[-1]),
                 message=f"{which} ({share:.0%} of what the loss reaches) get a gradient and no optimizer holds them, "
-                f"so they stay as they are{lists}{late}{twice}{stale}",
+                f"so they stay as they are{lists}{late}{twice}{sorted_out}{stale}",
                 signals=("script.value",),
                 tensors=names,
                 numbers={

@@ -61,6 +61,22 @@ def head_made_after_the_optimizer() -> Step:
     return lambda at: update(optimizer, F.cross_entropy(model(batch()[0]), batch()[1]))
 
 
+def sorted_by_names(*, complete: bool) -> Step:
+    """Groups with and without weight decay, chosen by the ends of names: `weight_hh_l0` ends with neither."""
+    model, head = nn.GRU(8, 6, batch_first=True), nn.Linear(6, 3)
+    named = [*model.named_parameters(), *head.named_parameters()]
+    decayed = [one for name, one in named if name.endswith("weight") or (complete and "weight_" in name)]
+    plain = [one for name, one in named if name.endswith("bias") or (complete and "bias_" in name)]
+    groups = [{"params": decayed, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=1e-3)
+
+    def step(at: int) -> None:
+        x = torch.randn(12, 5, 8)
+        update(optimizer, nn.functional.cross_entropy(head(model(x)[0][:, -1]), x[:, 0, :3].argmax(1)))
+
+    return step
+
+
 def head_replaced(at_step: int, *, frozen: bool, given: bool) -> Callable[[], Step]:
     """A second stage with a new head, which the optimizer is ``given`` or not, and the rest ``frozen`` or not."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name that everybody uses
@@ -21,6 +22,7 @@ from looked_loops import (
     one_batch_kept,
     seed_in_the_loop,
     small,
+    sorted_by_names,
     update,
 )
 from torch import Tensor, nn
@@ -348,6 +350,7 @@ SICK = [
     (scheduled(every=0), "idle-schedule", "warning"),
     (head_made_after_the_optimizer, "parameters-outside-optimizer", "warning"),
     (decoder_forgotten, "parameters-outside-optimizer", "warning"),
+    (partial(sorted_by_names, complete=False), "parameters-outside-optimizer", "warning"),
     (layers_in_a("list"), "parameters-outside-optimizer", "warning"),
     (layers_in_a("dictionary"), "parameters-outside-optimizer", "warning"),
     (never_cleared, "gradients-carried-over", "warning"),

@@ -77,7 +77,7 @@ class HeldParameters:
         backward does not fill. ``unregistered:CLASS.ATTRIBUTE`` is a plain list, tuple or dictionary of a module that
         holds modules with such parameters; its value is their number. ``thawed-outside:model`` counts those outside
         that needed no gradient when the optimizer took its first step. ``twin-optimizer:model`` counts other optimizers
-        that hold exactly the parameters of this one.
+        that hold exactly the parameters of this one. ``decay-groups:model`` is 1 if its groups differ in weight decay.
         """
         if is_sharded(stream.parameters):
             return
@@ -110,6 +110,8 @@ class HeldParameters:
             twins = sum(other is not stream and {id(one) for one in other.parameters} == own for other in known)
             if twins:
                 yield "twin-optimizer:model", float(twins)
+            if any(map(_splits_by_decay, stream.optimizers)):
+                yield "decay-groups:model", 1.0
             yield from self._strangers(stream, filled)
             yield from _unregistered(stream, {id(one) for one in outside})
 
@@ -153,3 +155,12 @@ def _in_order(parameters: Sequence[Tensor]) -> list[tuple[int, str]]:
                 if one is not None:
                     found.setdefault(id(one), lead + plain_name(f"{path}.{name}" if path else name))
     return list(found.items())
+
+
+def _splits_by_decay(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether groups of one rate sort the parameters into those with weight decay and those without."""
+    groups = [
+        one for one in optimizer.param_groups if one["params"] and isinstance(one.get("weight_decay"), float | int)
+    ]
+    rates = {float(one["lr"]) for one in groups if "lr" in one}
+    return len(rates) == 1 and {bool(one["weight_decay"]) for one in groups} == {True, False}
