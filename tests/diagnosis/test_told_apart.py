@@ -249,3 +249,17 @@ def test_what_reads_other_rows_needs_no_mask(facts: dict[str, Any], first: str) 
     assert order(case_of(known, "no-learning"))[0] == first
     signature = CAUSES["mixed-rows"].signature(case_of(known, None))
     assert bool(signature.broken_invariant) is (first == "mixed-rows")
+
+
+@pytest.mark.parametrize(("half", "first"), [(True, "half-precision-overflow"), (False, "nonfinite-input")])
+def test_an_inf_that_the_script_made_in_float16_is_no_fault_of_the_data(half: bool, first: str) -> None:
+    line = "train.py:44: logsnr = torch.log(ab / (1 - ab)).float()"
+    made = {"operation": "div", "made": "Inf", "step": 90, "line": line, "rows": [5], "of": 32}
+    facts = {
+        "batch_nonfinite": [{"step": 90, "where": "input 1", "rows": [5], "count": 1}],
+        "nonfinite_made": [made],
+        "half_overflow": [f"div at {line}"] if half else None,
+        "autocast_dtype": "float16",
+        "parameter_dtypes": ["float32"],
+    }
+    assert order(case_of(facts, "nonfinite-loss"))[0] == first

@@ -38,6 +38,12 @@ def made_by_script(case: Case) -> str:
     return f"{made}{where_made(case)} at step {one['step']}: {one['line']}"
 
 
+def made_in_half(case: Case) -> bool:
+    """Whether that operation computed in float16, whose range or precision is then at fault, and not the data."""
+    one, listed = _made(case), fact(case, "half_overflow")
+    return one is not None and isinstance(listed, list) and any(str(each).endswith(str(one["line"])) for each in listed)
+
+
 def where_made(case: Case) -> str:
     """In which rows of the batch that operation made it, and what its divisor is; "" if unknown.
 

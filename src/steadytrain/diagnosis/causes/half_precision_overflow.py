@@ -37,6 +37,7 @@ class HalfPrecisionOverflow(Cause):
         - a model trained in bfloat16 and run in float16 (T5, Gemma, SDXL's decoder: about 45 threads)
         - sums, squares or masks of -1e9 outside of autocast's float32 operations
         - activations that grow: no norm, a rate that is too high
+        - a division by a difference, such as `1 - alpha`, of numbers that float16 rounds to the same
 
     Next:
         1. Train in bfloat16 if the device supports it.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, DROP_BATCH
 from steadytrain.diagnosis.row_signs import holds_nan_from_before
-from steadytrain.diagnosis.script_signs import made_by_script
+from steadytrain.diagnosis.script_signs import made_by_script, made_in_half
 from steadytrain.diagnosis.signs import fact, listed, not_finite, operation, ruled_out, surveyed, when
 from steadytrain.diagnosis.trial_effects import like
 from steadytrain.experiments.trial_tables.updates import RATE_CUTS
@@ -69,6 +69,11 @@ class NonfiniteInput(Cause):
                     "fact batch_nonfinite",
                 ),
                 *ruled_out(not not_finite(case), "everything stayed finite", "symptoms"),
+                *ruled_out(
+                    made_in_half(case),
+                    "the script's own operation made it in float16, out of finite numbers",
+                    "fact half_overflow",
+                ),
             ),
             batch_rows=_rows(case),
         )
