@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from script_windows import looked
 from steadytrain.core.model import Symptom, Window
+from steadytrain.grouping.courses import RECOVERED
 from steadytrain.grouping.harmless import is_by_design
 from steadytrain.grouping.judged_values import judged_change
 from steadytrain.testing import steps
@@ -55,3 +58,11 @@ def test_longer_batches_explain_a_short_rise_alone() -> None:
     assert judged_change(window, rise(101, 111)) == "batches went from 256 to 448 tokens"
     assert judged_change(window, rise(101, 200)) == ""
     assert judged_change(window, rise(60, 70)) == ""
+
+
+def test_an_adversary_explains_a_rise_that_came_back() -> None:
+    reversed_one = looked(400, **{"reversed_gradient__train.py:31": [1.0]})
+    came_back = replace(rise(100, 140, "lost-progress"), course=RECOVERED)
+    assert is_by_design(reversed_one, came_back).startswith("an adversary raises the loss on purpose")
+    assert is_by_design(reversed_one, rise(100, 140, "lost-progress")) == ""
+    assert is_by_design(looked(400), came_back) == ""

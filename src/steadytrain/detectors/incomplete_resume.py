@@ -65,10 +65,10 @@ class IncompleteResume(ScriptRule):
     )
 
     after_steps: int = threshold(32, "steps after a resume whose loss is compared with the 32 before it")
-    same_spreads: float = threshold(
+    same_scales: float = threshold(
         3.0, "robust standard deviations that the first loss may be above those before: the same data go on"
     )
-    risen_spreads: float = threshold(
+    risen_scales: float = threshold(
         1.0, "and those that the median of the others must be above: that of 32 losses varies by a fifth of one"
     )
     risen_share: float = threshold(0.2, "and the share of the level")
@@ -96,8 +96,8 @@ class IncompleteResume(ScriptRule):
             return ""
         level, spread = levels[0].last, spreads[0].last
         after = median(losses[1:])
-        goes_on = losses[0] <= level + self.same_spreads * max(spread, SPREAD_SHARE_MIN * abs(level))
-        if not goes_on or not after > level + max(self.risen_spreads * spread, self.risen_share * abs(level)):
+        goes_on = losses[0] <= level + self.same_scales * max(spread, SPREAD_SHARE_MIN * abs(level))
+        if not goes_on or not after > level + max(self.risen_scales * spread, self.risen_share * abs(level)):
             return ""
         return f"the loss stood at {level:.4g} before, and at {after:.4g} in the {len(losses)} steps after"
 

@@ -31,6 +31,8 @@ def is_by_design(window: Window, symptom: Symptom) -> str:
     kind = declared(symptom.name)
     if (kind.counts_rising_loss or kind.bursts) and (changed := judged_change(window, symptom)):
         return changed
+    if kind.counts_rising_loss and symptom.course == RECOVERED and script_rows(window, "reversed-gradient"):
+        return "an adversary raises the loss on purpose, by a reversed gradient, and it came back"
     if symptom.course == RESTART:
         return f"{told(symptom)}, and comes back down"
     return follows_targets(window, symptom)

@@ -23,6 +23,7 @@ from steadytrain.capture.looks.bootstrapped_ends import unused_ends
 from steadytrain.capture.looks.constant_penalties import constant_penalties
 from steadytrain.capture.looks.live_targets import live_targets
 from steadytrain.capture.looks.paired_draws import moved_alone, separate_draws
+from steadytrain.capture.looks.reversed_gradients import reversed_gradients
 from steadytrain.capture.looks.row_positions import row_positions
 from steadytrain.capture.looks.separate_orders import separate_orders
 from steadytrain.capture.looks.swapped_sizes import swapped_sizes
@@ -63,6 +64,7 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
             "parameters\\(",
         ),
     ),
+    "reversed-gradient": (reversed_gradients, ("Function\\b", "def backward")),
     "live-target": (live_targets, ("(?i)gamma|discount|adv|delta|predictor", "(?i)q|value|critic|vf|predictor")),
 }
 """Each finds the lines of one mistake; a source without its words is not parsed."""
