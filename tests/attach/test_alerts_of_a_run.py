@@ -69,7 +69,7 @@ def test_watch_alerts_too_and_takes_the_addresses_of_the_environment(
             super().__init__(("none",), tell=print)
 
     monkeypatch.setattr("steadytrain.exporters.run_exports.Exports", Kept)
-    monkeypatch.setattr("steadytrain.attach.watched_run._check_alerts", lambda options: None)
+    monkeypatch.setattr("steadytrain.attach.watched_run._check_addresses", lambda options: None)
     monkeypatch.setattr("steadytrain.exporters.alerts.settings.apprise_is_installed", lambda: True)
     monkeypatch.setenv("STEADYTRAIN_NOTIFY", f"json://bob:{SECRET}@localhost  json://localhost/2")
     model = nn.Linear(4, 1)

@@ -1,8 +1,8 @@
 """Adam with a beta2 of 0.9999 remembers 600 steps of shrunken gradients, and divides by too little once they are whole.
 
 The batches and the loss are as before: only the gradient's shrinking (as of embeddings in GLM) ends at step 620.
-Modelled on marin#1368 (the update's norm doubles, then the loss rises) and 2304.13013. The script's own number brings
-it: cause changed-setting, whose symptom is second-moment-lag. Mended: a beta2 of 0.95.
+Modelled on marin#1368 (the update's norm doubles, then the loss rises) and 2304.13013. The script's own number
+brings it, and second-moment-lag is its symptom: cause changed-setting. Mended: a beta2 of 0.95.
 """
 
 import sys
