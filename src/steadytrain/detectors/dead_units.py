@@ -33,7 +33,8 @@ class DeadUnits(Detector):
         units. The detector therefore looks for two other signs: a module whose whole output is zero, and parameters
         most of whose elements get no gradient in a batch though they had one before. For a bias that share is the share
         of dead units. It is a note while the loss falls, unless the units died in a jump of the loss; "critical" means
-        that the loss rose and most units are dead.
+        that the loss rose and most units are dead. Missing gradients of a value function are a note: few of its states
+        have an error at a time, and its loss rises with the rewards.
 
     Causes:
         - one update that was far too large (a high learning rate, a bad batch) and pushed biases far below zero

@@ -29,12 +29,14 @@ class IncompleteResume(ScriptRule):
         for some hundred steps. Moments that have counted many updates beside a schedule that begins are a note: a
         second phase may be meant. It is a warning if the checkpoint of the weights holds a schedule with the same
         settings, and the rate leaves the loaded one by a factor of 4. Moments in that checkpoint that no optimizer was
-        given are a note: fine-tuning begins so. So is a checkpoint that says how many steps or epochs it has behind it
-        and holds no optimizer state, and a first rate of at least twice the loaded one. It is a warning, too, if the
-        optimizer was given moments of another shape than their parameter, if it names its parameters in another order
-        than the checkpoint does, if the second moments of two parameters of one shape fit the gradients of the other
-        one in the first 8 updates, or if second moments are 0 beside first moments that are not: squares below 6e-8 are
-        0 in float16. Adam divides by their root, so the first updates are as large as epsilon lets them be.
+        given are a note: fine-tuning begins so. They are a warning if the training before ran in the same process,
+        its loss goes on, and the next 32 losses are higher. A note, too, is a checkpoint that says how many steps or
+        epochs it has behind it and holds no optimizer state, and a first rate of at least twice the loaded one. It is
+        a warning, too, if the optimizer was given moments of another shape than their parameter, if it names its
+        parameters in another order than the checkpoint does, if the second moments of two parameters of one shape fit
+        the gradients of the other one in the first 8 updates, or if second moments are 0 beside first moments that
+        are not: squares below 6e-8 are 0 in float16. Adam divides by their root, so the first updates are as large as
+        epsilon lets them be.
 
     Causes:
         - a checkpoint that holds the model and the schedule only

@@ -30,10 +30,10 @@ class MisusedLoss(ScriptRule):
     Means:
         The graph of the loss shows which operation made its input. Softmax before `cross_entropy`, or sigmoid before
         `binary_cross_entropy_with_logits`, squashes twice: gradients shrink, and the loss stays above a floor that no
-        prediction can pass. `nll_loss` without `log_softmax` has no bound below. A softmax over one unit is always 1
-        and learns nothing. A softmax over another dimension than the one that `nll_loss` reads as classes makes the
-        rows (or places) of a batch compete with each other. None of these raises an error. Compiled losses cannot be
-        looked into.
+        prediction can pass. `nll_loss` without `log_softmax` has no bound below, and `kl_div` takes logarithms as
+        well. A softmax over one unit is always 1 and learns nothing. A softmax over another dimension than the one
+        that `nll_loss` reads as classes makes the rows (or places) of a batch compete with each other. None of these
+        raises an error. Compiled losses cannot be looked into.
 
     Causes:
         - a model that ends in softmax or sigmoid for predictions, trained with a loss that takes scores
