@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from steadytrain.core.model import Symptom
 from steadytrain.experiments.bursts import burst_before
 from steadytrain.experiments.case import Case
-from steadytrain.experiments.case_files import _onset, leading_symptom
+from steadytrain.experiments.case_files import _began, _onset, leading_symptom
 from steadytrain.experiments.specs import NotApplicable, Spec
 from steadytrain.experiments.trial_catalog import trial
+from steadytrain.storage.tape_files import Recording
 from trial_cases import finite_case, window
 
 
@@ -194,6 +196,18 @@ def test_nothing_before_it_leads_to_a_jump_of_the_rate() -> None:
     assert _onset(jumped, (jumped, large)) == 51
     assert _onset(spiked, (spiked, large)) == 1
     assert _onset(spiked, (spiked, large, jumped)) == 51
+
+
+@pytest.mark.parametrize(
+    ("loss", "first", "onset"),
+    [(9.0, 60, 90), (2.03, 60, 60), (9.0, 84, 84)],
+    ids=["a leap", "a slow rise", "right before it"],
+)
+def test_what_is_measured_every_few_steps_does_not_date_a_leap(loss: float, first: int, onset: int) -> None:
+    seen = window([2.0 + 0.01 * (-1) ** step for step in range(89)] + [loss] * 11)
+    leapt = Symptom("lost-progress", "warning", 90, 100, "the loss rose", ("loss",))
+    lag = Symptom("second-moment-lag", "warning", first, 100, "lags", ("tensors.gradient_to_second_moment",))
+    assert _began(leapt, (leapt, lag), seen, Recording(Path(), (), ())) == onset
 
 
 def test_what_is_measured_every_few_steps_does_not_date_before_an_act() -> None:

@@ -17,12 +17,18 @@ from steadytrain.experiments.bursts import burst_before
 from steadytrain.experiments.case import FIRST_STREAM, SAME_STORY_STEPS, Case
 from steadytrain.experiments.complaints import complaint
 from steadytrain.experiments.specs import Json
-from steadytrain.experiments.trial_starts import START, begins_of
+from steadytrain.experiments.trial_starts import EARLY_ONSET, START, begins_of
 from steadytrain.grouping.catalog import declared
 from steadytrain.storage.bundle import is_bundle, open_bundle
 from steadytrain.storage.run_folder import open_run
 from steadytrain.storage.state_before import step_before
 from steadytrain.storage.tape_files import Recording, find_recording, read_chunk
+
+LEAP_STEPS, LEAP_STEPS_MIN, LEAP_NOISES, LEAP_SHARE_MIN = 64, 8, 8.0, 0.01
+"""The loss of a step is a leap if it is this many robust standard deviations above the median of so many before it."""
+
+NEAR_STEPS = 8
+"""Steps before a leap in which a symptom of tensors dates it: a second moment lags 1 to 8 steps before (2304.13013)."""
 
 SILENT = "a fix of a silent fault is judged by its rule: mend the script, run it, and `diagnose` checks the rule again"
 
@@ -149,7 +155,9 @@ def _read(path: Path, recording: Recording) -> _Source:
 
 def _began(leading: Symptom, symptoms: Sequence[Symptom], window: Window, recording: Recording) -> int:
     """The onset of the leading symptom; of a value that is not finite, that of the burst before it."""
-    began = _onset(leading, symptoms)
+    leapt = _leaps(window, leading.first_step)
+    near = [one for one in symptoms if not (leapt and _dates_vaguely(one, leading.first_step))]
+    began = _onset(leading, near)
     burst = burst_before(window, began) if declared(leading.name).aim == "finite" else None
     return burst if burst is not None and any(start < burst for start in recording.starts()) else began
 
@@ -176,6 +184,24 @@ def _onset(leading: Symptom, symptoms: Sequence[Symptom]) -> int:
     if acts and min(acts) <= min(exact, default=min(acts)):
         return min(acts)
     return min((one.first_step for one in grown), default=leading.first_step)
+
+
+def _leaps(window: Window, step: int) -> bool:
+    """Whether the loss of ``step`` is far above those before: what brought it came right before."""
+    series = window.series("loss")
+    before = series.values[(series.steps < step) & np.isfinite(series.values)][-LEAP_STEPS:]
+    here = series.values[series.steps == step]
+    if len(before) < LEAP_STEPS_MIN or not len(here):
+        return False
+    level = float(np.median(before))
+    noise = 1.4826 * float(np.median(np.abs(before - level)))
+    return bool(here[0] > level + LEAP_NOISES * max(noise, LEAP_SHARE_MIN * abs(level)))
+
+
+def _dates_vaguely(symptom: Symptom, step: int) -> bool:
+    """Whether a symptom of tensors goes on over ``step`` and begins well before, after the last reading without it. Not
+    in the first steps of a script, where each is measured."""
+    return _is_sampled(symptom) and EARLY_ONSET < symptom.first_step < step - NEAR_STEPS and symptom.last_step >= step
 
 
 def _is_sampled(symptom: Symptom) -> bool:

@@ -19,7 +19,6 @@ from functools import cached_property
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.health import ailment, ailment_at_end, first_ill_place
 from steadytrain.experiments.outcome_measures import (
-    FLOOR_SHARE,
     QUANTITIES,
     REMOVED_SHARE,
     Excess,
@@ -35,7 +34,7 @@ from steadytrain.experiments.outcome_measures import (
     usual_growth,
 )
 from steadytrain.experiments.specs import UNCHANGED, Effect, Outcome, Verdict
-from steadytrain.experiments.training_fall import compared, fall_of
+from steadytrain.experiments.training_fall import compared, fall_of, learns_more
 from steadytrain.experiments.trial_starts import EARLY_ONSET
 
 PERSISTS_SHARE, WORSE_SHARE = 0.5, 1.5
@@ -46,12 +45,13 @@ inconclusive.
 DELAYED_ENTRIES = 3
 """A non-finite value must come this many entries later to count as delayed."""
 
-GROWTH_MIN = math.log(2.0)
-"""A gradient or an update counts as grown only if it doubles."""
+GROWTH_MIN, CLEAR_RISE = math.log(2.0), 2.0
+"""A gradient or an update counts as grown only if it doubles. Beside it, a loss has to rise by so many times its noise.
+"""
 
-PROGRESS_FACTOR, PROGRESS_UNCLEAR_FACTOR, UNLEARNED_SHARE = 3.0, 1.5, 0.3
+PROGRESS_FACTOR, PROGRESS_UNCLEAR_FACTOR = 3.0, 1.5
 """A run that did not learn is cured if its probe loss falls by the first factor times the control's fall. Between the
-two factors the trial is inconclusive. A fall by less than the share of the first loss is that of a run at its guess."""
+two factors the trial is inconclusive."""
 
 WEAKENED = "weakened"
 """Key in the numbers of a verdict, and the first word of its reason, if the symptom is smaller but not gone."""
@@ -177,6 +177,12 @@ class _Pair:
         return excess_in(self.case, self.outcome)
 
     @cached_property
+    def grown(self) -> bool:
+        """Whether what the symptom is about grew in the control, so that a rise at the edge of the noise is no better
+        measure."""
+        return quantity_of(self.case) is not None and growth_of(self.case, self.control, self.control) > GROWTH_MIN
+
+    @cached_property
     def short(self) -> str | None:
         """Why a trial that ended before its control proves nothing, None if it did not.
 
@@ -283,21 +289,13 @@ def _by_progress(pair: _Pair) -> Verdict:
 
 
 def _by_learning(pair: _Pair) -> Verdict | None:
-    """Judge a rise that no fixed batch shows, from a script's first steps on: a run that learned nothing by then has
-    little to lose, and one that learns far more from there on does not fall ill as it did. None otherwise."""
-    if pair.case.aim != "excess" or max(one.spec.begin or 0 for one in (pair.control, pair.outcome)) > EARLY_ONSET:
+    """Judge a rise that no fixed batch shows, from a script's first steps on, by what the run learns; None if it had
+    learned something."""
+    begins = [one.spec.begin or 0 for one in (pair.control, pair.outcome)]
+    if pair.case.aim != "excess" or max(begins) > EARLY_ONSET or pair.own_scale or pair.short is not None:
         return None
-    there, here = (probe_means(one) for one in (pair.control, pair.outcome))
-    if min(len(there), len(here)) < 2 or pair.own_scale or pair.short is not None:
-        return None
-    if not all(math.isfinite(mean) for mean in (*there, *here)):
-        return None
-    fell_there, fell = max(there[0] - there[-1], 0.0), here[0] - here[-1]
-    if fell_there > UNLEARNED_SHARE * abs(there[0]):
-        return None
-    if not fell > PROGRESS_FACTOR * fell_there + FLOOR_SHARE * abs(there[0]) or max(here) > here[0] + fell:
-        return None
-    return pair.says("removed", f"loss on fixed batches falls by {fell:.3g}, in the control by {fell_there:.3g}")
+    why = learns_more(probe_means(pair.control), probe_means(pair.outcome), PROGRESS_FACTOR)
+    return pair.says("removed", why) if why else None
 
 
 def _by_training_loss(pair: _Pair) -> Verdict:
@@ -343,7 +341,7 @@ def _by_rise(pair: _Pair) -> Verdict | None:
     if there is None or here is None:
         return None
     floor = pair.floor(there)
-    if not there.peak > floor:
+    if not there.peak > floor * (CLEAR_RISE if pair.grown else 1.0):
         return None
     effect = _by_share(here.peak, there.peak, floor)
     why = f"loss on fixed batches rises by {here.peak:.3g}, in the control by {there.peak:.3g}"

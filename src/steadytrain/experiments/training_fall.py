@@ -27,6 +27,9 @@ MUCH, SOME = 3.0, 1.5
 """A run that did not learn is cured if its loss falls so many times as far as the control's; between the two it is
 unclear."""
 
+FLOOR_SHARE, UNLEARNED_SHARE = 0.01, 0.3
+"""Shares of the first loss: a difference that is noise, and a fall below which a run stands near its guess."""
+
 HALF = 0.5
 """A loss that ends at this share of the control's is cured too: a run that learns half of its task falls far."""
 
@@ -79,3 +82,16 @@ def _error(there: Fall, here: Fall) -> float:
     """Standard error of the mean difference of the last steps, batch by batch."""
     apart = np.subtract(there.last, here.last)
     return float(apart.std()) / math.sqrt(len(apart))
+
+
+def learns_more(there: Sequence[float], here: Sequence[float], factor: float) -> str:
+    """That the mean losses ``here`` of fixed batches fall by more than ``factor`` times those of the control, in words,
+    where the control stays near its guess: it has little to lose, and a run that learns does not fall ill as it did. ""
+    otherwise."""
+    if min(len(there), len(here)) < 2 or not all(map(math.isfinite, (*there, *here))):
+        return ""
+    fell_there, fell = max(there[0] - there[-1], 0.0), here[0] - here[-1]
+    learned = fell_there > UNLEARNED_SHARE * abs(there[0])
+    if learned or not fell > factor * fell_there + FLOOR_SHARE * abs(there[0]) or max(here) > here[0] + fell:
+        return ""
+    return f"loss on fixed batches falls by {fell:.3g}, in the control by {fell_there:.3g}"
