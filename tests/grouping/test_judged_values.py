@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from script_windows import looked
 from steadytrain.core.model import Symptom, Window
-from steadytrain.grouping.courses import RECOVERED
 from steadytrain.grouping.harmless import is_by_design
 from steadytrain.grouping.judged_values import judged_change
 from steadytrain.testing import steps
@@ -60,9 +57,16 @@ def test_longer_batches_explain_a_short_rise_alone() -> None:
     assert judged_change(window, rise(60, 70)) == ""
 
 
-def test_an_adversary_explains_a_rise_that_came_back() -> None:
-    reversed_one = looked(400, **{"reversed_gradient__train.py:31": [1.0]})
-    came_back = replace(rise(100, 140, "lost-progress"), course=RECOVERED)
-    assert is_by_design(reversed_one, came_back).startswith("an adversary raises the loss on purpose")
-    assert is_by_design(reversed_one, rise(100, 140, "lost-progress")) == ""
-    assert is_by_design(looked(400), came_back) == ""
+@pytest.mark.parametrize(
+    ("rows", "end", "excused"),
+    [
+        ({"reversed_gradient__train.py:31": [1.0]}, 0.5, True),
+        ({"reversed_gradient__train.py:31": [1.0]}, 2.8, False),
+        ({}, 0.5, False),
+    ],
+    ids=["it came back", "it did not", "no adversary"],
+)
+def test_an_adversary_explains_a_rise_that_came_back(rows: dict[str, list[float]], end: float, excused: bool) -> None:
+    window = looked(400, **rows)
+    window.signals["loss"][:] = [0.4] * 99 + [3.0] * 60 + [end] * 241
+    assert bool(is_by_design(window, rise(100, 140, "lost-progress"))) is excused

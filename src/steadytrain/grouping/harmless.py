@@ -12,11 +12,15 @@ from steadytrain.grouping.courses import DATA, EPOCH, RECOVERED, RESTART, RESUME
 from steadytrain.grouping.judged_values import judged_change
 from steadytrain.grouping.moving_targets import follows_targets
 from steadytrain.statistics.log_levels import stage_changed
+from steadytrain.statistics.medians import median
 from steadytrain.statistics.rolling_baseline import stride_of
 from steadytrain.statistics.script_rows import script_rows
 
 MORE_CLASSES_MIN = 3
 """Looks that found more classes than the one before."""
+
+BACK_STEPS, BACK_SHARE = 16, 0.25
+"""Losses whose medians are compared, and the share of a rise that may be left."""
 
 STAGE_STRIDES = 3
 """A stage column may change this many rows before the loss visibly rises."""
@@ -31,11 +35,22 @@ def is_by_design(window: Window, symptom: Symptom) -> str:
     kind = declared(symptom.name)
     if (kind.counts_rising_loss or kind.bursts) and (changed := judged_change(window, symptom)):
         return changed
-    if kind.counts_rising_loss and symptom.course == RECOVERED and script_rows(window, "reversed-gradient"):
+    if kind.counts_rising_loss and script_rows(window, "reversed-gradient") and _is_back(window, symptom):
         return "an adversary raises the loss on purpose, by a reversed gradient, and it came back"
     if symptom.course == RESTART:
         return f"{told(symptom)}, and comes back down"
     return follows_targets(window, symptom)
+
+
+def _is_back(window: Window, symptom: Symptom) -> bool:
+    """Whether the newest losses have made up for most of the rise at ``symptom``."""
+    loss = window.applied("loss")
+    before = loss.values[loss.steps < symptom.first_step][-BACK_STEPS:]
+    during = loss.values[loss.steps >= symptom.first_step]
+    if len(before) < BACK_STEPS or len(during) < 2 * BACK_STEPS:
+        return False
+    level = median(before)
+    return median(during[-BACK_STEPS:]) < level + BACK_SHARE * (float(during.max()) - level)
 
 
 def _has_more_classes(window: Window, symptom: Symptom) -> bool:
