@@ -130,7 +130,7 @@ def _only_reads(name: str, command: list[str], environment: Any) -> bool:
 
 
 def _writes_result(name: str, words: list[str]) -> bool:
-    """Whether a program that mostly reads is told to write a file."""
+    """Whether a program that mostly reads gets a file to write."""
     values = [word for word in words if not word.startswith("-")]
     if name == "uniq":
         return len(values) > 1

@@ -205,7 +205,7 @@ def _read_loss(kind: str, node: Any, graph: LossGraph) -> None:
 
 def _is_divergence_of_probabilities(node: Any) -> bool:
     """Whether ``node`` is the difference in a ``kl_div``, ``t log t - t p``, of which p came out of a softmax and is no
-    logarithm. The targets t are told by their sum of 1."""
+    logarithm. Targets t are probabilities: their sum is 1."""
     terms = [one for one, _ in node.next_functions]
     if len(terms) != 2 or terms[0] is not None or terms[1] is None or kind_of(terms[1]) != "Mul":
         return False
