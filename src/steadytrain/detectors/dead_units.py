@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from steadytrain.core.model import Cells, FloatArray, Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Aim, Detector
+from steadytrain.statistics.benign_changes import has_moving_targets
 from steadytrain.statistics.layer_names import embeddings_among, experts_among
 from steadytrain.statistics.rolling_baseline import holds_start, stride_of
 from steadytrain.statistics.table_episodes import Episode, applied_cells, episodes, loss_change, loss_jump
@@ -119,7 +120,7 @@ class DeadUnits(Detector):
         biases = np.array([row.endswith("bias") for row in cells.rows])
         beyond &= ~_without_effect(cells)
         rise = cells.values - lowest
-        if window.facts.get("moving_targets", 0.0):
+        if has_moving_targets(window):
             # A value function learns the values of the actions that were taken alone, and of few states at a time.
             beyond &= (rise >= self.values_rise_share) & ~_of_last_layer(cells)
         beyond &= (rise >= self.rise_share) | (biases & (cells.values > self.bias_share))
@@ -141,7 +142,7 @@ class DeadUnits(Detector):
         silent = signal.startswith("modules")
         if change > self.loss_scales and share > self.critical_share:
             severity = "critical"
-        if not silent and window.facts.get("moving_targets", 0.0):
+        if not silent and has_moving_targets(window):
             severity = "note"  # few states have an error at a time, and the loss rises with the rewards
         return Symptom(
             name="dead-units",

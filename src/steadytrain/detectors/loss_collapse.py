@@ -10,6 +10,7 @@ import numpy as np
 from steadytrain.core.model import FloatArray, Series, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
+from steadytrain.statistics.benign_changes import has_moving_targets
 from steadytrain.statistics.medians import median
 from steadytrain.statistics.rolling_baseline import holds_start, known_first_step, stride_of
 from steadytrain.statistics.table_episodes import stretches
@@ -104,7 +105,7 @@ class LossCollapse(Detector):
                 continue
             trained = self._gradient_goes_on(window, int(loss.steps[start]), last_step)
             told = trained and bool(loss.values[start]) and "script" in window.tables
-            waits = start == 0 and not loss.values[0] and bool(window.facts.get("moving_targets", 0.0))
+            waits = start == 0 and not loss.values[0] and has_moving_targets(window)
             converged = _reached_slowly(loss.values, start)
             found.append(
                 Symptom(

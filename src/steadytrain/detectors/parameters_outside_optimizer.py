@@ -17,13 +17,13 @@ class ParametersOutsideOptimizer(ScriptRule):
     """Parameters get a gradient in every backward, and no optimizer holds them: they never move.
 
     Means:
-        The first losses were followed back to the parameters that they fill. These are in the groups of no optimizer of
-        the process, and between two looks they did not move. It is a warning if they are all that the loss reaches, if
-        some of them stand behind parameters that are trained, if the optimizer holds tensors that the model has no
-        more, if two optimizers hold the same parameters, if its groups sort parameters into those with and without
-        weight decay, or if they belong to modules in a plain list, tuple or dictionary, which `parameters()` does not
-        see. It is a note if only whole parts before the trained ones are left
-        out, or more than half of what the loss reaches: a head on features that stay as they are is often made so.
+        The first losses were followed back to the parameters that they fill. These are in the groups of no optimizer
+        of the process, and between two looks they did not move. It is a warning if they are all that the loss
+        reaches, if some of them stand behind parameters that are trained, if the optimizer holds tensors that the
+        model has no more, if two optimizers hold the same parameters, if its groups sort parameters into those with
+        and without weight decay, or if they belong to modules in a plain list, tuple or dictionary, which
+        `parameters()` does not see. It is a note if only whole parts before the trained ones are left out, or more
+        than half of what the loss reaches: a head on features that stay as they are is often made so.
 
     Causes:
         - a head or a layer that was made, replaced or resized after the optimizer

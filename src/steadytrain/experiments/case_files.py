@@ -19,6 +19,7 @@ from steadytrain.experiments.complaints import complaint
 from steadytrain.experiments.specs import Json
 from steadytrain.experiments.trial_starts import EARLY_ONSET, START, begins_of
 from steadytrain.grouping.catalog import declared
+from steadytrain.statistics.reference import MAD_TO_SIGMA
 from steadytrain.storage.bundle import is_bundle, open_bundle
 from steadytrain.storage.run_folder import open_run
 from steadytrain.storage.state_before import step_before
@@ -194,7 +195,7 @@ def _leaps(window: Window, step: int) -> bool:
     if len(before) < LEAP_STEPS_MIN or not len(here):
         return False
     level = float(np.median(before))
-    noise = 1.4826 * float(np.median(np.abs(before - level)))
+    noise = MAD_TO_SIGMA * float(np.median(np.abs(before - level)))
     return bool(here[0] > level + LEAP_NOISES * max(noise, LEAP_SHARE_MIN * abs(level)))
 
 

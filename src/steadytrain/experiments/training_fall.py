@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from steadytrain.experiments.outcome_measures import FLOOR_SHARE
 from steadytrain.experiments.specs import Effect, Outcome
 
 END_SHARE = 4
@@ -27,8 +28,8 @@ MUCH, SOME = 3.0, 1.5
 """A run that did not learn is cured if its loss falls so many times as far as the control's; between the two it is
 unclear."""
 
-FLOOR_SHARE, UNLEARNED_SHARE = 0.01, 0.3
-"""Shares of the first loss: a difference that is noise, and a fall below which a run stands near its guess."""
+UNLEARNED_SHARE = 0.3
+"""Share of the first loss: a run whose loss falls by less stands near its guess."""
 
 HALF = 0.5
 """A loss that ends at this share of the control's is cured too: a run that learns half of its task falls far."""

@@ -80,3 +80,8 @@ def _epoch(window: Window, first_step: int, stride: int) -> str | None:
         return None
     near = np.abs(ends - first_step) <= EPOCH_AROUND_STEPS * stride
     return f"an epoch ended at step {int(ends[near][0])}" if near.any() else None
+
+
+def has_moving_targets(window: Window) -> bool:
+    """Whether the targets of the loss move with the model, as a value function's do (fact ``moving_targets``)."""
+    return bool(window.facts.get("moving_targets", 0.0))

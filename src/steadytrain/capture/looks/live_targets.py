@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from steadytrain.capture.looks.bootstrapped_ends import is_discounted_next
-from steadytrain.capture.looks.syntax_trees import Scope, last_name, names_read, scopes
+from steadytrain.capture.looks.syntax_trees import Scope, last_name, names_read, names_stored, scopes
 
 LOSSES = re.compile(r"(?i)mse_loss|smooth_l1_loss|huber_loss|l1_loss|\w*criterion|\w*loss_fn|mse|huber|loss_function")
 LOG_PROBABILITY = re.compile(r"(?i)(.*_)?(log_?p\w*|logp\w*|ratio\w*|surr\w*)")
@@ -85,15 +85,9 @@ def _of_no_graph(scope: ast.AST) -> Iterator[str]:
     """Variables that a block without a graph assigns, or that a copy of the network computes."""
     for node in ast.walk(scope):
         if isinstance(node, ast.With) and any(_stops(one.context_expr) for one in node.items):
-            yield from (name for one in node.body for name in _assigned(one))
+            yield from (name for one in node.body for name in names_stored(one))
         if isinstance(node, ast.Assign) and any(COPY.search(name) for name in _called(node.value)):
-            yield from _assigned(node)
-
-
-def _assigned(node: ast.AST) -> Iterator[str]:
-    for one in ast.walk(node):
-        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
-            yield one.id
+            yield from names_stored(node)
 
 
 def _called(value: ast.AST) -> Iterator[str]:

@@ -13,10 +13,9 @@ from typing import Protocol
 
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.statistics.reference import MAD_TO_SIGMA
 
 LAST_STEPS, ENDED_MAX = 32, 4
-ROBUST = 1.4826
-"""Times the median absolute deviation: the standard deviation of normal noise."""
 
 
 @dataclass
@@ -54,8 +53,9 @@ class TrainingLevels:
             known = alike[-1].losses if alike else ()
             if len(known) == LAST_STEPS:
                 level = statistics.median(known)
+                spread = MAD_TO_SIGMA * statistics.median(abs(one - level) for one in known)
                 yield f"level-before:{stream.name}", level
-                yield f"spread-before:{stream.name}", ROBUST * statistics.median(abs(one - level) for one in known)
+                yield f"spread-before:{stream.name}", spread
         loss = measured.record.scalars.get("loss")
         if loss is not None and math.isfinite(loss):
             own.losses.append(loss)

@@ -13,7 +13,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from steadytrain.capture.looks.syntax_trees import DRAWN, Scope, dotted, draws, last_name, scopes, statements
+from steadytrain.capture.looks.syntax_trees import (
+    DRAWN,
+    Scope,
+    dotted,
+    draws,
+    last_name,
+    names_stored,
+    scopes,
+    statements,
+)
 
 TARGET = re.compile(
     r"(?i)(.*_)?(masks?|seg\w*|labels?|targets?|gt|ground_?truth|depths?|annot\w*|heat_?maps?)(_.*|\d*)"
@@ -51,7 +60,7 @@ def _in_scope(scope: Scope, drawing: set[str], coins: set[str]) -> Iterator[int]
     first: dict[str, _Call] = {}
     for node in statements(scope):
         if isinstance(node, ast.Assign) and _is_draw(node.value, coins):
-            drawn_at |= {name: node.lineno for target in node.targets for name in _stored(target)}
+            drawn_at |= {name: node.lineno for target in node.targets for name in names_stored(target)}
         if not isinstance(node, ast.Call):
             continue
         if SEEDED.fullmatch(last_name(node.func)):
@@ -201,7 +210,3 @@ def _root(node: ast.expr) -> str:
         given = _root(node.args[0]) if node.args else ""
         return given or (_root(node.func.value) if isinstance(node.func, ast.Attribute) else "")
     return last_name(node)
-
-
-def _stored(target: ast.expr) -> set[str]:
-    return {one.id for one in ast.walk(target) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}

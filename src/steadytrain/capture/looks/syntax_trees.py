@@ -51,3 +51,8 @@ def draws(node: ast.AST) -> bool:
 def names_read(node: ast.AST) -> set[str]:
     """The variables that are read anywhere in ``node``."""
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
+
+
+def names_stored(node: ast.AST) -> set[str]:
+    """The variables that are assigned anywhere in ``node``."""
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
