@@ -28,6 +28,7 @@ ROUNDS = 2 * RARE_EVERY
 TIME_S_MAX = 420.0
 """No case is begun after that; the rest is listed as left out."""
 
+AT_ONCE_MAX = 12
 COPY_BYTES = 1 << 30
 REPEATS = 20
 OWN = ("steadytrain light", "steadytrain standard", "steadytrain full", "norm().item() loop")
@@ -35,22 +36,26 @@ OWN = ("steadytrain light", "steadytrain standard", "steadytrain full", "norm().
 
 @dataclass(frozen=True)
 class GpuCase:
-    """``at_once`` arms fit the memory together: about 9 GB each at 124 M, 25 GB at 1.3 B, of 139 GiB."""
+    """``arm_gib`` of the device's memory are enough for one arm, compiled or not."""
 
     case: Case
     arms: tuple[str, ...]
-    at_once: int
+    arm_gib: float
+
+    def at_once(self) -> int:
+        """How many arms fit the memory together: both bare ones and at least one more."""
+        return max(3, min(AT_ONCE_MAX, int(memory_gib() / self.arm_gib)))
 
 
 SMALL = Case("124 M", 12, 768, vocab=50304, rows=8, context=1024, device="cuda", dtype="bfloat16")
 LARGE = Case("1.3 B", 24, 2048, vocab=50304, rows=4, context=1024, device="cuda", dtype="bfloat16")
 CASES = (
-    GpuCase(SMALL, tuple(ARMS), at_once=12),
-    GpuCase(replace(SMALL, compiled=True), OWN, at_once=12),
-    GpuCase(LARGE, OWN, at_once=5),
-    GpuCase(replace(LARGE, compiled=True), OWN[:3], at_once=5),
+    GpuCase(SMALL, tuple(ARMS), arm_gib=9),
+    GpuCase(replace(SMALL, compiled=True), OWN, arm_gib=9),
+    GpuCase(LARGE, OWN, arm_gib=25),
+    GpuCase(replace(LARGE, compiled=True), OWN[:3], arm_gib=25),
 )
-SMOKE = (GpuCase(replace(QUICK, dtype="bfloat16"), OWN, at_once=4),)
+SMOKE = (GpuCase(replace(QUICK, dtype="bfloat16"), OWN, arm_gib=1),)
 
 
 def main() -> None:
@@ -78,7 +83,7 @@ def main() -> None:
         try:
             groups = [
                 compare(case, group, rounds=args.rounds, progress=progress)
-                for group in grouped([arm for arm in arms if arm.compiles or not case.compiled], gpu_case.at_once)
+                for group in grouped([arm for arm in arms if arm.compiles or not case.compiled], gpu_case.at_once())
             ]
         except ArmFailedError as error:
             print(f"### {name_of(case)}: nothing to compare with, the bare arm failed: {error}\n")
@@ -128,6 +133,13 @@ def waits_table(runs: Sequence[Run]) -> str:
         found = " / ".join(f"{run.waits[kind] - bare:+d}" for kind in KINDS if kind in run.waits)
         lines.append(f"| {run.arm.name} | {found or 'does not run'} |")
     return "\n".join(lines)
+
+
+def memory_gib() -> float:
+    """All memory of the device; of the host where there is none."""
+    import torch
+
+    return torch.cuda.get_device_properties(0).total_memory / 2**30 if torch.cuda.is_available() else 8.0
 
 
 def device_name() -> str:

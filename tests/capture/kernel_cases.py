@@ -21,6 +21,7 @@ from hard_tensors import tensors, truth
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("runs under Triton's interpreter", allow_module_level=True)
 
+from steadytrain.capture.tensors.activations.outputs import look, look_by_kernel
 from steadytrain.capture.tensors.statistics import HISTOGRAM_COLUMNS, TensorWatch, log2_histogram, passes, triton_kernel
 from steadytrain.capture.tensors.statistics.histogram import count_bins
 
@@ -99,14 +100,26 @@ def test_it_proves_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not triton_kernel.works_on(CPU)
 
 
+@pytest.mark.parametrize("histogram", [True, False])
+@pytest.mark.parametrize("dtype", HALVES_AND_FLOATS, ids=str)
+def test_an_output_of_a_module_looks_the_same_with_the_kernel(dtype: torch.dtype, histogram: bool) -> None:
+    values = torch.randn(3, 500, generator=torch.Generator().manual_seed(0)).relu().to(dtype)
+    expected = look(values, histogram=histogram)
+    found = look_by_kernel(values, values, triton_kernel.Table, histogram=histogram)
+    assert found.values.tolist() == pytest.approx(expected.values.tolist(), rel=1e-5)
+    assert (found.bins is None) == (expected.bins is None) == (not histogram)
+    if found.bins is not None and expected.bins is not None:
+        assert torch.equal(found.bins, expected.bins)
+
+
 def test_a_reading_is_the_same_with_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of the road of a GPU but the copy to the host."""
     readings = []
     for road in (None, triton_kernel):
         if road is not None:
-            monkeypatch.setattr(passes, "kernel_for", lambda device, note: triton_kernel)
+            monkeypatch.setattr(passes, "kernel_for", lambda device, note: triton_kernel.Table)
             monkeypatch.setattr(
-                "steadytrain.capture.tensors.statistics.histogram.kernel_for", lambda device, note: triton_kernel
+                "steadytrain.capture.tensors.statistics.histogram.kernel_for", lambda device, note: triton_kernel.Table
             )
         generator = torch.Generator().manual_seed(0)
         shapes = [(60, 50), (7,), (3, 0), (40, 8)]

@@ -12,7 +12,13 @@ import pytest
 import steadytrain
 from steadytrain.attach.entry_points import guest, guest_callbacks
 from steadytrain.capture.hooks.fail_open import Guard
-from steadytrain.capture.hooks.guarded_events import AROUND, ENTRY_POINTS, GuardedEvents
+from steadytrain.capture.hooks.guarded_events import (
+    AROUND,
+    CAPTURED,
+    ENTRY_POINTS,
+    IN_A_STEP,
+    GuardedEvents,
+)
 from steadytrain.capture.hooks.patches import Events
 from steadytrain.capture.snapshots.loaded_states import StateEvents
 from steadytrain.core.errors import UsageError
@@ -156,3 +162,15 @@ def test_a_message_that_cannot_be_printed_is_lost_and_nothing_else() -> None:
             raise error
 
         assert Guard(tell).wrap(fails, 3)() == 3
+
+
+def test_a_step_in_a_cuda_graph_is_left_out_and_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    events = GuardedEvents(Broken(), Guard(told.append))
+    monkeypatch.setattr("steadytrain.capture.hooks.guarded_events.is_capturing", lambda: True)
+    for name in IN_A_STEP:
+        assert getattr(events, name)(None, None, None) == ENTRY_POINTS[name][1]
+        assert getattr(events, name)(None, None, None) == ENTRY_POINTS[name][1]
+    assert [events.around(name, lambda *values: values)(1, 2) for name in AROUND] == [(1, 2), (1, 2)]
+    assert told == [f"warning: {CAPTURED}"]
+    assert events.guard.warnings == [CAPTURED]

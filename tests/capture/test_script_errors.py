@@ -143,3 +143,20 @@ def test_a_time_limit_inside_steadytrain_reaches_the_script(
     run = steadytrain.load_run(tmp_path / "run")
     assert len(run.scalars()) >= 29  # the watch goes on
     assert not run.facts.get("warnings")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("CUDA error: device-side assert triggered", 0),
+        ("CUDA error: an illegal memory access was encountered", 0),
+        ("CUDA error: operation not permitted when stream is capturing", 1),
+    ],
+)
+def test_a_gpu_that_failed_is_no_error_of_ours(text: str, told: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Guard, "reraise", False)
+    said: list[str] = []
+    guard = Guard(said.append)
+    with guard.part("the gate"):
+        raise RuntimeError(text)
+    assert len(guard.warnings) == len(said) == told

@@ -22,11 +22,23 @@ CASES = Path(__file__).with_name("kernel_cases.py")
 CASES_S_MAX = 300.0
 
 
-@pytest.mark.long
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
-def test_kernel_under_the_interpreter() -> None:
+@pytest.mark.parametrize("chosen", ["an_output_of_a_module", pytest.param("", marks=pytest.mark.long)])
+def test_kernel_under_the_interpreter(chosen: str) -> None:
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(CASES)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        str(CASES),
+        "-k",
+        chosen,
+    ]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=CASES_S_MAX)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -19,7 +19,7 @@ from steadytrain.replay.determinism import (
 )
 from steadytrain.replay.environment_changes import changes
 from steadytrain.replay.trace_comparison import TracedOperation, Value, first_part
-from steadytrain.replay.verdict import Difference, Replayed, document, judge, lines, status
+from steadytrain.replay.verdict import COMPILED, DETERMINISTIC, Difference, Replayed, document, judge, lines, status
 
 EXACT = Replayed(5, 7, 3, None, True, True)
 
@@ -229,3 +229,16 @@ def test_files_are_found_again_in_another_work_tree() -> None:
 
 def test_a_strangers_document_breaks_nothing() -> None:
     assert changes({"sources": 3, "versions": [], "device": None}, {"device": {"gpus": 3}}) == []
+
+
+def test_compiled_kernels_that_no_trace_shows_are_named_as_such() -> None:
+    two = [differing("b"), differing("c")]
+    part = first_part([*SAME, operation(self="x", out="1")], [*SAME, operation(self="y", out="2")])
+    judged = judge(two, changed=[], traced=True, part=part, compiled=True)
+    assert (judged.kind, judged.why, judged.switch) == ("nondeterministic-operation", COMPILED, DETERMINISTIC)
+    same = [differing("b"), differing("b")]
+    assert judge(same, changed=[], traced=True, compiled=True).kind == "unknown"
+    named = first_part(
+        [operation("aten.mm.default", self="x", out="1")], [operation("aten.mm.default", self="x", out="2")]
+    )
+    assert judge(two, changed=[], traced=True, part=named, compiled=True).operation is not None

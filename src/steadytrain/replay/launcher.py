@@ -20,7 +20,7 @@ from steadytrain.replay.failing_step import MOVED_HINT, NOT_RECORDED, check_batc
 from steadytrain.replay.loop_command import with_loop
 from steadytrain.replay.moved_files import Moved, moved_environment
 from steadytrain.replay.trace_comparison import Part, TracedOperation, first_part
-from steadytrain.replay.verdict import Judgement, Replayed, differ, earliest, judge
+from steadytrain.replay.verdict import RUN_EAGERLY, Judgement, Replayed, differ, earliest, judge
 from steadytrain.storage.bundle import is_bundle, open_bundle
 from steadytrain.storage.run_folder import open_run
 from steadytrain.storage.tape_files import Recording, find_recording, recording_note
@@ -138,8 +138,8 @@ def replay(asked: Plan, *, times: int, explain: bool) -> tuple[list[Replayed], J
         return replays, judge(replays, changed=changed)
     first = earliest(replays)
     assert first is not None
-    part, traced = _part(asked, first.step)
-    return replays, judge(replays, changed=changed, traced=traced, part=part)
+    part, traced, compiled = _part(asked, first.step)
+    return replays, judge(replays, changed=changed, traced=traced, part=part, compiled=compiled)
 
 
 def _once(asked: Plan, *, trace_step: int | None) -> Output:
@@ -178,20 +178,23 @@ def launch(asked: Plan, arguments: Sequence[str], result: Path) -> None:
         raise CannotReplayError(ended.before("last step", asked.environment))
 
 
-def _part(asked: Plan, step: int) -> tuple[Part | None, bool]:
-    """The point where two traces of ``step`` diverge, and whether there were at least two traces."""
+def _part(asked: Plan, step: int) -> tuple[Part | None, bool, bool]:
+    """Where two traces of ``step`` diverge, whether there were at least two, and whether the step runs compiled code,
+    which a trace runs eagerly."""
     traces: list[tuple[TracedOperation, ...]] = []
+    compiled = False
     while len(traces) < TRACES_MAX:
         try:
-            trace = _once(asked, trace_step=step).operations
+            output = _once(asked, trace_step=step)
         except CannotReplayError:
             break
+        trace, compiled = output.operations, compiled or RUN_EAGERLY in output.notes
         for other in traces:
             part = first_part(other, trace)
             if part is not None:
-                return part, True
+                return part, True, compiled
         traces.append(trace)
-    return None, len(traces) > 1 and all(traces)
+    return None, len(traces) > 1 and all(traces), compiled
 
 
 def _check_one_step(source: Path, state_note: str, recording: Recording) -> None:

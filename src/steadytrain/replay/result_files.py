@@ -11,7 +11,7 @@ from typing import Any
 
 from steadytrain.capture.incident import environment, source_hashes
 from steadytrain.replay.step_trace import StepTrace
-from steadytrain.replay.verdict import Replayed
+from steadytrain.replay.verdict import RUN_EAGERLY, Replayed
 from steadytrain.storage.bundle import write_json
 
 ENVIRONMENT_FILE = "environment.json"
@@ -23,7 +23,7 @@ def write_output(result_path: Path, result: Replayed | str, trace: StepTrace | N
     write_json(result_path.parent / ENVIRONMENT_FILE, present())
     if trace is not None:
         operations = [operation.to_json() for operation in trace.operations]
-        notes = [note for note in (trace.trouble, "compiled code was run eagerly" if trace.compiled else None) if note]
+        notes = [note for note in (trace.trouble, RUN_EAGERLY if trace.compiled else None) if note]
         write_json(result_path.parent / TRACE_FILE, {"operations": operations, "notes": notes})
     write_json(result_path, {"cannot": result} if isinstance(result, str) else {"replayed": asdict(result)})
 

@@ -30,6 +30,11 @@ Kind = Literal["transient", "nondeterministic-operation", "environment-changed",
 CLEAN_STATUS, SYMPTOM_STATUS, CANNOT_TELL_STATUS = 0, 1, 125
 """The exit statuses that ``git bisect run`` expects."""
 
+COMPILED = "kernels of torch.compile gave different bits for the same input; they cannot be traced one by one"
+DETERMINISTIC = "steadytrain run --deterministic, or torch.use_deterministic_algorithms(True) before compiling"
+RUN_EAGERLY = "compiled code was run eagerly"
+"""The note of a trace in which code of ``torch.compile`` ran eagerly."""
+
 SEED = "give the generator a fixed seed before training: generator.manual_seed(...)"
 
 
@@ -85,13 +90,21 @@ class Judgement:
 
 
 def judge(
-    replays: Sequence[Replayed], *, changed: Sequence[str], traced: bool = False, part: Part | None = None
+    replays: Sequence[Replayed],
+    *,
+    changed: Sequence[str],
+    traced: bool = False,
+    part: Part | None = None,
+    compiled: bool = False,
 ) -> Judgement:
-    """The kind of the difference. ``part`` is where two traces of that step diverge; ``traced``: two traces exist."""
+    """The kind of the difference. ``part`` is where two traces of that step diverge; ``traced``: two traces exist;
+    ``compiled``: they ran code of ``torch.compile`` eagerly, so its kernels are in none of them."""
     changed = tuple(changed)
     if all(replay.exact for replay in replays):
         return Judgement(None, "every replayed step was the same to the last bit", changed=changed)
     times = f"{len(replays)} replays"
+    if compiled and differ(replays) and (part is None or part.parting == "outside"):
+        return Judgement("nondeterministic-operation", COMPILED, None, DETERMINISTIC, changed)
     if part is not None:
         found = _of_part(part, changed)
         if differ(replays) or not changed or found.kind == "outside-value":

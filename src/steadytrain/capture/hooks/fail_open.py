@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from steadytrain.capture.hooks.script_errors import is_of_script
+from steadytrain.capture.hooks.script_errors import is_of_script, is_of_the_gpu
 
 Tell = Callable[[str], None]
 SAID_MAX = 300
@@ -78,8 +78,12 @@ class Guard:
     def report(self, place: str, error: Exception) -> None:
         """Report ``error`` once per place; the run continues. No frame of the failed call stays alive.
 
-        Called where ``error`` is handled: it raises an exception of the script again.
+        Called where ``error`` is handled: it raises an exception of the script again. A GPU that failed is no error of
+        ours: the script's next call raises it.
         """
+        if is_of_the_gpu(error):
+            error.__traceback__ = None
+            return
         if Guard.reraise or is_of_script(error):
             raise error
         frame = traceback.extract_tb(error.__traceback__)[-1:]
@@ -91,6 +95,13 @@ class Guard:
         where = f" at {frame[0].filename.rsplit('/', 1)[-1]}:{frame[0].lineno}" if frame else ""
         with contextlib.suppress(Exception):  # the error's own text may fail, or the stream that it is printed to
             self._say(place, error, where)
+
+    def warn(self, text: str) -> None:
+        """Say and record ``text`` once, a warning that is no failure."""
+        if text not in self._told:
+            self._told.add(text)
+            self.warnings.append(text)
+            self._tell(f"warning: {text}")
 
     def _say(self, place: str, error: Exception, where: str) -> None:
         said = str(error).strip().partition("\n")[0][:SAID_MAX]  # torch lists all backends in further lines

@@ -6,10 +6,12 @@ An event that is missing in :data:`ENTRY_POINTS` cannot be reported, because the
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from steadytrain.capture.hooks.fail_open import Guard
+from steadytrain.capture.tensors.gpu_state import is_capturing
 
 MISSING: Any = object()
 """``fetch_begins`` returns this to let the script's own fetch happen, ``fetch_ends`` to keep its batch."""
@@ -39,6 +41,28 @@ ENTRY_POINTS: Mapping[str, tuple[str, Any]] = {
 """By name: what failed, in the words of the message, and what the patch gets then: the script's call goes on as without
 us."""
 
+IN_A_STEP = frozenset(
+    {
+        "step_begins",
+        "step_ends",
+        "backward_begins",
+        "backward_failed",
+        "backward_ends",
+        "scaler_step_begins",
+        "scaler_step_ends",
+        "scaler_scales",
+        "gradients_zeroed",
+        "forward_begins",
+        "forward_ends",
+    }
+)
+"""What is left out while a CUDA graph is captured: nothing is computed then, and a read would end the capture."""
+
+CAPTURED = (
+    "the script captures training steps in a CUDA graph. Its replays run without Python: "
+    "their losses and gradients are not watched"
+)
+
 AROUND = {
     "clip": "reading the gradients before clipping",
     "clip_by_value": "reading the gradients before clipping",
@@ -53,7 +77,8 @@ class GuardedEvents:
         self._events = events
         self.guard = guard
         for name, (what, answer) in ENTRY_POINTS.items():
-            setattr(self, name, guard.wrap(getattr(events, name), answer, what=what))
+            call = guard.wrap(getattr(events, name), answer, what=what)
+            setattr(self, name, self._but_in_a_graph(call, name, answer) if name in IN_A_STEP else call)
 
     if TYPE_CHECKING:
 
@@ -61,4 +86,23 @@ class GuardedEvents:
 
     def around(self, name: str, original: Any) -> Any:
         """``original``, called by the entry point ``name``, exactly once."""
-        return self.guard.around(getattr(self._events, name), original, what=AROUND[name])
+        call = self.guard.around(getattr(self._events, name), original, what=AROUND[name])
+
+        @functools.wraps(call)
+        def outside(*args: Any, **kwargs: Any) -> Any:
+            return (original if is_capturing() else call)(*args, **kwargs)
+
+        return outside
+
+    def _but_in_a_graph(self, call: Callable[..., Any], name: str, answer: Any) -> Callable[..., Any]:
+        """``call``, left out while a CUDA graph is captured."""
+
+        @functools.wraps(call)
+        def outside(*args: Any, **kwargs: Any) -> Any:
+            if not is_capturing():
+                return call(*args, **kwargs)
+            if name == "step_begins":
+                self.guard.warn(CAPTURED)
+            return answer
+
+        return outside

@@ -6,10 +6,16 @@ time limit, a preemption notice) may surface inside steadytrain. It belongs to t
 
 from __future__ import annotations
 
+import re
 import sys
 from types import CodeType, FrameType, TracebackType
 
 from steadytrain.capture.incident.source_hashes import is_library
+
+_OF_A_DEAD_GPU = re.compile(
+    r"device-side assert|illegal memory access|illegal instruction|misaligned address|invalid program counter"
+    r"|unspecified launch failure|hardware stack error|uncorrectable ECC error|launch timed out"
+)
 
 OWN_FOLDER = __file__.rpartition("/capture/")[0] + "/"
 
@@ -26,6 +32,19 @@ def is_of_script(error: BaseException) -> bool:
         called_script = called_script or not _is_known(frame.f_code.co_filename)
         trace = trace.tb_next
     return not called_script and _is_script_class(type(error))
+
+
+def is_of_the_gpu(error: BaseException) -> bool:
+    """Whether a kernel that was started earlier has failed. CUDA reports that at whatever call is next, also ours.
+
+    No tensor of that device can be read any more, and every further call of the script raises the same error.
+    """
+    if not isinstance(error, RuntimeError):
+        return False
+    try:
+        return _OF_A_DEAD_GPU.search(str(error)) is not None
+    except Exception:  # its own text may fail
+        return False
 
 
 def _is_signal_handler(frame: FrameType) -> bool:

@@ -21,6 +21,8 @@ FILE_BYTES_MAX = 4 << 20
 """Larger files are generated, and nobody edits them between two runs."""
 
 _INSTALLED = ("site-packages", "dist-packages")
+_COMPILED = "torchinductor_"
+"""How torch.compile names the folder of the code that it writes; another compilation writes other files."""
 _OWN_FOLDER = str(Path(__file__).parents[2]) + os.sep
 
 
@@ -51,7 +53,10 @@ def is_library(file: str) -> bool:
 
 @lru_cache(maxsize=PATHS_MAX)  # thousands of modules are asked for again with each incident
 def _is_library(path: str) -> bool:
-    installed = any(part in _INSTALLED for part in path.split(os.sep))
+    installed = any(part in _INSTALLED or part.startswith(_COMPILED) for part in path.split(os.sep))
+    cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    if cache and path.startswith(os.path.abspath(cache) + os.sep):
+        return True
     return installed or path.startswith((_OWN_FOLDER, *_library_folders()))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import torch
 from torch import Tensor
@@ -33,12 +34,8 @@ class LateClips:
     @torch.no_grad()
     def zeroed(self) -> None:
         held, self._held = self._held, []
-        for one, before in held:
-            parameter = one()
-            now = _sampled(parameter) if parameter is not None else None
-            if now is not None and now.shape == before.shape and not torch.equal(now, before) and _shrank(now, before):
-                self._steps += 1
-                return
+        with suppress(RuntimeError):  # a compiled backward in a CUDA graph takes the memory of its gradients back
+            self._steps += any(_is_clipped(one(), before) for one, before in held)
 
     def forget(self) -> None:
         """Another backward adds to the gradients."""
@@ -48,6 +45,13 @@ class LateClips:
         """``clipped-late:gradients`` counts the looks that found it."""
         if self._steps:
             yield "clipped-late:gradients", float(self._steps)
+
+
+def _is_clipped(parameter: Tensor | None, before: Tensor) -> bool:
+    now = _sampled(parameter) if parameter is not None else None
+    if now is None or now.shape != before.shape or torch.equal(now, before):
+        return False
+    return _shrank(now, before)
 
 
 def _sampled(parameter: Tensor) -> Tensor | None:

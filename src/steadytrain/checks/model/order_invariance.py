@@ -57,7 +57,7 @@ class OrderInvariance(Check):
             for one in (batch, batch, turned):
                 torch.manual_seed(0)
                 looks.append(subject.look(one))
-        first, again, other = (float(look.loss) for look in looks)
+        first, again, other = (float(look.loss.detach()) for look in looks)
         share = abs(other - first) / max(abs(first), 1e-12)
         numbers: dict[str, Any] = {"loss": first, "turned_round": other, "difference_share": share, "rows": rows}
         if abs(again - first) > 1e-6 * max(abs(first), 1e-12):

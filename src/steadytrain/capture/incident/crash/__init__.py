@@ -88,7 +88,8 @@ def write_evidence(folder: Path, documents: Mapping[str, Mapping[str, Any]]) -> 
         write_json(path, document)
         what = {
             "out-of-memory": f"out of memory on {document.get('device')}",
-            "index-out-of-range": "an index is outside its table",
+            "index-out-of-range": "an index is outside its table"
+            + ("" if document.get("allowed") else " (a GPU says so late: with CUDA_LAUNCH_BLOCKING=1 at its line)"),
             "too-few-values": "a norm in training mode got one value a channel",
             "reused-graph": _of_a_graph(document),
         }.get(name, "communication between ranks failed")

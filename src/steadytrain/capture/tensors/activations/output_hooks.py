@@ -36,6 +36,7 @@ from steadytrain.capture.tensors.activations.graph_slots import Slots
 from steadytrain.capture.tensors.activations.measurement import CALLS_MAX, Measurement, Taken
 from steadytrain.capture.tensors.activations.outputs import first_floating
 from steadytrain.capture.tensors.activations.unseen_modules import FUNCTIONS_LEFT, NOTHING_SEEN, Unseen
+from steadytrain.capture.tensors.gpu_state import is_capturing
 from steadytrain.capture.tensors.statistics import Readback
 from steadytrain.capture.tensors.statistics.quiet import quiet
 from steadytrain.core.torch_private import DISPATCH_DEPTH, GRAPH_TASK, NO_TORCH_FUNCTION, TRACE_STATE
@@ -277,7 +278,7 @@ class Activations:
             or GRAPH_TASK() != -1
             or DISPATCH_DEPTH() > 0
             or TRACE_STATE() is not None
-            or _capturing()
+            or is_capturing()
         )
 
     def _ours(self, work: Callable[[], None], *values: Any) -> None:
@@ -289,11 +290,6 @@ class Activations:
                 work()
         finally:
             self._looking = False
-
-
-def _capturing() -> bool:
-    """Whether a CUDA graph is being captured: our kernels would become part of it."""
-    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()  # type: ignore[no-untyped-call]
 
 
 def _first(values: Any) -> list[Tensor]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -23,6 +23,9 @@ from steadytrain.capture.tensors.statistics.numpy_pass import PARTS
 from steadytrain.capture.tensors.statistics.passes import kernel_for
 from steadytrain.capture.tensors.statistics.sample_chunks import is_dense, plan_for
 from steadytrain.core.torch_private import IS_FUNCTORCH
+
+if TYPE_CHECKING:
+    from steadytrain.capture.tensors.statistics.triton_kernel import Table
 
 SAMPLE_MAX = 1 << 13
 """Elements sampled for kurtosis and zero share: the error of a zero share of one half is then 0.006."""
@@ -80,16 +83,18 @@ def look(values: Tensor, *, histogram: bool = False) -> Look:
     if values.device.type == "cpu":
         found = torch.from_numpy(np.concatenate([numpy_pass.partials([values])[0], _moments_by_numpy(sample)]))
         return Look(values.dtype, found, count_bins(sample) if histogram else None)
-    std, kurtosis, zero_share = _moments(sample)
-    kernel = kernel_for(values.device, lambda _: None)
-    if kernel is None or values.dtype not in kernel.DTYPES or not is_dense(values):
-        found = torch.cat([torch_pass.partials([values])[0], torch.stack([std, kurtosis, zero_share])])
+    table = kernel_for(values.device, lambda _: None)
+    if table is None or values.dtype not in table.dtypes or not is_dense(values):
+        found = torch.cat([torch_pass.partials([values])[0], torch.stack(_moments(sample))])
         return Look(values.dtype, found, count_bins(sample) if histogram else None)
-    table = kernel.Table([values.numel()], values.dtype, values.device)
-    summaries = table.summarise([values], histogram=histogram)
-    moments = torch.stack([std, kurtosis, summaries.zeros[0] / values.numel()])
-    found = torch.cat([summaries.partials[0], moments.to(summaries.partials.dtype)])
-    return Look(values.dtype, found, summaries.histogram[0] if histogram else None)
+    return look_by_kernel(values, sample, table, histogram=histogram)
+
+
+def look_by_kernel(values: Tensor, sample: Tensor, table: type[Table], *, histogram: bool) -> Look:
+    """The same of dense values by the Triton kernel, with the moments of ``sample``."""
+    summaries = table([values.numel()], values.dtype, values.device).summarise([values], histogram=histogram)
+    found = torch.cat([summaries.partials[0], torch.stack(_moments(sample)).to(summaries.partials.dtype)])
+    return Look(values.dtype, found, summaries.histogram[0] if summaries.histogram is not None else None)
 
 
 @np.errstate(all="ignore")  # the script may have had NumPy warn or raise

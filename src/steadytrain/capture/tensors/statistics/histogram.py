@@ -84,12 +84,12 @@ class _Samples(dict[int, Tensor]):
 def _counted(tensors: Mapping[int, Tensor], samples: Mapping[int, Tensor]) -> Iterator[tuple[list[int], Tensor]]:
     """Rows and their counts ``(rows, columns)``: of samples, or of whole tensors by the GPU kernel."""
     for (device, dtype), rows in alike(tensors).items():
-        kernel = kernel_for(device, lambda _: None)
-        if kernel is not None and dtype in kernel.DTYPES:
+        table = kernel_for(device, lambda _: None)
+        if table is not None and dtype in table.dtypes:
             whole, rows = split_dense(rows)
             if whole:
-                table = kernel.Table([tensor.numel() for tensor in whole.values()], dtype, device)
-                yield list(whole), table.summarise(list(whole.values()), histogram=True).histogram
+                of_device = table([tensor.numel() for tensor in whole.values()], dtype, device)
+                yield list(whole), of_device.histograms(list(whole.values()))
         if rows:
             yield list(rows), torch.stack([count_bins(samples[row]) for row in rows])
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import import_module
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -15,6 +13,9 @@ from torch import Tensor
 from steadytrain.capture.tensors.statistics import numpy_pass
 from steadytrain.capture.tensors.statistics import torch_pass as by_torch
 from steadytrain.capture.tensors.statistics.sample_chunks import is_dense
+
+if TYPE_CHECKING:
+    from steadytrain.capture.tensors.statistics.triton_kernel import Table
 
 Note = Callable[[str], None]
 
@@ -35,7 +36,7 @@ class Passes:
 
     def __init__(self, note: Note) -> None:
         self._note = note
-        self._tables: dict[object, tuple[tuple[int, ...], Any]] = {}
+        self._tables: dict[object, tuple[tuple[int, ...], Table]] = {}
 
     def over(self, kind: str, tensors: Mapping[int, Tensor]) -> list[Passed]:
         """One pass over dense values, row -> tensor. ``kind`` names the source of the tensors."""
@@ -46,13 +47,13 @@ class Passes:
         ]
 
     def _run(self, kind: str, device: torch.device, dtype: torch.dtype, rows: Mapping[int, Tensor]) -> Iterator[Passed]:
-        kernel = kernel_for(device, self._note)
-        flat, rest = ({}, rows) if kernel is None or dtype not in kernel.DTYPES else split_dense(rows)
-        if kernel is not None and flat:
+        table = kernel_for(device, self._note)
+        flat, rest = ({}, rows) if table is None or dtype not in table.dtypes else split_dense(rows)
+        if table is not None and flat:
             key = (kind, device, dtype)
             sizes = tuple(tensor.numel() for tensor in flat.values())
             if key not in self._tables or self._tables[key][0] != sizes:
-                self._tables[key] = sizes, kernel.Table(sizes, dtype, device)
+                self._tables[key] = sizes, table(sizes, dtype, device)
             found = self._tables[key][1].summarise(list(flat.values()), histogram=False)
             yield Passed(list(flat), found.partials)
         if rest and device.type == "cpu":
@@ -67,22 +68,23 @@ def split_dense(rows: Mapping[int, Tensor]) -> tuple[dict[int, Tensor], dict[int
     return dense, {row: tensor for row, tensor in rows.items() if row not in dense}
 
 
-def kernel_for(device: torch.device, note: Note) -> ModuleType | None:
-    """The Triton kernel if it compiles and returns the right numbers on ``device``, else None."""
+def kernel_for(device: torch.device, note: Note) -> type[Table] | None:
+    """The table of the Triton kernel if that compiles and returns the right numbers on ``device``, else None."""
     if device.type != "cuda":
         return None
-    kernel, why = _proven_kernel(device)
+    table, why = _proven_kernel(device)
     if why:
         note(f"statistics on {device} are computed by torch operations, which is slower: {why}")
-    return kernel
+    return table
 
 
 @lru_cache(maxsize=64)
-def _proven_kernel(device: torch.device) -> tuple[ModuleType | None, str]:
+def _proven_kernel(device: torch.device) -> tuple[type[Table] | None, str]:
     try:
-        kernel = import_module("steadytrain.capture.tensors.statistics.triton_kernel")
-        if kernel.works_on(device):
-            return kernel, ""
+        from steadytrain.capture.tensors.statistics import triton_kernel
+
+        if triton_kernel.works_on(device):
+            return triton_kernel.Table, ""
         return None, "the Triton kernel gives other numbers here"
     except ImportError as error:
         return None, f"no Triton ({error})"

@@ -58,6 +58,8 @@ class Summaries:
 class Table:
     """The addresses of the chunks of tensors with fixed sizes and one dtype. Changed addresses are sent again."""
 
+    dtypes = frozenset(DTYPES)
+
     def __init__(self, sizes: Sequence[int], dtype: torch.dtype, device: torch.device) -> None:
         chunks = -(-np.array(sizes, np.int64) // CHUNK)
         ends = np.cumsum(chunks)
@@ -90,6 +92,12 @@ class Table:
         with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
             self._launch(len(tensors), parts, counts, summed, bins, histogram=histogram)
         return self._assemble(summed, bins if histogram else None)
+
+    def histograms(self, tensors: Sequence[Tensor]) -> Tensor:
+        """The counts of :data:`HISTOGRAM_COLUMNS`, ``(tensors, columns)``."""
+        found = self.summarise(tensors, histogram=True).histogram
+        assert found is not None
+        return found
 
     def _launch(
         self, tensors: int, parts: Tensor, counts: Tensor, summed: Tensor, bins: Tensor, *, histogram: bool
