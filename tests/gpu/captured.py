@@ -1,4 +1,4 @@
-"""Whole training steps in one CUDA graph, as torch's notes on CUDA semantics have them. It prints a digest at the end."""
+"""Whole training steps in one CUDA graph, as torch's notes on CUDA semantics have them. It prints a digest."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from contextlib import nullcontext
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 WORDS, LENGTH, WIDTH = 64, 32, 64
 
@@ -27,9 +27,9 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         rows, length, _ = x.shape
         q, k, v = (part.view(rows, length, 4, -1).transpose(1, 2) for part in self.qkv(self.norm1(x)).chunk(3, -1))
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + F.dropout(self.out(mixed.transpose(1, 2).reshape(x.shape)), self.dropout, self.training)
-        return x + F.dropout(self.down(F.gelu(self.up(self.norm2(x)))), self.dropout, self.training)
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + functional.dropout(self.out(mixed.transpose(1, 2).reshape(x.shape)), self.dropout, self.training)
+        return x + functional.dropout(self.down(functional.gelu(self.up(self.norm2(x)))), self.dropout, self.training)
 
 
 class GPT(nn.Module):
@@ -81,7 +81,9 @@ def main() -> None:
             logits = forward(ids[:, :-1])
             if args.fault == "overflow" and step == args.at:
                 logits = logits * 1e5
-            losses = F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none").view(16, LENGTH)
+            losses = functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none").view(
+                16, LENGTH
+            )
         loss = ((losses * supervised).sum(1) / supervised.sum(1)).mean()
         optimizer.zero_grad(set_to_none=True)
         scaler.scale(loss).backward()

@@ -1,4 +1,4 @@
-"""A small convolutional network with batch norm, fed by workers through pinned memory. It prints a digest at the end."""
+"""A small convolutional network with batch norm, fed by workers through pinned memory. It prints a digest."""
 
 from __future__ import annotations
 
