@@ -26,7 +26,7 @@ from overhead import QUICK, chosen, progress
 
 ROUNDS = 2 * RARE_EVERY
 TIME_S_MAX = 420.0
-"""No case is begun after that; the rest is listed as left out."""
+"""By default no case is begun after that; the rest is listed as left out."""
 
 AT_ONCE_MAX = 12
 COPY_BYTES = 1 << 30
@@ -63,6 +63,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="on the CPU, small, numbers without meaning")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"timed rounds of every case (default: {ROUNDS})")
     parser.add_argument("--arms", help="names with commas between; by default those that each case can bear")
+    parser.add_argument("--seconds", type=float, default=TIME_S_MAX, help="no case is begun after that (default: 420)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="all that was measured")
     args = parser.parse_args()
     import torch
@@ -76,8 +77,8 @@ def main() -> None:
     began, measured = time.monotonic(), []
     for gpu_case in SMOKE if args.smoke else CASES:
         case = gpu_case.case
-        if time.monotonic() - began > TIME_S_MAX:
-            print(f"### {name_of(case)}: left out, {TIME_S_MAX:.0f} s are over\n")
+        if time.monotonic() - began > args.seconds:
+            print(f"### {name_of(case)}: left out, {args.seconds:.0f} s are over\n")
             continue
         arms = [arm for arm in chosen(",".join(gpu_case.arms)) if only is None or arm.name in only]
         try:
