@@ -91,3 +91,10 @@ def test_too_often_by_the_run_s_own_interval() -> None:
     assert newest(LossScaleCollapse(), window(*skipped)) is not None
     short = Window(**{**vars(window(*skipped)), "facts": {"loss_scale_growth_interval": 100.0}})
     assert [s for s in LossScaleCollapse().check(short) if s.numbers["scale_smallest"] > 1024.0] == []
+
+
+def test_a_low_scale_without_a_skip_is_told_as_such() -> None:
+    counts = steps(loss=[2.0] * COUNT, loss_scale=[65536.0] * 600 + [16.0] * (COUNT - 600))
+    symptom = newest(LossScaleCollapse(), counts)
+    assert symptom is not None
+    assert symptom.message == f"the loss scale was 16 from step 601 to {COUNT}"

@@ -32,3 +32,14 @@ def test_settings() -> None:
     )
     assert found(rate_apart__1=39, rate__1=0.02, rate__usual=0.01) is None
     assert found(rate_apart__1=1, wrapped__all=0, gradients_together__all=0) is None  # a sweep
+
+
+def test_a_loss_scale_is_marked_as_one() -> None:
+    rate = found(rate_apart__1=21, rate__1=0.02, rate__usual=0.01)
+    scale = found(scale_apart__1=21, scale__1=256.0, scale__usual=1024.0, weights_apart__1=32)
+    assert rate is not None
+    assert scale is not None
+    assert (rate.numbers["of_loss_scale"], scale.numbers["of_loss_scale"]) == (0.0, 1.0)
+    assert scale.message == (
+        "rank 1 trains with loss scale 256, rank 0 with 1024 since step 21; its weights differ since step 32"
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from test_signatures import case_of, first
 
@@ -18,3 +20,11 @@ from test_signatures import case_of, first
 def test_what_the_ranks_recorded_tells(symptom: str, name: str) -> None:
     facts = {"ranks": 2}
     assert first(case_of(facts, symptom)) == name
+
+
+def test_a_loss_scale_that_differs_goes_before_the_weights_that_differ_by_it() -> None:
+    case = case_of({"ranks": 2, "rank_parameters_differ": ["0.weight"], "scaler": True}, "rank-settings")
+    (seen,) = case.symptoms
+    assert first(case) == "rank-divergence"
+    of_scale = replace(seen, numbers={"rank": 1.0, "of_loss_scale": 1.0})
+    assert first(replace(case, symptom=of_scale, symptoms=(of_scale,))) == "loss-scale-disagreement"

@@ -31,12 +31,10 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
     recorded = os.path.isfile(run_dir / RUN_FILE)  # unlike Path's, it does not raise
     look = f"{own_command()} show {short_name(run_dir)}"
     if watcher is None or not watcher.streams:
+        of_others = recorded and (watcher is None or not watcher.has_folder)
+        seen = f"recorded by the processes that the script started; next: {look}" if of_others else None
         failure = watcher.failure if watcher is not None else None
-        if failure is not None:
-            return [f"{failure}; {_nothing_seen(watcher)}"]
-        if recorded and (watcher is None or not watcher.has_folder):
-            return [f"recorded by the processes that the script started; next: {look}"]
-        return [_nothing_seen(watcher)]
+        return ["; ".join(filter(None, [failure, seen or _nothing_seen(watcher)]))]
     if watcher.stopped is not None:
         return []
     steps = max(stream.own_steps for stream in watcher.streams)

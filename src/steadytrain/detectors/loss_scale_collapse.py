@@ -83,15 +83,19 @@ class LossScaleCollapse(Detector):
             rows = [last - first for first, last in stretches(skipped[start:stop])]
             longest, smallest = max(rows, default=0), _smallest(scale[start:stop])
             critical = smallest < self.critical_scale_min or (longest >= self.critical_row_steps and stride == 1)
-            at = "" if np.isnan(smallest) else f"; the scale fell to {smallest:.4g}"
+            what = (
+                f"the gradient scaler skipped {sum(rows)} steps from step {first_step} to {last_step}, up to {longest}"
+            )
+            what += " in a row" if np.isnan(smallest) else f" in a row; the scale fell to {smallest:.4g}"
+            if not rows:
+                what = f"the loss scale was {smallest:.4g} from step {first_step} to {last_step}"
             found.append(
                 Symptom(
                     name="loss-scale-collapse",
                     severity="critical" if critical else "warning",
                     first_step=first_step,
                     last_step=last_step,
-                    message=f"the gradient scaler skipped {sum(rows)} steps from step {first_step} to {last_step}, up "
-                    f"to {longest} in a row{at}",
+                    message=what,
                     signals=("loss_scale",),
                     numbers={"skips": float(sum(rows)), "skips_in_a_row": float(longest), "scale_smallest": smallest},
                 )

@@ -52,7 +52,7 @@ class RankSettings(RankRule):
                         message=f"{_difference(rows, rank, measure, what)} since step {int(since)}"
                         + (f"; its weights differ since step {int(apart)}" if apart else ""),
                         signals=("ranks.value",),
-                        numbers={"rank": float(rank)},
+                        numbers={"rank": float(rank), "of_loss_scale": float(measure == "scale")},
                     )
                 )
         return tuple(found[:1])

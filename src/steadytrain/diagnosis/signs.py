@@ -60,6 +60,12 @@ def symptom(case: Case, weight: float, *names: str, invariant: bool = False) -> 
     return (Sign(found.message, weight, f"symptom {found.name}", numbers, invariant=invariant),)
 
 
+def scales_apart(case: Case) -> bool:
+    """Whether one rank was seen to train with another loss scale: what differs on it afterwards comes from that."""
+    found = seen(case, "rank-settings")
+    return found is not None and found.numbers.get("of_loss_scale") == 1.0
+
+
 def without(case: Case, weight: float, what: str, *names: str) -> Signs:
     """A sign if none of these symptoms was seen."""
     return () if seen(case, *names) else (Sign(what, weight, "symptoms"),)

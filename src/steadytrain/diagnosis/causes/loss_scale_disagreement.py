@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, Cause, Signature
 from steadytrain.diagnosis.interventions import BFLOAT16, LOSS_SCALE
-from steadytrain.diagnosis.signs import above, fact, listed, one_rank, ruled_out, surveyed, symptom
+from steadytrain.diagnosis.signs import above, fact, listed, one_rank, ruled_out, scales_apart, surveyed, symptom
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class LossScaleDisagreement(Cause):
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
+                *(symptom(case, CERTAIN, "rank-settings") if scales_apart(case) else ()),
                 *symptom(case, FAIR, "loss-scale-collapse"),
                 *above(case, "scaler_skips", 3.0, HINT, "the scaler skipped {value} steps in the survey"),
                 *listed(case, "rank_parameters_differ", FAIR, "parameters that differ between ranks: {names}"),

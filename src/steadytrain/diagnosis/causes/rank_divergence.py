@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, STRONG, Cause, Intervention, Signature
-from steadytrain.diagnosis.signs import fact, first_name, listed, one_rank, ruled_out, symptom
+from steadytrain.diagnosis.signs import fact, first_name, listed, one_rank, ruled_out, scales_apart, symptom
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class RankDivergence(Cause):
                     fact(case, "ranks_synchronized") is False,
                     "gradients were not reduced over ranks, which is another cause",
                 ),
+                *ruled_out(scales_apart(case), "the ranks differ in their loss scale first, which is another cause"),
                 *ruled_out(one_rank(case), "there is one process"),
             ),
             layer=first_name(case, "rank_parameters_differ"),
