@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ torch = pytest.importorskip("torch")
 
 from torch.nn import functional  # noqa: E402
 
+from scripts import call, run_script  # noqa: E402
 from steadytrain.capture.incident.crash import Moment, evidence_of, write_evidence  # noqa: E402
+from steadytrain.capture.incident.crash.index_range import Tables, tables_of  # noqa: E402
 from steadytrain.core.incident import Samples  # noqa: E402
 from steadytrain.diagnosis.cause import CERTAIN  # noqa: E402
 from steadytrain.diagnosis.cause_catalog import causes  # noqa: E402
@@ -94,6 +97,34 @@ def test_a_device_says_neither_value_nor_row() -> None:
     found = documents(on_a_gpu)["index-out-of-range"]
     assert found["rows"] == []
     assert found["allowed"] is None
+    assert found["late"]
+
+
+MODEL = torch.nn.Sequential(torch.nn.Embedding(50, 4), torch.nn.Flatten(), torch.nn.Linear(8, 10))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ([torch.tensor([[1, 2], [3, 50]]), torch.tensor([1, 2])], ("token", 50, 1)),
+        ([torch.tensor([[1, 2], [3, 4]]), torch.tensor([-100, 3, -1])], ("label", -1, 2)),
+        ([torch.tensor([[1, 2], [3, 4]]), torch.tensor([1, 20])], None),  # within the table of ids: it cannot be told
+        ([torch.randn(2, 2) * 1000], None),
+        ([], None),
+    ],
+)
+def test_what_the_loaders_gave_on_the_host_is_compared_with_all_tables(
+    given: list[torch.Tensor], told: tuple[str, int, int] | None, tmp_path: Path
+) -> None:
+    all_documents = documents(on_a_gpu, given=given, tables=tables_of([MODEL]))
+    found = all_documents["index-out-of-range"]
+    assert [(found["what"], one["value"], one["row"]) for one in found["rows"][:1]] == ([told] if told else [])
+    assert tables_of([MODEL]) == Tables(rows=50, classes=10)
+    (line,) = write_evidence(tmp_path, all_documents)
+    assert "CUDA_LAUNCH_BLOCKING=1 shows the line" in line
+    assert (f"{found['what']} {told[1]} in row {told[2]} is not within 0 to 49" in line) if told else "row" not in line
+    facts = facts_of_crash(folder_of(tmp_path))["index_outside"]
+    assert facts["line"] is None, "the line at which a GPU tells it is not the one that did it"
 
 
 @pytest.mark.parametrize("call", [of_a_list, elsewhere], ids=lambda one: one.__name__)
@@ -143,3 +174,43 @@ def test_a_norm_over_one_value_names_the_batch(tmp_path: Path, call: Callable[[]
     signs = causes()["normalization-misuse"].signature(finite_case(facts=facts)).signs
     (sign,) = [one for one in signs if one.weight >= CERTAIN]
     assert sign.what.startswith(f"a norm in training mode got {who} at test_crash_index.py:")
+
+
+FAILS_LATE = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 10))
+
+    def forward(self, inputs):
+        return self.layers(inputs)
+
+torch.manual_seed(0)
+labels = torch.randint(0, 10, (320,))
+labels[37] = 10
+model = Net()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+for inputs, target in DataLoader(TensorDataset(torch.randn(320, 8), labels), 32):
+    bad = bool((target > 9).any())
+    target = target.clamp(max=9)
+    loss = nn.functional.cross_entropy(model(inputs), target)
+    optimizer.zero_grad()
+    loss.backward()
+    if bad:  # as a GPU does it
+        raise RuntimeError("CUDA error: device-side assert triggered")
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_a_script_on_a_device_is_told_the_row_of_its_loader(tmp_path: Path) -> None:
+    seen = run_script(tmp_path, FAILS_LATE)
+    assert seen.status == 1
+    assert "(label 10 in row 5 is not within 0 to 9; a GPU says so late: CUDA_LAUNCH_BLOCKING=1" in seen.told
+    found = json.loads(call("diagnose", tmp_path / "runs" / "run", "--json", folder=tmp_path).stdout)
+    assert (found["verdict"], found["status"]) == ("token-out-of-range", "likely")
+    assert found["diagnoses"][0]["batch_rows"] == [5]

@@ -77,6 +77,6 @@ def _index(document: dict[str, Any]) -> dict[str, Any]:
             {"row": int(one["row"]), "value": int(one["value"]), "sample": str(one["sample"] or "") or None}
             for one in document["rows"][:ROWS_MAX]
         ],
-        "line": _line(document),
+        "line": None if document.get("late") else _line(document),
         "message": str(document["error"]["message"])[:200],
     }

@@ -34,6 +34,8 @@ class Guard:
         self._tell = tell
         self._told: set[str] = set()
         self.warnings: list[str] = []
+        self.gpu_failed = False
+        """Whether a GPU was seen to have failed: the script ends at its next call."""
 
     def wrap(self, function: Callable[..., Any], otherwise: Any = None, *, what: str = "") -> Callable[..., Any]:
         """``function``, changed to return ``otherwise`` if it raises an ``Exception``; ``what`` failed then."""
@@ -82,7 +84,7 @@ class Guard:
         ours: the script's next call raises it.
         """
         if is_of_the_gpu(error):
-            error.__traceback__ = None
+            error.__traceback__, self.gpu_failed = None, True
             return
         if Guard.reraise or is_of_script(error):
             raise error

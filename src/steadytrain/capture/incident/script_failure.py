@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.incident.crash import Moment, evidence_of, write_evidence
+from steadytrain.capture.incident.crash.index_range import tables_of
 from steadytrain.capture.incident.source_hashes import is_library
 from steadytrain.capture.settings import started_at, utc_now
 from steadytrain.capture.step import ranks
@@ -39,6 +40,8 @@ def keep_evidence(run: LiveRun, error: BaseException) -> None:
         own=list(tensors_in([[batch.args, batch.kwargs] for batch in run.kept_batches()])),
         samples=run.recorder.machine_samples,
         backwards=list(run.backwards),
+        given=list(tensors_in([batch for _, batch in run.seen.fetched])),
+        tables=tables_of(root for stream in run.streams for root in stream.roots()),
         **_batch(run),
     )
     documents = evidence_of(error, moment, disk=run.settings.run_dir)

@@ -123,7 +123,7 @@ class OptimizerSteps:
         with run.guard.part("the gate"):
             looked += self._look(optimizer, can_rerun=can_rerun)
             whole = True
-        if not whole:
+        if not whole and not run.guard.gpu_failed:
             run.forget_step()  # else the batches of all later steps would accumulate
         for stream, measured in looked:
             if stream.pending is not None and stream.pending.committed:

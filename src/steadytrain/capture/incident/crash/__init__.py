@@ -15,7 +15,7 @@ from torch import Tensor
 
 from steadytrain.capture.incident.crash.communication import communication_document
 from steadytrain.capture.incident.crash.few_values import few_values_document
-from steadytrain.capture.incident.crash.index_range import index_document
+from steadytrain.capture.incident.crash.index_range import Tables, index_document
 from steadytrain.capture.incident.crash.memory import is_out_of_memory, out_of_memory_document
 from steadytrain.capture.incident.crash.reused_graph import Backward, reused_graph_document
 from steadytrain.capture.machine import Sample
@@ -40,6 +40,8 @@ class Moment:
         rows: rows of the model's last input, None if it was not called in this step.
         drawn: the data set samples of that batch, if known.
         backwards: the last backwards of the script, oldest first.
+        given: what the loaders gave in this step.
+        tables: the sizes of the tables of the script's models.
     """
 
     created: str
@@ -52,6 +54,8 @@ class Moment:
     rows: int | None = None
     drawn: Sequence[Samples] = ()
     backwards: Sequence[Backward] = ()
+    given: Sequence[Tensor] = ()
+    tables: Tables = field(default_factory=Tables)
 
 
 def evidence_of(error: BaseException, moment: Moment, *, disk: Path) -> dict[str, dict[str, Any]]:
@@ -63,7 +67,7 @@ def evidence_of(error: BaseException, moment: Moment, *, disk: Path) -> dict[str
     found: dict[str, dict[str, Any]] = {}
     if is_out_of_memory(error):
         found["out-of-memory"] = out_of_memory_document(error, disk, moment.names, moment.own, moment.samples)
-    index = index_document(error, moment.rows, moment.drawn)
+    index = index_document(error, moment.rows, moment.drawn, given=moment.given, tables=moment.tables)
     if index is not None:
         found["index-out-of-range"] = index
     few = few_values_document(error, moment.rows)
@@ -88,13 +92,24 @@ def write_evidence(folder: Path, documents: Mapping[str, Mapping[str, Any]]) -> 
         write_json(path, document)
         what = {
             "out-of-memory": f"out of memory on {document.get('device')}",
-            "index-out-of-range": "an index is outside its table"
-            + ("" if document.get("allowed") else " (a GPU says so late: with CUDA_LAUNCH_BLOCKING=1 at its line)"),
+            "index-out-of-range": f"an index is outside its table{_of_an_index(document)}",
             "too-few-values": "a norm in training mode got one value a channel",
             "reused-graph": _of_a_graph(document),
         }.get(name, "communication between ranks failed")
         told.append(f"{what}: the evidence is in {path}")
     return told
+
+
+def _of_an_index(document: Mapping[str, Any]) -> str:
+    """The first bad value; where a GPU told of it, how its line is found."""
+    late = "a GPU says so late: CUDA_LAUNCH_BLOCKING=1 shows the line" if document.get("late") else ""
+    rows, allowed = document.get("rows") or (), document.get("allowed")
+    first = ""
+    if rows and allowed:
+        one, (least, most) = rows[0], allowed
+        first = f"{document.get('what')} {one['value']} in row {one['row']} is not within {least} to {most}"
+    told = "; ".join(filter(None, [first, late]))
+    return f" ({told})" if told else ""
 
 
 def _of_a_graph(document: Mapping[str, Any]) -> str:

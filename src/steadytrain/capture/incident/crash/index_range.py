@@ -1,19 +1,20 @@
 """Evidence of an index outside its table: which value, in which row, and what was allowed.
 
 An id past the embedding, a label past the classes, an index of ``gather`` or ``one_hot``: the error names a value at
-most, and on a GPU not even that. The tensors are among the variables of the functions that raised.
+most. The tensors are among the variables of the functions that raised. A GPU reports the error late and elsewhere, and
+none of its tensors can be read then: what the loaders gave on the host is compared with the tables of the model.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, TypeGuard
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from steadytrain.capture.incident.crash.errors import chain, error_facts, live_frames
 from steadytrain.core.incident import Samples
@@ -21,6 +22,8 @@ from steadytrain.core.incident import Samples
 ROWS_MAX = 8
 VARIABLES_MAX = 256
 ELEMENTS_MAX = 1 << 24
+IGNORED = -100
+"""What torch's losses ignore by default."""
 
 _OF_AN_INDEX = re.compile(
     r"out of (range|bounds)|Class values must be|index_select\(\): |device-side assert|srcIndex < srcSelectDimSize"
@@ -54,22 +57,50 @@ def is_index_error(error: BaseException) -> bool:
     return any(map(_says_so, chain(error)))
 
 
-def index_document(error: BaseException, rows: int | None, samples: Sequence[Samples]) -> dict[str, Any] | None:
+@dataclass(frozen=True)
+class Tables:
+    """The sizes of what a model looks up and of what it decides between; 0 where it has none."""
+
+    rows: int = 0
+    classes: int = 0
+
+
+def tables_of(roots: Iterable[nn.Module]) -> Tables:
+    """The largest embedding, and the outputs of the last linear or convolutional layer."""
+    rows = classes = 0
+    for module in (module for root in roots for module in root.modules()):
+        if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
+            rows = max(rows, module.num_embeddings)
+        classes = getattr(module, "out_features", None) or getattr(module, "out_channels", None) or classes
+    return Tables(rows, classes)
+
+
+def index_document(
+    error: BaseException,
+    rows: int | None,
+    samples: Sequence[Samples],
+    *,
+    given: Sequence[Tensor] = (),
+    tables: Tables = Tables(),
+) -> dict[str, Any] | None:
     """The evidence; None for other errors, and for an ``IndexError`` of a list.
 
     Args:
         rows: rows of the model's last input, None if it was not called.
         samples: data set samples of that batch, if known.
+        given: what the loaders gave in this step.
+        tables: those of the script's models.
     """
     first = next((one for one in chain(error) if _says_so(one)), None)
     if first is None:
         return None
     on_device = _ON_DEVICE.search(str(first)) is not None
-    outside = None if on_device else _outside(first)
+    outside = _beyond_all_tables(given, tables) if on_device else _outside(first)
     if outside is None and not on_device:
         return None
     return {
         "error": error_facts(first),
+        "late": on_device,
         "what": outside.what if outside is not None else "index",
         "allowed": [0, outside.size - 1] if outside is not None else None,
         "ignored": outside.ignored if outside is not None else None,
@@ -89,6 +120,18 @@ def _outside(error: BaseException) -> Outside | None:
             if found.places():
                 return found
     return _by_message(str(error), frames)
+
+
+def _beyond_all_tables(given: Sequence[Tensor], tables: Tables) -> Outside | None:
+    """The first tensor of integers with a value that no table of the model has."""
+    largest = max(tables.rows, tables.classes)
+    for tensor in given if largest else ():
+        if _readable(tensor):
+            is_text = tables.rows > 0 and tensor.dim() > 1
+            outside = Outside("token" if is_text else "label", tensor, largest, IGNORED)
+            if outside.places():
+                return outside
+    return None
 
 
 def _of_a_function(frame: FrameType) -> Iterator[Outside]:
