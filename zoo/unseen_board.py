@@ -4,10 +4,12 @@
     python zoo/unseen_board.py --every 4      # every fourth script
     python zoo/unseen_board.py --only moe     # those whose name holds this
     python zoo/unseen_board.py --opened       # the scripts of zoo/opened, which builders have read since
+    python zoo/unseen_board.py --opened --device cuda --jobs 12   # copies whose default device is a GPU, side by side
 
 A script is run watched in a folder of its own and diagnosed. A cause counts as the true one if its name, its summary or
 the reason for it matches the regular expression in the script's header. What came of a script is kept in
-``build/zoo-unseen`` (``build/zoo-opened``); a board that was cut off continues there.
+``build/zoo-unseen`` (``build/zoo-opened``); a board that was cut off continues there. On a GPU, scripts that bring their
+data from NumPy or a loader end with an error of their own, and are not counted.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,8 @@ UNSEEN, OPENED = ROOT / "zoo" / "unseen", ROOT / "zoo" / "opened"
 KEPT = ROOT / "build"
 RUN_S_MAX, DIAGNOSE_S_MAX = 300.0, 600.0
 HEADER_LINES = 12
+STOPPED = 70
+"""The exit status of a run that steadytrain stopped."""
 
 COMPLAINT = ("--symptom", "no-learning")
 
@@ -40,20 +45,31 @@ def main() -> None:
     parser.add_argument("--opened", action="store_true", help="the scripts of zoo/opened")
     parser.add_argument("--budget", default="120s", help="time for each diagnosis (default: 120s)")
     parser.add_argument("--fresh", action="store_true", help="forget what is there")
+    parser.add_argument("--device", default="cpu", help="the default device of the scripts (default: cpu)")
+    parser.add_argument("--jobs", type=int, default=1, help="scripts side by side: their times then say little")
     arguments = parser.parse_args()
     folder = OPENED if arguments.opened else UNSEEN
-    results_folder = KEPT / f"zoo-{folder.name}"
+    results_folder = KEPT / f"zoo-{folder.name}{'' if arguments.device == 'cpu' else f'-{arguments.device}'}"
     results_folder.mkdir(parents=True, exist_ok=True)
     chosen = [script for script in sorted(folder.glob("*.py"))[:: arguments.every] if arguments.only in script.name]
     if not chosen:
         sys.exit(f"no script in {folder} to judge by: {folder.name}/README.md says where they are")
-    results = []
-    for script in chosen:
+
+    def result(script: Path) -> tuple[dict[str, str], dict[str, Any]]:
         kept = results_folder / f"{script.stem}.json"
         if arguments.fresh or not kept.is_file():
-            kept.write_text(json.dumps(measured(script, arguments.budget), indent=1) + "\n", encoding="utf-8")
-        results.append((header(script), json.loads(kept.read_text(encoding="utf-8"))))
-        print(row(script.stem, *results[-1]), flush=True)
+            found = measured(script, arguments.budget, arguments.device)
+            kept.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        return header(script), json.loads(kept.read_text(encoding="utf-8"))
+
+    results = []
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for script, (facts, found) in zip(chosen, pool.map(result, chosen), strict=True):
+            if arguments.device != "cpu" and found["exit"] not in (0, STOPPED):
+                print(f"{script.stem}: does not run on {arguments.device}", flush=True)
+                continue
+            results.append((facts, found))
+            print(row(script.stem, facts, found), flush=True)
     print("\n" + summary(results))
 
 
@@ -72,9 +88,14 @@ def header(script: Path) -> dict[str, str]:
     return found
 
 
-def measured(script: Path, budget: str) -> dict[str, Any]:
+def measured(script: Path, budget: str, device: str = "cpu") -> dict[str, Any]:
     """Run and diagnose one script; ``symptoms`` and ``diagnoses`` are those of the JSON documents."""
     with tempfile.TemporaryDirectory() as folder:
+        if device != "cpu":
+            text = script.read_text(encoding="utf-8")
+            script = Path(folder) / script.name
+            moved = f'import torch\ntorch.set_default_device("{device}")'
+            script.write_text(re.sub(r"^import torch$", moved, text, count=1, flags=re.MULTILINE), encoding="utf-8")
         ran = _steadytrain(folder, RUN_S_MAX, "run", "--runs-dir", "runs", str(script))
         shown = _document(_steadytrain(folder, RUN_S_MAX, "show", "--json", "--runs-dir", "runs"))
         began = time.perf_counter()
