@@ -8,8 +8,8 @@
 
 A script is run watched in a folder of its own and diagnosed. A cause counts as the true one if its name, its summary or
 the reason for it matches the regular expression in the script's header. What came of a script is kept in
-``build/zoo-unseen`` (``build/zoo-opened``); a board that was cut off continues there. On a GPU, scripts that bring their
-data from NumPy or a loader end with an error of their own, and are not counted.
+``build/zoo-unseen`` (``build/zoo-opened``); a board that was cut off continues there. On a GPU, scripts that bring
+their data from NumPy or a loader end with an error of their own, and are not counted.
 """
 
 from __future__ import annotations
