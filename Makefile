@@ -57,7 +57,7 @@ help:
 	@echo "make pages         pages of three runs of the zoo and those of \`ui\`, opened in Chromium: screenshots, overflow, contrast, keys, console; five minutes (ONLY=name)"
 	@echo "make docs          the pages of docs/ that are made of the plug-ins' docstrings"
 	@echo "make release-check builds, reads, installs and lists the release, from a fresh clone; five minutes (FINAL=1: the tag is next)"
-	@echo "make docs-check    every command and code block of README and docs, run as written; half an hour (ONLY=name of a page)"
+	@echo "make docs-check    every command and code block of README and docs, run as written; half an hour (ONLY=name of a page, FROM=guides/ci: that page and those after it)"
 	@echo "make newcomer      docs/first-ten-minutes.md as a new user: empty folder, new environment, no network after the install; some minutes"
 	@echo "make site          the site of docs in build/site, links checked; opens without a server and without a network"
 	@echo "make site-serve    the same while pages are written"
@@ -192,7 +192,7 @@ newcomer: $(READY)
 	$(VENV)/bin/python release/newcomer.py
 
 docs-check: $(READY)
-	$(VENV)/bin/pytest tests/docs $(if $(ONLY),-k $(ONLY))
+	DOC_FROM=$(FROM) $(VENV)/bin/pytest --verbose --durations 0 tests/docs $(if $(ONLY),-k $(ONLY))
 
 site: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict

@@ -95,6 +95,8 @@ def test_an_iterable_of_a_module(tmp_path: Path) -> None:
     [
         (["no/such"], "no such file or folder"),
         (["{data}", "--dtype", "float32"], "--dtype float32"),
+        (["{data}", "--dtype", "uint32"], "--dtype uint32: only raw tokens in a .bin need it, {data} (json-lines)"),
+        (["{data}", "--dtype", "uint32", "--against", "{data}"], "--dtype uint32: only raw tokens in a .bin need it"),
         (["{data}", "--tokenizer", "/no/such"], "--tokenizer /no/such"),
         (["{data}", "--labels", "kind"], "--labels kind: no such field"),
         (["{data}", "--text", "body"], "their fields are id, text"),
@@ -102,11 +104,19 @@ def test_an_iterable_of_a_module(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_is_one_line(arguments: list[str], says: str, tmp_path: Path) -> None:
-    given = [argument.format(data=rows(tmp_path)) for argument in arguments]
+    data = rows(tmp_path)
+    given = [argument.format(data=data) for argument in arguments]
     with pytest.raises(UsageError) as raised:
         run(*given)
-    assert says in str(raised.value)
+    assert says.format(data=data) in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_a_number_type_counts_where_one_of_the_two_files_needs_it(tmp_path: Path) -> None:
+    (tmp_path / "train.bin").write_bytes(bytes(range(256)) * 64)
+    one, other = tmp_path / "train.bin", rows(tmp_path)
+    for arguments in ([one], [one, "--against", other], [other, "--against", one]):
+        assert run(*arguments, "--dtype", "uint32", "--json").return_value in (0, 1)
 
 
 def test_it_needs_no_torch(tmp_path: Path) -> None:

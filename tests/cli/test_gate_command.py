@@ -188,6 +188,7 @@ def test_data_that_check_data_found_bad_fail_a_gate_that_requires_them(tmp_path:
         (["{bad}", "--policy", "{folder}/none.toml"], "none.toml"),
         (["{bad}", "--reference", "{bad}"], "its own reference"),
         (["{bad}", "--junit", "{folder}/none/x.xml"], "cannot be written"),
+        (["{bad}", "--sarif", "-"], "--sarif -: the verdict goes to standard output; name a file"),
     ],
 )
 def test_what_is_wrong_is_one_line(arguments: list[str], part: str, tmp_path: Path) -> None:

@@ -23,6 +23,9 @@ def test_a_document(tmp_path: Path) -> None:
         (b"a = '\xff'", "not UTF-8 text (byte 5)"),
         (b"#" * (FILE_BYTES_MAX + 1), "larger than 1024 KiB, so it is no policy"),
         (b"a = " + b"[" * 100_000, "not TOML: "),
+        (b".".join([b"a"] * 3_000) + b" = 1", "not TOML: "),
+        (b"a = " + b"9" * 5_000, "not TOML: "),
+        (b"[b]\nc = [1, 2" + b"0" * 400 + b"]", "not TOML: c is a whole number of more than 64 bits"),
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, content: bytes, told: str) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -73,6 +73,17 @@ def pages() -> tuple[Path, ...]:
     """The pages whose blocks are checked: everything for readers of the project."""
     top = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
     return (*top, *sorted((ROOT / "docs").rglob("*.md")))
+
+
+def pages_from(found: Sequence[Path], name: str) -> tuple[Path, ...]:
+    """``found`` from the page of that name on (``gate`` or ``guides/ci.md``); all if it is empty."""
+    names = [str(page.relative_to(ROOT).with_suffix("")).removeprefix("docs/") for page in found]
+    if not name:
+        return tuple(found)
+    wanted = name.removeprefix("docs/").removesuffix(".md")
+    if wanted not in names:
+        raise ValueError(f"FROM={name}: no page with blocks that run; one of {', '.join(names)}")
+    return tuple(found[names.index(wanted) :])
 
 
 def blocks(page: Path) -> Iterator[Block]:

@@ -1,21 +1,36 @@
-"""Every code block of README and docs does what its page shows, page by page. `make docs-check` runs this file."""
+"""Every code block of README and docs does what its page shows, page by page. `make docs-check` runs this file.
+
+The variable DOC_FROM names the page to begin with: a run that was cut off goes on there.
+"""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
-from doc_blocks import ROOT, blocks, pages
+from doc_blocks import ROOT, blocks, pages, pages_from
 from doc_running import BlockError, run_page
 
 PAGES = [page for page in pages() if any("in" in block.directives for block in blocks(page))]
+CHOSEN = pages_from(PAGES, os.environ.get("DOC_FROM", ""))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", CHOSEN, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_blocks_do_what_the_page_shows(page: Path, tmp_path: Path) -> None:
     if not list(run_page(list(blocks(page)), tmp_path)):
         pytest.skip("a library that the page is about is not installed")
+
+
+def test_a_run_begins_at_the_page_that_is_named() -> None:
+    assert pages_from(PAGES, "") == tuple(PAGES)
+    for name in ("gate", "docs/gate.md", "gate.md"):
+        first, *others = pages_from(PAGES, name)
+        assert first == ROOT / "docs" / "gate.md"
+        assert [first, *others] == PAGES[PAGES.index(first) :]
+    with pytest.raises(ValueError, match=r"FROM=gaet: no page with blocks that run; one of alerts, "):
+        pages_from(PAGES, "gaet")
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,8 @@ BAD: list[tuple[Any, str]] = [
     (f"slcak://{TOKEN}/b/c", "--notify slcak://...: Apprise knows no such service; did you mean slack"),
     (f"https://example.com/{TOKEN}", "a web hook of your own is jsons://HOST/PATH"),
     ("json://", "--notify json://...: the rest of the address is not what json needs"),
+    (f"json:///{TOKEN}", "--notify json:///...: no host stands in it; write json://HOST/PATH"),
+    (f"json:////{TOKEN}/x", "--notify json:///...: no host stands in it; write json://HOST/PATH"),
     (f"json://localhost:99999/{TOKEN}", "--notify json://...: its port is not between 1 and 65535"),
     (f"json://localhost:-5/{TOKEN}", "--notify json://...: its port is not between 1 and 65535"),
     (f"mailto://me:{TOKEN}@localhost:70000?to=a@b.org", "--notify mailto://...: its port is not between"),
@@ -156,7 +158,7 @@ def test_an_address_of_no_service_is_refused_without_its_secrets() -> None:
     from steadytrain.exporters.alerts.services import Service
 
     for url, line in BAD:
-        with pytest.raises(ValueError, match=r"://\.\.\.: ") as error:
+        with pytest.raises(ValueError, match=r":///?\.\.\.: ") as error:
             Service(url)
         assert line.removeprefix("--notify ") in str(error.value)
         assert TOKEN not in str(error.value)

@@ -218,6 +218,8 @@ def test_a_policy_file_sets_everything(tmp_path: Path) -> None:
         ("version = 1\n[loss]\nnonfinite = -1", "0 or more"),
         ("version = 1\n[loss]\nlowest = 3\nhighest = 2", "lowest = 3 is above highest = 2"),
         ("version = 1\n[loss]\nend-lowest = 3\nhighest = 2", "end-lowest = 3 is above highest = 2"),
+        ("version = 1\n[gradient-norm]\nhighest = -1", "highest = -1: no norm is below 0, so no run can pass"),
+        ("version = 1\n[gradient-norm]\nend-highest = -0.5", "end-highest = -0.5: no norm is below 0"),
         ("version = 1\n[loss]\nnonfinite = 1", "contradicts [symptoms]"),
         ('version = 1\n[symptoms]\nfail-on = "never"\nallow = ["loss-spike"]', "contradicts fail-on"),
         ('version = 1\n[symptoms]\nfail-on = "note"', "must be one of warning, critical, never"),

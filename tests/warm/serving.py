@@ -114,7 +114,12 @@ def serve(path: str, client: str) -> Job:
 def _import_all_of(package: ModuleType) -> None:
     for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
         if found.name.rpartition(".")[2] not in NOT_IMPORTED:
-            module = importlib.import_module(found.name)
+            try:
+                module = importlib.import_module(found.name)
+            except ModuleNotFoundError as error:  # of a library that this environment does not have
+                if error.name is None or error.name.startswith("steadytrain"):
+                    raise
+                continue
             if found.ispkg:
                 _import_all_of(module)
 

@@ -81,6 +81,8 @@ def command(
 
     places: dict[Path, str] = {}
     for name, path in files.given():
+        if path == Path("-"):
+            raise UsageError(f"--{name} -: the verdict goes to standard output; name a file")
         _check_writable(path)
         if (other := places.setdefault(path.absolute(), name)) != name:
             raise UsageError(f"--{other} and --{name}: both write to {path}; name two files")

@@ -177,6 +177,12 @@ class _Reading:
                     if least is not None and most is not None and least > most:
                         names = f"{low.replace('_', '-')} = {least:g} is above {high.replace('_', '-')} = {most:g}"
                         self._fail(f"[{where}] {names}: no run can pass")
+        for high in ("highest", "end_highest"):
+            most = getattr(policy.gradient_norm, high)
+            if most is not None and most < 0:
+                self._fail(
+                    f"[gradient-norm] {high.replace('_', '-')} = {most:g}: no norm is below 0, so no run can pass"
+                )
         if policy.fail_on == "never" and policy.allowed_symptoms:
             self._fail("[symptoms] allow contradicts fail-on = 'never', which allows every symptom")
         allowed = policy.fail_on == "never" or NONFINITE_LOSS in policy.allowed_symptoms

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError  # another one than the built-in before Python 3.11
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -71,7 +72,7 @@ def interruptible(connection: Any, call: Callable[[], Result], deadline: Deadlin
         future = pool.submit(call)
         try:
             return future.result(deadline.left_s)
-        except TimeoutError:
+        except FutureTimeoutError:
             connection.interrupt()
             raise UsageError(
                 f"no answer within {deadline.seconds:g} s; ask for less, or allow more: --seconds"

@@ -285,6 +285,10 @@ class DataFormat(ABC):
         """Assumptions about the file, in sentences."""
         return ()
 
+    def reads_dtype(self, path: Path) -> bool:
+        """Whether ``rows`` looks at ``options.dtype``. Where it does not, ``--dtype`` is refused."""
+        return False
+
 
 DATA_FORMATS = Kind("data format", DataFormat, "steadytrain.checks.data.formats", "steadytrain.data_formats")
 

@@ -83,15 +83,23 @@ def look_at(
     """Run every check on ``wanted``. ``against`` is a split that must not share rows with it.
 
     Raises:
-        UsageError: the data cannot be read, or has no rows.
+        UsageError: the data cannot be read, or has no rows, or a number type is named for data that have their own.
     """
     source = open_source(wanted)
+    _refuse_unread_dtype(wanted, source, against)
     checks = [cls(circumstances) for cls in check_classes()]
     if against is not None:
         for check in checks:
             if check.compares:
                 check.compare_with(against.what, _parts(against, circumstances, tell))
     return look_with(checks, source, wanted, circumstances, tell=tell)
+
+
+def _refuse_unread_dtype(wanted: Wanted, source: Source, against: Wanted | None) -> None:
+    dtype = wanted.options.dtype
+    if dtype is None or source.reads_dtype or (against is not None and open_source(against).reads_dtype):
+        return
+    raise UsageError(f"--dtype {dtype}: only raw tokens in a .bin need it, {wanted.what} ({source.kind}) does not")
 
 
 def look_with(

@@ -37,7 +37,10 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Source:
-    """Rows in parts, numbered over all files. ``rows`` can be called once or, for files, repeatedly."""
+    """Rows in parts, numbered over all files. ``rows`` can be called once or, for files, repeatedly.
+
+    ``reads_dtype`` says whether the number type that the user names is of use.
+    """
 
     name: str
     kind: str
@@ -45,6 +48,7 @@ class Source:
     size_bytes: int
     notes: tuple[str, ...]
     rows: Callable[[Tell], Iterator[list[Row]]]
+    reads_dtype: bool = False
 
 
 def open_source(wanted: Wanted) -> Source:
@@ -257,7 +261,8 @@ def _of_path(path: Path, wanted: Wanted) -> Source:
             first += count
 
     size = sum(file.stat().st_size for path_ in files for file in _all_files(path_))
-    return Source(str(path), reading.kind, tuple(files), size, tuple(notes), rows)
+    typed = any(reading.reads_dtype(file) for file in files)
+    return Source(str(path), reading.kind, tuple(files), size, tuple(notes), rows, typed)
 
 
 def _moved(row: Row, first: int) -> Row:

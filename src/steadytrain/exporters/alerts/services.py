@@ -27,6 +27,7 @@ WHY_CHARACTERS_MAX = 200
 SECRET_CHARACTERS_MIN = 3
 """Parts of an address that are shorter are words such as ``to``: taking them out would spoil every sentence."""
 
+_NO_HOST = re.compile(r"[^:/]+:///")
 _PARTS = re.compile(r"[/:@?&=,#;]+")
 _TYPES = {"note": "info", "warning": "warning", "critical": "failure"}
 _WEB = ("http", "https")
@@ -62,7 +63,8 @@ class Service:
     """One address.
 
     Raises:
-        ValueError: Apprise cannot use it, or no machine has its port. The message holds no part of it but its scheme.
+        ValueError: Apprise cannot use it, it names no host, or no machine has its port. The message holds no part of it
+            but its scheme.
     """
 
     def __init__(self, url: str) -> None:
@@ -72,10 +74,13 @@ class Service:
             raise ValueError(_why_not(scheme))
         if plugin.port is not None and not 1 <= plugin.port <= PORT_MAX:
             raise ValueError(f"{scheme}://...: its port is not between 1 and {PORT_MAX}")
+        own_host = "{host}" in str(getattr(plugin, "templates", ())) and getattr(plugin, "host", None)
+        if own_host and _NO_HOST.match(url):
+            # Apprise takes the first part of the path, often a token, for the host: it would be looked up and shown.
+            raise ValueError(f"{scheme}:///...: no host stands in it; write {scheme}://HOST/PATH")
         self._parts = _secret_parts(url, plugin)
         self._sender = apprise.Apprise(asset=_asset())
         self._sender.add(plugin)
-        own_host = "{host}" in str(getattr(plugin, "templates", ())) and getattr(plugin, "host", None)
         port = f":{plugin.port}" if own_host and plugin.port else ""
         self.name = f"{scheme}://{plugin.host}{port}" if own_host else str(plugin.service_name).lower()
 

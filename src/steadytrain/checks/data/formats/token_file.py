@@ -47,6 +47,9 @@ class TokenFile(DataFormat):
             return ()
         return (f"{path.name} says nothing of its numbers; --dtype does (uint16 is assumed).",)
 
+    def reads_dtype(self, path: Path) -> bool:
+        return path.suffix != ".npy"
+
     def rows(self, path: Path, options: Options, tell: Tell) -> Iterator[list[Row]]:
         numbers = _numbers(path, options)
         length = options.length or LENGTH
