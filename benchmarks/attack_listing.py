@@ -20,6 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import builders
+from steadytrain.storage.run_summaries import keep_summary
 
 RUNS = 5_000
 TIMES = 3
@@ -73,7 +74,11 @@ def main() -> None:
         print(f"| {what} | {wall:.2f} | {processor:.2f} | {bound:g} |", flush=True)
 
     with tempfile.TemporaryDirectory(prefix="steadytrain-listing-", dir=options.folder) as place:
+        # As installed: pip compiles a package, a checkout may be told not to.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = str(Path(place) / "bytecode")
         one, folder = builders.bad_run(Path(place) / "one"), Path(place) / "runs"
+        keep_summary(one)  # as a run does at its end
         for number in range(options.runs):
             shutil.copytree(one, folder / f"run-{number:05d}")
         measured(f"runs, {options.runs:,} runs", LISTING_S_MAX, "runs", "--runs-dir", str(folder))

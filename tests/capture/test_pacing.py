@@ -78,6 +78,14 @@ def test_long_steps_that_are_costly_to_record_rest_for_longer() -> None:
     assert simulated(pace, clock, step_s=0.6, recording_s=2.0, until_s=3000.0)[1] == 0
 
 
+def test_costly_steps_rest_before_a_thousand_were_recorded() -> None:
+    """A step of 45 ms, recorded in 300 ms: 1,024 of them took six minutes at eight times their time."""
+    clock = Clock()
+    share, rests = simulated(Pace(clock=clock), clock, step_s=0.045, recording_s=0.3, until_s=900.0)
+    assert rests > 2
+    assert share < 0.17  # the first 128 and the allowance among them
+
+
 def test_the_account_has_the_seconds_of_the_run_and_our_own() -> None:
     clock = Clock()
     pacing = Pacing(Pace(clock=clock))

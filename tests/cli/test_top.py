@@ -14,7 +14,8 @@ from live_runs import LiveRun
 from steadytrain.cli import _keys
 from steadytrain.cli.top import command
 from steadytrain.core.errors import UsageError
-from steadytrain.storage.run_folder import INDEX_FILE, RUN_FILE
+from steadytrain.storage.run_folder import RUN_FILE
+from steadytrain.storage.run_index import INDEX_FILE
 from terminals import Terminal
 
 

@@ -230,3 +230,11 @@ def test_what_is_remembered_holds_no_secret_and_is_bounded(monkeypatch: pytest.M
         assert token not in redaction.redact_text(f"the token is {token} {number}")
         assert len(redaction._clean) <= 3
     assert not any(token in text for text in redaction._clean)
+
+
+def test_the_names_of_a_large_model_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    redaction._clean.clear()
+    names = [f"blocks.{number}.attention.projection.weight" for number in range(6_000)]
+    assert redact_tree(names) == names
+    monkeypatch.setattr(redaction, "redact_values", None)
+    assert redact_tree(names) == names

@@ -11,7 +11,7 @@ from live_runs import LiveRun
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.compaction import compact_steps
 from steadytrain.storage.numbered_files import list_parts
-from steadytrain.storage.run_folder import INDEX_FILE
+from steadytrain.storage.run_index import INDEX_FILE
 from steadytrain.storage.run_news import NewsReader
 from steadytrain.storage.segments import SUFFIXES
 from steadytrain.storage.step_tail import StepTail

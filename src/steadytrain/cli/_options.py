@@ -131,7 +131,7 @@ class TrialOptions:
 
     def case(self, path: Path) -> Case:
         """The case of the incident or run at ``path``, with the requested symptom and onset."""
-        from steadytrain.diagnosis.answer_files import open_story
+        from steadytrain.diagnosis.case_with_run import open_story
         from steadytrain.experiments.facts import read_facts
 
         return open_story(path, facts=read_facts(path), onset=self.onset, symptom=self.symptom)

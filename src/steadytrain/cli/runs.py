@@ -34,22 +34,20 @@ BEGUN_SHOWN_MAX = 8
 @_options.as_json
 def command(runs_dir: Path, as_json: bool) -> None:
     """List the runs: start, number of steps, how each ended, and its symptoms."""
-    from steadytrain.storage.begun_runs import begun_runs
     from steadytrain.storage.run_search import survey
 
     listing = survey(runs_dir)
-    runs, unreadable = listing.runs, list(listing.unreadable)
+    runs, unreadable, begun = listing.runs, list(listing.unreadable), listing.begun
     if as_json:
         document = {
             "schema": "steadytrain.runs/1",
             "runs": [_entry(run) for run in runs],
             "unreadable": unreadable,
-            "without_steps": [one.path.name for one in begun_runs(runs_dir)],
+            "without_steps": [one.path.name for one in begun],
         }
         say_document(document, ensure_ascii=True)
         return
 
-    begun = begun_runs(runs_dir)
     if len(runs) > STYLED_MAX or (runs and not sys.stdout.isatty()):
         say(_lines(runs))
     elif runs and _is_too_narrow(runs):

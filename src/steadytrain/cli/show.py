@@ -23,12 +23,11 @@ def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
 
     RUN is a run folder or the name of a run under --runs-dir, INCIDENT the folder of an incident bundle.
     """
-    from steadytrain.storage.begun_runs import begun_runs
     from steadytrain.storage.bundle import is_bundle, open_for_report
     from steadytrain.storage.run_folder import open_run
-    from steadytrain.storage.run_search import find
+    from steadytrain.storage.run_search import find, newest_and_begun
 
-    path = find(target, runs_dir)
+    path, begun = (find(target, runs_dir), ()) if target is not None else newest_and_begun(runs_dir)
     bundle = open_for_report(path) if is_bundle(path) else None
     run = open_run(path) if bundle is None else None
     if as_json:
@@ -45,9 +44,8 @@ def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
         assert run is not None
         report = build.from_run(run)
     _terminal.show(text.renderable(redact_value(report)), crop=False)
-    if target is None:
-        for one in begun_runs(runs_dir)[:1]:
-            say(f"steadytrain: {redact_value(one.sentence)}; this is the run before it", err=True)
+    for one in begun[:1]:
+        say(f"steadytrain: {redact_value(one.sentence)}; this is the run before it", err=True)
 
 
 def _run_document(run: Run | None) -> dict[str, Any]:

@@ -37,7 +37,7 @@ _NESTED_BYTES, _ENTRY_BYTES = 72, 48
 """Memory of an empty list or object, and of a further entry with its share of the table (CPython 3.11, 64 bit)."""
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path | str) -> BinaryIO:
     """Open a file for reading. A pipe does not block, and a folder, pipe or device is refused.
 
     Raises:
@@ -54,7 +54,7 @@ def open_regular(path: Path) -> BinaryIO:
         raise
 
 
-def check_size(path: Path, *, bytes_max: int | None = None, memory_times: float = 0.0) -> int:
+def check_size(path: Path | str, *, bytes_max: int | None = None, memory_times: float = 0.0) -> int:
     """The size of a file in bytes, before another library opens it.
 
     Args:
@@ -70,7 +70,7 @@ def check_size(path: Path, *, bytes_max: int | None = None, memory_times: float 
         return _bounded(path, file, bytes_max=bytes_max, memory_times=memory_times)
 
 
-def read_bytes(path: Path, *, bytes_max: int) -> bytes:
+def read_bytes(path: Path | str, *, bytes_max: int) -> bytes:
     """The content of a file.
 
     Raises:
@@ -82,7 +82,7 @@ def read_bytes(path: Path, *, bytes_max: int) -> bytes:
         return file.read(size)  # what was appended since then is left
 
 
-def read_json(path: Path, *, bytes_max: int) -> Any:
+def read_json(path: Path | str, *, bytes_max: int) -> Any:
     """The JSON document in a file, in UTF-8.
 
     Raises:
@@ -98,7 +98,7 @@ def read_json(path: Path, *, bytes_max: int) -> Any:
         raise ValueError("nested too deep") from None
 
 
-def check_json(raw: bytes | str, path: Path) -> None:
+def check_json(raw: bytes | str, path: Path | str) -> None:
     """Check that the values of a JSON document fit in memory: two bytes of it can take seventy.
 
     Raises:
@@ -120,7 +120,7 @@ def free_memory_bytes() -> int | None:
     return min((found for found in free if found is not None), default=None)
 
 
-def _bounded(path: Path, file: BinaryIO, *, bytes_max: int | None, memory_times: float) -> int:
+def _bounded(path: Path | str, file: BinaryIO, *, bytes_max: int | None, memory_times: float) -> int:
     size = os.fstat(file.fileno()).st_size
     if bytes_max is not None and size > bytes_max:
         raise UsageError(f"{path}: {_size(size)}, larger than the {_size(bytes_max)} that are read; refused")
@@ -129,7 +129,7 @@ def _bounded(path: Path, file: BinaryIO, *, bytes_max: int | None, memory_times:
     return size
 
 
-def _check(path: Path, file: int) -> None:
+def _check(path: Path | str, file: int) -> None:
     found = os.fstat(file)
     if not stat.S_ISREG(found.st_mode):
         kind = "folder" if stat.S_ISDIR(found.st_mode) else "pipe or device"
@@ -159,7 +159,7 @@ def _data_bytes(file: int, size: int) -> int:
     return data
 
 
-def check_memory(path: Path, need: int) -> None:
+def check_memory(path: Path | str, need: int) -> None:
     """Check that ``need`` bytes of memory are free for what a file holds.
 
     Raises:

@@ -9,15 +9,17 @@ from __future__ import annotations
 import os
 import sys
 from functools import lru_cache
-from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 PATHS_MAX = 4
 FOLDERS_MAX = 256
 _DESCRIBED = (".dist-info", ".egg-info", "EGG-INFO")
 
 
-def entry_points(group: str) -> list[metadata.EntryPoint]:
+def entry_points(group: str) -> list[EntryPoint]:
     """The entry points of a group."""
     changed = [(folder, _changed(folder)) for folder in sys.path]
     where = tuple(one for one in changed if _has_distributions(*one))
@@ -27,6 +29,8 @@ def entry_points(group: str) -> list[metadata.EntryPoint]:
 @lru_cache(maxsize=PATHS_MAX)
 def _all(where: tuple[tuple[str, int], ...], finders: tuple[int, ...]) -> Any:
     """Those of all groups, of which ``select`` takes some: its type is another one from Python 3.12 on."""
+    from importlib import metadata  # it loads 30 modules, and few commands ask
+
     return metadata.entry_points()
 
 

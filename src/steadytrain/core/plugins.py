@@ -16,13 +16,15 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache, lru_cache
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from steadytrain.core.installed import entry_points
 from steadytrain.core.plugin_source import class_in_source, file_of
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 API_VERSION = 1
 """Version of the contracts of all kinds. A plug-in with another ``api_version`` is refused. The version rises when a

@@ -37,6 +37,7 @@ from steadytrain.grouping.stories import Story, tell
 from steadytrain.storage.ranks_of_run import rank_folder
 from steadytrain.storage.retention import Keeper
 from steadytrain.storage.run_folder import RUN_FILE, RunWriter
+from steadytrain.storage.run_summaries import keep_summary
 from steadytrain.storage.segments import SegmentWriter
 from steadytrain.storage.stopped_recording import write_stopped
 from steadytrain.storage.tables import TableWriter
@@ -344,6 +345,8 @@ class RunRecorder:
             with contextlib.closing(self._run):
                 for name, value in {**facts, "ended_at": utc_now(), "warnings": self._guard.warnings}.items():
                     self._run.set_fact(name, value)
+            with self._guard.part("keeping a summary for listings"):
+                keep_summary(self._run.path)
 
     def _tell_stories(self, streams: Sequence[Stream]) -> None:
         """Which symptoms belong together is known when all are; put it on record."""

@@ -1,62 +1,20 @@
-"""Files of a diagnosis: the answer, stored beside the incident with a copy in it, and the run of a bundle.
+"""Files of a diagnosis: the answer, stored beside the incident with a copy in it.
 
 A bundle also gets a copy in a folder of its own, which its manifest does not list: a bundle that is copied elsewhere
-has its answer. No other module of this package knows files.
+has its answer. Not here: what a diagnosis begins with (``case_with_run``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from steadytrain.core.bounded_files import read_json
-from steadytrain.core.errors import UsageError
 from steadytrain.diagnosis.answer import Diagnosis
-from steadytrain.diagnosis.opening import with_symptoms
-from steadytrain.experiments.case import FIRST_STREAM, Case
-from steadytrain.experiments.case_files import open_case
 from steadytrain.experiments.outcome_files import result_file, write_result
-from steadytrain.experiments.specs import Json
-from steadytrain.storage.bundle import is_bundle
-from steadytrain.storage.run_folder import Run, open_run
-from steadytrain.storage.run_search import run_around
 
 FILE = "diagnosis.json"
-SCRIPT = "script"
 DOCUMENT_BYTES_MAX = 16 << 20
-
-
-def open_story(
-    path: Path, *, facts: Mapping[str, Json] | None = None, onset: int | None = None, symptom: str | None = None
-) -> Case:
-    """The case of a bundle or run, with the other symptoms that the run recorded up to then, unless ``onset`` or
-    ``symptom`` is given. Its window has what the looks at the script found.
-
-    Raises:
-        UsageError: see ``experiments.case_files.open_case``.
-    """
-    case = open_case(path, facts=facts, onset=onset, symptom=symptom)
-    found = run_around(path) if is_bundle(path) else open_run(path)
-    case = case if found is None else _with_looks(case, found)
-    run = found if onset is None and symptom is None and is_bundle(path) else None
-    if run is None:
-        return case
-    own = {(one.name, one.first_step) for one in case.symptoms}
-    more = [one for one in run.symptoms if one.first_step <= case.step and (one.name, one.first_step) not in own]
-    return with_symptoms(case, more)
-
-
-def _with_looks(case: Case, run: Run) -> Case:
-    """The case with the table ``script`` of its stream in its window, if the run has one that can be read."""
-    stream = case.symptom.stream if case.symptom is not None else FIRST_STREAM
-    if SCRIPT in case.window.tables or SCRIPT not in run.tables(stream):
-        return case
-    try:
-        tables = {**case.window.tables, SCRIPT: run.table(SCRIPT, stream)}
-    except (UsageError, OSError):
-        return case
-    return replace(case, window=replace(case.window, tables=tables))
 
 
 def keep(source: Path, answer: Diagnosis) -> None:

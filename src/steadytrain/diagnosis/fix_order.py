@@ -11,14 +11,15 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from steadytrain.diagnosis import interventions as shared
 from steadytrain.diagnosis.answer import Remedy
 from steadytrain.diagnosis.cause import Cause, Intervention
-from steadytrain.experiments.contrast import Contrast
-from steadytrain.experiments.fix_verification import PRICE
-from steadytrain.experiments.specs import Verdict
+from steadytrain.experiments.specs import PRICE, Verdict
+
+if TYPE_CHECKING:  # reading an answer needs no trial
+    from steadytrain.experiments.contrast import Contrast
 
 Group = Literal["works", "untried", "failed"]
 GROUPS: tuple[Group, ...] = ("works", "untried", "failed")

@@ -18,16 +18,13 @@ import numpy as np
 from steadytrain.core.errors import UsageError
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.judging import unchanged
-from steadytrain.experiments.specs import SCRIPT_FAILED, Change, NotApplicable, Outcome, Spec, Verdict
+from steadytrain.experiments.specs import PRICE, SCRIPT_FAILED, Change, NotApplicable, Outcome, Spec, Verdict
 from steadytrain.experiments.trial import Trial
 from steadytrain.experiments.trial_catalog import trial
 
 SCHEMA = "steadytrain.verify/1"
 FOLLOWED_MIN, FOLLOWED_MAX = 10, 2000
 CHANGE_CHARACTERS_MAX = 200
-
-PRICE = "price_before"
-"""The number of a verdict that holds the price of its change: probe loss with it minus without it, before the onset."""
 
 MEANINGS: Mapping[str, str] = {
     "removed": "removed",

@@ -12,7 +12,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +95,8 @@ class Finished:
 
 
 def _identity(source: Path, environment: Mapping[str, Any]) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
     parts = [source.name, json.dumps(environment.get("argv"), default=str)]
     for name in ("steadytrain", "torch"):
         try:

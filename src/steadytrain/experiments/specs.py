@@ -134,6 +134,9 @@ NO_TIME_LEFT = "the budget of time was spent before it was finished"
 """Why a trial did not run that more time would have allowed."""
 
 
+PRICE = "price_before"
+"""The number of a verdict that holds the price of its change: probe loss with it minus without it, before the onset."""
+
 SCRIPT_FAILED = "the script failed"
 """Begins the reason of a trial whose script raised an error: a missing module or file, or the trial's own change."""
 

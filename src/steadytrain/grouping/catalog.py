@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 
 from steadytrain.core.model import Symptom
 from steadytrain.core.plugins import Broken, kebab
 from steadytrain.detectors import DETECTORS, Detector
+
+NAMES_MAX = 1024
+"""Names of symptoms whose detectors are remembered. A file of a stranger may hold any number."""
 
 
 def detectors() -> tuple[Detector, ...]:
@@ -25,8 +28,11 @@ def broken() -> tuple[Broken, ...]:
 
 
 def declared(name: str) -> type[Detector]:
-    """The detector class of the symptom called ``name``, for its traits. Unknown names get the contract's defaults."""
-    return _by_name().get(name, Detector)
+    """The detector class of the symptom called ``name``, for its traits. Unknown names get the contract's defaults.
+
+    Only its own file is imported: `show` asks about a few of more than a hundred.
+    """
+    return _named(name)
 
 
 def is_nonfinite(symptom: Symptom) -> bool:
@@ -44,9 +50,12 @@ def needed_tables(name: str) -> set[str]:
     return {need.partition(".")[0] for need in declared(name).needs}
 
 
-@cache
-def _by_name() -> dict[str, type[Detector]]:
-    return {kebab(cls): cls for cls in DETECTORS.classes()}
+@lru_cache(maxsize=NAMES_MAX)
+def _named(name: str) -> type[Detector]:
+    try:
+        return DETECTORS.one(name)
+    except LookupError:
+        return Detector
 
 
 def detector_name(cls: type[Detector]) -> str:

@@ -125,7 +125,7 @@ def _made_by(change: Change) -> Fix | None:
 
 
 def _of_trial(text: str, name: str, value: float | None, bundle: Path) -> Fix:
-    from steadytrain.diagnosis.answer_files import open_story
+    from steadytrain.diagnosis.case_with_run import open_story
     from steadytrain.diagnosis.cause_catalog import causes, interventions_of
     from steadytrain.experiments.facts import read_facts
 

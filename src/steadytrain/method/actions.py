@@ -13,7 +13,7 @@ from steadytrain.checks.data.data_check import Circumstances, Options
 from steadytrain.checks.data.data_pass import look_at
 from steadytrain.checks.data.sources import Wanted
 from steadytrain.core.errors import UsageError
-from steadytrain.diagnosis.answer_files import open_story
+from steadytrain.diagnosis.case_with_run import open_story
 from steadytrain.experiments.command_results import CommandResult, keep_result, keep_verdicts
 from steadytrain.experiments.facts import read_facts
 from steadytrain.experiments.outcome_files import trials_folder

@@ -23,7 +23,8 @@ from steadytrain.report.wording import clean
 from steadytrain.storage.bundle import MANIFEST, is_bundle, open_for_report
 from steadytrain.storage.origin import is_own
 from steadytrain.storage.redaction import redact_environment
-from steadytrain.storage.run_folder import INDEX_FILE, RUN_FILE, open_run, read_description
+from steadytrain.storage.run_folder import RUN_FILE, open_run, read_description
+from steadytrain.storage.run_index import INDEX_FILE
 from steadytrain.storage.secret_words import REDACTED
 
 DIFFERENCES_SHOWN = 5

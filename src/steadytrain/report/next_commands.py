@@ -8,9 +8,7 @@ from pathlib import Path
 
 from steadytrain.core.incident import Incident
 from steadytrain.core.model import Symptom
-from steadytrain.diagnosis import next_command
 from steadytrain.diagnosis.answer import Diagnosis
-from steadytrain.diagnosis.next_command import EVIDENCE
 from steadytrain.report.report_values import Command, IncidentPart
 from steadytrain.report.wording import clean
 from steadytrain.storage.run_folder import Run
@@ -58,9 +56,11 @@ def _of_cause(incidents: Sequence[Path], found: Found) -> list[Command]:
     """Find the cause of the gravest incident; once it was searched for, what comes after that diagnosis."""
     if found is None:
         return [Command("find the cause", f"steadytrain diagnose {short_name(path)}") for path in incidents]
+    from steadytrain.diagnosis import next_command  # all patches: 20 ms that a run without an answer need not take
+
     path, answer = found
     following = next_command.after(answer)
-    return [] if following == EVIDENCE else [Command(following.purpose, following.of(short_name(path)))]
+    return [] if following == next_command.EVIDENCE else [Command(following.purpose, following.of(short_name(path)))]
 
 
 def _explanations(symptoms: Sequence[Symptom]) -> list[Command]:

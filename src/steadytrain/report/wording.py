@@ -34,6 +34,8 @@ def clean_block(value: object, *, length_max: int = TEXT_LENGTH_MAX) -> str:
     text = str(value)
     if len(text) > length_max:
         text = f"{text[:length_max]}… ({len(text)} characters)"
+    if text.isprintable():  # no control character, no mark that reorders text, no line end
+        return text
     return _UNSAFE.sub(lambda match: _visible(match[0]), text.expandtabs(4).replace("\r\n", "\n"))
 
 

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from steadytrain.storage.run_folder import RUN_FILE
 
 RECENT_S = 3600.0
 """An empty folder that is older belongs to a process that was killed."""
@@ -27,14 +30,41 @@ class Begun:
         return f"{self.path.name} began {max(0.0, time.time() - self.made):.0f} s ago and has no step yet"
 
 
-def begun_runs(runs_dir: Path) -> list[Begun]:
+def begun_runs(runs_dir: Path) -> tuple[Begun, ...]:
     """The runs of the last hour that have no step yet, the newest first. Hidden folders are not runs."""
-    found = []
     try:
-        with os.scandir(runs_dir) as entries:
-            for entry in entries:
-                if not entry.name.startswith(".") and entry.is_dir() and not os.listdir(entry.path):
-                    found.append(Begun(Path(entry.path), entry.stat().st_mtime))
+        return scan(runs_dir).begun
     except OSError:
-        return []
-    return sorted((one for one in found if time.time() - one.made < RECENT_S), key=lambda one: -one.made)
+        return ()
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What one look into a folder of runs finds: the folders of runs, in no order, and the runs without a step."""
+
+    runs: tuple[Path, ...]
+    begun: tuple[Begun, ...]
+
+
+def scan(runs_dir: Path) -> Scan:
+    """One stat for each run: a folder may hold thousands.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    runs, begun, oldest = [], [], time.time() - RECENT_S
+    with os.scandir(runs_dir) as entries:
+        for entry in entries:
+            if os.path.isfile(f"{entry.path}/{RUN_FILE}"):
+                runs.append(runs_dir / entry.name)
+            elif not entry.name.startswith("."):
+                begun += _begun(entry, oldest)
+    return Scan(tuple(runs), tuple(sorted(begun, key=lambda one: -one.made)))
+
+
+def _begun(entry: os.DirEntry[str], oldest: float) -> list[Begun]:
+    """The entry as a run without a step, if it is one. Empty if it goes in the meantime, or cannot be read."""
+    with suppress(OSError):
+        if entry.is_dir() and entry.stat().st_mtime > oldest and not os.listdir(entry.path):
+            return [Begun(Path(entry.path), entry.stat().st_mtime)]
+    return []

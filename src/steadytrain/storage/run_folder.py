@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
-from steadytrain.core.bounded_files import DOCUMENT_BYTES_MAX, check_size, read_json
+from steadytrain.core.bounded_files import DOCUMENT_BYTES_MAX, read_json
 from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import SEVERITIES, Series, Symptom, Table, Window
@@ -26,11 +23,12 @@ from steadytrain.core.notebook import Drawing, as_card, curves_of
 from steadytrain.storage import data_frames
 from steadytrain.storage.bundle import MANIFEST, open_for_report
 from steadytrain.storage.documents import as_json
+from steadytrain.storage.index_reading import entries, open_index
 from steadytrain.storage.left_overs import clear_left_overs, ended_or_state, mark_of_process, write_first
 from steadytrain.storage.origin import with_origin
 from steadytrain.storage.processes import process_mark
 from steadytrain.storage.redaction import redact_text
-from steadytrain.storage.run_index import RunIndex, bound_entries
+from steadytrain.storage.run_index import INDEX_FILE, SCHEMA, RunIndex
 from steadytrain.storage.segments import count_records, read_scalars, read_stream, with_gradient_norms
 from steadytrain.storage.staged_bundle import INCIDENTS_FOLDER, clear_siblings, step_and_name
 from steadytrain.storage.tables import read_readable, read_series, read_table
@@ -43,23 +41,8 @@ RUN_VERSION = 2
 """Version 2 stores gradient norms in a table, and allows thinned and merged parts. Version 1 can still be read."""
 
 RUN_FILE = "run.json"
-INDEX_FILE = "index.sqlite"
 BUSY_WAIT_S = 2.0
 NOTABLE_STEPS_MAX = 256
-
-ENTRIES_MAX = 200_000
-"""Entries of each kind that are read from an index. A run has a few of each, and a ledger one per acted-on step."""
-
-ENTRY_BYTES_MAX = 64 << 20
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS symptoms (
-    name TEXT NOT NULL, stream TEXT NOT NULL, first_step INTEGER NOT NULL, last_step INTEGER NOT NULL,
-    severity TEXT NOT NULL, document TEXT NOT NULL, PRIMARY KEY (name, stream, first_step));
-CREATE TABLE IF NOT EXISTS incidents (path TEXT PRIMARY KEY, step INTEGER NOT NULL, document TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS actions (id INTEGER PRIMARY KEY, step INTEGER NOT NULL, document TEXT NOT NULL);
-"""
 
 
 class RunWriter:
@@ -75,7 +58,7 @@ class RunWriter:
         document = {"format": "steadytrain.run", "version": RUN_VERSION, **description}
         text = as_json(document, indent=1, ensure_ascii=False, allow_nan=False)
         write_first(path / RUN_FILE, mark, text + "\n")
-        self._index = RunIndex(path / INDEX_FILE, _SCHEMA, busy_s=BUSY_WAIT_S)
+        self._index = RunIndex(path / INDEX_FILE, SCHEMA, busy_s=BUSY_WAIT_S)
 
     def raise_symptom(self, symptom: Symptom) -> None:
         """Record a symptom. Replaces an earlier one with the same name, stream and first step."""
@@ -248,15 +231,15 @@ def open_run(path: Path) -> Run:
     """
     description = read_description(path)
     with open_index(path) as index:
-        facts = {name: json.loads(value) for name, value in _entries(index, "SELECT name, value FROM facts")}
+        facts = {name: json.loads(value) for name, value in entries(index, "SELECT name, value FROM facts")}
         symptoms = tuple(
             Symptom.from_json(json.loads(document))
-            for (document,) in _entries(index, "SELECT document FROM symptoms ORDER BY first_step, name")
+            for (document,) in entries(index, "SELECT document FROM symptoms ORDER BY first_step, name")
         )
-        bundles = [name for (name,) in _entries(index, "SELECT path FROM incidents ORDER BY step, path")]
+        bundles = [name for (name,) in entries(index, "SELECT path FROM incidents ORDER BY step, path")]
         actions = tuple(
             Action.from_json(json.loads(document))
-            for (document,) in _entries(index, "SELECT document FROM actions ORDER BY id")
+            for (document,) in entries(index, "SELECT document FROM actions ORDER BY id")
         )
     ranks = tuple(sorted(entry for entry in (path / "ranks").glob("*") if (entry / RUN_FILE).is_file()))
     return Run(
@@ -288,8 +271,9 @@ def notable_steps(path: Path, stream: str) -> list[int]:
 
 def steps_of(path: Path) -> int:
     """Number of steps in the first stream of a run folder, from file sizes."""
-    names = _stream_names(path / "steps")
-    return count_records(path / "steps" / names[0]) if names else 0
+    steps = os.path.join(path, "steps")
+    names = _stream_names(steps)
+    return count_records(Path(steps, names[0])) if names else 0
 
 
 def bundles_inside(path: Path, names: Sequence[str]) -> tuple[Path, ...]:
@@ -299,8 +283,10 @@ def bundles_inside(path: Path, names: Sequence[str]) -> tuple[Path, ...]:
     """
     listed = [path / name for name in names]
     with suppress(OSError):
-        there = (path / INCIDENTS_FOLDER / name for name in os.listdir(path / INCIDENTS_FOLDER) if name[:1] != ".")
-        unlisted = [bundle for bundle in there if bundle not in listed and (bundle / MANIFEST).is_file()]
+        known = set(names)  # plain names first: paths of thousands of runs take seconds
+        there = (name for name in os.listdir(os.path.join(path, INCIDENTS_FOLDER)) if name[:1] != ".")
+        others = (path / INCIDENTS_FOLDER / name for name in there if f"{INCIDENTS_FOLDER}/{name}" not in known)
+        unlisted = [bundle for bundle in others if bundle not in listed and (bundle / MANIFEST).is_file()]
         if unlisted:
             listed = sorted([*listed, *unlisted], key=step_and_name)
     return tuple(bundle for bundle in listed if bundle.is_dir() and _lies_inside(bundle, path))
@@ -324,7 +310,7 @@ def description_started(description: dict[str, Any]) -> str:
 
 def read_description(path: Path) -> dict[str, Any]:
     try:
-        description = read_json(path / RUN_FILE, bytes_max=DOCUMENT_BYTES_MAX)
+        description = read_json(os.path.join(path, RUN_FILE), bytes_max=DOCUMENT_BYTES_MAX)
     except FileNotFoundError:
         raise UsageError(f"{path}: not a run folder (no {RUN_FILE})") from None
     except (OSError, ValueError, RecursionError) as error:
@@ -335,66 +321,10 @@ def read_description(path: Path) -> dict[str, Any]:
     return description
 
 
-@contextmanager
-def open_index(path: Path) -> Iterator[sqlite3.Connection]:
-    """The index opened for reading, also on a read-only disk. A missing or empty file reads as an empty index."""
-    file = path / INDEX_FILE
+def _stream_names(folder: Path | str) -> list[str]:
     try:
-        if file.is_file():
-            check_size(file)
-        with closing(_connect(file)) as index:
-            if _bound(index):
-                yield index
-                return
-        with closing(_empty()) as index:  # its process was killed before it had made the tables
-            yield index
-    except sqlite3.Error as error:
-        raise UsageError(f"{file}: the index cannot be read ({error}); the run folder is damaged") from None
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"{file}: the index holds an unreadable entry ({error!r}); the folder is damaged") from None
-
-
-def _entries(index: sqlite3.Connection, sql: str) -> Iterator[tuple[Any, ...]]:
-    """The first ``ENTRIES_MAX`` rows of a query."""
-    return islice(index.execute(sql), ENTRIES_MAX)
-
-
-def _bound(index: sqlite3.Connection) -> bool:
-    """Refuse what no index of ours holds: a view, which computes its rows when they are read, and a huge entry.
-
-    Returns whether there is any table.
-    """
-    bound_entries(index, ENTRY_BYTES_MAX)
-    made = index.execute("SELECT name, type, sql FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
-    for name, kind, sql in made:
-        if kind != "table" or "VIRTUAL" in str(sql).upper().split("(")[0] or " AS (" in str(sql).upper():
-            raise ValueError(f"{str(name)[:80]} is computed")
-    return bool(made)
-
-
-def _empty() -> sqlite3.Connection:
-    index = sqlite3.connect(":memory:")
-    index.executescript(_SCHEMA)
-    return index
-
-
-def _connect(file: Path) -> sqlite3.Connection:
-    if not file.is_file() or file.stat().st_size == 0:
-        return _empty()
-    address = f"file:{quote(str(file.absolute()))}?mode=ro"
-    if not file.with_name(f"{file.name}-wal").exists():
-        # No process has it open for writing, so read it as immutable and leave no new file behind.
-        return sqlite3.connect(f"{address}&immutable=1", uri=True, timeout=BUSY_WAIT_S)
-    index = sqlite3.connect(address, uri=True, timeout=BUSY_WAIT_S)
-    try:
-        index.execute("SELECT count(*) FROM facts")
-    except sqlite3.OperationalError:
-        # The disk cannot hold the WAL's shared-memory file, but checkpointed content is still readable.
-        index.close()
-        index = sqlite3.connect(f"{address}&immutable=1", uri=True, timeout=BUSY_WAIT_S)
-    return index
-
-
-def _stream_names(folder: Path) -> list[str]:
-    names = [entry.name for entry in folder.iterdir() if entry.is_dir()] if folder.is_dir() else []
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries if entry.is_dir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
     return sorted(names, key=lambda name: (name != "main", name))

@@ -10,20 +10,22 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-import sys
 from pathlib import Path
 from typing import Any
 
 from steadytrain.storage.own_file import FileId, abandon, descriptors_below, file_id
 
+INDEX_FILE = "index.sqlite"
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS symptoms (
+    name TEXT NOT NULL, stream TEXT NOT NULL, first_step INTEGER NOT NULL, last_step INTEGER NOT NULL,
+    severity TEXT NOT NULL, document TEXT NOT NULL, PRIMARY KEY (name, stream, first_step));
+CREATE TABLE IF NOT EXISTS incidents (path TEXT PRIMARY KEY, step INTEGER NOT NULL, document TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS actions (id INTEGER PRIMARY KEY, step INTEGER NOT NULL, document TEXT NOT NULL);
+"""
 SIDE_FILES = ("-wal", "-shm")
 RECOVERED = "recovered-"
-
-
-def bound_entries(index: sqlite3.Connection, bytes_max: int) -> None:
-    """Let no entry that is read be larger. On Python 3.10 only the size of the file bounds it."""
-    if sys.version_info >= (3, 11):
-        index.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, bytes_max)
 
 
 class RunIndex:

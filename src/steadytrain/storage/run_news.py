@@ -12,8 +12,9 @@ from typing import Any
 
 from steadytrain.core.incident import Action
 from steadytrain.core.model import Severity, Symptom
-from steadytrain.storage.run_folder import INDEX_FILE, bundles_inside, open_index
-from steadytrain.storage.run_index import SIDE_FILES
+from steadytrain.storage.index_reading import open_index
+from steadytrain.storage.run_folder import bundles_inside
+from steadytrain.storage.run_index import INDEX_FILE, SIDE_FILES
 
 SYMPTOMS_MAX = 200
 INCIDENTS_MAX = 1_000

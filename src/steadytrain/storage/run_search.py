@@ -14,7 +14,7 @@ from pathlib import Path
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.plugins import NEAR_MAX, NEARNESS_MIN
-from steadytrain.storage.begun_runs import begun_runs
+from steadytrain.storage.begun_runs import Begun, begun_runs, scan
 from steadytrain.storage.bundle import is_bundle
 from steadytrain.storage.run_folder import RUN_FILE, Run, description_started, open_run, read_description
 from steadytrain.storage.run_summaries import RunSummary, summary_of
@@ -45,10 +45,11 @@ def list_runs(runs_dir: Path) -> list[RunSummary]:
 
 @dataclass(frozen=True)
 class Listing:
-    """The runs of a folder, newest first, and one line for each that cannot be read."""
+    """The runs of a folder, newest first, one line for each that cannot be read, and those without a step."""
 
     runs: tuple[RunSummary, ...]
     unreadable: tuple[str, ...]
+    begun: tuple[Begun, ...]
 
 
 def survey(runs_dir: Path) -> Listing:
@@ -59,14 +60,16 @@ def survey(runs_dir: Path) -> Listing:
     """
     if not runs_dir.is_dir():
         raise _no_runs(runs_dir)
-    found, unreadable = [], []
-    for entry in _run_folders(runs_dir):
+    there, found, unreadable = scan(runs_dir), [], []
+    for entry in there.runs:
         try:
             found.append(summary_of(entry))
         except UsageError as error:
             unreadable.append(str(error))
+        except OSError as error:
+            unreadable.append(f"{entry}: cannot be read ({error.strerror})")
     found.sort(key=lambda run: (run.started, run.name), reverse=True)
-    return Listing(tuple(found), tuple(unreadable))
+    return Listing(tuple(found), tuple(unreadable), there.begun)
 
 
 def unreadable_runs(runs_dir: Path) -> list[str]:
@@ -137,7 +140,7 @@ def _by_name(target: str, runs_dir: Path) -> Path | None:
 def _given_name(name: str, runs_dir: Path) -> Path | None:
     """The folder of the run that was given a name; folders can be renamed."""
     found = []
-    for entry in _run_folders(runs_dir):
+    for entry in scan(runs_dir).runs:
         with suppress(UsageError):
             if read_description(entry).get("name") == name:
                 found.append(entry)
@@ -149,22 +152,29 @@ def _given_name(name: str, runs_dir: Path) -> Path | None:
 
 def _near(target: str, runs_dir: Path) -> str:
     """Names of runs that look alike, as the start of a clause."""
-    names = [entry.name for entry in _run_folders(runs_dir)] if runs_dir.is_dir() else []
+    names = [entry.name for entry in scan(runs_dir).runs] if runs_dir.is_dir() else []
     near = difflib.get_close_matches(target, names, n=NEAR_MAX, cutoff=NEARNESS_MIN)
     return f"did you mean {' or '.join(near)}? " if near else ""
 
 
 def newest(runs_dir: Path) -> Path:
     """The run that started last."""
-    started = []
-    for entry in _run_folders(runs_dir) if runs_dir.is_dir() else []:
+    return newest_and_begun(runs_dir)[0]
+
+
+def newest_and_begun(runs_dir: Path) -> tuple[Path, tuple[Begun, ...]]:
+    """The run that started last, and the runs that have no step yet, in one look into the folder."""
+    if not runs_dir.is_dir():
+        raise _no_runs(runs_dir)
+    there, started = scan(runs_dir), []
+    for entry in there.runs:
         try:
             started.append((description_started(read_description(entry)), entry))
         except UsageError:
             continue
     if not started:
         raise _no_runs(runs_dir)
-    return max(started)[1]
+    return max(started)[1], there.begun
 
 
 def _no_runs(runs_dir: Path) -> UsageError:
@@ -184,9 +194,3 @@ def run_around(bundle: Path) -> Run | None:
         return open_run(run) if (run / RUN_FILE).is_file() else None
     except UsageError:
         return None
-
-
-def _run_folders(runs_dir: Path) -> list[Path]:
-    # One stat a folder: thousands of them take a second by pathlib.
-    with os.scandir(runs_dir) as entries:
-        return [runs_dir / entry.name for entry in entries if os.path.isfile(f"{entry.path}/{RUN_FILE}")]

@@ -26,7 +26,7 @@ from steadytrain.core.bounded_files import DOCUMENT_BYTES_MAX, check_memory, ope
 from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.core.model import GRADIENT_ABSENT, SIGNALS, Table, Window
 from steadytrain.storage.documents import as_json
-from steadytrain.storage.numbered_files import Part, next_number, read_parts
+from steadytrain.storage.numbered_files import Part, glance_at_parts, next_number, read_parts
 from steadytrain.storage.own_file import OwnFile
 from steadytrain.storage.record_checksums import whole_records
 
@@ -188,9 +188,9 @@ def count_records(folder: Path) -> int:
     """Number of records in a stream, computed from file sizes; nothing is checked."""
 
     def count(parts: list[Part]) -> int:
-        return sum(part.path.stat().st_size // schema_dtype(read_schema(part.schema)).itemsize for part in parts)
+        return sum(os.stat(part.path).st_size // schema_dtype(read_schema(part.schema)).itemsize for part in parts)
 
-    return read_parts(folder, SUFFIXES, count)
+    return glance_at_parts(folder, SUFFIXES, count)
 
 
 def _read_segment(path: Path) -> Window:

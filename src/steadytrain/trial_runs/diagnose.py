@@ -19,8 +19,9 @@ from pathlib import Path
 from steadytrain.core.errors import UsageError
 from steadytrain.core.work_time import work_time
 from steadytrain.diagnosis.answer import UNKNOWN, Diagnosis
-from steadytrain.diagnosis.answer_files import keep, open_story
+from steadytrain.diagnosis.answer_files import keep
 from steadytrain.diagnosis.batch_trigger import batch_note
+from steadytrain.diagnosis.case_with_run import open_story
 from steadytrain.diagnosis.conclusion import Circumstances, conclude
 from steadytrain.diagnosis.interventions import DROP_BATCH
 from steadytrain.diagnosis.opening import looked

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from steadytrain.core.json_values import number_to_json
 from steadytrain.diagnosis import answer_files
 from steadytrain.diagnosis.answer import Diagnosis, PatchTried, RankedCause
+from steadytrain.diagnosis.case_with_run import open_story
 from steadytrain.diagnosis.patches.wound import Patch
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.facts import read_facts
@@ -187,7 +188,7 @@ class _Runs:
 
 
 def opened(source: Path) -> Case:
-    return answer_files.open_story(source, facts=read_facts(source))
+    return open_story(source, facts=read_facts(source))
 
 
 def _tried(runs: _Runs, own: OwnFile, patch: Patch) -> tuple[PatchTried, Followed, float]:

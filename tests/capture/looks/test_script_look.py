@@ -54,7 +54,7 @@ from looked_scores import sliced, translated
 
 from parameters import long
 from steadytrain.core.model import Severity
-from steadytrain.diagnosis.answer_files import open_story
+from steadytrain.diagnosis.case_with_run import open_story
 from steadytrain.statistics.script_rows import script_rows
 
 ALIKE = ("log softmax", "log of softmax", "quantiles", "row")

@@ -24,9 +24,10 @@ class TiedTables:
         for root in roots:
             tables = {id(m.weight) for m in root.modules() if isinstance(m, nn.Embedding)}
             named = [(plain_name(name), one) for name, one in root.named_parameters() if _may_be_one(one)]
-            for name, table in named:
-                for other, head in named:
-                    if id(table) in tables and id(head) not in tables and _are_alike(table, head):
+            heads = [(name, one) for name, one in named if id(one) not in tables]
+            for name, table in named if tables else ():
+                for other, head in heads if id(table) in tables else ():
+                    if _are_alike(table, head):
                         self._pairs.append(((name, weakref.ref(table)), (other, weakref.ref(head))))
         del self._pairs[PAIRS_MAX:]
 

@@ -42,6 +42,7 @@ class Pace:
         share: steadytrain's share of the time after the allowance.
         allowance_s: seconds of steadytrain's work before that: short runs are recorded whole.
         first_steps: steps that are always recorded.
+        costly_first_steps: the same of costly steps, of which 1,024 would take minutes.
         burst_steps: steps that are recorded between two rests: 64, and those in which the detectors look at them.
         rest_s_max: the longest rest, in seconds.
         step_s_max: a run whose own step takes longer rests only if recording a step costs half of that or more.
@@ -53,6 +54,7 @@ class Pace:
     share: float = 0.07
     allowance_s: float = 20.0
     first_steps: int = 1024
+    costly_first_steps: int = 128
     burst_steps: int = 64 + ALIGNED - 1
     rest_s_max: float = 20.0
     step_s_max: float = 0.010
@@ -130,7 +132,7 @@ class Pacing:
         self.recording_s = (of_block + slower_s) / steps
         self._block = (self._recorded, now, self._own_s)
         allowed_s = pace.allowance_s + pace.share * (now - self._began)
-        if self._own_s <= allowed_s or not self._may_rest or self._recorded < pace.first_steps:
+        if self._own_s <= allowed_s or not self._may_rest or self._recorded < self._first_steps:
             return 0
         return self._rest_steps(self._own_s - allowed_s)
 
@@ -142,6 +144,10 @@ class Pacing:
     @property
     def _may_rest(self) -> bool:
         return self.step_s < self.pace.step_s_max or (self.step_s < self.pace.costly_step_s_max and self._is_costly)
+
+    @property
+    def _first_steps(self) -> int:
+        return min(self.pace.first_steps, self.pace.costly_first_steps if self._is_costly else self.pace.first_steps)
 
     @property
     def _rest_s_max(self) -> float:

@@ -26,8 +26,8 @@ from steadytrain.live.served.trials_seen import answer_places, finished_trials
 from steadytrain.report.html import Served
 from steadytrain.report.wording import clean
 from steadytrain.storage.bundle import is_bundle
-from steadytrain.storage.run_folder import INDEX_FILE, RUN_FILE
-from steadytrain.storage.run_index import SIDE_FILES
+from steadytrain.storage.run_folder import RUN_FILE
+from steadytrain.storage.run_index import INDEX_FILE, SIDE_FILES
 from steadytrain.storage.staged_bundle import INCIDENTS_FOLDER
 
 PAGES_KEPT = 8

@@ -12,7 +12,8 @@ from typing import Any
 
 from steadytrain.core.errors import UsageError
 from steadytrain.report.wording import clean
-from steadytrain.storage.run_folder import INDEX_FILE, RUN_FILE
+from steadytrain.storage.run_folder import RUN_FILE
+from steadytrain.storage.run_index import INDEX_FILE
 from steadytrain.storage.run_summaries import RunSummary, summary_of
 
 LISTED_MAX = 500
