@@ -50,6 +50,13 @@ CONTRACTIONS = _names(
 )
 """Sums of products. Their -Inf is an overflow, never a mask."""
 
+KEEPS_INFINITIES = _names(
+    """
+    neg neg_ mul mul_ div div_ sub sub_ rsub negative multiply divide subtract true_divide
+    """
+)
+"""They turn an Inf into the Inf of the other sign. That makes no new value, so they are not to blame for it."""
+
 RUNNING_STATISTICS = frozenset({"running_mean", "running_var"})
 """Batch norm in training writes these arguments without using them for its result. Most schemas do not declare it."""
 
@@ -71,6 +78,7 @@ class Operation:
     only_a_view: bool
     fills: bool
     absorbs_negative_inf: bool
+    keeps_infinities: bool
     contracts: bool
     selects: bool
     pairs_lists: bool
@@ -107,6 +115,7 @@ def operation_of(function: Any) -> Operation:
         only_a_view=bool(aliases) and not any(alias.is_write for alias in aliases) and not fills,
         fills=fills,
         absorbs_negative_inf=short in ABSORBS_NEGATIVE_INF,
+        keeps_infinities=short in KEEPS_INFINITIES,
         contracts=short in CONTRACTIONS,
         selects=short in {"where", "masked_fill", "masked_fill_"},
         pairs_lists=short.startswith(("_foreach_", "_amp_foreach_", "_fused_")),

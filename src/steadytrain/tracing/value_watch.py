@@ -39,6 +39,8 @@ COPY_BYTES_MAX = 256 * 2**20
 OPERANDS_MAX = 16
 """Bound on described arguments. Only list operations over many tensors have more."""
 
+OTHER_SIGN = {Kinds.POSITIVE_INF: Kinds.NEGATIVE_INF, Kinds.NEGATIVE_INF: Kinds.POSITIVE_INF}
+
 INFINITY_IS_MEANT = frozenset({UNKNOWN_OWNER, "the buffer"})
 """Places of ready-made masks. In a batch, parameter or gradient an Inf is a fault like a NaN."""
 
@@ -179,6 +181,8 @@ class Watch:
         """The record behind the values of ``kind`` in a result; past ``CARRIERS_MAX`` the older records."""
         operation = call.operation
         same = _distinct(one.origins.get(kind, ()) for one in held)
+        if not same and operation.keeps_infinities and kind is not Kinds.NAN:
+            same = _distinct(one.origins.get(OTHER_SIGN[kind], ()) for one in held)
         if kind in kinds_in_numbers(call.operands) or (operation.fills and not same):
             shapes = tuple(_shape_only(operand) for operand in call.operands[:OPERANDS_MAX])
             constant = Record(
