@@ -20,24 +20,40 @@ class SlowAverage(ScriptRule):
         A copy of the model takes a small share of the distance to it in each update, as an exponential moving average
         (EMA) does, and the script evaluates this copy. At the end of the run the average still consists of its first
         values by half or more: metrics and samples of it are those of an untrained model, however well the model has
-        learned. A copy that runs in the steps, as a target network, is none. It is reported when the script ends.
+        learned. A copy that runs in the steps, as a target network, is none. It is reported when the script ends. An
+        average in half precision is also reported if most of its values keep their bits through an update, though they
+        are not those of the model: its steps are smaller than the last bit, and round away.
 
     Causes:
         - a decay of 0.999 or 0.9999 in a run of some hundred updates, without a warm-up of the decay
         - an average that is updated once an epoch, with a decay meant for updates
+        - an average in bfloat16 or float16
 
     Next:
         1. Let the decay grow with the updates, `min(decay, (1 + n) / (10 + n))`, or choose it by the length of the
            run: it forgets over 1 / (1 - decay) updates.
-        2. Evaluate the model itself beside its average.
+        2. Keep the average in float32, and cast it only for use.
+        3. Evaluate the model itself beside its average.
     """
 
     share_min: float = threshold(0.5, "share of the first values at the end. Chosen")
+    kept_share_min: float = threshold(0.5, "share of values that an update leaves as they are. Chosen")
     steps_min: int = threshold(192, "updates of the run: of a shorter one nobody expects an average")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         rows = script_rows(window, "first-weights")
+        rounded = script_rows(window, "kept-bits")
         return tuple(
+            self.warning(
+                window,
+                row,
+                f"the average of {row.place} that is evaluated is kept in half precision, and {row.last:.0%} of its "
+                "values keep their bits through an update, though they are not the model's: its updates round away",
+                kept=row.last,
+            )
+            for row in rounded[:1]
+            if row.last >= self.kept_share_min
+        ) or tuple(
             self.warning(
                 window,
                 row,

@@ -5,7 +5,7 @@ The reruns draw random numbers and move buffers. The process ends right after, s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -26,6 +26,9 @@ AGREES = 0.003
 several
 percent.
 """
+
+CONTINUED_SHARE_MIN = 0.5
+"""Share of the labels that count which have to be the next token of an input."""
 
 MOVES_MIN = 0.05
 """Minimum share of outputs that must move. Fewer move if the forward is flat between jumps."""
@@ -87,18 +90,23 @@ def _backward_error(kind: Any, given: tuple[Any, ...]) -> float | None:
 
 
 class _Embedded(TorchFunctionMode):
-    """Captures the first embedding of the token ids, as a tensor that can be differentiated."""
+    """Captures the first embedding of the token ids, as a tensor that can be differentiated. ``exact``: of these
+    values, because other inputs have their shape."""
 
-    def __init__(self, shape: torch.Size) -> None:
+    def __init__(self, tokens: Tensor, *, exact: bool) -> None:
         super().__init__()
         self.found: Tensor | None = None
-        self._shape = shape
+        self._tokens = tokens
+        self._exact = exact
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if getattr(func, "__name__", "") == "embedding" and self.found is None and args[0].shape == self._shape:
+        if getattr(func, "__name__", "") == "embedding" and self.found is None and self._is_it(args[0]):
             self.found = result
         return result
+
+    def _is_it(self, given: Tensor) -> bool:
+        return given.shape == self._tokens.shape and (not self._exact or torch.equal(given, self._tokens))
 
 
 def reruns(calls_made: list[MicroBatch], calls: Calls, last: LossCall | None) -> dict[str, Any]:
@@ -140,7 +148,9 @@ def _zeros(module: nn.Module, call: MicroBatch) -> dict[str, Any]:
 
 
 def _leaks(module: nn.Module, call: MicroBatch, last: LossCall | None) -> dict[str, Any]:
-    tokens = next((v for v in [*call.args, *call.kwargs.values()] if is_ids(v)), None)
+    all_tokens = [v for v in [*call.args, *call.kwargs.values()] if is_ids(v)]
+    continued = _continued(all_tokens, last)
+    tokens = continued if continued is not None else next(iter(all_tokens), None)
     if tokens is None:
         inputs = next((v for v in call.args if isinstance(v, Tensor) and v.is_floating_point() and v.dim() > 1), None)
         if inputs is None:
@@ -151,7 +161,7 @@ def _leaks(module: nn.Module, call: MicroBatch, last: LossCall | None) -> dict[s
             output = first_output(module(*args, **call.kwargs))
             return _between_rows(output, leaf)
     with torch.enable_grad():
-        embedded = _Embedded(tokens.shape)
+        embedded = _Embedded(tokens, exact=len(all_tokens) > 1)
         with embedded:
             output = first_output(module(*call.args, **call.kwargs))
         if embedded.found is None or output is None or not output.requires_grad:
@@ -160,7 +170,7 @@ def _leaks(module: nn.Module, call: MicroBatch, last: LossCall | None) -> dict[s
         length = tokens.shape[1]
         if output.dim() == 2 and output.shape[0] == tokens.numel():
             output = output.reshape(*tokens.shape, -1)
-        if output.dim() == 3 and output.shape[1] == length and length >= POSITIONS_MIN:
+        if continued is not None and output.dim() == 3 and output.shape[1] == length and length >= POSITIONS_MIN:
             at = _supervised_place(last, tokens)
             gradient = _gradient(output[:, at].square().sum(), embedded.found)
             if gradient is not None:
@@ -169,6 +179,26 @@ def _leaks(module: nn.Module, call: MicroBatch, last: LossCall | None) -> dict[s
                 if before > 0:
                     facts["causal_gradient"] = after / before
         return facts
+
+
+def _continued(inputs: Sequence[Tensor], last: LossCall | None) -> Tensor | None:
+    """The token ids that the labels continue; those of a single input in any case.
+
+    Of several inputs one may be an encoder's, which may be read in both directions: None if no label tells which.
+    """
+    if len(inputs) < 2 or last is None or last.target.is_floating_point():
+        return inputs[0] if len(inputs) == 1 else None
+    ignored = -100 if last.ignore_index is None else last.ignore_index
+    for tokens in inputs:
+        rows, length = tokens.shape
+        width = last.target.numel() // max(rows, 1)
+        if width * rows != last.target.numel() or width not in (length, length - 1) or not width > 1:
+            continue
+        labels = last.target.reshape(rows, width)[:, : length - 1].to(tokens.device)
+        used = labels != ignored
+        if float((labels == tokens[:, 1:])[used].double().mean()) > CONTINUED_SHARE_MIN:
+            return tokens
+    return None
 
 
 def _supervised_place(last: LossCall | None, tokens: Tensor) -> int:

@@ -21,6 +21,7 @@ from steadytrain.capture.looks.plateau_modes import PlateauModes
 from steadytrain.capture.looks.recurrent_axes import RecurrentAxes
 from steadytrain.capture.looks.regression_targets import RegressionTargets
 from steadytrain.capture.looks.repeated_inputs import Inputs, RepeatedInputs
+from steadytrain.capture.looks.running_statistics import slow_norms, statistics_rows
 from steadytrain.capture.looks.schedule_counts import ScheduleCounts
 from steadytrain.capture.looks.slow_averages import SlowAverages
 from steadytrain.capture.looks.summed_backwards import SummedBackwards
@@ -54,6 +55,8 @@ class Followed:
     summed: SummedBackwards = field(default_factory=SummedBackwards)
     tied: TiedTables | None = None
     moments: MisplacedMoments | None = None
+    slow_norms: dict[str, tuple[float, float]] = field(default_factory=dict)
+    looked_step: int = 1
     given: int = 0
     loads: int = 0
     schedules: IdleSchedules | None = None
@@ -79,6 +82,19 @@ class Followed:
             self.moments = MisplacedMoments(stream)
         if self.moments is not None:
             yield from self.moments.rows(stream)
+
+    def of_statistics(self, stream: Stream) -> Iterator[tuple[str, float]]:
+        """The rows of running statistics at this step; those that move slowly are kept for the end."""
+        roots = list(stream.roots())
+        yield from statistics_rows(roots)
+        self.slow_norms, self.looked_step = slow_norms(roots), stream.own_steps + 1
+
+    def at_the_end(self, stream: Stream) -> Iterator[tuple[str, float]]:
+        """The rows that are told when the script ends. ``first-statistics:NAME`` is the share of its first running
+        statistics that a batch norm still has."""
+        yield from self.averages.rows(stream)
+        for name, (momentum, batches) in self.slow_norms.items():
+            yield f"first-statistics:{name}", (1.0 - momentum) ** (batches / self.looked_step * stream.own_steps)
 
     def release(self) -> None:
         """Take all hooks off the modules of the script."""

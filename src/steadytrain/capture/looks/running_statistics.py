@@ -1,4 +1,4 @@
-"""Finds batch norms in training mode whose running statistics are still those of a new module."""
+"""Finds batch norms in training mode whose running statistics are still those of a new module, or move too slowly."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from torch import Tensor, nn
 
 from steadytrain.capture.hooks.model_discovery import named_places, plain_name
 from steadytrain.core.torch_private import BATCH_NORMS, BUFFERS, PARAMETERS
+
+MOMENTUM_MAX = 0.05
+"""From here on statistics have forgotten what they began with after some dozen batches."""
+
+ROUNDING, CHANNELS_MIN = 1e-3, 8
+"""Of few channels all may have a large variance by chance."""
 
 NORMS_MAX = 32
 """Batch norms that are read in one look: the statistics of one model move together."""
@@ -35,6 +41,32 @@ def statistics_rows(roots: Iterable[nn.Module]) -> Iterator[tuple[str, float]]:
         if distance == 0.0:
             momentum = module.momentum if isinstance(module, BATCH_NORMS.get()) else None
             yield f"new-statistics:{name}", float(momentum) if momentum is not None else -1.0
+
+
+@torch.no_grad()
+def slow_norms(roots: Iterable[nn.Module]) -> dict[str, tuple[float, float]]:
+    """The momentum of batch norms, and how many batches each has tracked, where all began in this run with the mean 0
+    and the variance 1 of new modules, and are still these by half or more. Reads the device twice at most.
+
+    After n batches a running variance is at least (1 - momentum)^n; one that was loaded is smaller somewhere.
+    """
+    norms = [
+        (plain_name(path) or type(module).__name__, module)
+        for root in roots
+        for path, module in named_places(root)
+        if isinstance(module, BATCH_NORMS.get()) and _should_learn(module) and 0 < (module.momentum or 0) < MOMENTUM_MAX
+    ][:NORMS_MAX]
+    counts = [module.num_batches_tracked for _, module in norms]
+    if not norms or any(count is None for count in counts):
+        return {}
+    tracked = torch.stack([count.reshape(()) for count in counts]).tolist()
+    shares = [(1.0 - module.momentum) ** count for (_, module), count in zip(norms, tracked, strict=True)]
+    smallest = torch.stack([module.running_var.min() for _, module in norms]).tolist()
+    channels = sum(module.num_features for _, module in norms)
+    as_new = all(low >= share * (1.0 - ROUNDING) for low, share in zip(smallest, shares, strict=True))
+    if min(shares) < 0.5 or max(shares) == 1.0 or channels < CHANNELS_MIN or not as_new:
+        return {}
+    return {name: (module.momentum, count) for (name, module), count in zip(norms, tracked, strict=True)}
 
 
 def _should_learn(module: nn.Module) -> bool:

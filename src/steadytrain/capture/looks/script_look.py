@@ -33,7 +33,6 @@ from steadytrain.capture.looks.pass_orders import PassOrders
 from steadytrain.capture.looks.policy_code import policy_rows
 from steadytrain.capture.looks.recurrent_axes import RecurrentAxes
 from steadytrain.capture.looks.repeated_inputs import Fetched, inputs_of
-from steadytrain.capture.looks.running_statistics import statistics_rows
 from steadytrain.capture.looks.schedule_counts import ScheduleCounts, schedulers_at_start
 from steadytrain.capture.looks.script_reading import reading_rows
 from steadytrain.capture.looks.stopped_updates import StoppedUpdates
@@ -211,7 +210,7 @@ class ScriptLook(StepObserver):
             self._tell(stream, rows)
 
     def _last_rows(self, stream: Stream) -> None:
-        rows = dict(self._one(stream).averages.rows(stream))
+        rows = dict(self._one(stream).at_the_end(stream))
         if rows:
             self._tell(stream, rows)
 
@@ -289,7 +288,7 @@ class ScriptLook(StepObserver):
         if stream.own_steps in AT_STEPS:
             rows |= dict(remainder_rows(stream))
         if stream.own_steps + 1 in STATISTICS_STEPS:
-            rows |= dict(statistics_rows(stream.roots()))
+            rows |= dict(one.of_statistics(stream))
         rows |= dict(one.weights.rows()) | dict(one.plateaus.rows(stream))
         if self._seen.graphs and self._is_due(stream):
             rows |= self._of_graphs(one, stream)

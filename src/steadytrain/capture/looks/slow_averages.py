@@ -1,7 +1,8 @@
 """Measures how fast an average of the model's weights, which the script evaluates, follows the model.
 
 An exponential moving average takes a share of the distance to the model in each update. After so many updates the rest
-is still what the average began with.
+is still what the average began with. In half precision the steps of an average may be smaller than the last bit of its
+values: they round away, and it stops far from the model.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ COPIES_MAX = 4
 FIT_MIN = 0.9
 """Share of a copy's change that the step towards the model explains: rounding leaves some of small ones."""
 
+AWAY_SHARE = 0.02
+"""The distance to the model, as a share of its own size, from which on an average in half precision should move."""
+
 ASIDE_SHARE = 0.25
 """A copy that is called in more of the steps is a target of the loss, and may be slow."""
 
@@ -39,6 +43,7 @@ class _Average:
     model: weakref.ref[nn.Module]
     values: tuple[Tensor, ...]
     shares: list[float] = field(default_factory=list)
+    kept: list[float] = field(default_factory=list)
     called: bool = False
     steps_called: int = 0
     remove: Callable[[], None] = lambda: None
@@ -75,14 +80,24 @@ class SlowAverages:
 
     def rows(self, stream: Stream) -> Iterator[tuple[str, float]]:
         """``first-weights:CLASS``, at the end of the script, is the share of its first values that an average which was
-        evaluated still has."""
+        evaluated still has. ``kept-bits:CLASS`` is the share of the values of one in half precision that kept their
+        bits through an update, though they are not those of the model."""
         for one in self._found:
             steps, called = stream.own_steps, one.steps_called + one.called
-            if len(one.shares) < UPDATES or not 0 < called <= max(1, ASIDE_SHARE * steps):
+            if not 0 < called <= max(1, ASIDE_SHARE * steps):
+                continue
+            if len(one.kept) == UPDATES:
+                yield f"kept-bits:{one.name}", min(one.kept)
+            if len(one.shares) < UPDATES:
                 continue
             share = sorted(one.shares)[len(one.shares) // 2]
             if share > 0.0 and max(one.shares) < 2.0 * share:
                 yield f"first-weights:{one.name}", (1.0 - share) ** steps
+
+
+def _is_half(module: nn.Module) -> bool:
+    first = next(module.parameters(), None)
+    return first is not None and first.dtype in (torch.bfloat16, torch.float16)
 
 
 def _follow(copy: nn.Module, model: weakref.ref[nn.Module], counts: Callable[[], bool], report: Report) -> _Average:
@@ -106,6 +121,8 @@ def _measure(one: _Average) -> None:
         return
     was, now, there = (torch.cat([part.double() for part in parts]) for parts in (before, one.values, sampled(model)))
     change, distance = now - was, there - was
+    if _is_half(copy) and bool(change.any()) and float(distance.norm()) >= AWAY_SHARE * float(there.norm()):
+        one.kept.append(float((change == 0)[distance != 0].double().mean()))
     length = float(distance @ distance)
     share = float(change @ distance) / length if length else 0.0
     explained = share * share * length / float(change @ change) if bool(change.any()) else 0.0

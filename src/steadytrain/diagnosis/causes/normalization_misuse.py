@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
-from steadytrain.diagnosis.signs import above, below, fact, first_name, listed, surveyed, symptom, when
+from steadytrain.diagnosis.signs import Signs, above, below, fact, first_name, listed, seen, surveyed, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class NormalizationMisuse(Cause):
     Causes:
         - batch size 1 per device, or a last batch of 1 (pytorch #1206, SparseConvNet #105)
         - statistics poisoned by one batch; momentum of 1
-        - statistics that never move: momentum of 0
+        - statistics that never move, or hardly: a momentum of 0, or one of 0.001 in a run of some hundred steps
         - `LayerNorm` over a dimension of size 1
 
     Next:
@@ -46,6 +46,12 @@ class NormalizationMisuse(Cause):
             4,
             "leave out a last batch of one row",
             code="loader = DataLoader(dataset, batch_size=batch_size, shuffle=True, drop_last=True)",
+        ),
+        Intervention(
+            "usual-momentum",
+            4,
+            "the default momentum of batch norms",
+            code="torch.nn.BatchNorm2d(channels, momentum=0.1)",
         ),
         Intervention(
             "layer-norm",
@@ -83,7 +89,7 @@ class NormalizationMisuse(Cause):
                     "running variances are out of bounds",
                     "fact batch_norm_variance",
                 ),
-                *symptom(case, STRONG, "frozen-running-statistics"),
+                *_never_learned(case),
                 *symptom(case, HINT, "validation-gap", "no-learning", "plateau", "loss-spike"),
                 *when(
                     surveyed(case)
@@ -98,6 +104,13 @@ class NormalizationMisuse(Cause):
             ),
             layer=first_name(case, "norm_over_batch") or first_name(case, "batch_norm_modules"),
         )
+
+
+def _never_learned(case: Case) -> Signs:
+    """Running statistics that the script's own momentum keeps at what they began with: a warning says so."""
+    found = seen(case, "frozen-running-statistics")
+    told = found is not None and found.severity == "warning"
+    return symptom(case, CERTAIN if told else STRONG, "frozen-running-statistics", invariant=told)
 
 
 def _few(case: Case) -> str:

@@ -23,9 +23,10 @@ class SlowAverage(Cause):
 
     Causes:
         - a decay of 0.9999 in a run of some hundred updates, without a warm-up of the decay
+        - an average in bfloat16 or float16, whose steps are smaller than the last bit of its values
 
     Next:
-        1. Let the decay grow with the updates, or lower it.
+        1. Let the decay grow with the updates, or lower it; keep the average in float32.
         2. Evaluate the model itself beside its average.
     """
 
@@ -40,6 +41,12 @@ class SlowAverage(Cause):
             4,
             "let the decay of the average grow with the updates",
             code="decay = min(decay, (1 + updates) / (10 + updates))",
+        ),
+        Intervention(
+            "float32-average",
+            4,
+            "keep the average in float32, and cast it only for use",
+            code="average = copy.deepcopy(model).float()",
         ),
     )
     grade = "B"
