@@ -30,3 +30,12 @@ def test_another_momentum_is_a_note() -> None:
     symptom = newest(FrozenRunningStatistics(), NOTED)
     assert symptom is not None
     assert symptom.severity == "note"
+
+
+def test_a_momentum_that_is_too_small_for_the_run() -> None:
+    symptom = newest(FrozenRunningStatistics(), looked(280, first_statistics__bn=[0.92], first_statistics__other=[0.9]))
+    assert symptom is not None
+    assert symptom.severity == "warning"
+    assert symptom.message.startswith("the running statistics of bn and 1 more batch norms are still 92% the mean 0")
+    assert FrozenRunningStatistics().check(looked(280, first_statistics__bn=[0.3])) == ()
+    assert FrozenRunningStatistics().check(looked(100, first_statistics__bn=[0.92])) == ()

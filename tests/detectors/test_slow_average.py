@@ -24,3 +24,10 @@ def test_the_share_is_told() -> None:
     assert symptom is not None
     assert symptom.severity == "warning"
     assert "the average of Net that is evaluated is still 93% what it began with, after 700 updates" in symptom.message
+
+
+def test_an_average_in_half_precision_that_stands_still() -> None:
+    symptom = newest(SlowAverage(), looked(700, kept_bits__Net=[0.82]))
+    assert symptom is not None
+    assert "is kept in half precision, and 82% of its values keep their bits through an update" in symptom.message
+    assert SlowAverage().check(looked(700, kept_bits__Net=[0.2])) == ()

@@ -43,7 +43,7 @@ ONCE = [
         "clipped-while-scaled clipped-after-step noisy-evaluation inverted-mask stale-target unscaled-inputs "
         "constant-targets vanishing-weights untied-weights incomplete-resume idle-schedule "
         "misnormalized-attention frozen-running-statistics few-trained-parameters summed-gradients "
-        "unloaded-weights mistimed-schedule spent-schedule repeated-order "
+        "unloaded-weights mistimed-schedule spent-schedule repeated-order sorted-labels "
         "worker-duplicates optimizer-without-gradients loss-above-guess stopped-updates replaced-weights "
         "shared-target misplaced-edges mixed-rows unrelated-noise uniform-noise foreign-gradients "
         "separate-draws unused-episode-end uniform-code unequal-reductions frozen-adapters "
@@ -156,7 +156,7 @@ STILL = OneChange(
 
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
-    caches = (catalog._by_name, trial_catalog.trials, trial_catalog.always_run)
+    caches = (catalog._named, trial_catalog.trials, trial_catalog.always_run)
     for one in caches:
         one.cache_clear()
     yield

@@ -16,8 +16,10 @@ from traced_faults import (  # noqa: E402
     _one_thread_and_nothing_left_behind,  # noqa: F401 (an autouse fixture)
 )
 
+from steadytrain.core.incident import UNKNOWN_OWNER  # noqa: E402
 from steadytrain.tracing import operation_facts, value_origins  # noqa: E402
 from steadytrain.tracing.tensor_summary import Kinds, fills_its_storage, kinds_of, summarize  # noqa: E402
+from steadytrain.tracing.tracer import OperationTracer  # noqa: E402
 
 # The parts.
 
@@ -91,7 +93,23 @@ def test_every_named_operation_exists() -> None:
     # A misspelt name in these sets would only show as a wrong verdict.
     missing = [
         name
-        for name in operation_facts.FILLS | operation_facts.OVERWRITES | operation_facts.CONTRACTIONS
+        for name in operation_facts.FILLS
+        | operation_facts.OVERWRITES
+        | operation_facts.CONTRACTIONS
+        | operation_facts.KEEPS_INFINITIES
         if not hasattr(torch.ops.aten, name)
     ]
     assert missing == []
+
+
+@pytest.mark.parametrize(("sign", "name"), [(1.0, "+Inf"), (-1.0, "-Inf")])
+def test_an_inf_that_changes_its_sign_is_carried_and_not_made(sign: float, name: str) -> None:
+    weights = torch.nn.Parameter(torch.ones(3))
+    advantages = torch.tensor([1.0, sign * INF, 2.0])
+    tracer = OperationTracer(parameters={"weights": weights}, method="")
+    with tracer:
+        loss = -(weights * advantages).mean()
+        tracer.mark_loss(loss)
+    found = tracer.finding()
+    assert found.located is None
+    assert found.why.startswith(f"{UNKNOWN_OWNER} held {name}: float32 [3], first read by aten.mul.Tensor")

@@ -34,7 +34,7 @@ SYMPTOMS_MAX = 3
 
 DATA_SYMPTOMS = frozenset(
     (
-        *("constant-targets", "inverted-mask", "misplaced-labels", "repeated-batch", "repeated-order"),
+        *("constant-targets", "inverted-mask", "misplaced-labels", "repeated-batch", "repeated-order", "sorted-labels"),
         *("rows-without-labels", "supervised-padding", "unscaled-inputs", "visible-labels", "worker-duplicates"),
     )
 )

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from steadytrain.capture.looks.running_statistics import statistics_rows
+from steadytrain.capture.looks.running_statistics import slow_norms, statistics_rows
 
 
 def rows(norm: nn.Module, *, prepare: Callable[[nn.Module], object] = lambda model: None) -> dict[str, float]:
@@ -80,3 +80,23 @@ def test_a_norm_of_the_script_that_updates_copies_of_its_buffers() -> None:
     assert rows(OfScript(copied=True)) == {"new-statistics:1": -1.0}
     assert rows(OfScript(copied=False)) == {}
     assert rows(OfScript(copied=True), prepare=lambda model: model.eval()) == {}
+
+
+def trained(norm: nn.BatchNorm1d, steps: int) -> nn.Module:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 12), norm, nn.Linear(12, 2))
+    for _ in range(steps):
+        model(torch.randn(8, 4)).square().sum().backward()
+    return model
+
+
+def test_a_small_momentum_keeps_the_first_statistics() -> None:
+    assert slow_norms([trained(nn.BatchNorm1d(12, momentum=3e-4), 16)]) == {"1": (3e-4, 16)}
+    assert slow_norms([trained(nn.BatchNorm1d(12, momentum=0.04), 32)]) == {}
+    assert slow_norms([trained(nn.BatchNorm1d(12), 16)]) == {}
+
+
+def test_statistics_of_an_earlier_training_are_not_the_first_ones() -> None:
+    norm = nn.BatchNorm1d(12, momentum=3e-4)
+    norm.running_var.copy_(torch.linspace(0.05, 2.0, 12))  # type: ignore[union-attr]
+    assert slow_norms([trained(norm, 16)]) == {}

@@ -33,6 +33,17 @@ def average(decay: float) -> Callable[[Net, Net, int], None]:
     return update
 
 
+def rounded(decay: float) -> Callable[[Net, Net, int], None]:
+    """An average in bfloat16."""
+
+    def update(held: Net, model: Net, step: int) -> None:
+        held.bfloat16()
+        for one, other in zip(held.parameters(), model.parameters(), strict=True):
+            one.lerp_(other.bfloat16(), 1 - decay)
+
+    return update
+
+
 def copied(held: Net, model: Net, step: int) -> None:
     if step % 50 == 0:
         held.load_state_dict(model.state_dict())
@@ -51,7 +62,7 @@ def train(update: Callable[[Net, Net, int], None], *, every: int) -> None:
         with torch.no_grad():
             update(held, model, step)
             if step % every == 0:
-                held(x)
+                held(x.to(next(held.parameters()).dtype))
 
 
 @pytest.mark.parametrize(
@@ -59,12 +70,23 @@ def train(update: Callable[[Net, Net, int], None], *, every: int) -> None:
     [
         (average(0.999), 50, True),
         (average(0.99), 50, False),
+        (rounded(0.995), 50, True),
+        (rounded(0.5), 50, False),
         (average(0.999), 1, False),
         (average(0.999), 500, False),
         (copied, 50, False),
         (lambda *_: None, 50, False),
     ],
-    ids=["slow", "fast", "runs in each step", "never evaluated", "copied now and then", "never updated"],
+    ids=[
+        "slow",
+        "fast",
+        "rounds away",
+        "coarse steps in bfloat16",
+        "runs in each step",
+        "never evaluated",
+        "copied now and then",
+        "never updated",
+    ],
 )
 def test_what_is_evaluated_and_stays_what_it_was(
     update: Callable[[Net, Net, int], None], every: int, told: bool, tmp_path: Path

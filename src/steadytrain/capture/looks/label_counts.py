@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
-from steadytrain.capture.looks.loss_graph import Likelihood
+from steadytrain.capture.looks.loss_graph import Likelihood, LossGraph
+from steadytrain.capture.step.input_recorder import MicroBatch
 
 CLASSES_MAX = 1000
 """Labels of more classes are not counted: their entropy would need more labels than a few batches have."""
@@ -16,6 +17,12 @@ LABELS_PER_CLASS = 10
 """Labels seen for each class that occurs, below which the entropy is not reported."""
 
 LABELS_MIN = 8
+
+LABEL_STEPS = frozenset((*range(40, 257, 24), *range(320, 1025, 64)))
+"""Steps beside the looks in which the labels of a batch are read."""
+
+ALONE_SHARE = 0.8
+"""Share of the labels of a batch from which on it counts as one of a single class."""
 
 
 class LabelCounts:
@@ -40,6 +47,7 @@ class LabelCounts:
         used = one.targets[one.targets != one.ignored]
         if one.targets.is_floating_point() or one.classes < 2 or used.numel() < LABELS_MIN:
             return
+        yield from class_rows(one)
         kinds = torch.unique(used).numel()
         if kinds < 2 or (kinds == used.numel() and one.classes <= 2 * kinds):
             return
@@ -57,6 +65,22 @@ class LabelCounts:
             entropy = -math.fsum(n / total * math.log(n / total) for n in self._counts if n)
             few = (seen - 1) / (2.0 * total)  # Miller and Madow (1955): few labels look less equal than they are
             yield "label-entropy", min(entropy + few, math.log(one.classes))
+
+
+@torch.no_grad()
+def class_rows(one: Likelihood) -> Iterator[tuple[str, float]]:
+    """``batch-class`` is the class that nearly all labels of a batch have, else -1, where a row has one label."""
+    used = one.targets[one.targets != one.ignored] if one.targets.dim() == 1 else one.targets[:0]
+    if not one.targets.is_floating_point() and 2 <= one.classes <= CLASSES_MAX and used.numel() >= LABELS_MIN:
+        most = torch.bincount(used.reshape(-1), minlength=one.classes)
+        yield "batch-class", float(most.argmax()) if float(most.max()) >= ALONE_SHARE * used.numel() else -1.0
+
+
+def batch_classes(graphs: Sequence[tuple[str, LossGraph, MicroBatch | None]]) -> Iterator[tuple[str, float]]:
+    """``batch-class:LINE`` of the losses of a step that have one likelihood of a model's output."""
+    for line, graph, call in graphs:
+        if call is not None and len(graph.likelihoods) == 1:
+            yield from ((f"{measure}:{line}", value) for measure, value in class_rows(graph.likelihoods[0]))
 
 
 def _cost(one: Likelihood) -> float | None:

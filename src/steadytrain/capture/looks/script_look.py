@@ -25,6 +25,7 @@ from steadytrain.capture.looks.graph_rows import graph_rows
 from steadytrain.capture.looks.held_parameters import is_sharded
 from steadytrain.capture.looks.idle_schedules import IdleSchedules, Passes
 from steadytrain.capture.looks.kept_remainders import AT_STEPS, remainder_rows
+from steadytrain.capture.looks.label_counts import LABEL_STEPS, batch_classes
 from steadytrain.capture.looks.label_places import label_rows
 from steadytrain.capture.looks.loss_graph import read_graph
 from steadytrain.capture.looks.loss_levels import TrainingLevels
@@ -235,7 +236,8 @@ class ScriptLook(StepObserver):
         for stream in due if self._run.seen.losses else ():
             summed = self._one(stream).summed
             summed.backward_begins(stream, self._run.seen.losses[-1], root, scaled=bool(self._run.scaling.scalers))
-        if len(self._seen.graphs) >= GRAPHS_MAX or not (due or not self._run.streams):
+        labels = any(stream.own_steps + 1 in LABEL_STEPS for stream in self._run.streams)
+        if len(self._seen.graphs) >= GRAPHS_MAX or not (due or labels or not self._run.streams):
             return
         graph = read_graph(root)
         self._seen.graphs.append((innermost_place(), graph, self._seen.call))
@@ -285,15 +287,14 @@ class ScriptLook(StepObserver):
             rows |= dict(one.cut.rows(stream))
         if stream.own_steps < INPUT_STEPS or one.inputs.cycled.compares(self._data.batches):
             rows |= self._of_inputs(one, stream, seen)
-        if stream.own_steps in AT_STEPS:
-            rows |= dict(remainder_rows(stream))
-        if stream.own_steps + 1 in STATISTICS_STEPS:
-            rows |= dict(one.of_statistics(stream))
+        rows |= dict(remainder_rows(stream)) if stream.own_steps in AT_STEPS else {}
+        rows |= dict(one.of_statistics(stream)) if stream.own_steps + 1 in STATISTICS_STEPS else {}
         rows |= dict(one.weights.rows()) | dict(one.plateaus.rows(stream))
+        if stream.own_steps + 1 in LABEL_STEPS:
+            rows |= dict(batch_classes(self._seen.graphs))
         if self._seen.graphs and self._is_due(stream):
             rows |= self._of_graphs(one, stream)
-            rows["carried-over:gradients"] = float(one.left_over)
-            rows |= dict(one.foreign.rows())
+            rows |= {"carried-over:gradients": float(one.left_over), **dict(one.foreign.rows())}
             rows |= dict(one.summed.rows(stream, seen, scaled=bool(self._run.scaling.scalers)))
             if one.tied is None:
                 one.tied = TiedTables(stream.roots())

@@ -74,6 +74,7 @@ class UnshuffledData(Cause):
                 ),
                 *(() if repeats else holds(case, "loader_shuffles", -FAIR, "the data loader shuffles")),
                 *symptom(case, CERTAIN, "repeated-order"),
+                *symptom(case, CERTAIN, "sorted-labels", invariant=True),
                 *symptom(case, FAIR, "oscillation"),
                 *symptom(case, HINT, "divergence", "plateau", "no-learning"),
                 *below(
