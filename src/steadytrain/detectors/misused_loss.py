@@ -17,6 +17,8 @@ SAID = {
     "probabilities-as-logarithms": "expects log-probabilities and gets probabilities",
     "scores-as-logarithms": "expects log-probabilities and gets the scores of a layer, without a bound below",
     "softmax-dimension": "takes softmax over another dimension than that of the classes",
+    "unscaled-cosines": "takes the softmax of cosines without a temperature: scores between -1 and 1 cannot tell the "
+    "right choice from the others, and the loss stays near that of a guess",
     "softmax-of-one": "is about the softmax of a single unit, which is always 1",
 }
 """Measures of the table ``script``, and what the loss does there."""
@@ -32,20 +34,23 @@ class MisusedLoss(ScriptRule):
         `binary_cross_entropy_with_logits`, squashes twice: gradients shrink, and the loss stays above a floor that no
         prediction can pass. `nll_loss` without `log_softmax` has no bound below, and `kl_div` takes logarithms as
         well. A softmax over one unit is always 1 and learns nothing. A softmax over another dimension than the one
-        that `nll_loss` reads as classes makes the rows (or places) of a batch compete with each other. None of these
+        that `nll_loss` reads as classes makes the rows (or places) of a batch compete with each other. Cosines without
+        a temperature are scores between -1 and 1: with many choices the loss stays near that of a guess. None of these
         raises an error. Compiled losses cannot be looked into.
 
     Causes:
         - a model that ends in softmax or sigmoid for predictions, trained with a loss that takes scores
         - `nll_loss` taken for `cross_entropy`
         - a single output unit for two classes
+        - cosine similarities of a contrastive loss that are not divided by a temperature
         - `log_softmax(dim=0)`, `softmax()` without `dim`, or `dim=1` for scores [batch, places, classes]
 
     Next:
         1. Give `cross_entropy` and `binary_cross_entropy_with_logits` the output of the last layer as it is.
         2. Use softmax and sigmoid only where probabilities are read.
         3. One unit for two classes: `binary_cross_entropy_with_logits` without softmax.
-        4. Give every softmax its `dim`: -1 where the classes come last.
+        4. Divide cosines by a temperature (0.05 to 0.1), or learn a scale.
+        5. Give every softmax its `dim`: -1 where the classes come last.
     """
 
     looks_min: int = threshold(2, "looks that find it: the loss is made in the same way each time")

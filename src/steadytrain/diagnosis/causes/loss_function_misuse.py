@@ -60,6 +60,12 @@ class LossFunctionMisuse(Cause):
             code="reconstruction = (output - x).pow(2).sum(-1).mean()  # as the KL term",
         ),
         Intervention(
+            "temperature",
+            5,
+            "divide cosines by a temperature, or learn their scale",
+            code="loss = cross_entropy(cosines / 0.07, targets)",
+        ),
+        Intervention(
             "turn-sign",
             5,
             "turn the sign of the term that is maximised, or bound it",
@@ -97,12 +103,19 @@ class LossFunctionMisuse(Cause):
                 *_without_bound(case),
                 *_unequal_terms(case),
                 *_entropy_lowered(case),
-                *symptom(case, STRONG, "misused-loss"),
+                *_misused(case),
                 *symptom(case, CERTAIN, "unequal-reductions", invariant=True),
                 *symptom(case, FAIR, "misnormalized-attention"),
                 *symptom(case, HINT, "plateau", "no-learning", "loss-collapse"),
             ),
         )
+
+
+def _misused(case: Case) -> Signs:
+    """What the graph of the loss shows. Cosines without a temperature are seen nowhere else."""
+    found = seen(case, "misused-loss")
+    cosines = found is not None and "unscaled-cosines" in found.numbers
+    return symptom(case, CERTAIN if cosines else STRONG, "misused-loss", invariant=cosines)
 
 
 def _unequal_terms(case: Case) -> Signs:
