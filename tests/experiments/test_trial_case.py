@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from steadytrain.core.model import Symptom
+from steadytrain.diagnosis.opening import with_symptoms
 from steadytrain.experiments.bursts import burst_before
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.case_files import _began, _onset, leading_symptom
@@ -208,6 +209,21 @@ def test_what_is_measured_every_few_steps_does_not_date_a_leap(loss: float, firs
     leapt = Symptom("lost-progress", "warning", 90, 100, "the loss rose", ("loss",))
     lag = Symptom("second-moment-lag", "warning", first, 100, "lags", ("tensors.gradient_to_second_moment",))
     assert _began(leapt, (leapt, lag), seen, Recording(Path(), (), ())) == onset
+
+
+@pytest.mark.parametrize(
+    ("first", "at", "onset"),
+    [(77, 90, 90), (84, 90, 84), (60, 90, 60), (77, 0, 77)],
+    ids=["after it", "it may come from it", "long after it", "the loss stays"],
+)
+def test_a_leap_that_follows_what_leads_dates_it(first: int, at: int, onset: int) -> None:
+    losses = [2.0 + 0.01 * (-1) ** step for step in range(100)]
+    seen = window(losses[: at - 1] + [9.0] * 11 if at else losses)
+    leapt = Symptom("lost-progress", "warning", 90, 100, "the loss rose", ("loss",))
+    lag = Symptom("second-moment-lag", "warning", first, first, "lags", ("tensors.gradient_to_second_moment",))
+    assert _began(lag, (lag, leapt), seen, Recording(Path(), (), ())) == onset
+    case = replace(finite_case(symptom=lag, symptoms=(lag,)), window=seen, onset=first, step=100)
+    assert with_symptoms(case, (leapt,)).onset == onset
 
 
 def test_what_is_measured_every_few_steps_does_not_date_before_an_act() -> None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from steadytrain.core.model import Symptom
 from steadytrain.diagnosis.proof import Control
 from steadytrain.experiments.case import SAME_STORY_STEPS, Case
+from steadytrain.experiments.case_files import leap_after
 from steadytrain.experiments.specs import Json, Outcome
 from steadytrain.grouping.catalog import declared, is_nonfinite
 
@@ -43,10 +44,11 @@ def _nearest_to_harm(case: Case, symptoms: Sequence[Symptom]) -> Symptom | None:
 
 def _since(case: Case, symptoms: Sequence[Symptom]) -> int:
     """The onset. If a value is non-finite, this is the first step of any non-finite symptom nearby: the loss may only
-    reveal it.
+    reveal it. If a symptom of tensors leads, it is the leap of the loss that follows.
     """
     if case.aim != "finite":
-        return case.onset
+        after = leap_after(case.symptom, symptoms, case.window) if case.symptom is not None else None
+        return after if after is not None and case.onset < after <= case.step else case.onset
     near = range(case.onset - SAME_STORY_STEPS, case.onset + 1)
     return min(
         (one.first_step for one in symptoms if is_nonfinite(one) and one.first_step in near),

@@ -156,6 +156,9 @@ def _read(path: Path, recording: Recording) -> _Source:
 
 def _began(leading: Symptom, symptoms: Sequence[Symptom], window: Window, recording: Recording) -> int:
     """The onset of the leading symptom; of a value that is not finite, that of the burst before it."""
+    after = leap_after(leading, symptoms, window)
+    if after is not None:
+        return after
     leapt = _leaps(window, leading.first_step)
     near = [one for one in symptoms if not (leapt and _dates_vaguely(one, leading.first_step))]
     began = _onset(leading, near)
@@ -187,10 +190,19 @@ def _onset(leading: Symptom, symptoms: Sequence[Symptom]) -> int:
     return min((one.first_step for one in grown), default=leading.first_step)
 
 
-def _leaps(window: Window, step: int) -> bool:
+def leap_after(leading: Symptom, symptoms: Sequence[Symptom], window: Window) -> int | None:
+    """The leap of the loss that follows a leading symptom of tensors, too late to come from what these showed."""
+    if not _is_sampled(leading) or leading.first_step <= EARLY_ONSET:
+        return None
+    near = range(leading.first_step + NEAR_STEPS + 1, leading.last_step + 2 * NEAR_STEPS + 1)
+    steps = [one.first_step for one in symptoms if one.stream == leading.stream and not _is_sampled(one)]
+    return min((step for step in steps if step in near and _leaps(window, step, 2 * NEAR_STEPS)), default=None)
+
+
+def _leaps(window: Window, step: int, steps: int = LEAP_STEPS) -> bool:
     """Whether the loss of ``step`` is far above those before: what brought it came right before."""
     series = window.series("loss")
-    before = series.values[(series.steps < step) & np.isfinite(series.values)][-LEAP_STEPS:]
+    before = series.values[(series.steps < step) & np.isfinite(series.values)][-steps:]
     here = series.values[series.steps == step]
     if len(before) < LEAP_STEPS_MIN or not len(here):
         return False

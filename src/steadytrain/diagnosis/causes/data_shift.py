@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, FRESH_DATA, LONGER_WARMUP, LOWER_RATE
 from steadytrain.diagnosis.row_signs import copies_since, missing_code, overwritten
 from steadytrain.diagnosis.signs import above, below, measured, quiet, renumbered, ruled_out, symptom, when
@@ -81,6 +81,9 @@ class DataShift(Cause):
                     -STRONG,
                     "batches from the onset on are like those before ({value} standard deviations)",
                 ),
+                *above(
+                    case, "batch_scale", UNITS_SCALE, FAIR, "its largest input is {value} times that of the usual batch"
+                ),
                 *missing_code(case, -STRONG),
                 *renumbered(case, -STRONG),
                 *copies_since(case, -CERTAIN - STRONG),
@@ -91,6 +94,9 @@ class DataShift(Cause):
             ),
         )
 
+
+UNITS_SCALE = 20.0
+"""Inputs that grow so much are in another unit: bytes for shares of 1, millimetres for metres."""
 
 FAR_SCALES = 5.0
 """Distance in standard deviations of single batches. Two halves of one source are never that far apart."""
