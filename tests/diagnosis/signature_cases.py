@@ -112,6 +112,7 @@ SICK: dict[str, tuple[dict[str, Any], str]] = {
     "misplaced-positions": ({}, "row-positions"),
     "live-target": ({}, "live-target"),
     "slow-average": ({}, "slow-average"),
+    "unsaved-state": ({}, "unsaved-state"),
     "unseeded-randomness": ({"torch_seeded": False, "rows_drawn_anew": 0}, "plateau"),
     "parameters-not-in-optimizer": ({"parameters_not_in_optimizer": ["head.weight"]}, "frozen-parameters"),
     "detached-graph": (
