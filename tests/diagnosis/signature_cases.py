@@ -112,6 +112,8 @@ SICK: dict[str, tuple[dict[str, Any], str]] = {
     "misplaced-positions": ({}, "row-positions"),
     "live-target": ({}, "live-target"),
     "slow-average": ({}, "slow-average"),
+    "unsaved-state": ({}, "unsaved-state"),
+    "masked-end": ({}, "masked-end"),
     "unseeded-randomness": ({"torch_seeded": False, "rows_drawn_anew": 0}, "plateau"),
     "parameters-not-in-optimizer": ({"parameters_not_in_optimizer": ["head.weight"]}, "frozen-parameters"),
     "detached-graph": (

@@ -48,7 +48,8 @@ ONCE = [
         "shared-target misplaced-edges mixed-rows unrelated-noise uniform-noise foreign-gradients "
         "separate-draws unused-episode-end uniform-code unequal-reductions frozen-adapters "
         "growing-weight rounded-ids opposite-metric uncopied-state false-negatives "
-        "scrambled-axes read-padding separate-orders constant-penalty row-positions live-target slow-average",
+        "scrambled-axes read-padding separate-orders constant-penalty row-positions live-target slow-average "
+        "unsaved-state masked-end",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

@@ -74,7 +74,8 @@ class Followed:
     known: list[str] = field(default_factory=list)
 
     def of_moments(self, stream: Stream, resumed: ResumedStates) -> Iterator[tuple[str, float]]:
-        """The rows of the moments that the optimizers of ``stream`` were given, at the start or since the last step."""
+        """The rows of the moments that the optimizers of ``stream`` were given, at the start or since the last step,
+        and those of what their checkpoint leaves out."""
         given = sum(resumed.times_given(one) for one in stream.optimizers)
         if given != self.given and self.loads < LOADS_MAX:
             self.given, self.loads = given, self.loads + 1
@@ -82,6 +83,7 @@ class Followed:
             self.moments = MisplacedMoments(stream)
         if self.moments is not None:
             yield from self.moments.rows(stream)
+        yield from resumed.left_out.rows(stream, given=given > 0)
 
     def of_statistics(self, stream: Stream) -> Iterator[tuple[str, float]]:
         """The rows of running statistics at this step; those that move slowly are kept for the end."""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from steadytrain.capture.looks.loss_graph import Likelihood, LossGraph
+from steadytrain.capture.looks.masked_ends import end_rows
 from steadytrain.capture.looks.token_inputs import SHIFTS, padding_of, shares_equal, tokens_beside
 
 ALIGNED = 0.99
@@ -29,7 +30,7 @@ def label_rows(one: Likelihood, given: Sequence[Tensor], rows: int, graph: LossG
     the labels that are padding where the token is padding too.
     ``next-place-seen`` is the smallest attention weight, over the model's square attentions, from places with a label
     to the next place; there is none if the model reads two texts of one length, because either may be attended to.
-    ``causal`` is 1 if that weight is 0, else 0.
+    ``causal`` is 1 if that weight is 0, else 0. Those of ``end_rows`` come with them.
     """
     labels = one.targets
     if labels.is_floating_point() or not labels.numel():
@@ -50,6 +51,7 @@ def label_rows(one: Likelihood, given: Sequence[Tensor], rows: int, graph: LossG
     if shift is not None:
         shift -= min(shift, one.dropped)  # `scores[:, 1:]` are those of the places from the second on
         yield "label-shift", float(shift)
+    yield from end_rows(one, given, graph.looked_up)
     if (found := padding_of(tokens)) is not None:
         pad, _ = found
         filled = (beside == pad) & (tokens[:, :width] == pad) & counted

@@ -1,5 +1,6 @@
 """Remembers the last losses of a training, for one of a model of the same shapes that begins after it in the process: a
-resume, whose loss goes on where the other one ended, or a training of its own.
+resume, whose loss goes on where the other one ended, or a training of its own. Where an optimizer was given its state
+and there was no such training, the losses are those of the newest earlier run of the same command.
 """
 
 from __future__ import annotations
@@ -7,15 +8,21 @@ from __future__ import annotations
 import math
 import statistics
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from steadytrain.capture.settings import Settings
+from steadytrain.capture.snapshots.resumed_states import ResumedStates
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.core.errors import UsageError
 from steadytrain.statistics.reference import MAD_TO_SIGMA
+from steadytrain.storage.earlier_run import newest_before
 
 LAST_STEPS, ENDED_MAX = 32, 4
+STEPS_READ_MAX = 1_000_000
+"""Steps of an earlier run that are read at most: 0.2 s."""
 
 
 @dataclass
@@ -33,7 +40,8 @@ class _HasLevels(Protocol):
 class TrainingLevels:
     """The levels of trainings that ended, the newest last."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings, resumed: ResumedStates) -> None:
+        self._settings, self._resumed = settings, resumed
         self._ended: deque[LossLevels] = deque(maxlen=ENDED_MAX)
 
     def ended(self, levels: LossLevels) -> None:
@@ -44,13 +52,13 @@ class TrainingLevels:
     ) -> Iterator[tuple[str, float]]:
         """At the gate of ``stream``. Before its first update ``level-before:STREAM`` and ``spread-before:STREAM``:
         median and robust standard deviation of the last 32 losses of the newest training whose parameters have the same
-        shapes.
+        shapes, or of the run before.
         """
         if stream.own_steps == 0:
             own.shapes = tuple(tuple(one.shape) for one in stream.parameters)
             earlier = [*self._ended, *(one.levels for one in others)]
             alike = [one for one in earlier if one is not own and one.shapes == own.shapes]
-            known = alike[-1].losses if alike else ()
+            known = alike[-1].losses if alike else self._of_run_before(stream)
             if len(known) == LAST_STEPS:
                 level = statistics.median(known)
                 spread = MAD_TO_SIGMA * statistics.median(abs(one - level) for one in known)
@@ -59,3 +67,17 @@ class TrainingLevels:
         loss = measured.record.scalars.get("loss")
         if loss is not None and math.isfinite(loss):
             own.losses.append(loss)
+
+    def _of_run_before(self, stream: Stream) -> Sequence[float]:
+        """The last losses of the newest earlier run of the same command, if this run loaded the optimizer's state."""
+        settings = self._settings
+        if not any(map(self._resumed.times_given, stream.optimizers)) or not settings.description.get("argv"):
+            return ()
+        run = newest_before(settings.run_dir, settings.description)
+        try:
+            if run is None or stream.name not in run.streams() or run.steps > STEPS_READ_MAX:
+                return ()
+            losses = run.scalars(stream.name).series("loss").values[-LAST_STEPS:]
+        except (OSError, UsageError):
+            return ()
+        return [float(one) for one in losses]

@@ -88,7 +88,7 @@ class ScriptLook(StepObserver):
         self._orders = orders
         self._modes = ModeEffects()
         self._followed: dict[int, Followed] = {}
-        self._levels = TrainingLevels()
+        self._levels = TrainingLevels(run.settings, loads.resumed)
         self._seen = Seen()
         self._data = Fetched()
         self._passes = Passes()

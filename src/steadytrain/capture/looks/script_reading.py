@@ -21,6 +21,7 @@ from typing import Any
 from steadytrain.capture.looks.aliased_references import aliased_references
 from steadytrain.capture.looks.bootstrapped_ends import unused_ends
 from steadytrain.capture.looks.constant_penalties import constant_penalties
+from steadytrain.capture.looks.end_padding import end_as_padding
 from steadytrain.capture.looks.live_targets import live_targets
 from steadytrain.capture.looks.paired_draws import moved_alone, separate_draws
 from steadytrain.capture.looks.reversed_gradients import reversed_gradients
@@ -65,6 +66,7 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
         ),
     ),
     "reversed-gradient": (reversed_gradients, ("Function\\b", "def backward")),
+    "end-as-padding": (end_as_padding, ("(?i)pad", "(?i)eos|eot|end|stop", "==|!=|ignore_index|DataCollator")),
     "live-target": (live_targets, ("(?i)gamma|discount|adv|delta|predictor", "(?i)q|value|critic|vf|predictor")),
 }
 """Each finds the lines of one mistake; a source without its words is not parsed."""

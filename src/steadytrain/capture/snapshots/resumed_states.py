@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from steadytrain.capture.snapshots.left_out_states import LeftOutStates
+
 SEARCHES_MAX = 3
 """Loads of a model for which the references are searched: each takes up to 0.1 s for a large program."""
 
@@ -42,6 +44,7 @@ class ResumedStates:
     """Serves all optimizers of a process, until the first update of each."""
 
     def __init__(self) -> None:
+        self.left_out = LeftOutStates()
         self._found = Beside()
         self._loaded: tuple[weakref.ref[nn.Module], Beside] | None = None
         self._searches = 0
@@ -56,6 +59,7 @@ class ResumedStates:
             for holder in gc.get_referrers(state):
                 if type(holder) is dict and _is_checkpoint(holder, state):
                     self._found = _beside(holder)
+                    self.left_out.checkpoint_given(_outermost(holder))
 
     def model_loaded(self, module: nn.Module, *, whole: bool) -> None:
         """``module`` was given the state, ``whole`` if nothing of it was missing."""
@@ -109,6 +113,12 @@ def _is_checkpoint(holder: dict[Any, Any], state: Any) -> bool:
     return any(one is state for one in values) and not any(
         isinstance(one, (nn.Module, torch.optim.Optimizer)) for one in values
     )
+
+
+def _outermost(holder: dict[str, Any]) -> dict[str, Any]:
+    """The checkpoint of which ``holder`` is a part, or itself."""
+    found = [one for one in gc.get_referrers(holder) if type(one) is dict and _is_checkpoint(one, holder)]
+    return found[0] if len(found) == 1 else holder
 
 
 def _beside(holder: dict[str, Any]) -> Beside:

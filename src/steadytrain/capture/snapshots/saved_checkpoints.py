@@ -93,10 +93,12 @@ class SavedCheckpoints(StepObserver):
     Args:
         run: the live run.
         bytes_max: disk space for pins; 0: none.
+        saving: is called when a save of tensors begins.
     """
 
-    def __init__(self, run: LiveRun, bytes_max: int) -> None:
+    def __init__(self, run: LiveRun, bytes_max: int, saving: Callable[[], None] = lambda: None) -> None:
         self._run = run
+        self._saving = saving
         self._bytes_max = bytes_max
         self._pins: Pins | None = None
         self._lock = threading.Lock()
@@ -117,6 +119,8 @@ class SavedCheckpoints(StepObserver):
             contents = contents_of(saved)
         if not contents.shapes:
             return None
+        with self._run.guard.part("looking at what is saved"):
+            self._saving()
         save = _Save(self._step(), contents, path, in_place=not isinstance(target, str | os.PathLike))
         if self._pins is not None and path is not None and not save.in_place:
             with self._lock:

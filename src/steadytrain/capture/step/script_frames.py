@@ -169,6 +169,19 @@ def variable_of(value: object) -> str:
     return ""
 
 
+def variables_of(frame: FrameType) -> list[tuple[str, Any]]:
+    """The variables of ``frame`` by name, the innermost scope only; the list is all that keeps them."""
+    variables = frame.f_locals
+    found = list(variables.items())
+    _let_go(frame, variables)
+    return found
+
+
+def is_of_script(file: str) -> bool:
+    """Whether ``file`` is the script's own: neither torch's nor ours, nor that of an installed package."""
+    return _is_of_user(file) and "-packages" not in file
+
+
 def running_frames() -> Iterator[FrameType]:
     """The frames of this thread, innermost first, beginning with the caller's."""
     frame: FrameType | None = sys._getframe(1)

@@ -112,7 +112,7 @@ class Watcher:
         if run.recorder.recording:
             if settings.steering is not None:
                 self.follow(SteeredSteps(run))
-            self._saved = SavedCheckpoints(run, settings.checkpoint_bytes_max)
+            self._saved = SavedCheckpoints(run, settings.checkpoint_bytes_max, self._loads.resumed.left_out.saving)
             self.follow(self._saved)
             self.follow(ScriptLook(run, self._loaders.datasets.rows_of, self._loads, self._loaders.orders))
             self.follow(watched_ranks(run))

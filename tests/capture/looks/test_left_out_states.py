@@ -1,0 +1,67 @@
+"""Resumes from checkpoints that leave out an object of the training, and those that leave out nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import steadytrain
+from steadytrain.storage.run_folder import open_run
+
+SCRIPTS = Path(__file__).parents[2] / "fixtures" / "resumes"
+
+
+def told(folder: Path, script: str, run: str = "run") -> dict[str, str]:
+    """Severity of what is told of each object that ``script`` left out of its checkpoint, by the object's name."""
+    path = folder / script
+    path.write_text((SCRIPTS / script).read_text())
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with steadytrain.watch(runs_dir=folder / "runs", name=run), pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, path.stem, module)
+        spec.loader.exec_module(module)
+    found = [one for one in open_run(folder / "runs" / run).symptoms if one.name == "unsaved-state"]
+    return {name: one.severity for one in found for name in re.findall(r"([\w.]+) \(", one.message)}
+
+
+@pytest.mark.parametrize("saves", ["object", "numbers", "beside"])
+def test_statistics_that_are_saved(saves: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAVES", saves)
+    assert told(tmp_path, "rl_normaliser.py") == {}
+
+
+def test_statistics_of_the_observations(tmp_path: Path) -> None:
+    assert told(tmp_path, "rl_normaliser.py") == {"self.obs_rms": "warning"}
+
+
+@pytest.mark.parametrize(("saves", "expected"), [("nothing", {"normalizer": "warning"}), ("all", {})])
+def test_the_second_run_of_a_command(
+    saves: str, expected: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SAVES", saves)
+    assert told(tmp_path, "two_runs.py", "first") == {}
+    time.sleep(1.1)  # a run begins in a whole second
+    assert told(tmp_path, "two_runs.py", "second") == expected
+
+
+@pytest.mark.parametrize(
+    ("saves", "expected"),
+    [("nothing", {"schedule": "note", "ema": "note"}), ("all", {}), ("weights", {}), ("export", {})],
+)
+def test_averages_and_schedules(
+    saves: str, expected: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAVES", saves)
+    assert told(tmp_path, "ema_and_schedule.py") == expected
+
+
+def test_statistics_that_each_start_computes(tmp_path: Path) -> None:
+    assert told(tmp_path, "scaled_once.py") == {}
