@@ -104,7 +104,9 @@ class LeftOutStates:
 
     def _begun(self, keys: CheckpointKeys, sure: float) -> Iterator[tuple[str, float]]:
         lives = [(one, self._life(one.thing)) for one in stateful_objects()]
-        found = [(one, life) for one, life in lives if (life is None or not life.lived) and not keys.hold(one)]
+        lives = [(one, life) for one, life in lives if life is None or not life.lived]
+        names = {one.leaf for one, _ in lives}
+        found = [(one, life) for one, life in lives if not keys.hold(one, names)]
         for one, life in found[:FOUND_MAX]:
             if one.is_statistics:
                 warms_up = life is not None and not restored_in_source(one)

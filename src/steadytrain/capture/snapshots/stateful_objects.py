@@ -42,6 +42,11 @@ class Stateful:
     is_statistics: bool
 
     @property
+    def leaf(self) -> str:
+        """The last part of its name."""
+        return self.name.rpartition(".")[2]
+
+    @property
     def attributes(self) -> Mapping[str, Any]:
         return attributes_of(self.thing)
 
@@ -108,7 +113,7 @@ def state_of(thing: Any) -> tuple[Any, ...]:
 
 def restored_in_source(one: Stateful) -> bool:
     """Whether the script sets what ``one`` holds from outside, as when it reads it from a file of its own."""
-    leaf = re.escape(one.name.rpartition(".")[2].partition("[")[0])
+    leaf = re.escape(one.leaf.partition("[")[0])
     sets = re.compile(
         rf"\b{leaf}\.(?:{SETTERS})\b|\b{leaf}\.\w+\s*(?:,\s*\w+\.[\w.]+\s*)*=(?!=)|\b{leaf}\s*=[^=\n]*\bload"
     )
