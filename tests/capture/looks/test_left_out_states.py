@@ -9,12 +9,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import steadytrain
 from steadytrain.capture.snapshots.checkpoint_keys import CheckpointKeys
-from steadytrain.capture.snapshots.stateful_objects import Stateful
+from steadytrain.capture.snapshots.stateful_objects import Stateful, count_of
 from steadytrain.storage.run_folder import open_run
 
 SCRIPTS = Path(__file__).parents[2] / "fixtures" / "resumes"
@@ -93,3 +94,16 @@ def test_what_a_checkpoint_holds(checkpoint: dict[str, Any], held: list[str]) ->
     keys = CheckpointKeys(checkpoint)
     known = [Stateful(name, Statistics(), True) for name in ("self.norm", "self.ret_norm")]
     assert [one.leaf for one in known if keys.hold(one, ["norm", "ret_norm"])] == held
+
+
+@pytest.mark.parametrize("count", [3, 3.0, np.float64(3), np.array([3.0]), torch.tensor(3), torch.tensor([3.0])])
+def test_counts_of_any_kind(count: Any) -> None:
+    held = Statistics()
+    held.count = count
+    assert count_of(held) == 3.0
+
+
+def test_a_meter_of_what_is_logged_has_no_spread() -> None:
+    held = Statistics()
+    del held.var
+    assert count_of(held) is None

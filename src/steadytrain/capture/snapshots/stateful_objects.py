@@ -91,9 +91,9 @@ def count_of(thing: Any) -> float | None:
     if not counts or not any(map(MEAN.search, numbers)) or not any(map(SPREAD.search, numbers)):
         return None
     count = counts[0]
-    if isinstance(count, Tensor) and (count.numel() != 1 or count.device.type != "cpu"):
-        return None
-    return float(count) if np.size(count) == 1 else None
+    if isinstance(count, Tensor):
+        return float(count) if count.numel() == 1 and count.device.type == "cpu" else None
+    return float(np.asarray(count).item()) if np.size(count) == 1 else None
 
 
 def state_of(thing: Any) -> tuple[Any, ...]:
