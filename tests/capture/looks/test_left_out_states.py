@@ -68,8 +68,9 @@ def test_averages_and_schedules(
     assert told(tmp_path, "ema_and_schedule.py") == expected
 
 
-def test_statistics_that_each_start_computes(tmp_path: Path) -> None:
-    assert told(tmp_path, "scaled_once.py") == {}
+@pytest.mark.parametrize("script", ["scaled_once.py", "statistics_in_model.py"])
+def test_statistics_that_each_start_computes_or_the_model_holds(script: str, tmp_path: Path) -> None:
+    assert told(tmp_path, script) == {}
 
 
 class Statistics:

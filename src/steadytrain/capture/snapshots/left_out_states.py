@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from torch import nn
+
 from steadytrain.capture.snapshots.checkpoint_keys import CheckpointKeys
 from steadytrain.capture.snapshots.stateful_objects import (
     Stateful,
@@ -77,6 +79,10 @@ class LeftOutStates:
             found = [one for one in stateful_objects() if self._life(one.thing) is None]
             self._see([_Life(weakref.ref(one.thing), one.has_counted, state_of(one.thing)) for one in found])
             self._keys = CheckpointKeys(checkpoint)
+
+    def loaded(self, module: nn.Module) -> None:
+        """``module`` was given a state, and so were the statistics in it."""
+        self._see([_Life(weakref.ref(one), True) for one in module.modules() if count_of(one) is not None])
 
     def _see(self, lives: list[_Life]) -> None:
         self._known = {key: one for key, one in self._known.items() if one.held() is not None}

@@ -139,7 +139,8 @@ def _reached(seen: set[int]) -> Iterator[tuple[str, Any]]:
             continue
         yield name, thing
         if depth < DEPTH_MAX and not isinstance(thing, (torch.optim.Optimizer, torch.utils.data.Dataset)):
-            inner = [(key, one) for key, one in attributes_of(thing).items() if not key.startswith("__")]
+            is_module = isinstance(thing, nn.Module)  # its parts are saved and loaded with it
+            inner = [(key, one) for key, one in attributes_of(thing).items() if not (is_module and type(one) is dict)]
             waiting += [(f"{name}.{key}", one, depth + 1) for key, one in inner[:ENTRIES_MAX]]
 
 
