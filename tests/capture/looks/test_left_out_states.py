@@ -7,10 +7,15 @@ import re
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 import steadytrain
+from steadytrain.capture.snapshots.checkpoint_keys import CheckpointKeys
+from steadytrain.capture.snapshots.stateful_objects import Stateful, count_of
 from steadytrain.storage.run_folder import open_run
 
 SCRIPTS = Path(__file__).parents[2] / "fixtures" / "resumes"
@@ -63,5 +68,43 @@ def test_averages_and_schedules(
     assert told(tmp_path, "ema_and_schedule.py") == expected
 
 
-def test_statistics_that_each_start_computes(tmp_path: Path) -> None:
-    assert told(tmp_path, "scaled_once.py") == {}
+@pytest.mark.parametrize("script", ["scaled_once.py", "statistics_in_model.py"])
+def test_statistics_that_each_start_computes_or_the_model_holds(script: str, tmp_path: Path) -> None:
+    assert told(tmp_path, script) == {}
+
+
+class Statistics:
+    def __init__(self) -> None:
+        self.mean, self.var, self.count = 0.0, 1.0, 0
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "held"),
+    [
+        ({}, []),
+        ({"epoch": 3, "model": {"0.running_mean": torch.ones(2)}}, []),
+        ({"norm": {"mean": 0.0, "var": 1.0, "count": 9}}, ["norm"]),
+        ({"norm": {"mean": 0.0}, "ret_norm": {"mean": 0.0}}, ["norm", "ret_norm"]),
+        ({"ret_norm_mean": 0.0}, ["norm", "ret_norm"]),
+        ({"kept": {"mean": 0.0, "var": 1.0, "count": 9}}, ["norm", "ret_norm"]),
+        ({"obs": Statistics(), "returns": Statistics()}, ["norm", "ret_norm"]),
+    ],
+)
+def test_what_a_checkpoint_holds(checkpoint: dict[str, Any], held: list[str]) -> None:
+    """Where it is not clear whose state it is, it may be that of each."""
+    keys = CheckpointKeys(checkpoint)
+    known = [Stateful(name, Statistics(), True) for name in ("self.norm", "self.ret_norm")]
+    assert [one.leaf for one in known if keys.hold(one, ["norm", "ret_norm"])] == held
+
+
+@pytest.mark.parametrize("count", [3, 3.0, np.float64(3), np.array([3.0]), torch.tensor(3), torch.tensor([3.0])])
+def test_counts_of_any_kind(count: Any) -> None:
+    held = Statistics()
+    held.count = count
+    assert count_of(held) == 3.0
+
+
+def test_a_meter_of_what_is_logged_has_no_spread() -> None:
+    held = Statistics()
+    del held.var
+    assert count_of(held) is None

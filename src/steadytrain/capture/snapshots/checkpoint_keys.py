@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from torch import Tensor
@@ -26,49 +26,57 @@ class CheckpointKeys:
 
     def __init__(self, checkpoint: Mapping[str, Any]) -> None:
         self.has_moments = False
-        self._keys: set[str] = set()
-        self._parts: list[frozenset[str]] = []
+        self._keys: set[tuple[str, str]] = set()
+        self._parts: list[tuple[str, frozenset[str]]] = []
         self._classes: set[str] = set()
-        self._read(checkpoint, 0)
+        self._read(checkpoint, "", 0)
 
-    def hold(self, one: Stateful) -> bool:
-        """Whether a key is called like the object or its class, or keys are called like its attributes."""
-        names = {_letters(one.name.rpartition(".")[2]), _letters(type(one.thing).__name__)}
-        telling = {key for key in self._keys if len(key) >= LETTERS_MIN and key not in SAYS_NOTHING}
-        if type(one.thing).__name__ in self._classes or any(
-            name in key or key in name for key in telling for name in names if name
-        ):
+    def hold(self, one: Stateful, others: Collection[str] = ()) -> bool:
+        """Whether a key is called like the object or its class, or keys are called like its attributes.
+
+        Args:
+            one: the object.
+            others: the names of objects beside it: what is kept under the name of one of them is not its own.
+        """
+        leaf = letters(one.leaf)
+        taken = {name for name in map(letters, others) if name != leaf}
+        keys = {key for parent, key in self._keys if not {parent, key} & taken}
+        names = {leaf, letters(type(one.thing).__name__)}
+        telling = {key for key in keys if len(key) >= LETTERS_MIN and key not in SAYS_NOTHING}
+        if any(name in key or key in name for key in telling for name in names if name):
             return True
-        attributes = {_letters(name) for name in one.attributes}
-        if any(part and part <= attributes for part in self._parts):
+        if type(one.thing).__name__ in self._classes and not taken & {key for _, key in self._keys}:
+            return True
+        attributes = {letters(name) for name in one.attributes}
+        if any(part and part <= attributes for parent, part in self._parts if parent not in taken):
             return True
         long = [name for name in attributes if len(name) >= LETTERS_MIN]
-        return one.is_statistics and any(key.endswith(name) for key in self._keys for name in long)
+        return one.is_statistics and any(key.endswith(name) for key in keys for name in long)
 
-    def _read(self, value: Any, depth: int) -> None:
+    def _read(self, value: Any, name: str, depth: int) -> None:
         if depth > DEPTH_MAX or isinstance(value, PLAIN):
             return
+        inside: list[tuple[str, Any]] = []
         if isinstance(value, Mapping):
             if "param_groups" in value:
                 self.has_moments = self.has_moments or bool(value.get("state"))
                 return
-            names = [one for one in value if isinstance(one, str)]
-            if any("." in one for one in names) and all(isinstance(one, Tensor) for one in value.values()):
+            named = {key: one for key, one in value.items() if isinstance(key, str)}
+            if any("." in key for key in named) and all(isinstance(one, Tensor) for one in named.values()):
                 return
-            letters = frozenset(_letters(one) for one in names)
+            found = frozenset(map(letters, named))
             if depth:
-                self._parts.append(letters)
-            self._keys |= set(list(letters)[: KEYS_MAX - len(self._keys)])
-        elif not isinstance(value, (list, tuple)):
+                self._parts.append((name, found))
+            self._keys |= {(name, key) for key in list(found)[: max(0, KEYS_MAX - len(self._keys))]}
+            inside = [(letters(key), one) for key, one in named.items()]
+        elif isinstance(value, (list, tuple)):
+            inside = [(name, one) for one in value]
+        else:
             self._classes.add(type(value).__name__)
-            return
-        for one in _inside(value):
-            self._read(one, depth + 1)
+        for key, one in inside[:KEYS_MAX]:
+            self._read(one, key, depth + 1)
 
 
-def _inside(value: Any) -> Iterator[Any]:
-    yield from list(value.values() if isinstance(value, Mapping) else value)[:KEYS_MAX]
-
-
-def _letters(name: str) -> str:
+def letters(name: str) -> str:
+    """``name`` without case and without all that is no letter or digit."""
     return re.sub(r"[^a-z0-9]", "", name.lower())

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from torch import nn
+
 from steadytrain.capture.snapshots.checkpoint_keys import CheckpointKeys
 from steadytrain.capture.snapshots.stateful_objects import (
     Stateful,
@@ -78,6 +80,10 @@ class LeftOutStates:
             self._see([_Life(weakref.ref(one.thing), one.has_counted, state_of(one.thing)) for one in found])
             self._keys = CheckpointKeys(checkpoint)
 
+    def loaded(self, module: nn.Module) -> None:
+        """``module`` was given a state, and so were the statistics in it."""
+        self._see([_Life(weakref.ref(one), True) for one in module.modules() if count_of(one) is not None])
+
     def _see(self, lives: list[_Life]) -> None:
         self._known = {key: one for key, one in self._known.items() if one.held() is not None}
         self._known |= {id(thing): one for one in lives if (thing := one.held()) is not None}
@@ -104,7 +110,9 @@ class LeftOutStates:
 
     def _begun(self, keys: CheckpointKeys, sure: float) -> Iterator[tuple[str, float]]:
         lives = [(one, self._life(one.thing)) for one in stateful_objects()]
-        found = [(one, life) for one, life in lives if (life is None or not life.lived) and not keys.hold(one)]
+        lives = [(one, life) for one, life in lives if life is None or not life.lived]
+        names = {one.leaf for one, _ in lives}
+        found = [(one, life) for one, life in lives if not keys.hold(one, names)]
         for one, life in found[:FOUND_MAX]:
             if one.is_statistics:
                 warms_up = life is not None and not restored_in_source(one)

@@ -64,6 +64,7 @@ class ResumedStates:
     def model_loaded(self, module: nn.Module, *, whole: bool) -> None:
         """``module`` was given the state, ``whole`` if nothing of it was missing."""
         found, self._found = self._found, Beside()
+        self.left_out.loaded(module)
         if whole and (found.parameters or found.schedule_at or found.position):
             self._loaded = weakref.ref(module), found
 

@@ -42,6 +42,11 @@ class Stateful:
     is_statistics: bool
 
     @property
+    def leaf(self) -> str:
+        """The last part of its name."""
+        return self.name.rpartition(".")[2]
+
+    @property
     def attributes(self) -> Mapping[str, Any]:
         return attributes_of(self.thing)
 
@@ -86,9 +91,9 @@ def count_of(thing: Any) -> float | None:
     if not counts or not any(map(MEAN.search, numbers)) or not any(map(SPREAD.search, numbers)):
         return None
     count = counts[0]
-    if isinstance(count, Tensor) and (count.numel() != 1 or count.device.type != "cpu"):
-        return None
-    return float(count) if np.size(count) == 1 else None
+    if isinstance(count, Tensor):
+        return float(count) if count.numel() == 1 and count.device.type == "cpu" else None
+    return float(np.asarray(count).item()) if np.size(count) == 1 else None
 
 
 def state_of(thing: Any) -> tuple[Any, ...]:
@@ -108,7 +113,7 @@ def state_of(thing: Any) -> tuple[Any, ...]:
 
 def restored_in_source(one: Stateful) -> bool:
     """Whether the script sets what ``one`` holds from outside, as when it reads it from a file of its own."""
-    leaf = re.escape(one.name.rpartition(".")[2].partition("[")[0])
+    leaf = re.escape(one.leaf.partition("[")[0])
     sets = re.compile(
         rf"\b{leaf}\.(?:{SETTERS})\b|\b{leaf}\.\w+\s*(?:,\s*\w+\.[\w.]+\s*)*=(?!=)|\b{leaf}\s*=[^=\n]*\bload"
     )
@@ -134,7 +139,8 @@ def _reached(seen: set[int]) -> Iterator[tuple[str, Any]]:
             continue
         yield name, thing
         if depth < DEPTH_MAX and not isinstance(thing, (torch.optim.Optimizer, torch.utils.data.Dataset)):
-            inner = [(key, one) for key, one in attributes_of(thing).items() if not key.startswith("__")]
+            is_module = isinstance(thing, nn.Module)  # its parts are saved and loaded with it
+            inner = [(key, one) for key, one in attributes_of(thing).items() if not (is_module and type(one) is dict)]
             waiting += [(f"{name}.{key}", one, depth + 1) for key, one in inner[:ENTRIES_MAX]]
 
 
