@@ -39,6 +39,12 @@ class HandWritten(torch.optim.Optimizer):
         raise RuntimeError("the script makes this update itself")
 
 
+class UpdateByHand(HandWritten):
+    """The placeholder of an update that the script does not mark. ``updates_before``: those that are not recorded."""
+
+    updates_before = 0
+
+
 class Updates:
     """The manual updates of one model."""
 
