@@ -25,7 +25,7 @@ from loops_by_hand import (
 )
 
 import steadytrain
-from scripts import run_script
+from scripts import call, run_script
 from steadytrain.capture.step.run_stopped import RunStopped
 from steadytrain.storage.run_folder import Run, open_run
 
@@ -204,3 +204,48 @@ def test_the_last_lines_count_every_step(tmp_path: Path) -> None:
         """
     ended = run_script(tmp_path, source)
     assert "60 steps seen, 58 recorded" in ended.told
+
+
+@pytest.mark.slow
+def test_a_replay_is_exact_or_says_why_not(tmp_path: Path) -> None:
+    source = """
+        import torch
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+        moments = {}
+        for step in range(20):
+            batch = torch.randn(8, 8)
+            if step == 15:
+                batch[0, 0] = float("inf")
+            model.zero_grad()
+            model(batch).pow(2).mean().backward()
+            for name, parameter in model.named_parameters():
+                moments[name] = 0.9 * moments.get(name, 0) + parameter.grad
+                parameter.data.add_(moments[name], alpha=-0.05 * 0.9 ** step)
+        """
+    ended = run_script(tmp_path, source)
+    assert "STOPPED before the update of step 16" in ended.told
+    bundle = ended.run_dir / "incidents" / "step-000016"
+    replayed = call("replay", bundle, folder=tmp_path)
+    assert "13 of 13 steps, to the last bit" in replayed.stdout, replayed.stdout
+
+
+@pytest.mark.slow
+def test_a_trial_of_the_rate_says_whose_number_it_is(tmp_path: Path) -> None:
+    source = """
+        import torch
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+        for step in range(40):
+            batch = torch.randn(8, 8)
+            model.zero_grad()
+            (model(batch) - batch[:, :1]).pow(2).mean().backward()
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter -= 8.0 * parameter.grad
+        """
+    ended = run_script(tmp_path, source)
+    (bundle,) = ended.run_dir.glob("incidents/step-*")
+    tried = " ".join(call("diagnose", bundle, folder=tmp_path).stdout.split())
+    assert "the learning rate is the script's own number: it updates by hand" in tried
+    assert "TypeError" not in tried

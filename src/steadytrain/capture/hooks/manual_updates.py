@@ -40,9 +40,12 @@ class HandWritten(torch.optim.Optimizer):
 
 
 class UpdateByHand(HandWritten):
-    """The placeholder of an update that the script does not mark. ``updates_before``: those that are not recorded."""
+    """The placeholder of an update that the script does not mark.
 
-    updates_before = 0
+    ``updates_before`` counts those before the first that is recorded, ``passed_over`` all of the run until then.
+    """
+
+    updates_before = passed_over = 0
 
 
 class Updates:

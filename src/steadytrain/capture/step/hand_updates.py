@@ -254,6 +254,7 @@ class HandUpdates:
             count = len(self._now)
             backwards = "each backward" if count == 1 else f"each {count} backward passes"
             self._run.note(FOLLOWED.format(backwards=backwards, place=_place(), first=stand_in.updates_before + 1))
+        stand_in.passed_over = stand_in.passed_over or self._updates
         self._open = pattern
         self._watcher.step_begins(stand_in, (stand_in,), {})
 
@@ -263,7 +264,10 @@ class HandUpdates:
         self._watcher.step_ends(pattern.stand_in, (pattern.stand_in,), {})
 
     def _drop_step(self) -> None:
-        """No update followed the gate: the step is not recorded."""
+        """No update followed the gate: the step is not recorded. In a replay it was a trial that left it out."""
+        if self._run.observer.replays:
+            self._end_step()
+            return
         pattern, self._open = self._open, None
         assert pattern is not None
         run = self._run

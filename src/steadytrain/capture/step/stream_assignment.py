@@ -149,7 +149,7 @@ class StreamAssignment:
                     "its state was not loaded, so they begin at zero"
                 )
             if isinstance(optimizer, UpdateByHand):
-                stream.updates_before = optimizer.updates_before
+                stream.updates_before, stream.passed_over = optimizer.updates_before, optimizer.passed_over
                 stream.step = stream.began = stream.began + stream.updates_before
             self._put(optimizer, stream)
             self.streams.append(stream)
