@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from steadytrain.capture.hooks.manual_updates import HandWritten, UpdateByHand
@@ -81,8 +82,7 @@ class Pattern:
 
     def before(self) -> Before:
         """What a look compares with: the smallest parameters, if values have to be read."""
-        sampled = [] if self.versioned else sorted(self.parameters, key=Tensor.numel)[:SAMPLED_PARAMETERS]
-        return Before(self.parameters, sampled)
+        return Before(self.parameters, [] if self.versioned else smallest(self.parameters))
 
 
 class HandUpdates:
@@ -149,7 +149,7 @@ class HandUpdates:
         if ready is not None:
             self._begin_step(ready)
         with self._run.own_time.unseen:
-            self._before = ready.before() if ready is not None else Before(self.leaves, self.leaves)
+            self._before = ready.before() if ready is not None else self._before_any()
 
     def look(self) -> None:
         """The script does something that may follow an update."""
@@ -192,6 +192,10 @@ class HandUpdates:
             self.look()
         self.stop()
 
+    def _before_any(self) -> Before:
+        """What a look compares with while the pattern is not known. With an optimizer it only shows a compiled step."""
+        return Before(self.leaves, self.leaves if self._optimizer() is None else smallest(self.leaves))
+
     # -- patterns --------------------------------------------------------------------------------------------------
 
     def _expected(self) -> Pattern | None:
@@ -228,10 +232,12 @@ class HandUpdates:
 
     def _is_held(self, ids: set[int]) -> bool:
         """Whether the newest optimizer of the script holds one of these parameters: its step is compiled."""
+        made = self._optimizer()
+        return made is not None and any(id(one) in ids for group in made.param_groups for one in group["params"])
+
+    def _optimizer(self) -> torch.optim.Optimizer | None:
         made = self._run.made()
-        if made is None or isinstance(made, HandWritten):
-            return False
-        return any(id(one) in ids for group in made.param_groups for one in group["params"])
+        return None if isinstance(made, HandWritten) else made
 
     def _broken(self) -> None:
         self._breaks += 1
@@ -277,6 +283,11 @@ class HandUpdates:
             run.instruments(stream).skip_update()
         run.observer.calls_forgotten()
         run.forget_step()
+
+
+def smallest(parameters: Sequence[Tensor]) -> list[Tensor]:
+    """A few of the parameters, those with the fewest elements."""
+    return sorted(parameters, key=Tensor.numel)[:SAMPLED_PARAMETERS]
 
 
 def _place() -> str:
