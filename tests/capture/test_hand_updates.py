@@ -249,3 +249,25 @@ def test_a_trial_of_the_rate_says_whose_number_it_is(tmp_path: Path) -> None:
     tried = " ".join(call("diagnose", bundle, folder=tmp_path).stdout.split())
     assert "the learning rate is the script's own number: it updates by hand" in tried
     assert "TypeError" not in tried
+
+
+@pytest.mark.slow
+def test_a_rate_that_no_snapshot_has_is_named_where_a_replay_differs(tmp_path: Path) -> None:
+    source = """
+        import time, torch
+        torch.manual_seed(0)
+        model = torch.nn.Linear(8, 1)
+        rate = 1e-3 * (1 + time.time() % 1)
+        for step in range(12):
+            batch = torch.randn(8, 8)
+            if step == 9:
+                batch[0, 0] = float("inf")
+            model.zero_grad()
+            model(batch).pow(2).mean().backward()
+            for parameter in model.parameters():
+                parameter.data.add_(parameter.grad, alpha=-rate)
+        """
+    bundle = run_script(tmp_path, source).run_dir / "incidents" / "step-000010"
+    told = " ".join(call("replay", bundle, folder=tmp_path).stdout.split())
+    assert "not exact" in told
+    assert "a momentum or a rate that it keeps in its own variables is in no snapshot" in told

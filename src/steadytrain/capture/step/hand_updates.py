@@ -258,7 +258,7 @@ class HandUpdates:
         if not self.follows:
             self.follows = True
             count = len(self._now)
-            backwards = "each backward" if count == 1 else f"each {count} backward passes"
+            backwards = "each backward" if count == 1 else f"every {count} backward passes"
             self._run.note(FOLLOWED.format(backwards=backwards, place=_place(), first=stand_in.updates_before + 1))
         stand_in.passed_over = stand_in.passed_over or self._updates
         self._open = pattern
