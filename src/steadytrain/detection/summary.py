@@ -37,7 +37,7 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
         return ["; ".join(filter(None, [failure, seen or _nothing_seen(watcher)]))]
     if watcher.stopped is not None:
         return []
-    steps = max(stream.own_steps for stream in watcher.streams)
+    steps = max(stream.own_steps + stream.updates_before for stream in watcher.streams)
     if not steps and not watcher.symptoms:
         ended = [watcher.failure] if watcher.failure is not None else []
         lines = ["no step was seen to its end: no detector could look at anything"]

@@ -122,7 +122,7 @@ class Live(Launched):
 
     def rate(self) -> float:
         """The script's learning rate of the first group, 0 if there is none."""
-        return next((float(group["lr"]) for group in self.groups if "lr" in group), 0.0)
+        return next((float(group["lr"]) for group in self.groups if group.get("lr") is not None), 0.0)
 
     def settings_then(self) -> list[tuple[dict[str, Any], dict[str, float]]]:
         """The groups with their settings in the state that the run rolled back to."""

@@ -167,6 +167,9 @@ class Locator(StepObserver):
                 self.loss_seen(term.root)  # no backward began with it
             self.gate(stream, seen, measured)
 
+    def calls_forgotten(self) -> None:
+        self._replayer.calls_forgotten()
+
     def step_ended(self, stream: Stream, folder: Path | None) -> None:
         step = self._replayer.step_now
         self._replayer.step_ended(stream, folder)

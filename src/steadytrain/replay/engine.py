@@ -18,6 +18,7 @@ from typing import Any
 from torch import nn
 
 from steadytrain.capture.hooks.guarded_events import MISSING
+from steadytrain.capture.hooks.manual_updates import HandWritten
 from steadytrain.capture.hooks.model_discovery import module_names
 from steadytrain.capture.snapshots.random_parts import random_keys
 from steadytrain.capture.step.gate import Measurement
@@ -26,7 +27,7 @@ from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.replay.batch_feeding import Merging, evaluated_between, number_differences
 from steadytrain.replay.other_optimizers import OtherOptimizers
-from steadytrain.replay.own_steps import OwnSteps, is_last_own_forward
+from steadytrain.replay.own_steps import BY_HAND, SHORT_LEAD, OwnSteps, is_last_own_forward
 from steadytrain.replay.recorded_random import RecordedRandom
 from steadytrain.replay.recorded_steps import RecordedState, RecordedStep, RecordedSteps, Tensors
 from steadytrain.replay.state_restore import (
@@ -42,10 +43,6 @@ from steadytrain.replay.verdict import Difference, Replayed
 from steadytrain.storage.tape_files import Recording, Snapshot
 from steadytrain.tracing.investigator import plain_module
 
-SHORT_LEAD = (
-    "the script ran only its first step before the replay: code that depends on its own step counter may act "
-    "differently (--lead-s)"
-)
 Done = Callable[[Replayed | str, StepTrace | None], None]
 CameAgain = Callable[[Mapping[int, StepNumbers]], bool | None]
 
@@ -95,7 +92,7 @@ class Replayer(StepObserver):
         self._own_steps_wanted = own_steps.wanted
         self._skips_steps = own_steps.skips
         self._own_steps = self._own_calls = 0
-        self._jumped = False
+        self._jumped = self._by_hand = False
         self._restored = False
         self._now = self._first
         self._call = 0
@@ -276,6 +273,7 @@ class Replayer(StepObserver):
         if stream is not self._stream:
             return
         self._others.step_begins()
+        self._by_hand = any(isinstance(one, HandWritten) for one in stream.optimizers)
         if self._jumped:
             if self._trace is not None:
                 self._trace.end()
@@ -285,9 +283,11 @@ class Replayer(StepObserver):
             if self._skips_steps and evaluated_between(last, self._recorded()):
                 self._prepare_random()
             return
-        self._own_steps += 1
-        self._own_calls = 0
-        if self._own_steps < self._own_steps_wanted:
+        self.calls_forgotten()
+
+    def calls_forgotten(self) -> None:
+        self._own_steps, self._own_calls = self._own_steps + 1, 0
+        if self._own_steps < self._own_steps_wanted or self._jumped:
             return
         self._jumped = True
         if self._skips_steps:
@@ -379,6 +379,8 @@ class Replayer(StepObserver):
     def _end(self) -> None:
         if self._skips_steps and (self._difference is not None or not self._symptom):
             self._note(SHORT_LEAD)
+        if self._by_hand and self._difference is not None:
+            self._note(BY_HAND)
         result = Replayed(
             from_step=self._first,
             until_step=self._until,

@@ -23,7 +23,7 @@ from steadytrain.core.model import Window
 from steadytrain.replay.command_runner import as_program, leave, run_followed
 from steadytrain.replay.loop_command import with_loop
 from steadytrain.replay.moved_files import Moved, moved_bundle, moved_environment
-from steadytrain.replay.own_steps import OwnSteps, own_steps, steps_before
+from steadytrain.replay.own_steps import OwnSteps, own_steps, steps_before, updates_passed_over
 from steadytrain.replay.step_bound import gates_bound
 from steadytrain.storage.bundle import Bundle, is_bundle, open_bundle
 from steadytrain.storage.run_folder import open_run
@@ -66,8 +66,9 @@ class Source:
     def own_steps(self, until: int, lead_s: float) -> OwnSteps:
         """The steps that the launched script computes itself: all up to ``until``, if they fit into ``lead_s``
         seconds."""
-        least = least_own_steps(self.recording.snapshot_after(until))
-        before = until - steps_before(self.environment)
+        passed = updates_passed_over(self.environment)
+        least = least_own_steps(self.recording.snapshot_after(until)) + passed
+        before = until - steps_before(self.environment) + passed
         return own_steps(before, step_s=self.step_s, lead_s=lead_s, least=least)
 
 

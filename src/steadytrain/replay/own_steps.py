@@ -9,6 +9,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from steadytrain.capture.step.input_recorder import MicroBatch
 
+SHORT_LEAD = (
+    "the script ran only its first step before the replay: code that depends on its own step counter may act "
+    "differently (--lead-s)"
+)
+BY_HAND = (
+    "the script makes its updates itself: a momentum or a rate that it keeps in its own variables is in no snapshot"
+)
+
 
 @dataclass(frozen=True)
 class OwnSteps:
@@ -31,6 +39,11 @@ def steps_before(environment: Mapping[str, Any]) -> int:
         return int(environment["steps_before"])
     continues = environment.get("continues")
     return int(continues["step"]) if continues else 0
+
+
+def updates_passed_over(environment: Mapping[str, Any]) -> int:
+    """The number of updates by hand before the first that was recorded. The launched script repeats them as steps."""
+    return int(environment.get("updates_passed_over") or 0)
 
 
 def is_last_own_forward(call: MicroBatch | None, own_steps: int, wanted: int) -> bool:

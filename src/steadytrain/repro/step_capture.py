@@ -124,6 +124,9 @@ class StepCapture(StepObserver):
                 for parameter, values in optimizer.state.items():
                     self._keep_state(places[id(parameter)], values)
 
+    def calls_forgotten(self) -> None:
+        self._now += 1
+
     def step_ended(self, stream: Stream, folder: Any) -> None:
         if self._stream is None or stream is self._stream:
             self._now += 1

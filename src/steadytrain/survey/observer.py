@@ -69,8 +69,7 @@ class Observed(StepObserver):
         self._inner = inner
         inner.finished = self._replayed
         self._until, self._onset, self._first = until, min(onset or until, until), first
-        self._done = done
-        self._notes = notes
+        self._done, self._notes = done, notes
         self._outcome: Outcome | str | None = None
         self._empty_masks: list[dict[str, Any]] = []
         self._steps: list[int] = []
@@ -80,8 +79,7 @@ class Observed(StepObserver):
         self.calls, self.loop, self.state = Calls(), Loop(), State()
         self.labels, self.batches, self.modules = Labels(), Batches(), Modules(self.calls)
         self.calls.step_now = lambda: inner.now
-        self.rows = Rows()
-        self.entropy = PolicyEntropy(lambda: self.calls.active)
+        self.rows, self.entropy = Rows(), PolicyEntropy(lambda: self.calls.active)
         self._planned: int | None = None
         self._stream: Stream | None = None
         self._there: tuple[torch.Tensor, torch.Tensor | None] | None = None
@@ -184,6 +182,9 @@ class Observed(StepObserver):
             self._look("state", lambda: self.state.updated(stream))
             self.loop.update_ended()
         self._inner.updated(stream)
+
+    def calls_forgotten(self) -> None:
+        self._inner.calls_forgotten()
 
     def step_ended(self, stream: Stream, folder: Path | None) -> None:
         self._inner.step_ended(stream, folder)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from steadytrain.capture.hooks.manual_updates import HandWritten
 from steadytrain.capture.hooks.model_discovery import module_names
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.torch_private import COMPILED_CALL, ORIGINAL_MODULE
@@ -131,6 +132,26 @@ class Launched:
             undo()
         self._undo.clear()
 
+    def drop_gradients(self, parameters: Sequence[Tensor]) -> None:
+        """Removes the gradients, so that an optimizer leaves weights and state unchanged; an update by hand reads
+        zeros."""
+        by_hand = any(isinstance(one, HandWritten) for one in self.optimizers)
+        for parameter in parameters:
+            zeros = by_hand and parameter.grad is not None
+            parameter.grad = torch.zeros_like(parameter) if zeros else None
+
+    def rated(self) -> Iterator[dict[str, Any]]:
+        """The groups with a learning rate.
+
+        Raises:
+            CannotApplyError: the script updates by hand, with a number of its own.
+        """
+        for group in self.groups:
+            if "lr" in group:
+                if group["lr"] is None:
+                    raise CannotApplyError("the learning rate is the script's own number: it updates by hand")
+                yield group
+
 
 class Kept:
     """Copies of parameters, buffers, optimizer state and scalers, to be restored.
@@ -159,12 +180,6 @@ class Kept:
         for scaler, values in self._scalers:
             if values:
                 scaler.load_state_dict(values)
-
-
-def drop_gradients(parameters: Sequence[Tensor]) -> None:
-    """Removes the gradients, so that an optimizer leaves weights and state unchanged."""
-    for parameter in parameters:
-        parameter.grad = None
 
 
 def named(names: Mapping[int, str], parameters: Sequence[Tensor], patterns: Collection[str]) -> list[Tensor]:

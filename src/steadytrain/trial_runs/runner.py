@@ -34,7 +34,7 @@ from steadytrain.trial_runs.changes import LiveChange
 from steadytrain.trial_runs.early_loss import EarlyLoss
 from steadytrain.trial_runs.fed_batches import FedBatches
 from steadytrain.trial_runs.job import Job
-from steadytrain.trial_runs.launched_script import CannotApplyError, Kept, Launched, drop_gradients
+from steadytrain.trial_runs.launched_script import CannotApplyError, Kept, Launched
 from steadytrain.trial_runs.process_copy import Measured, ProcessCopy, measure_in_copy
 from steadytrain.trial_runs.recorded_calls import fed_arguments, loss_is_of_model
 from steadytrain.trial_runs.trial_record import TrialRecord
@@ -70,8 +70,7 @@ class TrialRun(StepObserver):
         self._steps = RecordedSteps(recording)
         self._begin, self.from_start = begin, begin is None
         self._snapshot = None if begin is None else recording.snapshot_after(begin)
-        self._own_steps_wanted = own_steps
-        self._own_steps = self._own_calls = 0
+        self._own_steps_wanted, self._own_steps, self._own_calls = own_steps, 0, 0
         self._stage, self._copies = stage, copies
         self.job: Job | None = None
         self.process = Launched()
@@ -248,21 +247,21 @@ class TrialRun(StepObserver):
 
     def _refuse(self, stream: Stream) -> None:
         self._kept = self._kept or Kept(self.process)
-        drop_gradients(stream.parameters)
+        self.process.drop_gradients(stream.parameters)
 
     def step_ended(self, stream: Stream, folder: Any) -> None:
         if stream is not self._stream:
             return
         if not self._jumped:
-            self._own_steps += 1
-            self._own_calls = 0
-            if self._own_steps < self._own_steps_wanted:
-                return
-            self._jumped = True
-            self._update_due = self._skipped = False
-            self._next_entry()
+            self.calls_forgotten()
         elif self._skipped:
             self._entry_over()
+
+    def calls_forgotten(self) -> None:
+        self._own_steps, self._own_calls = self._own_steps + 1, 0
+        if self._own_steps >= self._own_steps_wanted and not self._jumped:
+            self._jumped, self._update_due, self._skipped = True, False, False
+            self._next_entry()
 
     def updated(self, stream: Stream) -> None:
         self.process.functions.aside = False

@@ -54,6 +54,13 @@ class Clipping:
         coefficient = self.limit / (total + _COEFFICIENT_EPSILON)
         return coefficient if math.isnan(coefficient) else min(1.0, coefficient)
 
+    @property
+    def found_nothing(self) -> bool:
+        """Whether no clip of the step found a gradient that is not zero. Waits for no accelerator."""
+        if not self.clips:
+            return False
+        return all(norm.device.type == "cpu" and not bool(norm) for norm in self.norms.values())
+
     def begin(self, parameters: Sequence[Tensor], arguments: ClipArguments, guard: Guard) -> NormsTaken | None:
         """Prepare for the script's call of ``clip_grad_norm_``. Enter the returned context around that call."""
         self.clips += 1

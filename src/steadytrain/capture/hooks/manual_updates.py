@@ -39,6 +39,15 @@ class HandWritten(torch.optim.Optimizer):
         raise RuntimeError("the script makes this update itself")
 
 
+class UpdateByHand(HandWritten):
+    """The placeholder of an update that the script does not mark.
+
+    ``updates_before`` counts those before the first that is recorded, ``passed_over`` all of the run until then.
+    """
+
+    updates_before = passed_over = 0
+
+
 class Updates:
     """The manual updates of one model."""
 

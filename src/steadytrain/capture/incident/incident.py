@@ -212,6 +212,7 @@ def script_facts(stream: Stream, roots: Sequence[nn.Module]) -> dict[str, Any]:
         },
         "optimizer": [environment.optimizer_facts(optimizer) for optimizer in stream.optimizers],
         "steps_before": stream.began,
+        "updates_passed_over": stream.passed_over,
         "rank": ranks.rank(),
         "world_size": ranks.world_size(),
     }

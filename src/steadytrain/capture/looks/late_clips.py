@@ -1,7 +1,8 @@
 """Compares gradients right after an update with what they are when the script discards them: a late clip changes them.
 
 It makes no difference how the script clips (``clip_grad_norm_``, ``grad.clamp_``). Only gradients that became smaller
-count. Those that were set to zero, or that another backward was added to, do not.
+count. Those that were set to zero, or that another backward was added to, do not. A clip before the backward shows at
+the gate: ``clip_grad_norm_`` found no gradients, and now there are some.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from contextlib import suppress
 import torch
 from torch import Tensor
 
+from steadytrain.capture.hooks.clipping import Clipping
 from steadytrain.capture.tensors.dense import dense_values
 
 PARAMETERS_MAX, SAMPLED_MAX = 8, 1024
@@ -24,7 +26,7 @@ class LateClips:
 
     def __init__(self) -> None:
         self._held: list[tuple[weakref.ref[Tensor], Tensor]] = []
-        self._steps = 0
+        self._steps = self._early = 0
 
     @torch.no_grad()
     def updated(self, parameters: Sequence[Tensor]) -> None:
@@ -37,14 +39,21 @@ class LateClips:
         with suppress(RuntimeError):  # a compiled backward in a CUDA graph takes the memory of its gradients back
             self._steps += any(_is_clipped(one(), before) for one, before in held)
 
+    def gate(self, clipping: Clipping, norm: float | None) -> Iterator[tuple[str, float]]:
+        """The gradients, of this ``norm``, are about to be applied. The rows so far."""
+        self._early += bool(norm) and clipping.found_nothing
+        yield from self.rows()
+
     def forget(self) -> None:
         """Another backward adds to the gradients."""
         self._held = []
 
     def rows(self) -> Iterator[tuple[str, float]]:
-        """``clipped-late:gradients`` counts the looks that found it."""
+        """``clipped-late:gradients`` and ``clipped-early:gradients`` count the looks that found it."""
         if self._steps:
             yield "clipped-late:gradients", float(self._steps)
+        if self._early:
+            yield "clipped-early:gradients", float(self._early)
 
 
 def _is_clipped(parameter: Tensor | None, before: Tensor) -> bool:

@@ -113,6 +113,10 @@ class Rewind(StepObserver):
         if self._off is None:
             self.tape.calls_left_out()
 
+    def calls_forgotten(self) -> None:
+        if self._off is None:
+            self.tape.forget_calls()
+
     def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         if self._off is not None:
             return

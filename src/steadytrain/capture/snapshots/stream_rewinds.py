@@ -85,6 +85,10 @@ class StreamRewinds(StepObserver):
         for one in self._each():
             one.calls_left_out()
 
+    def calls_forgotten(self) -> None:
+        for one in self._each():
+            one.calls_forgotten()
+
     def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         self._meet(stream)
         for one in self._each():

@@ -221,6 +221,10 @@ class Tape:
         """Drop the events so far: they belong to no step of the recorded stream, which is over."""
         self._forming = TapeStep()
 
+    def forget_calls(self) -> None:
+        """Drop the calls so far: their update is not recorded. Other optimizers' updates and batches stay."""
+        self._forming = TapeStep(fetches=self._forming.fetches, others=self._forming.others)
+
     @property
     def memory_bytes(self) -> int:
         """Memory for copies of batches, of the step in progress and the steps in the ring."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from steadytrain.capture.hooks.guarded_events import MISSING
 from steadytrain.capture.looks.pass_orders import PassOrders
@@ -10,6 +10,9 @@ from steadytrain.capture.step.data_wait import DataWait
 from steadytrain.capture.step.dataset_numbers import DatasetNumbers
 from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.step_batches import STEP_BATCHES
+
+if TYPE_CHECKING:
+    from steadytrain.capture.step.foreign_optimizers import ForeignOptimizers
 
 FETCHED_MAX = 64
 
@@ -22,6 +25,8 @@ class DataLoaders:
         self.orders = PassOrders()
         self._run = run
         self._wait = DataWait()
+        self.foreign: ForeignOptimizers | None = None
+        """Looks for updates that no ``torch.optim`` optimizer makes."""
 
     def fetch_begins(self, iterator: Any) -> Any:
         """The script asks ``iterator`` for its next batch. Returns the batch to use instead, or ``MISSING``."""
@@ -30,6 +35,8 @@ class DataLoaders:
             return MISSING
         batch = MISSING
         if run.rerun is None:
+            if self.foreign is not None:
+                self.foreign.look()
             self._wait.begins(iterator)
             with run.guard.part("following the data loader"):
                 batch = run.observer.fetch_begins(self.datasets.number_of(iterator))

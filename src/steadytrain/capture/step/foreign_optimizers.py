@@ -1,9 +1,9 @@
 """Finds updates that no ``torch.optim`` optimizer makes, and guards those whose call can be caught.
 
 While a run has no stream, each backward is followed by a look: known frameworks (:data:`FRAMEWORKS`) and plain objects
-with a method of :data:`METHODS` that hold the parameters get their method wrapped. Parameters that changed until the
-next backward, without a step that was caught, are reported once. A run with a ``torch.optim`` optimizer has a stream
-after its first update, and from then on nothing here runs.
+with a method of :data:`METHODS` that hold the parameters get their method wrapped. Other updates are made by hand
+(``hand_updates``). A run with a ``torch.optim`` optimizer has a stream after its first update, and from then on nothing
+here runs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import gc
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from steadytrain.capture.hooks.manual_updates import HandWritten
+from steadytrain.capture.hooks.manual_updates import HandWritten, UpdateByHand
+from steadytrain.capture.step.hand_updates import HandUpdates
 from steadytrain.capture.step.live_run import LiveRun
-from steadytrain.capture.step.script_frames import user_frames
-from steadytrain.core.torch_private import VERSION
 
 if TYPE_CHECKING:
     from steadytrain.capture.step.watcher import Watcher
@@ -30,13 +29,6 @@ if TYPE_CHECKING:
 METHODS = ("step", "apply_gradients")
 LOOKS_MAX = 3
 """Searches for objects that hold the parameters; an optimizer may be made after the first backward."""
-
-COMPARED_MAX = 200
-"""Backward passes without a stream after which parameters are no longer compared."""
-
-SAMPLED_PARAMETERS, SAMPLED_ELEMENTS = 8, 16
-NODES_MAX = 20_000
-"""Nodes of a loss's graph in which its parameters are looked for."""
 
 CONTAINER_DEPTH, CONTAINER_ITEMS = 4, 4096
 STAND_INS_MAX = 16
@@ -66,48 +58,58 @@ class ForeignOptimizers:
         self._undo: list[Callable[[], None]] = []
         self._wrapped: set[tuple[type, str]] = set()
         self._held: dict[int, tuple[Any, HandWritten]] = {}
-        self._looks = self._compared = 0
-        self._before: tuple[Any, ...] | None = None
-        self._leaves: list[Tensor] = []
-        self.told = False
-        """Whether the note was shown."""
-
+        self._looks = 0
+        self.hand = HandUpdates(run, watcher)
         self._inside = False
 
-    def before_backward(self, roots: Iterable[Tensor]) -> None:
-        """A backward begins while the run has no stream: report parameters that changed since the last one."""
-        self._compare()
-        # No weak references: `torch.utils.swap_tensors` and thereby `Module.to` refuse tensors that have one.
-        self._leaves = [] if self.told or self._compared >= COMPARED_MAX else leaves(roots)
-
-    def _compare(self) -> None:
-        if self.told or self._before is None or self._compared >= COMPARED_MAX:
+    def backward_begins(self, roots: Sequence[Tensor], *, accumulates: bool) -> None:
+        """A backward begins, and no optimizer of ``torch.optim`` has made a step."""
+        if self.hand.is_off:
             return
-        self._compared += 1
-        before, self._before = self._before, None
-        if before != self._state():
-            self.told = True
-            code = next(iter(user_frames()), None)
-            place = f" in the loop of {code.code.co_filename}:{code.line}" if code is not None else ""
-            self._run.note(
-                f"the weights changed after a backward{place}, and no torch.optim optimizer made this update: it is "
-                "made by hand, by a functional optimizer or inside compiled code, so nothing is recorded or guarded; "
-                "`with watch.update():` around the update does both"
-            )
+        if self._is_over():
+            self.trained()
+        else:
+            self.hand.backward_begins(roots, accumulates=accumulates)
 
-    def after_backward(self) -> None:
-        """A backward has ended while the run has no stream."""
-        if self.told or self._compared >= COMPARED_MAX:
+    def backward_ended(self) -> None:
+        """A backward has ended. An update by hand begins here, so it may raise :class:`RunStopped`."""
+        if self.hand.is_off or self._is_over():
             return
-        if self._looks < LOOKS_MAX and self._run.made() is None:
+        if self._looks < LOOKS_MAX and not self._run.streams and self._made() is None:
             self._looks += 1
-            self._wrap_frameworks()
-            self._wrap_holders()
-        self._before = self._state()
+            with self._run.own_time, self._run.guard.part("looking for optimizers of frameworks"):
+                self._wrap_frameworks()
+                self._wrap_holders()
+        self.hand.backward_ended()
+
+    def look(self) -> None:
+        """The script does something that may follow an update by hand."""
+        if not self.hand.is_off and not self._is_over():
+            with self._run.own_time, self._run.guard.part("looking for updates by hand"):
+                self.hand.look()
+
+    def gradients_zeroed(self) -> None:
+        if not self.hand.is_off and not self._is_over():
+            with self._run.own_time, self._run.guard.part("looking for updates by hand"):
+                self.hand.gradients_zeroed()
+
+    def close(self) -> None:
+        """The script is over."""
+        if not self.hand.is_off and not self._is_over():
+            self.hand.close()
+
+    def _is_over(self) -> bool:
+        """Whether another one makes the updates: an optimizer, or the script with ``watch.update()``."""
+        return any(not isinstance(one, UpdateByHand) for stream in self._run.streams for one in stream.optimizers)
+
+    def _made(self) -> torch.optim.Optimizer | None:
+        made = self._run.made()
+        return None if isinstance(made, HandWritten) else made
 
     def state_loaded(self) -> None:
         """The script has loaded a state: this was no update."""
-        self._before = None
+        if not self.hand.is_off:
+            self.hand.state_loaded()
 
     def remove(self) -> None:
         while self._undo:
@@ -117,7 +119,8 @@ class ForeignOptimizers:
 
     def trained(self) -> None:
         """The run has a stream, or ends: hold nothing of the script's."""
-        self._leaves, self._before = [], None
+        if not self.hand.is_off:
+            self.hand.stop()
 
     # -- what is wrapped -------------------------------------------------------------------------------------------
 
@@ -129,7 +132,7 @@ class ForeignOptimizers:
 
     def _wrap_holders(self) -> None:
         """Wrap the methods of plain objects that hold the parameters and do not run this backward themselves."""
-        wanted = {id(one) for one in self._leaves}
+        wanted = {id(one) for one in self.hand.leaves}
         if not wanted:
             return
         running = _running()
@@ -191,12 +194,12 @@ class ForeignOptimizers:
         if kept is not None:
             return kept[1]
         held = {id(one): one for one in _tensors(_fields(optimizer), CONTAINER_DEPTH)}
-        known = self._leaves
+        known = self.hand.leaves
         parameters = [one for one in known if id(one) in held] or known
         parameters = parameters or [one for one in held.values() if one.is_leaf and one.requires_grad]
         if not any(one.grad is not None for one in parameters) or len(self._held) >= STAND_INS_MAX:
             return None
-        if not self._run.streams and self._before is not None and self._before != self._state():
+        if not self._run.streams and self.hand.changed:
             return None  # something else made the update; the next backward reports it
         stand_in = HandWritten(parameters)
         self._held[id(optimizer)] = (optimizer, stand_in)
@@ -204,39 +207,6 @@ class ForeignOptimizers:
             "optimizers_not_of_torch", sorted({_name(type(one)) for one, _ in self._held.values()})
         )
         return stand_in
-
-    # -- what is compared ------------------------------------------------------------------------------------------
-
-    def _state(self) -> tuple[Any, ...]:
-        """Versions of the parameters, and some values: a write through ``.data`` has no version."""
-        parameters = self._leaves
-        chosen = parameters[:: max(1, len(parameters) // SAMPLED_PARAMETERS)][:SAMPLED_PARAMETERS]
-        with self._run.own_time.unseen, torch.no_grad():
-            values = [_sample(one) for one in chosen]
-        return [VERSION.of(one) for one in parameters], values
-
-
-def leaves(roots: Iterable[Tensor]) -> list[Tensor]:
-    """The tensors into which a backward from ``roots`` accumulates gradients, in the order of the graph."""
-    waiting: list[Any] = [root.grad_fn for root in roots if root.grad_fn is not None]
-    seen, found = set(waiting), {}
-    while waiting and len(seen) < NODES_MAX:
-        node = waiting.pop()
-        leaf = getattr(node, "variable", None)
-        if isinstance(leaf, Tensor):
-            found[id(leaf)] = leaf
-        for above, _ in node.next_functions:
-            if above is not None and above not in seen:
-                seen.add(above)
-                waiting.append(above)
-    return list(found.values())
-
-
-def _sample(tensor: Tensor) -> bytes:
-    try:
-        return bytes(tensor.detach().flatten()[:SAMPLED_ELEMENTS].contiguous().cpu().view(torch.uint8).numpy())
-    except (RuntimeError, TypeError, NotImplementedError):  # a tensor without plain values
-        return b""
 
 
 def _method_of(kind: type) -> str | None:

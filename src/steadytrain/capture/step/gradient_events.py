@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,9 @@ from steadytrain.capture.hooks.clipping import ClipArguments
 from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.optimizer_steps import OptimizerSteps
 from steadytrain.capture.step.script_guards import ScriptGuards
+
+if TYPE_CHECKING:
+    from steadytrain.capture.step.foreign_optimizers import ForeignOptimizers
 
 
 class GradientEvents:
@@ -23,12 +26,16 @@ class GradientEvents:
         self._guards = guards
         self._steps = steps
         self._scaled: int | None = None
+        self.foreign: ForeignOptimizers | None = None
+        """Looks for updates that no ``torch.optim`` optimizer makes."""
 
     def gradients_zeroed(self, owner: torch.optim.Optimizer | nn.Module) -> None:
         """The script discards its gradients. If they were not finite, it has skipped the update on purpose."""
         run = self._run
         if not run.is_script() or run.rerun is not None:
             return
+        if self.foreign is not None:
+            self.foreign.gradients_zeroed()
         with run.own_time, run.guard.part("looking at gradients that are thrown away"):
             run.observer.gradients_zeroed()
         if len(run.streams) != 1:
@@ -87,6 +94,8 @@ class GradientEvents:
         run = self._run
         if not run.is_script() or run.rerun is not None:
             return original(parameters, *args, **kwargs)
+        if self.foreign is not None:
+            self.foreign.look()
         clipping, reading = run.seen.clipping, None
         with run.guard.part("reading the gradients before clipping"):
             tensors = [parameters] if isinstance(parameters, Tensor) else parameters

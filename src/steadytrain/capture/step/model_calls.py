@@ -50,7 +50,7 @@ class ModelCalls:
         """Looks for updates that no ``torch.optim`` optimizer makes."""
 
         self._since_backward = 0
-        self._sparse = False
+        self._sparse = self._failed = False
 
     def forward_begins(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
         """A module is called. Returns other arguments for the call, or None."""
@@ -61,6 +61,8 @@ class ModelCalls:
             if not self._calls and any(tensor.is_meta for tensor in tensors_in((args, kwargs))):
                 return None
         outermost, training = not self._calls, torch.is_grad_enabled()
+        if outermost and self.foreign is not None and run.rerun is None:
+            self.foreign.look()
         if outermost and training:
             self._since_backward += 1
             if self._sparse and self._since_backward > CALLS_SPARSE and run.buffers.knows(module):
@@ -168,11 +170,10 @@ class ModelCalls:
         with run.own_time.unseen:
             if _is_meta(roots):
                 return False
-        if not run.streams and self.foreign is not None and run.rerun is None:
+        self._failed = False
+        if self.foreign is not None and run.rerun is None:
             with run.own_time, run.guard.part("looking for updates without an optimizer"):
-                self.foreign.before_backward(_as_tensors(roots))
-        elif self.foreign is not None:
-            self.foreign.trained()
+                self.foreign.backward_begins(_as_tensors(roots), accumulates=accumulates)
         run.in_backward = True
         self.backward_calls += 1
         self._count_calls()
@@ -205,15 +206,16 @@ class ModelCalls:
 
     def backward_failed(self, error: Exception) -> None:
         """An outermost backward has raised."""
+        self._failed = True
         if self._run.rerun is None:
             self._guards.torch_raised(error)
 
     def backward_ends(self) -> None:
         run = self._run
         run.in_backward = False
-        if not run.streams and self.foreign is not None and run.rerun is None:
-            with run.own_time, run.guard.part("looking for updates without an optimizer"):
-                self.foreign.after_backward()
+        if self.foreign is not None and run.rerun is None and not self._failed:
+            with run.guard.part("looking for updates without an optimizer"):
+                self.foreign.backward_ended()
 
     def loss_given(self, loss: Tensor) -> None:
         """The script passes its loss to us before an update that it makes without an optimizer."""

@@ -63,6 +63,9 @@ class StepObserver:
     def calls_left_out(self) -> None:
         """The step has too many calls of root modules: the rest of them are not recorded."""
 
+    def calls_forgotten(self) -> None:
+        """The calls so far belong to no step that is recorded (an update by hand whose pattern is not known yet)."""
+
     def gradients_zeroed(self) -> None:
         """The script is about to clear gradients."""
 
@@ -171,6 +174,10 @@ class CompositeObserver(StepObserver):
     def calls_left_out(self) -> None:
         self._first.calls_left_out()
         self._guest.calls_left_out()
+
+    def calls_forgotten(self) -> None:
+        self._first.calls_forgotten()
+        self._guest.calls_forgotten()
 
     def gradients_zeroed(self) -> None:
         self._first.gradients_zeroed()

@@ -211,7 +211,7 @@ class OptimizerSteps:
         stream = self._lead(optimizer)
         if stream is None:
             return
-        if self._rehearsal is not None and self._rehearsal.begins_after(stream.step + 1):
+        if self._rehearsal is not None and self._rehearsal.begins_after(stream.own_steps + 1):
             self._stopping.rehearse(self._rehearsal, stream, optimizer, can_rerun=can_rerun)
             return
         yield stream, self._measure(stream, optimizer, skipped=False)

@@ -107,10 +107,11 @@ class StepInProgress:
 class Stream:
     """The steps of one optimizer, or of several that step together after the same backward.
 
-    ``began`` is the last step of the earlier run that this run continues, 0 if there is none. Optimizers are held by
-    weak references; ``remains`` are those that the script has dropped. ``last_facts`` are the facts of model and
-    optimizers from when it dropped them. ``lost_moments`` is what ``capture.looks.misplaced_moments`` saw of the state
-    that they were given, before anything was done about it.
+    ``began`` is the last step of the earlier run that this run continues, 0 if there is none. ``updates_before`` of
+    them were made in this run, by hand, before their pattern was known; ``passed_over`` were those of all streams until
+    then. Optimizers are held by weak references; ``remains`` are those that the script has dropped. ``last_facts`` are
+    the facts of model and optimizers from when it dropped them. ``lost_moments`` is what
+    ``capture.looks.misplaced_moments`` saw of the state that they were given, before anything was done about it.
     """
 
     name: str
@@ -126,6 +127,8 @@ class Stream:
     instruments: MeasurementSchedule | None = None
     step: int = 0
     began: int = 0
+    updates_before: int = 0
+    passed_over: int = 0
     pending: Measurement | None = None
     updating: bool = False
     joint: JointSteps | None = None

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from steadytrain.capture.hooks.hooked_modules import HookedModules
+from steadytrain.capture.hooks.manual_updates import UpdateByHand
 from steadytrain.capture.hooks.model_discovery import find_model, name_parameters, optimizer_parameters
 from steadytrain.capture.step import ranks
 from steadytrain.capture.step.dropped_optimizers import Remains
@@ -147,6 +148,9 @@ class StreamAssignment:
                     f"the run continues from step {stream.began}, but its {type(optimizer).__name__} has no moments: "
                     "its state was not loaded, so they begin at zero"
                 )
+            if isinstance(optimizer, UpdateByHand):
+                stream.updates_before, stream.passed_over = optimizer.updates_before, optimizer.passed_over
+                stream.step = stream.began = stream.began + stream.updates_before
             self._put(optimizer, stream)
             self.streams.append(stream)
             return stream, seen

@@ -96,8 +96,7 @@ class Watcher:
         # The entry points for the patches and for manual updates, bound to the parts that handle them.
         self.forward_begins, self.forward_ends = self._calls.forward_begins, self._calls.forward_ends
         self.backward_begins, self.backward_ends = self._calls.backward_begins, self._calls.backward_ends
-        self.backward_failed = self._calls.backward_failed
-        self.loss_given = self._calls.loss_given
+        self.backward_failed, self.loss_given = self._calls.backward_failed, self._calls.loss_given
         self.fetch_begins, self.fetch_ends = self._loaders.fetch_begins, self._loaders.fetch_ends
         self.samples_drawn, self.step_batch = self._loaders.samples_drawn, self._loaders.step_batch
         self.gradients_zeroed, self.scaler_scales = gradients.gradients_zeroed, gradients.scaler_scales
@@ -117,7 +116,7 @@ class Watcher:
             self.follow(ScriptLook(run, self._loaders.datasets.rows_of, self._loads, self._loaders.orders))
             self.follow(watched_ranks(run))
         run.leading.dropped = self._optimizers_dropped
-        self._foreign = self._calls.foreign = ForeignOptimizers(run, self)
+        self._foreign = self._calls.foreign = gradients.foreign = self._loaders.foreign = ForeignOptimizers(run, self)
         self._patches = Patches(self, run.guard)
         if self.resting is not None:
             self.resting.patches = self._patches
@@ -242,9 +241,10 @@ class Watcher:
         run = self._run
         if run.is_over():
             return
-        with run.guard.part("ending a rest"):
+        with run.guard.part("ending a rest, or an update by hand"):
             if self.resting is not None:
                 self.resting.close()
+            self._foreign.close()
         with run.guard.part("one more lap"):
             self.abandon_rerun("the script ended before it reached the optimizer again")
         with run.guard.part("looking at the last batch"):
@@ -290,12 +290,11 @@ class Watcher:
 
     def forget(self) -> None:
         """In a forked child, which is not watched: leave everything that the parent owns alone."""
-        self._run.closed = True
-        self._run.leading.close()
         run = self._run
-        forgets = (run.recorder.forget, run.observer.forget, run.symptom_incidents.forget, run.steering.forget)
-        for forget in forgets:
-            with self._run.guard.part("letting go in a forked process"):
+        run.closed = True
+        run.leading.close()
+        for forget in (run.recorder.forget, run.observer.forget, run.symptom_incidents.forget, run.steering.forget):
+            with run.guard.part("letting go in a forked process"):
                 forget()
 
     # -- what is known ---------------------------------------------------------------------------------------------
@@ -303,7 +302,7 @@ class Watcher:
     @property
     def told_update(self) -> bool:
         """Whether a note has reported an update that no optimizer made."""
-        return self._foreign.told
+        return self._foreign.hand.told
 
     @property
     def guard(self) -> Guard:
@@ -354,7 +353,8 @@ class Watcher:
     @property
     def recorded_steps(self) -> int | None:
         """The number of steps on record, None if every step is."""
-        return self.resting.recorded_steps if self.resting is not None else None
+        by_hand = max((one.own_steps for one in self.streams if one.updates_before), default=None)
+        return self.resting.recorded_steps if by_hand is None and self.resting is not None else by_hand
 
     @property
     def detector_names(self) -> list[str]:

@@ -47,5 +47,5 @@ class HoldLearningRate(Intervention):
                 live.set_group(group, "lr", highest)
 
     def is_over(self, live: Live) -> bool:
-        rates = {id(group): float(group["lr"]) for group in live.groups if "lr" in group}
+        rates = {id(group): float(group["lr"]) for group in live.groups if group.get("lr") is not None}
         return not any(rates.get(group, 0.0) > self.jump * highest for group, highest in self._highest.items())

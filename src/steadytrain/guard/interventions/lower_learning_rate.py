@@ -51,7 +51,7 @@ class LowerLearningRate(Intervention):
     def begins(self, live: Live) -> None:
         share = self._now(live)
         for group in live.groups:
-            if share < 1.0 and "lr" in group:
+            if share < 1.0 and group.get("lr") is not None:
                 live.set_group(group, "lr", float(group["lr"]) * share)
 
     def revert(self, live: Live) -> None:

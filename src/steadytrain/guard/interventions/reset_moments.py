@@ -42,7 +42,7 @@ class ResetMoments(ChangeIntervention):
     def begins(self, live: Live) -> None:
         share = (live.step + 1 - self._since) / self.rewarm
         for group in live.groups:
-            if share < 1.0 and "lr" in group:
+            if share < 1.0 and group.get("lr") is not None:
                 live.set_group(group, "lr", float(group["lr"]) * share)
 
     def is_over(self, live: Live) -> bool:

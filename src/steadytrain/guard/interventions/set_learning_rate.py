@@ -37,5 +37,5 @@ class SetLearningRate(Intervention):
         rate = live.rate()
         ratio = (self.value / rate if self.value and rate else 1.0) * self.factor
         for group in live.groups:
-            if "lr" in group:
+            if group.get("lr") is not None:
                 live.set_group(group, "lr", float(group["lr"]) * ratio)

@@ -29,10 +29,9 @@ class LearningRate(LiveChange):
     def gate(self, process: Launched) -> None:
         if self.updates and process.trained > self.updates:
             return
-        for group in process.groups:
-            if "lr" in group:
-                process.set_group(group, "lr", float(group["lr"]) * self.factor)
-                self.touch()
+        for group in process.rated():
+            process.set_group(group, "lr", float(group["lr"]) * self.factor)
+            self.touch()
 
 
 @final
@@ -47,7 +46,7 @@ class FixedLearningRate(LiveChange):
         more_than("value", self.value, 0.0)
 
     def gate(self, process: Launched) -> None:
-        groups = [group for group in process.groups if "lr" in group]
+        groups = [*process.rated()]
         first = float(groups[0]["lr"]) if groups else 0.0
         for group in groups:
             value = self.value * float(group["lr"]) / first if first else self.value
@@ -80,10 +79,9 @@ class RampLearningRate(LiveChange):
 
     def gate(self, process: Launched) -> None:
         share = min(1.0, (process.trained - self._since) / self.steps)
-        for group in process.groups:
-            if "lr" in group and share < 1.0:
-                process.set_group(group, "lr", float(group["lr"]) * max(share, 1 / self.steps))
-                self.touch()
+        for group in process.rated() if share < 1.0 else ():
+            process.set_group(group, "lr", float(group["lr"]) * max(share, 1 / self.steps))
+            self.touch()
 
 
 @final

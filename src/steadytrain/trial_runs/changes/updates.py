@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from steadytrain.core.torch_private import SCALE, SCALER_STATES
 from steadytrain.trial_runs.changes import LiveChange, at_least, more_than
-from steadytrain.trial_runs.launched_script import CannotApplyError, Launched, drop_gradients, named
+from steadytrain.trial_runs.launched_script import CannotApplyError, Launched, named
 
 SECOND_MOMENTS = ("exp_avg_sq", "max_exp_avg_sq", "square_avg")
 MOMENTS = ("exp_avg", *SECOND_MOMENTS, "momentum_buffer", "grad_avg", "sum", "acc_delta", "exp_inf")
@@ -113,7 +113,7 @@ class FreezeLayer(LiveChange):
             raise CannotApplyError(f"no parameter is called {', '.join(self.layers)}")
         if any(parameter.grad is not None for parameter in chosen):
             self.touch()
-        drop_gradients(chosen)
+        process.drop_gradients(chosen)
 
 
 @final
@@ -147,7 +147,7 @@ class ZeroGradients(LiveChange):
         held = [parameter for parameter in process.parameters if parameter.grad is not None]
         if any(bool(parameter.grad.any()) for parameter in held if parameter.grad is not None):
             self.touch()
-        drop_gradients(held)
+        process.drop_gradients(held)
 
 
 @final
