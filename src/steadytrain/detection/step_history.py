@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from steadytrain.core.metric_names import is_of_script
 from steadytrain.core.model import GRADIENT_ABSENT, Reading, Series, Window
 from steadytrain.detection.table_history import TableHistory
 from steadytrain.storage.segments import SCALARS, StepRecord
@@ -137,7 +138,10 @@ class StepHistory:
             refused=self._flags[1, cut],
             stream=self._stream,
             tables={name: table for name, table in tables.items() if len(table)},
-            metrics={name: _series(values, since, until) for name, values in self._metrics.items()},
+            metrics={
+                name: _series(values, 0 if is_of_script(name) else since, until)
+                for name, values in self._metrics.items()
+            },
             resumed=np.array([step for step in self.resumed if since <= step <= until], np.int64),
             facts=dict(self.facts),
         )

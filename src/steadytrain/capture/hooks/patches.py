@@ -49,6 +49,7 @@ from steadytrain.capture.hooks.outermost_steps import OutermostSteps
 from steadytrain.capture.hooks.scripting import put_script
 from steadytrain.capture.snapshots.loaded_states import StateEvents, state_wrappers
 from steadytrain.capture.snapshots.saved_checkpoints import SaveEvents, put_savers
+from steadytrain.core.torch_names import MissingNameError
 from steadytrain.core.torch_private import (
     CALL,
     COMPILED_CALL,
@@ -58,7 +59,6 @@ from steadytrain.core.torch_private import (
     NEXT_INDEX,
     SKIP_RULES,
     TRACING,
-    MissingNameError,
     require,
 )
 
