@@ -72,6 +72,8 @@ class ValidationGap(Detector):
             if not is_loss(name) or qualifier(name) or not len(train):
                 continue
             if is_of_script(name):
+                if window.facts.get("optimizers_in_turn", 1.0) > 1:
+                    continue  # where a discriminator and a generator take turns, each loss rises as the other gets better
                 found += self._of_script(name, series, window.metrics.get(TRAINING_LEVEL))
                 continue
             finite = np.isfinite(series.values)
