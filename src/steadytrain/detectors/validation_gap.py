@@ -73,7 +73,7 @@ class ValidationGap(Detector):
                 continue
             if is_of_script(name):
                 if window.facts.get("optimizers_in_turn", 1.0) > 1:
-                    continue  # where a discriminator and a generator take turns, each loss rises as the other gets better
+                    continue  # each loss of a GAN rises as the other model gets better
                 found += self._of_script(name, series, window.metrics.get(TRAINING_LEVEL))
                 continue
             finite = np.isfinite(series.values)
