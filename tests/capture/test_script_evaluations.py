@@ -168,6 +168,24 @@ def test_losses_outside_of_an_evaluation_do_not_count(tmp_path: Path) -> None:
     assert recorded(watcher) == {}
 
 
+def test_a_baseline_of_the_size_of_the_output_does_not_count(tmp_path: Path) -> None:
+    model, (points, labels) = mlp(), clusters(64)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with watching(tmp_path / "run", "observe") as watcher:
+        for _ in range(3):
+            optimizer.zero_grad()
+            F.cross_entropy(model(points), labels).backward()
+            optimizer.step()
+            model.eval()
+            with torch.no_grad():
+                output = model(points)
+                F.cross_entropy(torch.zeros(64, 4), labels)
+                told = F.cross_entropy(output.view(-1, 4), labels).item()
+            model.train()
+    (values,) = recorded(watcher).values()
+    assert values[-1] == pytest.approx(told, rel=1e-5)
+
+
 def test_what_the_script_reports_itself_is_not_recorded_again(tmp_path: Path) -> None:
     model, train, held_out = mlp(), clusters(64), clusters(64, seed=1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -195,6 +213,7 @@ def test_evaluations_are_recorded_while_the_run_rests(tmp_path: Path) -> None:
     assert watcher.recorded_steps is not None
     assert recorded(watcher)["evaluation-loss"] == pytest.approx(told, rel=1e-5)
     assert steps_of(watcher) == list(range(20, 301, 20))
+    assert list(recorded(watcher)) == ["evaluation-loss"]
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.*is deprecated:DeprecationWarning")

@@ -107,8 +107,21 @@ def test_an_evaluation_of_the_script_that_gets_worse_is_a_warning(seen: Window, 
         own(0.02, 0.021, 0.022, 0.025, 0.027, 0.03),
         own(*(0.1 * FALLING)),
         own(1.2, 1.21, 1.19, 1.22, 1.2, 1.21, 1.2),
+        own(*[2.5] * 8),
     ],
-    ids=["few", "part", "flat", "scale", "same", "short", "usual", "low", "better-than-training", "flattens"],
+    ids=[
+        "few",
+        "part",
+        "flat",
+        "scale",
+        "same",
+        "short",
+        "usual",
+        "low",
+        "better-than-training",
+        "flattens",
+        "baseline",
+    ],
 )
 def test_a_usual_course_of_an_evaluation_of_the_script_is_silent(seen: Window) -> None:
     assert ValidationGap().check(seen) == ()

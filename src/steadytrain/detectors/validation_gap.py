@@ -137,6 +137,8 @@ class ValidationGap(Detector):
             return []
         best, last = int(np.argmin(values)), median(values[-self.evaluations_min :])
         start, now = float(training.values[0]), float(training.values[-1])
+        if values.min() == values.max():
+            return []  # a baseline: the loss of a model in training changes
         if training.steps[0] > 1 or start <= 0.0 or last < self.low_share * start:
             return []
         told, since = "", int(steps[best])

@@ -63,6 +63,9 @@ class _Line:
 
 @dataclass
 class _Sum:
+    """``tied``: a loss of an output itself, or of a view of it, and not only of something of its size."""
+
+    tied: bool = False
     total: Tensor | float = 0.0
     number: Tensor | float = 0.0
 
@@ -77,6 +80,7 @@ class _Burst:
     datasets: dict[Lines, list[int]] = field(default_factory=dict)
     inside: list[tuple[_Line, int, Tensor | float, Tensor | float]] = field(default_factory=list)
     elements: int = 0
+    storages: set[int] = field(default_factory=set)
 
 
 @dataclass
@@ -123,10 +127,11 @@ class ScriptEvaluations(StepObserver):
         outputs = [one for one in tensors_in(output) if one.is_floating_point()]
         burst = self._burst
         burst.elements = max((one.numel() for one in outputs), default=0)
+        burst.storages = {one.untyped_storage().data_ptr() for one in outputs if type(one) is Tensor}
         returned = {one.data_ptr() for one in outputs if one.numel() == 1} if burst.inside else set()
         for line, place, total, number in burst.inside:
             if place in returned:
-                self._add(line, total, number)
+                self._add(line, total, number, tied=True)
         burst.inside.clear()
 
     def fetched(self, dataset: int, batch: Any) -> Any:
@@ -215,12 +220,14 @@ class ScriptEvaluations(StepObserver):
         if self._calling:
             burst.inside.append((line, result.data_ptr(), total, number))
         else:
-            self._add(line, total, number)
+            places = {one.untyped_storage().data_ptr() for one in args[:2] if type(one) is Tensor}
+            self._add(line, total, number, tied=bool(places & burst.storages))
 
-    def _add(self, line: _Line, total: Tensor | float, number: Tensor | float) -> None:
+    def _add(self, line: _Line, total: Tensor | float, number: Tensor | float, *, tied: bool) -> None:
         known = self._burst.sums
         if line in known or len(known) < LINES_MAX:
             one = known.setdefault(line, _Sum())
+            one.tied = one.tied or tied
             one.total, one.number = one.total + total, one.number + number
 
     # -- the end of a burst ----------------------------------------------------------------------------------------
@@ -236,11 +243,16 @@ class ScriptEvaluations(StepObserver):
             stop_listening(self._listener)
         if not burst.sums:
             return
+        known = {line for each in self._metrics.values() for line in each} if burst.step >= 0 else set()
+        tied = any(one.tied for one in burst.sums.values())  # then another loss is that of a baseline
+        sums = {
+            line: one for line, one in burst.sums.items() if (one.tied or not tied) and (line in known or not known)
+        }
         with self._run.own_time.unseen:
-            means = mean_of((one.total, one.number) for one in burst.sums.values())
-        parted = len({line.lines[:1] for line in burst.sums}) > 1
+            means = mean_of((one.total, one.number) for one in sums.values())
+        parted = len({line.lines[:1] for line in sums}) > 1
         at = burst.step if self._run.streams else 0  # before the first update
-        self._waiting += [(burst.model, line, mean, parted, at) for line, mean in zip(burst.sums, means, strict=True)]
+        self._waiting += [(burst.model, line, mean, parted, at) for line, mean in zip(sums, means, strict=True)]
         if self._run.streams and self._backwards:
             self._tell()
 
