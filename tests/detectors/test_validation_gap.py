@@ -108,6 +108,7 @@ def test_an_evaluation_of_the_script_that_gets_worse_is_a_warning(seen: Window, 
         own(*(0.1 * FALLING)),
         own(1.2, 1.21, 1.19, 1.22, 1.2, 1.21, 1.2),
         own(*[2.5] * 8),
+        own(40.0, 20.0, 10.0, 6.0, 4.0, 3.0, 2.5),
     ],
     ids=[
         "few",

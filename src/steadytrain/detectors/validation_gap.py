@@ -60,7 +60,9 @@ class ValidationGap(Detector):
     own_rise_min: int = threshold(6, "evaluations after the lowest, and half of all: a rise for long")
     own_rise_share: float = threshold(0.15, "rise above the lowest, and half of what was gained: a rise for long")
     first_rise_share: float = threshold(0.1, "rise above the first value, if the loss never got 2% below that")
-    guess_share: float = threshold(0.9, "share of the first training loss that the evaluation never got below")
+    guess_share: float = threshold(
+        0.9, "share of the first training loss, and of its own first value, that it stays above"
+    )
     halved_share: float = threshold(0.5, "share of its own level that the training loss got below meanwhile")
     lost_share: float = threshold(0.3, "and the same where the evaluation never got below the first training loss")
     low_share: float = threshold(0.1, "share of the first training loss below which a rise is of no account")
@@ -143,7 +145,8 @@ class ValidationGap(Detector):
             return []
         told, since = "", int(steps[best])
         updated = values[steps > 0]
-        if OF_SCALE not in name and now <= self.lost_share * start and updated.min() >= self.guess_share * start:
+        stays = updated.min() >= self.guess_share * start and last >= self.guess_share * updated[0]
+        if OF_SCALE not in name and now <= self.lost_share * start and stays:
             told, since = f"never got below the {start:.4g} at which training began", int(steps[steps > 0][0])
         elif values[best] >= (1.0 - self.rise_share) * values[0] and (
             last >= (1.0 + self.first_rise_share) * values[0] and now <= self.halved_share * _at(training, steps[0])
