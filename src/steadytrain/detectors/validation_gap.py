@@ -60,9 +60,7 @@ class ValidationGap(Detector):
     own_rise_min: int = threshold(6, "evaluations after the lowest, and half of all: a rise for long")
     own_rise_share: float = threshold(0.15, "rise above the lowest, and half of what was gained: a rise for long")
     first_rise_share: float = threshold(0.1, "rise above the first value, if the loss never got 2% below that")
-    guess_share: float = threshold(
-        0.9, "share of the first training loss, and of its own first value, that it stays above"
-    )
+    guess_share: float = threshold(0.9, "share of the first training loss and of its first value that it stays above")
     halved_share: float = threshold(0.5, "share of its own level that the training loss got below meanwhile")
     lost_share: float = threshold(0.3, "and the same where the evaluation never got below the first training loss")
     low_share: float = threshold(0.1, "share of the first training loss below which a rise is of no account")
