@@ -110,7 +110,20 @@ def test_an_evaluation_of_the_script_that_gets_worse_is_a_warning(seen: Window, 
         own(*[2.5] * 8),
         own(40.0, 20.0, 10.0, 6.0, 4.0, 3.0, 2.5),
     ],
-    ids="few part flat scale same short usual low better-than-training flattens baseline falls".split(),
+    ids=[
+        "few",
+        "part",
+        "flat",
+        "scale",
+        "same",
+        "short",
+        "usual",
+        "low",
+        "better-than-training",
+        "flattens",
+        "baseline",
+        "falls",
+    ],
 )
 def test_a_usual_course_of_an_evaluation_of_the_script_is_silent(seen: Window) -> None:
     assert ValidationGap().check(seen) == ()
