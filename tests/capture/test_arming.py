@@ -19,7 +19,8 @@ from steadytrain.attach.watched_run import WatchedRun, begin_run
 from steadytrain.capture.hooks import patches
 from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.hooks.patches import Patches
-from steadytrain.core.torch_private import NAMES, SKIP_RULES, MissingNameError, TorchName
+from steadytrain.core.torch_names import NAMES, MissingNameError, TorchName
+from steadytrain.core.torch_private import SKIP_RULES
 from steadytrain.testing.leftovers import leftovers
 
 NEEDED = [name for name in NAMES if name.needed]

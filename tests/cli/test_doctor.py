@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from steadytrain.cli import doctor
-from steadytrain.core import torch_private
 from steadytrain.core.errors import UsageError
-from steadytrain.core.torch_private import ENGINE, GRAPH_TASK, TorchName
+from steadytrain.core.torch_names import NAMES, TorchName
+from steadytrain.core.torch_private import ENGINE, GRAPH_TASK
 
 
 def run(*options: str) -> tuple[int, str]:
@@ -45,7 +45,7 @@ def test_a_training_can_be_watched_here(torch: Any) -> None:
     assert (status, found["schema"], found["works"]) == (0, "steadytrain.doctor/1", True)
     assert found["torch"]["version"] == torch.__version__
     assert found["python"]["executable"] == sys.executable
-    assert len(found["names"]) == len(torch_private.NAMES)
+    assert len(found["names"]) == len(NAMES)
     assert not [name for name in found["names"] if name["needed"] and not name["works"]]
 
 

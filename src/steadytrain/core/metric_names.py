@@ -37,6 +37,15 @@ NO_LEVEL = frozenset(
 GENERIC = LOSS | SCORE | HELD_OUT | SUMMARIES
 """Words for how something was measured. The remaining words of a name say what was measured."""
 
+EVALUATION_LOSS = "evaluation-loss"
+"""The loss of an evaluation that the script makes itself, as a watch reads it; further ones have numbers."""
+
+OF_SCALE, OF_PART = "(own scale)", "(part)"
+"""The training loss is another one, so that the levels say nothing; there are several losses of one evaluation."""
+
+TRAINING_LEVEL = "training-level"
+"""The training loss at each of them, first that of the first steps."""
+
 
 def words(name: str) -> list[str]:
     """Split a name into lower-case words: ``eval/news_accuracy`` becomes ``eval``, ``news``, ``accuracy``."""
@@ -56,8 +65,15 @@ def is_score(name: str) -> bool:
     return bool(found & SCORE) and not found & (LOSS | TIMES)
 
 
+def is_of_script(name: str) -> bool:
+    """Whether a watch has read the values of ``name`` itself."""
+    return name.startswith((EVALUATION_LOSS, TRAINING_LEVEL))
+
+
 def qualifier(name: str) -> str:
     """The task or domain in ``name``, "" if it has none."""
+    if is_of_script(name):
+        return ""
     return " ".join(word for word in words(name) if word not in GENERIC and not word.isdigit())
 
 

@@ -11,128 +11,11 @@ first use. ``steadytrain doctor`` prints which names this torch has. A watch ref
 
 from __future__ import annotations
 
-import importlib
+import functools
 import sys
-from collections.abc import Callable, Iterable
-from operator import attrgetter
-from typing import Any
 
 from steadytrain.core import torch_samples
-
-
-class MissingNameError(AttributeError):
-    """This version of torch lacks a private name. The text says which one, and what is lost."""
-
-
-class TorchName:
-    """One private name, as ``module:attribute.path``.
-
-    Args:
-        place: its module and name.
-        lost: one sentence on what does not work without it.
-        needed: whether a watch refuses to start without it.
-    """
-
-    def __init__(self, place: str, lost: str, *, needed: bool = False) -> None:
-        self.module, _, self.path = place.partition(":")
-        self.attribute = self.path.rpartition(".")[2]
-        self.lost = lost
-        self.needed = needed
-        self._found: Any = None
-        NAMES.append(self)
-
-    @property
-    def full(self) -> str:
-        """The dotted name: ``torch.autograd._engine_run_backward``."""
-        return f"{self.module}.{self.path}"
-
-    @property
-    def of_compiler(self) -> bool:
-        """Whether the feature test imports the compiler, which takes seconds."""
-        return self.module.startswith(("torch._dynamo", "torch._inductor"))
-
-    def owner(self) -> Any:
-        """The module or class that holds the name now. Raises ``MissingNameError`` if this torch has none."""
-        try:
-            thing: Any = sys.modules.get(self.module) or importlib.import_module(self.module)
-            for part in self.path.split(".")[:-1]:
-                thing = getattr(thing, part)
-        except (ImportError, AttributeError) as error:
-            raise MissingNameError(self.why()) from error
-        return thing
-
-    def now(self) -> Any:
-        """Resolve the name anew.
-
-        Raises:
-            MissingNameError: this torch has no such name.
-        """
-        try:
-            return getattr(self.owner(), self.attribute)
-        except AttributeError as error:
-            raise MissingNameError(self.why()) from error
-
-    def get(self) -> Any:
-        """The object, resolved on the first call and cached."""
-        if self._found is None:
-            self._found = self.now()
-        return self._found
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.get()(*args, **kwargs)
-
-    def loaded(self) -> Any:
-        """The object, or None if its module is not imported or lacks it. Imports nothing."""
-        thing = sys.modules.get(self.module)
-        for part in self.path.split("."):
-            thing = getattr(thing, part, None)
-        return thing
-
-    def works(self) -> bool:
-        """Feature test: whether this torch has the name. Imports its module."""
-        try:
-            self.now()
-        except MissingNameError:
-            return False
-        return True
-
-    def why(self) -> str:
-        """Say in one sentence what is missing and what that means."""
-        return f"torch {getattr(sys.modules.get('torch'), '__version__', '')} has no {self.full}: {self.lost}"
-
-
-class TorchAttribute(TorchName):
-    """A private attribute of all objects of a class, as ``module:Class.attribute``.
-
-    Args:
-        made: makes an object of the class for the feature test. Without it the test inspects the class itself: for a
-            method, a slot, or a name in the code of its methods.
-    """
-
-    def __init__(self, place: str, lost: str, *, needed: bool = False, made: Callable[[], Any] | None = None) -> None:
-        super().__init__(place, lost, needed=needed)
-        self.of: Callable[[Any], Any] = attrgetter(self.attribute)
-        self._made = made
-
-    def on(self, thing: Any, default: Any = None) -> Any:
-        """The attribute of ``thing``; ``default`` if it has none, or if a backward has freed the saved value."""
-        try:
-            return getattr(thing, self.attribute, default)
-        except RuntimeError:
-            return default
-
-    def put(self, thing: Any, value: Any) -> None:
-        """Set the attribute of ``thing``."""
-        setattr(thing, self.attribute, value)
-
-    def works(self) -> bool:
-        try:
-            owner = self.owner()
-            if self._made is not None:
-                return hasattr(self._made(), self.attribute)
-        except MissingNameError:
-            return False
-        return hasattr(owner, self.attribute) or any(self.attribute in names for names in _names_in_code(owner))
+from steadytrain.core.torch_names import NAMES, MissingNameError, TorchAttribute, TorchName
 
 
 def require() -> None:
@@ -146,14 +29,6 @@ def require() -> None:
             raise MissingNameError(name.why())
 
 
-def _names_in_code(kind: Any) -> Iterable[tuple[str, ...]]:
-    for part in kind.__mro__:
-        for value in vars(part).values():
-            code = getattr(value, "__code__", None)
-            if code is not None:
-                yield code.co_names
-
-
 COMPILER = "torch._dynamo"
 """The module that torch imports when the compiler is first used."""
 
@@ -162,9 +37,6 @@ def compiler_is_loaded() -> bool:
     """Whether the compiler has been imported. Before that nothing is compiled."""
     return COMPILER in sys.modules
 
-
-NAMES: list[TorchName] = []
-"""All names, in the order below."""
 
 # -- what a watch needs ------------------------------------------------------------------------------------------
 
@@ -319,6 +191,28 @@ IN_ORDER = TorchAttribute(
 LOADER_ITERATOR = TorchName("torch.utils.data.dataloader:_BaseDataLoaderIter", "`preflight` does not find the data set")
 JOIN = TorchAttribute(
     "torch.distributed.algorithms.join:Joinable._join_config", "ranks may ask each other under `join()`"
+)
+
+# -- losses without gradients ---------------------------------------------------------------------------------------
+
+_NO_EVALUATION = "the losses of a script's own evaluations are not recorded"
+LOSS_FUNCTIONS = TorchName("torch._C:_nn", _NO_EVALUATION)
+FIND_BUILTIN = TorchName("torch.jit._builtins:_find_builtin", _NO_EVALUATION)
+REGISTER_BUILTIN = TorchName("torch.jit._builtins:_register_builtin", _NO_EVALUATION)
+_OTHER_LOSS = "the loss of an evaluation may be compared with a training loss of another scale"
+OF_CLASSES = TorchAttribute(
+    "torch.autograd.graph:Node._saved_weight", _OTHER_LOSS, made=functools.partial(torch_samples.loss, "nll_loss")
+)
+OF_POSITIVES = TorchAttribute(
+    "torch.autograd.graph:Node._saved_pos_weight",
+    _OTHER_LOSS,
+    made=functools.partial(torch_samples.loss, "binary_cross_entropy_with_logits"),
+)
+OF_SMOOTH = TorchAttribute(
+    "torch.autograd.graph:Node._saved_beta", _OTHER_LOSS, made=functools.partial(torch_samples.loss, "smooth_l1_loss")
+)
+OF_HUBER = TorchAttribute(
+    "torch.autograd.graph:Node._saved_delta", _OTHER_LOSS, made=functools.partial(torch_samples.loss, "huber_loss")
 )
 
 # -- where operations and backward passes are seen -------------------------------------------------------------------

@@ -54,6 +54,12 @@ def likelihood() -> Any:
     return torch().nn.functional.nll_loss(inputs, labels).grad_fn
 
 
+def loss(kind: str) -> Any:
+    inputs = torch().ones(1, 2, requires_grad=True)
+    target = torch().zeros(1).long() if kind == "nll_loss" else torch().zeros(1, 2)
+    return getattr(torch().nn.functional, kind)(inputs, target).grad_fn
+
+
 def saved_tensor() -> Any:
     return getattr(likelihood(), "_raw_saved_target")  # noqa: B009 (a private name, which is tested here)
 

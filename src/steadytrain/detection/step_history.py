@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from steadytrain.core.metric_names import is_of_script
 from steadytrain.core.model import GRADIENT_ABSENT, Reading, Series, Window
 from steadytrain.detection.table_history import TableHistory
 from steadytrain.storage.segments import SCALARS, StepRecord
@@ -127,6 +128,7 @@ class StepHistory:
         cut = slice(start, stop)
         since = int(self._numbers[max(0, stop - STEPS_MAX)]) if stop else 0
         until = int(self._numbers[stop - 1]) if stop else -1
+        newest = math.inf if stop == self._count else until  # what was read while the run rested is later
         tables = {name: readings.table(since, until) for name, readings in self._tables.items()}
         return Window(
             steps=self._numbers[cut],
@@ -137,7 +139,10 @@ class StepHistory:
             refused=self._flags[1, cut],
             stream=self._stream,
             tables={name: table for name, table in tables.items() if len(table)},
-            metrics={name: _series(values, since, until) for name, values in self._metrics.items()},
+            metrics={
+                name: _series(values, *((0, newest) if is_of_script(name) else (since, until)))
+                for name, values in self._metrics.items()
+            },
             resumed=np.array([step for step in self.resumed if since <= step <= until], np.int64),
             facts=dict(self.facts),
         )
@@ -173,7 +178,7 @@ def _newest(rows: NDArray[Any]) -> NDArray[Any]:
     return kept
 
 
-def _series(values: deque[tuple[int, float]], since: int, until: int) -> Series:
+def _series(values: deque[tuple[int, float]], since: int, until: float) -> Series:
     kept = [(step, value) for step, value in values if since <= step <= until]
     steps, numbers = zip(*kept, strict=True) if kept else ((), ())
     return Series(np.array(steps, np.int64), np.array(numbers, np.float64))

@@ -11,6 +11,7 @@
 | ``Optimizer.zero_grad``, ``Module.zero_grad`` | gradients that the script discards |
 | ``load_state_dict`` of both, ``Optimizer.state_dict`` | what is restored and what is saved (``loaded_states.py``) |
 | ``torch.save``, ``safetensors.torch.save_file``, ``distributed.checkpoint.save`` | ``saved_checkpoints.py`` |
+| ``torch._C._nn.mse_loss`` and other losses, during an evaluation | its losses (``loss_calls.py``) |
 | ``torch.compile`` | the module that a compiled model is called through |
 | ``Module.__reduce_ex__`` | copies and pickles of a watched module hold no hook of ours (``copies.py``) |
 | ``torch.jit._recursive.create_script_module`` | a watched module can be scripted (``scripting.py``) |
@@ -49,6 +50,7 @@ from steadytrain.capture.hooks.outermost_steps import OutermostSteps
 from steadytrain.capture.hooks.scripting import put_script
 from steadytrain.capture.snapshots.loaded_states import StateEvents, state_wrappers
 from steadytrain.capture.snapshots.saved_checkpoints import SaveEvents, put_savers
+from steadytrain.core.torch_names import MissingNameError
 from steadytrain.core.torch_private import (
     CALL,
     COMPILED_CALL,
@@ -58,7 +60,6 @@ from steadytrain.core.torch_private import (
     NEXT_INDEX,
     SKIP_RULES,
     TRACING,
-    MissingNameError,
     require,
 )
 
@@ -75,10 +76,12 @@ _SKIPPED_BY_COMPILER = (
     *("capture.hooks.patches", "capture.hooks.script_errors", "capture.hooks.scripting", "capture.hooks.unseen"),
     *("capture.tensors.activations", "capture.tensors.dense", "capture.tensors.gradient_scaling"),
     *("capture.tensors.measurement_schedule", "capture.tensors.optimizer_state", "capture.tensors.precision"),
-    *("capture.tensors.statistics", "core.torch_private", "detection", "exporters", "integrations"),
+    *("capture.tensors.statistics", "core.torch_names", "core.torch_private", "detection"),
+    *("exporters", "integrations"),
     *("guard", "trial_runs.changes", "trial_runs.function_stand_ins", "trial_runs.launched_script"),
 )
-"""All our modules except those whose code a graph may contain (``hooks.module_hooks``, ``tensors.in_graph``)."""
+"""All our modules except those whose code a graph may contain (``hooks.module_hooks``, ``hooks.loss_calls``,
+``tensors.in_graph``)."""
 
 
 class Events(StateEvents, SaveEvents, Protocol):

@@ -10,7 +10,8 @@ from typing import Any
 from torch import nn
 
 from steadytrain.capture.hooks.module_hooks import VanishingHook
-from steadytrain.core.torch_private import HOOKS_OF_MODULES, SCRIPTED, MissingNameError
+from steadytrain.core.torch_names import MissingNameError
+from steadytrain.core.torch_private import HOOKS_OF_MODULES, SCRIPTED
 
 
 def put_script() -> Callable[[], None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import ExitStack, suppress
 from typing import Any
 
+from steadytrain.core.torch_names import MissingNameError
 from steadytrain.core.torch_private import (
     DISPATCH_DEPTH,
     FUNCTION_DEPTH,
@@ -15,7 +16,6 @@ from steadytrain.core.torch_private import (
     NO_TORCH_FUNCTION,
     PROFILED,
     PROFILES,
-    MissingNameError,
 )
 
 

@@ -149,6 +149,8 @@ class ModelCalls:
                 ranks.forward_ended(module)
             elif run.rerun is not None and not torch.is_grad_enabled():
                 run.rerun.other_forward_ends()
+            if call is None and run.rerun is None and not torch.is_grad_enabled():
+                run.observer.aside_ended(module, output)
             if run.rerun is None:
                 self._random_after = RandomState.take()
                 run.observer.forward_ended(call, self._random_after)

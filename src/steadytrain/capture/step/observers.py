@@ -57,6 +57,9 @@ class StepObserver:
     def aside_begins(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """The script calls a root module without gradients."""
 
+    def aside_ended(self, module: nn.Module, output: Any) -> None:
+        """That call has returned ``output``."""
+
     def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
         """A root module's call has ended; ``call`` is None if gradients were off. ``random`` is the current state."""
 
@@ -166,6 +169,10 @@ class CompositeObserver(StepObserver):
     def aside_begins(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         self._first.aside_begins(module, args, kwargs)
         self._guest.aside_begins(module, args, kwargs)
+
+    def aside_ended(self, module: nn.Module, output: Any) -> None:
+        self._first.aside_ended(module, output)
+        self._guest.aside_ended(module, output)
 
     def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
         self._first.forward_ended(call, random)

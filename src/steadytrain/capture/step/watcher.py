@@ -49,6 +49,7 @@ from steadytrain.capture.step.pacing import Pacing
 from steadytrain.capture.step.recording import Record, Recorder
 from steadytrain.capture.step.resting import Resting
 from steadytrain.capture.step.run_stopped import STOPPED_STATUS, RunStopped
+from steadytrain.capture.step.script_evaluations import ScriptEvaluations
 from steadytrain.capture.step.script_guards import ScriptGuards
 from steadytrain.capture.step.steered_steps import SteeredSteps
 from steadytrain.capture.step.step_batches import StepBatches
@@ -111,10 +112,17 @@ class Watcher:
         if run.recorder.recording:
             if settings.steering is not None:
                 self.follow(SteeredSteps(run))
+<<<<<<< HEAD
             self._saved = SavedCheckpoints(run, settings.checkpoint_bytes_max, self._loads.resumed.left_out.saving)
             self.follow(self._saved)
             self.follow(ScriptLook(run, self._loaders.datasets.rows_of, self._loads, self._loaders.orders))
             self.follow(watched_ranks(run))
+=======
+            self._saved = SavedCheckpoints(run, settings.checkpoint_bytes_max)
+            look = ScriptLook(run, self._loaders.datasets.rows_of, self._loads, self._loaders.orders)
+            for guest in (self._saved, look, watched_ranks(run), ScriptEvaluations(run)):
+                self.follow(guest)
+>>>>>>> evals
         run.leading.dropped = self._optimizers_dropped
         self._foreign = self._calls.foreign = gradients.foreign = self._loaders.foreign = ForeignOptimizers(run, self)
         self._patches = Patches(self, run.guard)
@@ -291,11 +299,17 @@ class Watcher:
     def forget(self) -> None:
         """In a forked child, which is not watched: leave everything that the parent owns alone."""
         run = self._run
+<<<<<<< HEAD
         run.closed = True
         run.leading.close()
         for forget in (run.recorder.forget, run.observer.forget, run.symptom_incidents.forget, run.steering.forget):
             with run.guard.part("letting go in a forked process"):
                 forget()
+=======
+        for part in (run.recorder, run.observer, run.symptom_incidents, run.steering):
+            with run.guard.part("letting go in a forked process"):
+                part.forget()
+>>>>>>> evals
 
     # -- what is known ---------------------------------------------------------------------------------------------
 
