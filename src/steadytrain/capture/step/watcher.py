@@ -81,10 +81,8 @@ class Watcher:
         def observed(note: Callable[[str], None]) -> StepObserver:
             return observer or recorder_of(settings, note, recording=rehearsal is None)
 
-        rehearses = rehearsal is not None
-        run = self._run = LiveRun(
-            settings, tell, record, events=self, observer=observed, rehearses=rehearses, clock=clock
-        )
+        how: dict[str, Any] = {"observer": observed, "rehearses": rehearsal is not None, "clock": clock}
+        run = self._run = LiveRun(settings, tell, record, events=self, **how)
         self.settings, self.aside = settings, run.aside
         self._stopping = Stopping(run, investigator)
         guards = self._guards = ScriptGuards(run, investigator)
@@ -112,17 +110,10 @@ class Watcher:
         if run.recorder.recording:
             if settings.steering is not None:
                 self.follow(SteeredSteps(run))
-<<<<<<< HEAD
             self._saved = SavedCheckpoints(run, settings.checkpoint_bytes_max, self._loads.resumed.left_out.saving)
-            self.follow(self._saved)
-            self.follow(ScriptLook(run, self._loaders.datasets.rows_of, self._loads, self._loaders.orders))
-            self.follow(watched_ranks(run))
-=======
-            self._saved = SavedCheckpoints(run, settings.checkpoint_bytes_max)
             look = ScriptLook(run, self._loaders.datasets.rows_of, self._loads, self._loaders.orders)
             for guest in (self._saved, look, watched_ranks(run), ScriptEvaluations(run)):
                 self.follow(guest)
->>>>>>> evals
         run.leading.dropped = self._optimizers_dropped
         self._foreign = self._calls.foreign = gradients.foreign = self._loaders.foreign = ForeignOptimizers(run, self)
         self._patches = Patches(self, run.guard)
@@ -299,17 +290,11 @@ class Watcher:
     def forget(self) -> None:
         """In a forked child, which is not watched: leave everything that the parent owns alone."""
         run = self._run
-<<<<<<< HEAD
         run.closed = True
         run.leading.close()
-        for forget in (run.recorder.forget, run.observer.forget, run.symptom_incidents.forget, run.steering.forget):
-            with run.guard.part("letting go in a forked process"):
-                forget()
-=======
         for part in (run.recorder, run.observer, run.symptom_incidents, run.steering):
             with run.guard.part("letting go in a forked process"):
                 part.forget()
->>>>>>> evals
 
     # -- what is known ---------------------------------------------------------------------------------------------
 
