@@ -27,7 +27,8 @@ SEVERITIES: tuple[Severity, ...] = ("note", "warning", "critical")
 SIGNALS: Mapping[str, str] = {
     "loss": "mean over the step's micro-batches (sum, where each is divided by a count of the step), before division "
     "by accumulation and loss scale; different losses of a step are added",
-    "gradient_norm": "global L2 norm of the gradients before clipping (as applied where clipping was not seen)",
+    "gradient_norm": "global L2 norm of the gradients before clipping (as applied where clipping was not seen; of an "
+    "update by hand without `watch.update()`, at the end of its backward)",
     "gradient_norm_applied": "global L2 norm of the gradients that the optimizer was about to apply",
     "parameter_norm": "global L2 norm of the parameters before the update",
     "learning_rate": "learning rate of the optimizer's first parameter group",

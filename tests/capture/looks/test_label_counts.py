@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from steadytrain.capture.looks.label_counts import LabelCounts
+from steadytrain.capture.looks.label_counts import LabelCounts, class_rows
 from steadytrain.capture.looks.loss_graph import Likelihood, read_graph
 
 
 def rows(labels: Tensor, classes: int) -> dict[str, float]:
-    return dict(LabelCounts().rows(Likelihood(labels, -100, classes)))
+    found = dict(LabelCounts().rows(Likelihood(labels, -100, classes)))
+    return {name: value for name, value in found.items() if name != "batch-class"}
 
 
 def test_classes_and_entropy() -> None:
@@ -73,3 +74,18 @@ def test_scores_scaled_on_purpose_have_no_cost() -> None:
     scores = 30.0 * torch.tanh(torch.nn.Linear(6, 3)(torch.randn(40, 6)))
     (found,) = read_graph(torch.nn.functional.cross_entropy(scores, torch.arange(40) % 3)).likelihoods
     assert "likelihood" not in dict(LabelCounts().rows(found))
+
+
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [
+        (torch.tensor([3] * 15 + [1]), 3.0),
+        (torch.arange(16) % 10, -1.0),
+        (torch.tensor([2] * 9 + [-100] * 9), 2.0),
+        (torch.tensor([2] * 7), None),
+        (torch.full((4, 8), 2), None),
+    ],
+    ids=["nearly alone", "mixed", "ignored labels", "too few", "labels of places"],
+)
+def test_the_class_that_a_batch_is_of(labels: Tensor, found: float | None) -> None:
+    assert dict(class_rows(Likelihood(labels, -100, 10))).get("batch-class") == found

@@ -27,6 +27,7 @@ from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.capture.step.script_frames import local_of, user_frames
 from steadytrain.core.metric_names import EVALUATION_LOSS, OF_PART, OF_SCALE, TRAINING_LEVEL, is_of_script
 from steadytrain.core.model import Window
+from steadytrain.core.torch_private import IS_FUNCTORCH
 from steadytrain.statistics.medians import median
 
 LINES_MAX = 8
@@ -124,7 +125,7 @@ class ScriptEvaluations(StepObserver):
             return
         self._calling = False
         listen(self._listener)
-        outputs = [one for one in tensors_in(output) if one.is_floating_point()]
+        outputs = [one for one in tensors_in(output) if one.is_floating_point() and not IS_FUNCTORCH(one)]
         burst = self._burst
         burst.elements = max((one.numel() for one in outputs), default=0)
         burst.storages = {one.untyped_storage().data_ptr() for one in outputs if type(one) is Tensor}
@@ -200,7 +201,7 @@ class ScriptEvaluations(StepObserver):
 
     def _count(self, name: str, args: Any, result: Tensor) -> None:
         model = self._burst.model() if self._burst.model is not None else None
-        if model is None or model.training:
+        if model is None or model.training or any(isinstance(one, Tensor) and IS_FUNCTORCH(one) for one in args[:2]):
             return
         if self._rests and self._burst.step != self._run.last_step:
             self._ends()
