@@ -210,7 +210,7 @@ for inputs, target in DataLoader(TensorDataset(torch.randn(320, 8), labels), 32)
 def test_a_script_on_a_device_is_told_the_row_of_its_loader(tmp_path: Path) -> None:
     seen = run_script(tmp_path, FAILS_LATE)
     assert seen.status == 1
-    assert "(label 10 in row 5 is not within 0 to 9; a GPU says so late: CUDA_LAUNCH_BLOCKING=1" in seen.told
+    assert "(label 10 in row 5 is not within 0 to 9; a GPU reports this late: CUDA_LAUNCH_BLOCKING=1" in seen.told
     found = json.loads(call("diagnose", tmp_path / "runs" / "run", "--json", folder=tmp_path).stdout)
     assert (found["verdict"], found["status"]) == ("token-out-of-range", "likely")
     assert found["diagnoses"][0]["batch_rows"] == [5]

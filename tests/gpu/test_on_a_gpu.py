@@ -129,5 +129,5 @@ def test_a_label_past_the_classes_ends_the_script_as_it_would_alone(tmp_path: Pa
     seen = run_script(tmp_path, LABEL_PAST_THE_CLASSES)
     assert seen.status == 1
     assert "device-side assert triggered" in seen.own
-    assert "(a GPU says so late: CUDA_LAUNCH_BLOCKING=1 shows the line)" in seen.told
+    assert "(a GPU reports this late: CUDA_LAUNCH_BLOCKING=1 shows the line)" in seen.told
     assert not seen.warnings, seen.warnings

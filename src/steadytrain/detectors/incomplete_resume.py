@@ -11,6 +11,7 @@ import numpy as np
 from steadytrain.core.model import Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import ScriptRule
+from steadytrain.statistics.level_before import level_before
 from steadytrain.statistics.medians import median
 from steadytrain.statistics.script_rows import script_rows
 
@@ -92,16 +93,16 @@ class IncompleteResume(ScriptRule):
     def _risen(self, window: Window) -> str:
         """How far the loss rose after a resume in the process of the training before; "" if it did not, or if it began
         at another level, as with other data."""
-        levels, spreads = script_rows(window, "level-before"), script_rows(window, "spread-before")
-        losses = window.applied("loss").values[: self.after_steps]
-        if not levels or not spreads or len(losses) < self.after_steps:
+        before, losses = level_before(window), window.applied("loss").values[: self.after_steps]
+        if before is None or len(losses) < self.after_steps:
             return ""
-        level, spread = levels[0].last, spreads[0].last
         after = median(losses[1:])
-        goes_on = losses[0] <= level + self.same_scales * max(spread, SPREAD_SHARE_MIN * abs(level))
-        if not goes_on or not after > level + max(self.risen_scales * spread, self.risen_share * abs(level)):
+        goes_on = losses[0] <= before.level + self.same_scales * max(
+            before.spread, SPREAD_SHARE_MIN * abs(before.level)
+        )
+        if not goes_on or not before.is_passed(after, scales=self.risen_scales, share=self.risen_share):
             return ""
-        return f"the loss stood at {level:.4g} before, and at {after:.4g} in the {len(losses)} steps after"
+        return before.sentence(after, len(losses))
 
     def _begun(self, window: Window) -> tuple[Symptom, ...]:
         schedules, moments = script_rows(window, "schedule-at"), script_rows(window, "moments-at")

@@ -10,6 +10,7 @@ from typing import ClassVar, final
 from steadytrain.core.model import Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import ScriptRule
+from steadytrain.statistics.level_before import level_before
 from steadytrain.statistics.medians import median
 from steadytrain.statistics.script_rows import script_rows
 
@@ -65,18 +66,17 @@ class UnsavedState(ScriptRule):
 
     def _risen(self, window: Window) -> str:
         """How far the loss stands above that before the resume; "" if it does not, or if that is not known."""
-        levels, spreads = script_rows(window, "level-before"), script_rows(window, "spread-before")
-        if not levels or not spreads:
+        before = level_before(window)
+        if before is None:
             return ""
         losses = window.applied("loss")
-        values = losses.values[losses.steps >= levels[0].steps[0]][: self.after_steps]
-        level, spread = levels[0].last, spreads[0].last
-        if len(values) < self.after_steps or losses.steps[0] > levels[0].steps[0]:
+        values = losses.values[losses.steps >= before.step][: self.after_steps]
+        if len(values) < self.after_steps or losses.steps[0] > before.step:
             return ""
         for steps, scales in ((self.after_steps, self.risen_scales), (self.first_steps, self.jumped_scales)):
             after = median(values[:steps])
-            if after > level + max(scales * spread, self.risen_share * abs(level)):
-                return f"the loss stood at {level:.4g} before, and at {after:.4g} in the {steps} steps after"
+            if before.is_passed(after, scales=scales, share=self.risen_share):
+                return before.sentence(after, steps)
         return ""
 
 

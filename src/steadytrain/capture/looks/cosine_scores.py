@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from steadytrain.capture.looks.graph_nodes import OF_SHAPE, inputs_of_node, kind_of, made_by, plain_tensor
+from steadytrain.capture.looks.graph_nodes import OF_SHAPE, inputs_of_node, kind_of, plain_tensor
 
 PRODUCTS = {"Mm": ("self", "mat2"), "Bmm": ("self", "mat2")}
 SCALES = frozenset({"Mul", "Div"})
@@ -23,12 +23,12 @@ a learned one begins at 14 (CLIP)."""
 
 
 @torch.no_grad()
-def has_unscaled_cosines(node: Any, logarithms: Tensor | None) -> bool:
-    """Whether the log-softmax ``logarithms`` [rows, choices], the input of the likelihood ``node``, is that of cosines.
+def has_unscaled_cosines(softmax: Any, logarithms: Tensor | None) -> bool:
+    """Whether ``logarithms`` [rows, choices], the result of the node ``softmax``, is the log-softmax of cosines.
 
     The factor is measured on the values: between the product of the two normalised matrices and the logarithms.
     """
-    product = _product(made_by(node))
+    product = _product(softmax)
     if product is None or logarithms is None or logarithms.dim() != 2:
         return False
     one, other = (plain_tensor(product, name) for name in PRODUCTS[kind_of(product)])

@@ -92,7 +92,7 @@ class Followed:
         self.slow_norms, self.looked_step = slow_norms(roots), stream.own_steps + 1
 
     def at_the_end(self, stream: Stream) -> Iterator[tuple[str, float]]:
-        """The rows that are told when the script ends. ``first-statistics:NAME`` is the share of its first running
+        """The rows that are reported when the script ends. ``first-statistics:NAME`` is the share of its first running
         statistics that a batch norm still has."""
         yield from self.averages.rows(stream)
         for name, (momentum, batches) in self.slow_norms.items():

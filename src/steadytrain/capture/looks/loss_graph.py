@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.looks.attention_masks import Visible, visible
-from steadytrain.capture.looks.cosine_scores import PRODUCTS, has_unscaled_cosines
+from steadytrain.capture.looks.cosine_scores import has_unscaled_cosines
 from steadytrain.capture.looks.first_inputs import INPUTS_MAX, NORMS, first_input
 from steadytrain.capture.looks.graph_nodes import (
     OF_SHAPE,
@@ -311,13 +311,14 @@ def _read_likelihood(node: Any, graph: LossGraph) -> None:
         maker = made_by(node)
         scores = made_by(maker) if maker is not None and kind_of(maker) == "LogSoftmax" else None
         plain = scores is not None and kind_of(scores) in MAKES_SCORES | {"Add"}
-        logarithms = saved_tensor(node, "self") if plain else None
+        logarithms = saved_tensor(node, "self")
         ignored = signed(SAVED_IGNORED.on(node, -100))
-        if not plain or kind_of(scores) in PRODUCTS:
-            unscaled = has_unscaled_cosines(node, saved_tensor(node, "self"))
-            graph.misuses.update({"unscaled-cosines": 1.0} if unscaled else {})
+        if has_unscaled_cosines(maker, logarithms):
+            graph.misuses["unscaled-cosines"] = 1.0
         graph.likelihoods.append(
-            Likelihood(targets.detach(), ignored, classes, logarithms, dropped_in_front(node, classes))
+            Likelihood(
+                targets.detach(), ignored, classes, logarithms if plain else None, dropped_in_front(node, classes)
+            )
         )
 
 

@@ -5,8 +5,8 @@ call backward between two updates are its pattern. After two updates with one pa
 last backward, where the script has not updated yet: there is the gate. The step ends when the parameters have changed:
 at the next fetch, model call, clip, ``zero_grad`` or backward, or at the end of the run.
 
-The stand-in of :mod:`steadytrain.capture.hooks.manual_updates` takes the place of the optimizer. Patterns are told
-apart by their lines, so two models may be updated in turn. A script that breaks them too often is told so, once.
+The stand-in of :mod:`steadytrain.capture.hooks.manual_updates` takes the place of the optimizer. Patterns differ
+by their lines, so two models may be updated in turn. A script that breaks them too often gets one note about it.
 """
 
 from __future__ import annotations

@@ -101,8 +101,8 @@ def write_evidence(folder: Path, documents: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def _of_an_index(document: Mapping[str, Any]) -> str:
-    """The first bad value; where a GPU told of it, how its line is found."""
-    late = "a GPU says so late: CUDA_LAUNCH_BLOCKING=1 shows the line" if document.get("late") else ""
+    """The first bad value; where a GPU reported it, how its line is found."""
+    late = "a GPU reports this late: CUDA_LAUNCH_BLOCKING=1 shows the line" if document.get("late") else ""
     rows, allowed = document.get("rows") or (), document.get("allowed")
     first = ""
     if rows and allowed:
