@@ -19,6 +19,7 @@ SAID = {
     "softmax-dimension": "takes softmax over another dimension than that of the classes",
     "unscaled-cosines": "takes the softmax of cosines without a temperature: scores between -1 and 1 cannot tell the "
     "right choice from the others, and the loss stays near that of a guess",
+    "cut-scores": "gets the output of a ReLU, so no score is below 0: where all are 0, no gradient passes",
     "softmax-of-one": "is about the softmax of a single unit, which is always 1",
 }
 """Measures of the table ``script``, and what the loss does there."""
@@ -34,7 +35,8 @@ class MisusedLoss(ScriptRule):
         `binary_cross_entropy_with_logits`, squashes twice: gradients shrink, and the loss stays above a floor that no
         prediction can pass. `nll_loss` without `log_softmax` has no bound below, and `kl_div` takes logarithms as
         well. A softmax over one unit is always 1 and learns nothing. A softmax over another dimension than the one
-        that `nll_loss` reads as classes makes the rows (or places) of a batch compete with each other. Cosines without
+        that `nll_loss` reads as classes makes the rows (or places) of a batch compete with each other. A ReLU on the
+        scores keeps them from falling below 0 and cuts the gradient of those that are there. Cosines without
         a temperature are scores between -1 and 1: with many choices the loss stays near that of a guess. None of these
         raises an error. Compiled losses cannot be looked into.
 
@@ -42,11 +44,13 @@ class MisusedLoss(ScriptRule):
         - a model that ends in softmax or sigmoid for predictions, trained with a loss that takes scores
         - `nll_loss` taken for `cross_entropy`
         - a single output unit for two classes
+        - a ReLU after the last layer, as after all others
         - cosine similarities of a contrastive loss that are not divided by a temperature
         - `log_softmax(dim=0)`, `softmax()` without `dim`, or `dim=1` for scores [batch, places, classes]
 
     Next:
-        1. Give `cross_entropy` and `binary_cross_entropy_with_logits` the output of the last layer as it is.
+        1. Give `cross_entropy` and `binary_cross_entropy_with_logits` the output of the last layer as it is, without an
+           activation.
         2. Use softmax and sigmoid only where probabilities are read.
         3. One unit for two classes: `binary_cross_entropy_with_logits` without softmax.
         4. Divide cosines by a temperature (0.05 to 0.1), or learn a scale.

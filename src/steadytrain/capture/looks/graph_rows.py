@@ -38,6 +38,8 @@ def graph_rows(
     yield from rounded_rows(graph.looked_up)
     yield from duplicate_rows(graph.likelihoods, graph.looked_up)
     yield from mask_rows(graph.visible, ids_of(call))
+    if graph.linear_layers:
+        yield "linear-layers", float(graph.linear_layers)
     weights = live_weights(graph.products)
     if weights:
         yield "live-weight", float(weights)

@@ -28,6 +28,7 @@ from steadytrain.capture.looks.graph_nodes import (
     shape_of,
     signed,
 )
+from steadytrain.capture.looks.linear_models import linear_layers
 from steadytrain.capture.looks.live_weights import PRODUCTS_MAX
 from steadytrain.capture.looks.masked_means import padded_share
 from steadytrain.capture.looks.mixed_rows import Attended, attended, predicted_shape
@@ -88,8 +89,9 @@ class LossGraph:
     function judges (or the first difference, where none is called), ``squared`` the targets of squared errors.
     ``products`` are its first products of two tensors. ``views`` are those that scramble axes, ``ends`` the rows and
     places of outputs whose last place is read. ``inputs`` are those of its first layers, and ``normalises`` says that
-    it has normalisation layers. ``follows_itself`` says that its targets are outputs of the model
-    (:mod:`stopped_targets`). ``whole`` is False if the graph exceeds ``NODES_MAX``.
+    it has normalisation layers. ``linear_layers`` counts layers without anything nonlinear between them
+    (:mod:`linear_models`). ``follows_itself`` says that its targets are outputs of the model (:mod:`stopped_targets`).
+    ``whole`` is False if the graph exceeds ``NODES_MAX``.
     """
 
     parameters: dict[int, nn.Parameter] = field(default_factory=dict)
@@ -106,6 +108,7 @@ class LossGraph:
     ends: list[tuple[int, int]] = field(default_factory=list)
     inputs: list[Tensor] = field(default_factory=list)
     normalises: bool = False
+    linear_layers: int = 0
     follows_itself: bool = False
     compared: set[int] = field(default_factory=set)
     whole: bool = True
@@ -159,6 +162,7 @@ def read_graph(root: Tensor) -> LossGraph:
         if kind == "Mean" and (share := padded_share(node)):
             graph.misuses["mean-over-padding"] = share
     graph.follows_itself = follows_itself(compared)
+    graph.linear_layers = linear_layers(root.grad_fn)
     return graph
 
 
@@ -198,6 +202,8 @@ def _read_loss(kind: str, node: Any, graph: LossGraph) -> None:
         found = "scores-as-logarithms"
     elif kind == "BinaryCrossEntropyWithLogits" and made in ("Sigmoid", "Softmax"):
         found = "sigmoid-twice"
+    elif kind in ("LogSoftmax", "BinaryCrossEntropyWithLogits") and made == "Relu":
+        found = "cut-scores"
     elif kind == "Sub" and _is_divergence_of_probabilities(node):
         found = "probabilities-as-logarithms"
     if found:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from steadytrain.capture.hooks.module_hooks import ModuleHook, Report, hook_before
 from steadytrain.capture.looks.model_copies import ModelKind, copies_of, kind_of, models_of, sampled
+from steadytrain.capture.looks.noisy_teachers import SEARCH_STEP, NoisyTeachers
 from steadytrain.capture.looks.shared_copies import SharedCopies
 from steadytrain.capture.step.input_recorder import tensors_in
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
@@ -233,7 +234,8 @@ class MovingTargets:
     """Follows one run until it is known that its targets move."""
 
     def __init__(self, counts: Callable[[], bool], compiles: Callable[[], bool], report: Report) -> None:
-        self._copies, self._rollouts, self._shared = Copies(counts, report), Rollouts(), SharedCopies()
+        self._copies, self._rollouts = Copies(counts, report), Rollouts()
+        self._shared, self._noisy = SharedCopies(), NoisyTeachers(counts, report)
         self._compiles = compiles
         self._known = False
         self._follows_itself = 0
@@ -279,11 +281,13 @@ class MovingTargets:
     def gate(self, stream: Stream, seen: StepInProgress) -> float | None:
         """A step of ``stream`` is at the gate. Returns the fact ``moving_targets`` once it is known."""
         if self._compiles():  # a hook would make compiled code be compiled again
-            self._copies.remove()
+            self.remove()
         elif stream.own_steps == 0:
             self._copies.begin(stream)
         elif stream.own_steps + 1 in SEARCH_STEPS:
             self._copies.search(stream)
+            if stream.own_steps + 1 == SEARCH_STEP:
+                self._noisy.search(stream)
         keys, self._keys = self._keys, None
         self._aside, self._aside_before, self._asides = None, self._aside, 0
         self._steps += 1
@@ -303,9 +307,11 @@ class MovingTargets:
         """Copies that should follow and do not, and those that are none."""
         yield from self._copies.stale(stream)
         yield from self._shared.rows(stream)
+        yield from self._noisy.rows(stream)
 
     def remove(self) -> None:
         self._copies.remove()
+        self._noisy.remove()
 
 
 @torch.no_grad()

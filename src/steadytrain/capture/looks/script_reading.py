@@ -24,6 +24,7 @@ from steadytrain.capture.looks.constant_penalties import constant_penalties
 from steadytrain.capture.looks.end_padding import end_as_padding
 from steadytrain.capture.looks.live_targets import live_targets
 from steadytrain.capture.looks.paired_draws import moved_alone, separate_draws
+from steadytrain.capture.looks.repeated_seeds import repeated_seeds
 from steadytrain.capture.looks.reversed_gradients import reversed_gradients
 from steadytrain.capture.looks.row_positions import row_positions
 from steadytrain.capture.looks.separate_orders import separate_orders
@@ -66,6 +67,7 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
         ),
     ),
     "reversed-gradient": (reversed_gradients, ("Function\\b", "def backward")),
+    "repeated-seed": (repeated_seeds, ("seed|default_rng|RandomState", "backward")),
     "end-as-padding": (end_as_padding, ("(?i)pad", "(?i)eos|eot|end|stop", "==|!=|ignore_index|DataCollator")),
     "live-target": (live_targets, ("(?i)gamma|discount|adv|delta|predictor", "(?i)q|value|critic|vf|predictor")),
 }

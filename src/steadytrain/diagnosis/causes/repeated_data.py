@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import FRESH_DATA, ONE_WORKER, SEEDS
 from steadytrain.diagnosis.row_signs import copies_since
-from steadytrain.diagnosis.signs import above, measured, not_finite, ruled_out, symptom
+from steadytrain.diagnosis.signs import above, measured, not_finite, ruled_out, seen, symptom
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @final
 class RepeatedData(Cause):
-    """The run unintentionally repeats the same samples.
+    """The run unintentionally repeats the same samples, or the same random numbers.
 
     Means:
         Batches repeat within one pass. The training loss falls below its trend while the model recognises samples, and
@@ -28,6 +28,7 @@ class RepeatedData(Cause):
         - workers or ranks with the same seed: each draws the same augmentations or rows
         - a sampler that draws the same few rows again: mined hard examples, a weight that outgrows all others
         - a data set joined with itself; an iterator created anew each step
+        - a constant seed that is set in each step: the same noise, masks or rows each time
 
     Next:
         1. Print the sample ids of some steps, and count duplicates.
@@ -73,10 +74,13 @@ class RepeatedData(Cause):
                     else ()
                 ),
                 *since,
+                *symptom(case, CERTAIN, "repeated-seed", invariant=True),
                 *symptom(case, STRONG, "repeated-batch", "worker-duplicates", "same-data-on-ranks"),
                 *symptom(case, HINT, "validation-gap", "loss-collapse"),
                 *ruled_out(
-                    measured(case, "repeated_batches") == 0.0 and not measured(case, "repeated_rows") > 0.02,
+                    measured(case, "repeated_batches") == 0.0
+                    and not measured(case, "repeated_rows") > 0.02
+                    and seen(case, "repeated-seed") is None,
                     "no batch came twice",
                 ),
                 *ruled_out(not_finite(case), "repetition makes nothing infinite", "symptoms"),

@@ -14,16 +14,17 @@ if TYPE_CHECKING:
 
 @final
 class TrainEvalMode(Cause):
-    """Training runs in evaluation mode, or evaluation in training mode.
+    """Training runs in evaluation mode, or evaluation or a teacher in training mode.
 
     Means:
         Training in evaluation mode runs without dropout, and batch norm uses running statistics that nothing updates.
-        Evaluation in training mode is random and changes the running statistics.
+        Evaluation in training mode is random and changes the running statistics, and so is what a teacher gives.
 
     Causes:
         - `model.eval()` for a validation and no `model.train()` after it
         - functional dropout with its default `training=True`
         - a module replaced after `train()`; a wrapper around another object
+        - a teacher, a reference or a reward model without `eval()`: its dropout makes noise of what the model follows
 
     Next:
         1. `model.train()` at the beginning of each epoch, `model.eval()` before each evaluation.
@@ -58,7 +59,7 @@ class TrainEvalMode(Cause):
                     "eval() was called, and training continued without train()",
                     invariant=True,
                 ),
-                *symptom(case, STRONG, "left-in-evaluation", "noisy-evaluation"),
+                *symptom(case, STRONG, "left-in-evaluation", "noisy-evaluation", "noisy-teacher"),
                 *listed(case, "modules_in_eval", FAIR, "in evaluation mode during training: {names}"),
                 *holds(case, "evaluated_in_train_mode", FAIR, "calls without gradient ran in training mode"),
                 *holds(

@@ -1,0 +1,89 @@
+"""Finds a constant seed that is set in every step of the loop that trains.
+
+The mistake has three parts: a loop that calls ``backward``, itself or through functions of the module; a seed that is
+set in it, or in a function that it calls, outside of any branch; and an argument that nothing in the loop changes. A
+loop around the training loop (one seed for each trial or epoch) is none, and neither is what an evaluation or a sample
+of pictures does.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+
+from steadytrain.capture.looks.syntax_trees import dotted, draws, last_name, names_read, names_stored, statements
+
+SEEDS = frozenset({"manual_seed", "set_seed", "seed_everything", "manual_seed_all"})
+BY_ITSELF = frozenset({"RandomState", "default_rng"})
+NO_TRAINING = re.compile(r"(?i).*(eval|valid|test|sampl|plot|preview|visual|generate|demo|log|__init__|main|worker).*")
+DEPTH_MAX = 3
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def repeated_seeds(tree: ast.Module) -> Iterator[int]:
+    """The line of the seed."""
+    functions = {one.name: one for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    seen: set[int] = set()
+    for loop in (one for one in ast.walk(tree) if isinstance(one, (ast.For, ast.AsyncFor, ast.While))):
+        inner = [one for one in ast.walk(loop) if isinstance(one, (ast.For, ast.While)) and one is not loop]
+        if not _trains(loop, functions, 0) or any(_trains(one, functions, 0) for one in inner):
+            continue
+        for line in _seeds(loop.body, names_stored(loop), functions, 0):
+            if line not in seen:
+                seen.add(line)
+                yield line
+
+
+def _trains(node: ast.AST, functions: Mapping[str, Function], depth: int) -> bool:
+    """Whether a backward runs in ``node``, or in a function of the module that it calls."""
+    for one in ast.walk(node):
+        name = last_name(one.func) if isinstance(one, ast.Call) else ""
+        if name == "backward":
+            return True
+        called = functions.get(name) if depth < DEPTH_MAX else None
+        if (
+            called is not None
+            and called is not node
+            and any(_trains(each, functions, depth + 1) for each in called.body)
+        ):
+            return True
+    return False
+
+
+def _seeds(body: list[ast.stmt], stored: set[str], functions: Mapping[str, Function], depth: int) -> Iterator[int]:
+    """Lines of ``body`` that set a constant seed in each pass, and of the functions that it calls."""
+    for node in _always(body):
+        if not isinstance(node, ast.Call):
+            continue
+        name = last_name(node.func)
+        if _is_seed(node) and not any(names_read(one) & stored for one in (*node.args, *node.keywords)):
+            yield node.lineno
+        called = functions.get(name)
+        if called is None or depth >= DEPTH_MAX or NO_TRAINING.fullmatch(name) or name in SEEDS:
+            continue
+        inside = names_stored(called) | {one.arg for one in (*called.args.args, *called.args.kwonlyargs)}
+        if any(draws(one) or _trains(one, functions, 0) for one in called.body):
+            yield from _seeds(called.body, inside, functions, depth + 1)
+
+
+def _is_seed(call: ast.Call) -> bool:
+    """``manual_seed(0)`` of torch or of a generator, ``np.random.seed(0)``, ``np.random.default_rng(0)``."""
+    name = last_name(call.func)
+    if name in BY_ITSELF:
+        return bool(call.args) and not (isinstance(call.args[0], ast.Constant) and call.args[0].value is None)
+    known = name in SEEDS or dotted(call.func).endswith("random.seed")
+    return known and (bool(call.args) or bool(call.keywords))
+
+
+def _always(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    """All nodes of ``body`` but those of branches, handlers and functions inside."""
+    for statement in body:
+        if isinstance(statement, (ast.If, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            continue
+        if isinstance(statement, (ast.For, ast.While, ast.With)):
+            yield from _always(statement.body)
+            continue
+        yield statement
+        yield from statements(statement)  # type: ignore[arg-type]

@@ -1,0 +1,119 @@
+"""Seeds that are set in each step, read in the source, and seeds that are not."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from steadytrain.capture.looks.script_reading import mistakes
+
+SICK = {
+    "in the loop": """
+        for x, y in loader:
+            torch.manual_seed(0)
+            noise = torch.randn_like(x)
+            loss = step(x + noise, y)
+            loss.backward()
+    """,
+    "a generator in a function": """
+        def add_noise(x):
+            g = torch.Generator().manual_seed(SEED)
+            return x + torch.randn(x.shape, generator=g)
+        for x, y in loader:
+            loss = criterion(model(add_noise(x)), y)
+            loss.backward()
+    """,
+    "of numpy, in a function of the step": """
+        def augment(x):
+            rng = np.random.default_rng(1234)
+            return x + rng.normal(size=x.shape)
+        def train_step(x):
+            loss = model(augment(x)).mean()
+            loss.backward()
+        def train():
+            for epoch in range(3):
+                for x in loader:
+                    train_step(x)
+    """,
+    "the module's generator": """
+        while step < total:
+            np.random.seed(args.seed)
+            rows = np.random.choice(len(data), 32)
+            loss = model(data[rows]).mean()
+            loss.backward()
+            step += 1
+    """,
+}
+HEALTHY = {
+    "before the loop": """
+        torch.manual_seed(0)
+        for x in loader:
+            model(x).mean().backward()
+    """,
+    "by the step": """
+        for step in range(100):
+            torch.manual_seed(seed + step)
+            model(torch.randn(8)).mean().backward()
+    """,
+    "by a number that the loop counts": """
+        while True:
+            calls += 1
+            g = torch.Generator().manual_seed(calls)
+            model(torch.randn(8, generator=g)).mean().backward()
+    """,
+    "one for each trial": """
+        for trial in range(3):
+            torch.manual_seed(0)
+            for x in loader:
+                model(x).mean().backward()
+    """,
+    "pictures now and then": """
+        for step, x in enumerate(loader):
+            model(x).mean().backward()
+            if step % 100 == 0:
+                g = torch.Generator().manual_seed(0)
+                show(torch.randn(8, generator=g))
+    """,
+    "an evaluation in each step": """
+        def evaluate(model):
+            g = torch.Generator().manual_seed(0)
+            return model(torch.randn(8, generator=g))
+        for x in loader:
+            model(x).mean().backward()
+            evaluate(model)
+    """,
+    "a generator without a seed": """
+        for x in loader:
+            rng = np.random.default_rng()
+            model(x + rng.normal(size=8)).mean().backward()
+    """,
+    "a seed that is given": """
+        def noise(x, seed):
+            g = torch.Generator().manual_seed(seed)
+            return torch.randn(x.shape, generator=g)
+        for step, x in enumerate(loader):
+            model(x + noise(x, step)).mean().backward()
+    """,
+    "a loop that does not train": """
+        for name in names:
+            torch.manual_seed(0)
+            models[name] = Net(torch.randn(3))
+        for x in loader:
+            model(x).mean().backward()
+    """,
+}
+
+
+def found(source: str) -> list[str]:
+    return [rule for rule, _ in mistakes(textwrap.dedent(source), {}) if rule == "repeated-seed"]
+
+
+@pytest.mark.parametrize("source", SICK.values(), ids=SICK)
+def test_the_same_seed_in_every_step(source: str) -> None:
+    assert found(source) == ["repeated-seed"]
+
+
+@pytest.mark.parametrize("source", HEALTHY.values(), ids=HEALTHY)
+def test_others_are_left_alone(source: str) -> None:
+    assert found(source) == []
