@@ -29,11 +29,14 @@ ROWS_MIN = 2
 class Visible:
     """One attention: the ``keys`` [groups, keys] that some query sees, and whether each place sees later ones only.
 
-    ``ahead`` is None where queries and keys are not the same places.
+    ``ahead`` is None where queries and keys are not the same places. ``causal`` says that no place sees a later one.
+    ``open_to`` is the number of keys where no mask hides any of them, else 0.
     """
 
     keys: Tensor | None
     ahead: bool | None
+    causal: bool = False
+    open_to: int = 0
 
 
 @torch.no_grad()
@@ -45,13 +48,15 @@ def visible(kind: str, node: Any) -> Visible | None:
             return None
         return _read(weights, weights > 0.0 if weights.shape[-2] <= QUERIES_MAX else None)
     if SAVED_CAUSAL.on(node, False):
-        return Visible(None, ahead=False)
+        return Visible(None, ahead=False, causal=True)
     mask = plain_tensor(node, "attn_mask")
     mask = mask if mask is not None else plain_tensor(node, "attn_bias")
     if mask is None or mask.dim() < 2 or mask.shape[-1] < LENGTH_MIN:
         query, key = plain_tensor(node, "query"), plain_tensor(node, "key")
-        square = query is not None and key is not None and query.shape[-2] == key.shape[-2]
-        return Visible(None, ahead=False) if mask is None and square else None
+        if mask is not None or query is None or key is None:
+            return None
+        places = int(key.shape[-2])
+        return Visible(None, ahead=False if query.shape[-2] == places else None, open_to=places)
     return _read(mask, None)
 
 
@@ -65,7 +70,8 @@ def _read(values: Tensor, shown: Tensor | None) -> Visible:
     if queries != values.shape[-1]:
         return Visible(keys, ahead=None)
     one = _open(values.reshape(-1, queries, queries)[0])
-    return Visible(keys, ahead=not bool(one.tril(-1).any()) and bool(one.triu(1).any()))
+    later = bool(one.triu(1).any())
+    return Visible(keys, ahead=not bool(one.tril(-1).any()) and later, causal=not later)
 
 
 def _open(values: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from steadytrain.capture.looks.mixed_rows import Attended, Batch, mixed_rows
 from steadytrain.capture.looks.padded_ends import padded_end_rows
 from steadytrain.capture.looks.position_ids import counted_rows
 from steadytrain.capture.looks.rounded_ids import rounded_rows
+from steadytrain.capture.looks.unmasked_padding import unmasked_rows
 from steadytrain.capture.looks.view_orders import interleaved_rows, scrambled_rows, viewed_inputs
 from steadytrain.capture.step.input_recorder import MicroBatch, ids_of, tensors_in
 
@@ -44,6 +45,7 @@ def graph_rows(
     if weights:
         yield "live-weight", float(weights)
     given = [one for one in tensors_in((call.args, call.kwargs)) if _is_plain(one)] if call is not None else []
+    yield from unmasked_rows(graph.visible, graph.pools, given)
     yield from scrambled_rows([*graph.views, *viewed_inputs(given, graph.inputs)])
     if call is not None:
         batch = Batch(call.samples, drawn, frozenset(one.shape[1] for one in given if one.dim() >= 2))

@@ -41,6 +41,7 @@ from steadytrain.capture.looks.stopped_targets import (
     elements_of,
     follows_itself,
 )
+from steadytrain.capture.looks.unmasked_padding import pooled
 from steadytrain.capture.looks.view_orders import MOVES_AXES, View, scrambled_view
 from steadytrain.core.torch_private import SAVED_CAUSAL, SAVED_DIMENSION, SAVED_IGNORED
 
@@ -87,11 +88,11 @@ class LossGraph:
     what each attention sees. ``looked_up`` are the ids that embeddings got.
     ``attended`` has the sequences and the length of each self-attention, ``predicted`` the shape of what each loss
     function judges (or the first difference, where none is called), ``squared`` the targets of squared errors.
-    ``products`` are its first products of two tensors. ``views`` are those that scramble axes, ``ends`` the rows and
-    places of outputs whose last place is read. ``inputs`` are those of its first layers, and ``normalises`` says that
-    it has normalisation layers. ``linear_layers`` counts layers without anything nonlinear between them
-    (:mod:`linear_models`). ``follows_itself`` says that its targets are outputs of the model (:mod:`stopped_targets`).
-    ``whole`` is False if the graph exceeds ``NODES_MAX``.
+    ``products`` are its first products of two tensors. ``views`` are those that scramble axes. ``ends`` are the rows
+    and places of outputs whose last place is read, ``pools`` of those whose mean over the places is taken. ``inputs``
+    are those of its first layers, and ``normalises`` says that it has normalisation layers. ``linear_layers`` counts
+    layers without anything nonlinear between them (:mod:`linear_models`). ``follows_itself`` says that its targets are
+    outputs of the model (:mod:`stopped_targets`). ``whole`` is False if the graph exceeds ``NODES_MAX``.
     """
 
     parameters: dict[int, nn.Parameter] = field(default_factory=dict)
@@ -106,6 +107,7 @@ class LossGraph:
     products: list[Any] = field(default_factory=list)
     views: list[View] = field(default_factory=list)
     ends: list[tuple[int, int]] = field(default_factory=list)
+    pools: list[tuple[int, int]] = field(default_factory=list)
     inputs: list[Tensor] = field(default_factory=list)
     normalises: bool = False
     linear_layers: int = 0
@@ -140,6 +142,8 @@ def read_graph(root: Tensor) -> LossGraph:
             graph.views.append(view)
         if (end := last_place(kind, node)) is not None:
             graph.ends.append(end)
+        if (means := pooled(kind, node)) is not None:
+            graph.pools.append(means)
         if kind == SQUARES and (target := squared_target(node)) is not None:
             graph.squared.append(target)
         if kind in LIKELIHOODS or kind in ("Gather", "Bmm"):
