@@ -141,6 +141,30 @@ def test_the_line_of_the_script_comes_before_that_of_the_library(tmp_path: Path)
     assert "at train.py:2: no data; no PyTorch training" in named.told
 
 
+NEVER_STEPS = """
+    import torch
+    from torch import nn
+    net = nn.Linear(4, 1)
+    {made}
+    for _ in range(12):
+        net.zero_grad()
+        net(torch.randn(8, 4)).pow(2).mean().backward()
+    """
+
+
+def test_an_optimizer_that_never_steps(tmp_path: Path) -> None:
+    source = NEVER_STEPS.format(made="optimizer = torch.optim.Adam(net.parameters())")
+    told = run_script(tmp_path, source).told
+    assert "warning: no update was made in 12 backward passes: Adam holds the weights and never made a step" in told
+
+
+@pytest.mark.parametrize("made", ["", "other = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)"])
+def test_gradients_of_what_no_optimizer_holds(tmp_path: Path, made: str) -> None:
+    told = run_script(tmp_path, NEVER_STEPS.format(made=made)).told
+    assert "no update was made" not in told
+    assert "no PyTorch training was seen: 12 backward passes" in told or "no step was seen to its end" in told
+
+
 def test_an_update_that_breaks_the_weights_is_named_and_no_good_state_is_claimed(tmp_path: Path) -> None:
     source = """
     import torch

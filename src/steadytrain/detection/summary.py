@@ -40,7 +40,7 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
     steps = max(stream.own_steps + stream.updates_before for stream in watcher.streams)
     if not steps and not watcher.symptoms:
         ended = [watcher.failure] if watcher.failure is not None else []
-        lines = ["no step was seen to its end: no detector could look at anything"]
+        lines = [_never_updated(watcher) or "no step was seen to its end: no detector could look at anything"]
         return ["; ".join([*lines, *ended, *([f"next: {look}"] if recorded else [])])]
     raised = list(dict.fromkeys(symptom.name for symptom in watcher.symptoms))
     recorded_steps = watcher.recorded_steps
@@ -111,8 +111,10 @@ def _nothing_seen(watcher: Watcher | None) -> str:
         reason = (
             "the script never imported torch" if "torch" not in sys.modules else "torch was there, the watch was not"
         )
-    elif watcher.told_update:
+    elif watcher.hand.told:
         reason = "the updates are those of the note above"
+    elif never := _never_updated(watcher):
+        return never
     elif watcher.backward_calls:
         reason = (
             f"{watcher.backward_calls} backward passes and no torch.optim optimizer step: the weights are updated by "
@@ -121,3 +123,13 @@ def _nothing_seen(watcher: Watcher | None) -> str:
     else:
         reason = "torch was imported, but no backward pass and no optimizer step was seen"
     return f"no PyTorch training was seen: {reason}; nothing was recorded or guarded"
+
+
+def _never_updated(watcher: Watcher) -> str:
+    """A warning if an optimizer holds the weights that got gradients, and none of them was ever updated; else ""."""
+    if watcher.hand.unused is None:
+        return ""
+    return (
+        f"warning: no update was made in {watcher.backward_calls} backward passes: {watcher.hand.unused} holds the "
+        "weights and never made a step, so nothing was trained, recorded or guarded; is `optimizer.step()` missing?"
+    )

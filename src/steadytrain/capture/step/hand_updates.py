@@ -41,6 +41,9 @@ BACKWARDS_MAX = 256
 
 PATTERNS_MAX = 8
 SAMPLED_PARAMETERS = 8
+UNUSED_MIN = 8
+"""Backward passes without an update of any kind after which an optimizer that holds the weights counts as unused."""
+
 WITHOUT_UPDATE_MAX = 200
 """Backward passes after which parameters that never changed are no longer compared."""
 
@@ -105,6 +108,9 @@ class HandUpdates:
         self.follows = False
         """Whether updates are guarded."""
 
+        self.unused: str | None = None
+        """The class of the newest optimizer, if its weights got gradients and none of them has ever changed."""
+
         self.is_off = False
 
     @property
@@ -126,6 +132,8 @@ class HandUpdates:
             self._drop_step()
             self._broken()
         self._backwards += not self._patterns
+        if self._backwards == UNUSED_MIN and not self._updates and self._is_held(set(self._leaves)):
+            self.unused = type(self._optimizer()).__name__
         if self._backwards > WITHOUT_UPDATE_MAX or len(self._now) >= BACKWARDS_MAX:
             self.stop()
         if self.is_off:
@@ -207,6 +215,7 @@ class HandUpdates:
 
     def _learn(self, changed: list[Tensor], *, versioned: bool) -> None:
         """An update was made that was not guarded."""
+        self.unused = None
         run, ids, now = self._run, set(map(id, changed)), self._now
         self._updates += 1
         if not now or self._is_held(ids):

@@ -40,6 +40,7 @@ from steadytrain.capture.step.data_loaders import DataLoaders
 from steadytrain.capture.step.dropped_optimizers import called_by_us
 from steadytrain.capture.step.foreign_optimizers import ForeignOptimizers
 from steadytrain.capture.step.gradient_events import GradientEvents
+from steadytrain.capture.step.hand_updates import HandUpdates
 from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.model_calls import ModelCalls
 from steadytrain.capture.step.observers import CompositeObserver, StepObserver
@@ -299,9 +300,9 @@ class Watcher:
     # -- what is known ---------------------------------------------------------------------------------------------
 
     @property
-    def told_update(self) -> bool:
-        """Whether a note has reported an update that no optimizer made."""
-        return self._foreign.hand.told
+    def hand(self) -> HandUpdates:
+        """What is known of updates that no optimizer makes."""
+        return self._foreign.hand
 
     @property
     def guard(self) -> Guard:
