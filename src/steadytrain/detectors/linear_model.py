@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
-from steadytrain.core.model import Symptom, Window
+from steadytrain.core.model import Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import ScriptRule
+from steadytrain.statistics.medians import median
+from steadytrain.statistics.rolling_baseline import holds_start, stride_of
 from steadytrain.statistics.script_rows import script_rows
 
 
@@ -19,9 +21,9 @@ class LinearModel(ScriptRule):
     Means:
         The graph of the loss holds two or more layers and nothing nonlinear between any two of them. Batch norm,
         dropout and average pooling do not change that. However many layers there are, the model can only compute a
-        linear function of its inputs. Where that is not enough, the loss stays high: at that of a guess for an
-        exclusive-or. Layers that are narrower than the output are left alone: they are a factorisation, which is
-        meant.
+        linear function of its inputs. Where that is not enough, the loss stays where it began, as for an exclusive-or,
+        and it is a warning; else it is a note. Layers that are narrower than the output are left alone: they are a
+        factorisation, which is meant.
 
     Causes:
         - activations that were made in `__init__` and are not called in `forward`
@@ -32,17 +34,36 @@ class LinearModel(ScriptRule):
         2. If a linear model is meant, one layer does the same.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ("loss", "script.value")
+
     looks_min: int = threshold(2, "looks that find it: the model is made in the same way each time")
+    warning_steps: int = threshold(100, "losses from the start before a warning. Chosen")
+    kept_share: float = threshold(
+        0.8, "of its first losses that the loss keeps, for a warning: a task that a linear model can do is learned"
+    )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
+        severity: Severity = "warning" if self._stays(window) else "note"
         return tuple(
-            self.warning(
-                window,
-                row,
-                f"nothing nonlinear stands between the {row.last:.0f} layers behind the loss of {row.place}: together "
-                "they are one linear layer",
-                layers=row.last,
+            Symptom(
+                name="linear-model",
+                severity=severity,
+                first_step=int(row.steps[0]),
+                last_step=int(window.steps[-1]),
+                message=f"nothing nonlinear stands between the {row.last:.0f} layers behind the loss of {row.place}: "
+                "together they are one linear layer",
+                signals=("script.value",),
+                numbers={"layers": row.last},
             )
             for row in script_rows(window, "linear-layers")
             if len(row.steps) >= self.looks_min
         )[:1]
+
+    def _stays(self, window: Window) -> bool:
+        """Whether the loss is still about where it began."""
+        loss = window.applied("loss")
+        if len(loss) < self.warning_steps or not holds_start(window.steps, stride=stride_of(window.steps)):
+            return False
+        part = len(loss) // 10
+        first, now = median(loss.values[:part]), median(loss.values[-part:])
+        return bool(first > 0.0) and now > self.kept_share * first

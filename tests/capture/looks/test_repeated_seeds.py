@@ -36,6 +36,15 @@ SICK = {
                 for x in loader:
                     train_step(x)
     """,
+    "in a method of the trainer": """
+        class Trainer:
+            def noise(self, x):
+                g = torch.Generator().manual_seed(self.seed)
+                return torch.randn(x.shape, generator=g)
+            def fit(self):
+                for x in self.loader:
+                    self.model(x + self.noise(x)).mean().backward()
+    """,
     "the module's generator": """
         while step < total:
             np.random.seed(args.seed)
@@ -94,6 +103,14 @@ HEALTHY = {
             return torch.randn(x.shape, generator=g)
         for step, x in enumerate(loader):
             model(x + noise(x, step)).mean().backward()
+    """,
+    "a method of another object with the name of a function": """
+        def parameters():
+            g = torch.Generator().manual_seed(0)
+            return [torch.randn(3, generator=g)]
+        for x in loader:
+            model(x).mean().backward()
+            clip(model.parameters())
     """,
     "a loop that does not train": """
         for name in names:

@@ -24,16 +24,35 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 def repeated_seeds(tree: ast.Module) -> Iterator[int]:
     """The line of the seed."""
-    functions = {one.name: one for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    functions = _functions(tree)
     seen: set[int] = set()
     for loop in (one for one in ast.walk(tree) if isinstance(one, (ast.For, ast.AsyncFor, ast.While))):
         inner = [one for one in ast.walk(loop) if isinstance(one, (ast.For, ast.While)) and one is not loop]
         if not _trains(loop, functions, 0) or any(_trains(one, functions, 0) for one in inner):
             continue
-        for line in _seeds(loop.body, names_stored(loop), functions, 0):
+        for line in _seeds(loop.body, _stored(loop), functions, 0):
             if line not in seen:
                 seen.add(line)
                 yield line
+
+
+def _functions(tree: ast.Module) -> dict[str, Function]:
+    """The functions of the module as they are called: by their name, or as ``.name`` if they are methods."""
+    found: dict[str, Function] = {}
+    for node in ast.walk(tree):
+        inside = node.body if isinstance(node, ast.ClassDef) else []
+        found |= {f".{one.name}": one for one in inside if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    methods = set(map(id, found.values()))
+    plain = (one for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    return found | {one.name: one for one in plain if id(one) not in methods}
+
+
+def _called(call: ast.AST, functions: Mapping[str, Function]) -> Function | None:
+    """The function of the module that ``call`` calls; None if it calls another one."""
+    if not isinstance(call, ast.Call):
+        return None
+    name = last_name(call.func)
+    return functions.get(f".{name}" if isinstance(call.func, ast.Attribute) else name)
 
 
 def _trains(node: ast.AST, functions: Mapping[str, Function], depth: int) -> bool:
@@ -58,14 +77,26 @@ def _seeds(body: list[ast.stmt], stored: set[str], functions: Mapping[str, Funct
         if not isinstance(node, ast.Call):
             continue
         name = last_name(node.func)
-        if _is_seed(node) and not any(names_read(one) & stored for one in (*node.args, *node.keywords)):
+        if _is_seed(node) and not any(_read(one) & stored for one in (*node.args, *node.keywords)):
             yield node.lineno
-        called = functions.get(name)
+        called = _called(node, functions)
         if called is None or depth >= DEPTH_MAX or NO_TRAINING.fullmatch(name) or name in SEEDS:
             continue
-        inside = names_stored(called) | {one.arg for one in (*called.args.args, *called.args.kwonlyargs)}
+        inside = _stored(called) | {
+            one.arg for one in (*called.args.args, *called.args.kwonlyargs) if one.arg != "self"
+        }
         if any(draws(one) or _trains(one, functions, 0) for one in called.body):
-            yield from _seeds(called.body, inside, functions, depth + 1)
+            yield from _seeds(called.body, _stored(called) | given, functions, depth + 1)
+
+
+def _stored(node: ast.AST) -> set[str]:
+    """The variables that are assigned in ``node``, and the attributes as ``.name``."""
+    attributes = (one for one in ast.walk(node) if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store))
+    return names_stored(node) | {f".{one.attr}" for one in attributes}
+
+
+def _read(node: ast.AST) -> set[str]:
+    return names_read(node) | {f".{one.attr}" for one in ast.walk(node) if isinstance(one, ast.Attribute)}
 
 
 def _is_seed(call: ast.Call) -> bool:
