@@ -82,9 +82,7 @@ def _seeds(body: list[ast.stmt], stored: set[str], functions: Mapping[str, Funct
         called = _called(node, functions)
         if called is None or depth >= DEPTH_MAX or NO_TRAINING.fullmatch(name) or name in SEEDS:
             continue
-        inside = _stored(called) | {
-            one.arg for one in (*called.args.args, *called.args.kwonlyargs) if one.arg != "self"
-        }
+        given = {one.arg for one in (*called.args.args, *called.args.kwonlyargs)} - {"self"}
         if any(draws(one) or _trains(one, functions, 0) for one in called.body):
             yield from _seeds(called.body, _stored(called) | given, functions, depth + 1)
 
