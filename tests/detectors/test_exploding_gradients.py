@@ -22,9 +22,9 @@ def window(norms: FloatArray, loss: FloatArray = LOSS, stride: int = 1) -> Windo
     return steps(loss=loss[::stride], gradient_norm=norms[::stride], stride=stride)
 
 
-def along(slope: float) -> Window:
+def along(slope: float, *, last: float = 1.0) -> Window:
     norms: Mapping[str, Sequence[float]] = {
-        f"h.{block}.weight": (slope ** (7 - block) * USUAL).tolist() for block in range(8)
+        f"h.{block}.weight": ((slope ** (7 - block) if block < 7 else last) * USUAL).tolist() for block in range(8)
     }
     return steps(gradient_norms=norms)
 
@@ -98,6 +98,11 @@ def test_along_the_depth() -> None:
     assert symptom is not None
     assert symptom.tensors == ("h.0",)
     assert symptom.numbers["ratio"] == pytest.approx(3.0**7, rel=0.1)
+
+
+def test_a_last_block_that_has_next_to_no_gradient_by_its_design() -> None:
+    """The shift of a flow's last batch norm: the mean of its output is 0 whatever comes before."""
+    assert newest(ExplodingGradients(), along(1.1, last=1e-6)) is None
 
 
 def test_the_onset_stays_as_the_window_slides() -> None:

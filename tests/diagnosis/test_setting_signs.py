@@ -44,6 +44,12 @@ def test_the_number_names_its_cause(setting: dict[str, Any], cause: str) -> None
     assert "went from 0.2 to 40 at step 90" in told
 
 
+def test_a_number_that_was_infinite_is_told() -> None:
+    limit = {**WEIGHT, "before": "inf", "after": 50.0}  # as a document has it
+    told = [sign.what for one in suspects([limit]) if one.name == "changed-setting" for sign in one.signature.signs]
+    assert "went from inf to 50 at step 90" in told[0]
+
+
 def test_without_a_change_or_a_symptom_it_is_no_cause() -> None:
     for found in (suspects([]), suspects([WEIGHT], "note")):
         assert next(one for one in found if one.name == "changed-setting").signature.ruled_out

@@ -5,12 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("torch")
 
-from steadytrain.trial_runs import thread_pools
+from steadytrain.experiments.specs import Entry, Spec
+from steadytrain.trial_runs import stage, thread_pools
 
 PROGRAM = """
 import os, signal, torch
@@ -49,3 +52,16 @@ def test_a_thread_of_the_script_is_one_that_a_fork_misses() -> None:
         over.set()
         writer.join()
     assert "writer of events" not in thread_pools.of_the_script()
+
+
+@pytest.mark.parametrize(("threads", "copies"), [(["writer of events"], False), ([], True)])
+def test_probes_are_no_forks_beside_threads(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, threads: list[str], copies: bool
+) -> None:
+    """A queue of the script would fill up: what a fork puts there is taken by a thread that only its parent has."""
+    monkeypatch.setattr(thread_pools, "of_the_script", lambda: threads)
+    staged = object.__new__(stage._Stage)
+    staged._run, staged._early, staged._made = SimpleNamespace(copies=True), [], []
+    spec = Spec("unchanged", 0, 1, (Entry(2),), ())
+    staged._job({"spec": spec.to_json(), "out": str(tmp_path / "out.json")})
+    assert staged._run.copies is copies

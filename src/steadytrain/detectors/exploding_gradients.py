@@ -79,6 +79,7 @@ class ExplodingGradients(Detector):
     )
     critical_ratio: float = threshold(100.0, "the same for a critical symptom: chosen")
     depth_ratio: float = threshold(1e3, "norm of the first block over that of the last one (AutoTrainer, ICSE 2021)")
+    inner_ratio: float = threshold(30.0, "the same over the last block but one: the gradient grows block by block")
     loss_scales: float = threshold(4.0, "robust standard deviations by which the loss must have risen meanwhile")
     sustained_readings: int = threshold(4, "readings of the ratio along depth, 16 steps apart or more, in a row")
 
@@ -130,6 +131,8 @@ class ExplodingGradients(Detector):
         found = []
         for profile in profiles(window, apart_steps=APART_STEPS):
             ratio = profile.first_to_last()
+            inner = profile.first_to_last(before=1)
+            ratio = np.where(inner > self.inner_ratio, ratio, 0.0)  # else the last block alone has no gradient
             cells = Cells(profile.steps, (profile.stack.name,), ratio[:, None])
             for episode in episodes(window, cells, cells.values > self.depth_ratio, readings=self.sustained_readings):
                 typical = float(np.nanmedian(ratio[episode.first : episode.last + 1]))

@@ -2,7 +2,7 @@
 
 First what was seen to work on the replay, then what was not tried, last what was tried and did not help. Within each
 group, a change that mends the cause itself comes before one that only hides it (a smaller step, a batch left out), then
-fast before invasive.
+what applies to the script before what does not, then fast before invasive.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def remedies(
     made = [_remedy(one, by_trial, target, replayed, refused, contrasts) for one in offers]
     made = [replace(one, code=_of_optimizer(one.code, optimizer)) for one in made]
     order = {group: place for place, group in enumerate(GROUPS)}
-    return tuple(sorted(made, key=lambda one: (order[group_of(one)], one.name not in mending, one.rung, one.name)))
+    place = {one.name: (order[group_of(one)], one.name not in mending, one.trial in refused) for one in made}
+    return tuple(sorted(made, key=lambda one: (*place[one.name], one.rung, one.name)))
 
 
 def _of_optimizer(code: str, optimizer: str | None) -> str:

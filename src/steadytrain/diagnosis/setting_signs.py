@@ -36,10 +36,11 @@ def subject_of(setting: Mapping[str, Any]) -> Subject:
 
 
 def _told(one: Mapping[str, Any]) -> str:
-    went = f"went from {one['before']:.3g} to {one['after']:.3g} at step {one['step']}"
+    before, after = float(one["before"]), float(one["after"])  # "inf" and "nan" are strings in a document
+    went = f"went from {before:.3g} to {after:.3g} at step {one['step']}"
     if "each" in one:
         turned = "grew" if one["each"] > 1 else "shrank"
-        went = f"{turned} by a factor of {one['each']:.4g} in each step, to {one['after']:.3g} at step {one['step']}"
+        went = f"{turned} by a factor of {one['each']:.4g} in each step, to {after:.3g} at step {one['step']}"
     return f"{_named(one)} {went}"
 
 

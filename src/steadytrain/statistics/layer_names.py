@@ -128,9 +128,9 @@ class Profile:
     steps: IntArray
     norms: FloatArray
 
-    def first_to_last(self) -> FloatArray:
-        """Norm of the first block over that of the last, NaN where one of them is unknown or the last is zero."""
-        first, last = self.norms[:, 0], self.norms[:, -1]
+    def first_to_last(self, *, before: int = 0) -> FloatArray:
+        """Norm of the first block over that of the last but ``before``, NaN where one is unknown or the last is 0."""
+        first, last = self.norms[:, 0], self.norms[:, -1 - before]
         ratio: FloatArray = np.divide(first, last, out=np.full(len(first), np.nan), where=last > 0)
         return ratio
 

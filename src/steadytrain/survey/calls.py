@@ -205,7 +205,8 @@ class Calls(TorchFunctionMode):
         if name in LOGIT_LOSSES and kind == "probabilities":
             add_listed(self.seen.probabilities_as_logits, line)
         exponents = given_input.float().exp()
-        if name in ("nll_loss", "kl_div") and not sums_to_one(exponents, class_dimension(given_input)):
+        finite = name in ("nll_loss", "kl_div") and not bool(given_input.isnan().any())
+        if finite and not sums_to_one(exponents, class_dimension(given_input)):
             add_listed(self.seen.logits_as_log_probabilities, line)
         if target.requires_grad and not given_input.requires_grad:
             add_listed(self.seen.swapped, line)

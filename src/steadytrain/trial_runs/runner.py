@@ -49,7 +49,7 @@ class TrialRun(StepObserver):
         own_steps: the number of steps that the script computes itself before.
         stage: called in the last own step after its first forward, or before the script's first step. Returns the job,
             possibly in a fork of the process.
-        copies: whether a probe may run in a fork of the process.
+        copies: whether a probe may run in a fork of the process. It may be changed before the job is returned.
         stream: the name of the optimizer whose steps are counted.
         whole_lead: whether the own steps are all before the snapshot: the script evaluates where the recorded run did.
     """
@@ -71,7 +71,7 @@ class TrialRun(StepObserver):
         self._begin, self.from_start = begin, begin is None
         self._snapshot = None if begin is None else recording.snapshot_after(begin)
         self._own_steps_wanted, self._own_steps, self._own_calls = own_steps, 0, 0
-        self._stage, self._copies = stage, copies
+        self._stage, self.copies = stage, copies
         self.job: Job | None = None
         self.process = Launched()
         self._stream: Stream | None = None
@@ -283,7 +283,7 @@ class TrialRun(StepObserver):
         for entry in job.spec.schedule:
             if entry.step is not None and self._steps.step(entry.step) is None:
                 self._cannot(f"step {entry.step} is not on the tape")
-        self._rounds_before = max(self._rounds_before, self._fed.fill(job.spec.schedule, copies=self._copies))
+        self._rounds_before = max(self._rounds_before, self._fed.fill(job.spec.schedule, copies=self.copies))
 
     def _step_begins(self, module: nn.Module | None) -> None:
         assert self.job is not None
@@ -345,8 +345,8 @@ class TrialRun(StepObserver):
         before = self._entry.step if self._at >= 0 else self._begin
         self._at += 1
         # Without copies, the first probes would use up the data of the first step.
-        lost = not self._copies and not self._shown.steps and self._fed.draws_first()
-        while self._at < len(schedule) and schedule[self._at].role == "probe" and (self._copies or lost):
+        lost = not self.copies and not self._shown.steps and self._fed.draws_first()
+        while self._at < len(schedule) and schedule[self._at].role == "probe" and (self.copies or lost):
             if not lost and self._probe(schedule[self._at]):
                 return  # the fork
             self._at += 1
@@ -364,7 +364,7 @@ class TrialRun(StepObserver):
 
     def _following(self, at: int) -> int | None:
         assert self.job is not None
-        return None if self.probing else self.job.spec.step_after(at, copies=self._copies)
+        return None if self.probing else self.job.spec.step_after(at, copies=self.copies)
 
     def _probe(self, entry: Entry) -> bool:
         """Measures ``entry`` in a fork. Returns True in the fork, which continues to its gate and ends there."""

@@ -135,6 +135,9 @@ class _Stage:
         kinds = {(change.kind, str(sorted(change.values.items()))) for change in self._early}
         late = [c for c in spec.changes if (c.kind, str(sorted(c.values.items()))) not in kinds]
 
+        if thread_pools.of_the_script():
+            self._run.copies = False  # a queue of the script is emptied by a thread that a fork lacks
+
         def report(outcome: Outcome) -> NoReturn:
             from steadytrain.storage.bundle import write_json
 

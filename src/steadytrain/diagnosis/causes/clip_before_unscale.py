@@ -44,6 +44,12 @@ class ClipBeforeUnscale(Cause):
             "unscale-first",
             code="scaler.unscale_(optimizer)  # before clip_grad_norm_",
         ),
+        Intervention(
+            "clip-after-backward",
+            4,
+            "clip after the backward and before the update",
+            code="loss.backward(); clip_grad_norm_(model.parameters(), 1.0); optimizer.step()",
+        ),
     )
     grade = "A"
     source = "Lightning #9694, #9330, #9599; nano-world-model PR 22; fairseq #4555"

@@ -37,7 +37,7 @@ class OldSettings(LiveChange):
     def check(self) -> None:
         if not self.settings:
             raise ValueError("settings: give at least one")
-        self._all = [json.loads(one) for one in self.settings]
+        self._all = [_with_numbers(json.loads(one)) for one in self.settings]
 
     def begin(self, process: Launched) -> None:
         for one in self._all:
@@ -95,6 +95,14 @@ class OldSettings(LiveChange):
             args = tuple(old.get(str(at), value) for at, value in enumerate(args))
             kwargs = {argument: old.get(argument, value) for argument, value in kwargs.items()}
         return original(*args, **kwargs)
+
+
+def _with_numbers(one: dict[str, Any]) -> dict[str, Any]:
+    """A document has "inf" and "nan" as strings."""
+    return {
+        key: float(value) if key in ("before", "after") and isinstance(value, str) else value
+        for key, value in one.items()
+    }
 
 
 def _is_of(one: dict[str, Any], argument: str, number: int, value: float) -> bool:
