@@ -50,6 +50,16 @@ HEALTHY = (
     window(USUAL, weight=0.05),  # a fiftieth of the weights: a small model early on
     window(spike(100.0, step=3)),
 )
+LEARNS = np.linspace(5.3, 4.4, COUNT) + 0.04 * NOISE[0]
+
+
+def test_large_updates_that_learn_are_a_note() -> None:
+    """A language model that is trained by SGD at a rate of 30."""
+    found = newest(UpdateNormSpike(), window(200.0 * USUAL, every=50, loss=LEARNS))
+    assert found is not None
+    assert found.severity == "note"
+
+
 SICK = (
     window(spike(5.0), loss=jump(602)),
     window(spike(40.0)),

@@ -18,6 +18,7 @@ from steadytrain.statistics.table_episodes import (
     before,
     episodes,
     known_first_reading,
+    loss_change,
     loss_jump,
 )
 
@@ -40,7 +41,7 @@ class UpdateNormSpike(Detector):
         The weights change by the update that the optimizer computes, not by the gradient. Over all tensors and per unit
         of learning rate, this update is far larger than those of the readings before: ten times, or three times with a
         jump of the loss right after. Separately, updates that stay above a hundredth of the weights are a note (about a
-        thousandth is usual), above a tenth a warning.
+        thousandth is usual), above a tenth a warning, unless the loss falls meanwhile.
 
     Causes:
         - the second moment lags behind a gradient that grew (see second-moment-lag)
@@ -71,6 +72,9 @@ class UpdateNormSpike(Detector):
     )
     warning_ratio: float = threshold(
         1e-1, "the same for a warning: a tenth of the weights per step. Healthy small models stay below 0.02"
+    )
+    fall_scales: float = threshold(
+        2.0, "robust standard deviations by which the loss falls meanwhile: large steps that learn are a note. Chosen"
     )
     note_steps: int = threshold(100, "steps that a note lasts: small models move by more in their first ones")
     sustained_readings: int = threshold(3, "readings in a row, 16 steps apart or more, for the ratio to the weights")
@@ -143,10 +147,11 @@ class UpdateNormSpike(Detector):
             grave = lasting > self.warning_ratio
             if grave:
                 episode = _within(window, cells, episode, ratio > self.warning_ratio)
+            learns = loss_change(window, episode.first_step, episode.last_step) < -self.fall_scales
             found.append(
                 Symptom(
                     name="update-norm-spike",
-                    severity="warning" if grave else "note",
+                    severity="warning" if grave and not learns else "note",
                     first_step=episode.first_step,
                     last_step=episode.last_step,
                     message=f"updates moved the weights by {lasting:.2g} of their norm a step {episode.when()}",
