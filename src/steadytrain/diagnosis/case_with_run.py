@@ -32,7 +32,7 @@ def open_story(
     """
     case = open_case(path, facts=facts, onset=onset, symptom=symptom)
     found = run_around(path) if is_bundle(path) else open_run(path)
-    case = case if found is None else _with_looks(case, found)
+    case = case if found is None else _with_optimizer(_with_looks(case, found), found)
     run = found if onset is None and symptom is None and is_bundle(path) else None
     if run is None:
         return case
@@ -51,3 +51,13 @@ def _with_looks(case: Case, run: Run) -> Case:
     except (UsageError, OSError):
         return case
     return replace(case, window=replace(case.window, tables=tables))
+
+
+def _with_optimizer(case: Case, run: Run) -> Case:
+    """The case with the class of the run's optimizer, for the code of fixes, where no survey has told it."""
+    recorded = run.facts.get("optimizer")
+    first = recorded[0] if isinstance(recorded, list) and recorded else recorded
+    name = first.get("class") if isinstance(first, Mapping) else None
+    if "optimizer" in case.facts or not isinstance(name, str):
+        return case
+    return replace(case, facts={**case.facts, "optimizer": name.rpartition(".")[2]})
