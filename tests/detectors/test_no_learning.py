@@ -155,3 +155,18 @@ def test_a_squared_error_at_the_variance_of_its_targets() -> None:
     (symptom,) = NoLearning().check(MEAN)
     assert symptom.severity == "warning"
     assert "what the mean of the targets costs, 1" in symptom.message
+
+
+@pytest.mark.parametrize(
+    ("norms", "loss", "told"),
+    [
+        ([0.0] * 20, [2.4] * 20, True),
+        ([0.0] * 12, [2.4] * 12, False),
+        ([0.0] * 19 + [0.3], [2.4] * 20, False),
+        ([0.0] * 20, [0.0] * 20, False),
+    ],
+    ids=["no gradient", "a few steps", "one gradient", "no loss yet: a policy without a reward"],
+)
+def test_a_gradient_that_is_exactly_zero_from_the_start(norms: list[float], loss: list[float], told: bool) -> None:
+    found = newest(NoLearning(), steps(loss=loss, gradient_norm=norms))
+    assert (found is not None and "exactly 0 in each of 20 steps" in found.message) is told

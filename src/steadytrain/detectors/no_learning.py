@@ -37,7 +37,8 @@ class NoLearning(Detector):
         detector uses the logarithm of a usual number of classes. A loss that is merely constant at another value is a
         note. In a watched run the detector knows the classes and labels of a likelihood, and the variance of the
         targets of a squared error: it notes a loss that stays at their guess after 64 steps, and warns after 200 at a
-        rate that is up. It also reports a likelihood that does not change by a single bit.
+        rate that is up. It also reports a likelihood that does not change by a single bit, and a gradient that is
+        exactly zero from the first step on.
 
     Causes:
         - parameters that the optimizer does not hold, or that are frozen; a graph that is cut (`detach`, `no_grad`)
@@ -93,11 +94,13 @@ class NoLearning(Detector):
     )
     constant_warning_steps: int = threshold(64, "such steps before a warning")
 
+    zero_steps: int = threshold(16, "first steps whose gradient is exactly zero, with a loss, before a warning. Chosen")
     fallen_share: float = threshold(0.8, "a loss below this share of its first level did learn. Chosen")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         loss = window.applied("loss")
         found = [self._still(window, loss), self._at_guess(window, loss), self._constant(window, loss)]
+        found.append(self._without_gradient(window, loss))
         told = [one for one in found if one is not None] or [one for one in (self._frozen(window),) if one is not None]
         return tuple(sorted(told, key=lambda one: -SEVERITIES.index(one.severity))[:1])
 
@@ -155,6 +158,24 @@ class NoLearning(Detector):
             message=f"the loss is {value:.7g} to the last bit in {len(loss)} steps, though its gradient is not zero",
             signals=("loss", "gradient_norm"),
             numbers={"loss": value, "steps": float(len(loss))},
+        )
+
+    def _without_gradient(self, window: Window, loss: Series) -> Symptom | None:
+        """A loss whose gradient has been exactly zero since the start."""
+        norms = window.applied("gradient_norm")
+        if len(norms) < self.zero_steps or not holds_start(window.steps, stride=stride_of(window.steps)):
+            return None
+        if (norms.values != 0.0).any() or len(loss) < len(norms) or not (loss.values != 0.0).all():
+            return None  # without a reward yet, or with every pair apart, the loss is zero too
+        return Symptom(
+            name="no-learning",
+            severity="warning",
+            first_step=int(norms.steps[0]),
+            last_step=int(norms.steps[-1]),
+            message=f"the gradient of all parameters is exactly 0 in each of {len(norms)} steps, though the loss is "
+            f"{median(loss.values):.4g}: dead units, a saturated output or a graph that is cut",
+            signals=("gradient_norm", "loss"),
+            numbers={"loss": median(loss.values), "steps": float(len(norms))},
         )
 
     def _still(self, window: Window, loss: Series) -> Symptom | None:
