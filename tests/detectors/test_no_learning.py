@@ -8,7 +8,7 @@ import pytest
 
 from steadytrain.core.model import Window
 from steadytrain.detectors.no_learning import NoLearning
-from steadytrain.testing import healthy_loss, steps
+from steadytrain.testing import healthy_loss, newest, steps
 from steadytrain.testing.windows import table
 
 ROWS = 1500
@@ -64,7 +64,6 @@ HEALTHY = (
     classified(250, math.log(10) + 40 * WAVE),
     classified(250, math.log(10) + WAVE, learning_rate=np.zeros(ROWS)),
     classified(250, 250.0 + WAVE),  # a sum over the batch
-    classified(100, [1.7320511] * ROWS, gradient_norm=np.zeros(ROWS)),
     classified(100, [1.7320511] * ROWS, learning_rate=WARMING),
     classified(250, [1.75] * ROWS),  # a loss that half precision rounds
     classified(250, 2.29 - 1e-4 * np.arange(ROWS) + WAVE, entropy=2.29),  # few labels, which only look imbalanced
@@ -91,6 +90,7 @@ SICK = (
     steps(loss=6.1 + NOISE, facts={"baseline_loss": 6.15}),
     steps(loss=10.8 + NOISE, facts={"vocabulary": 50257.0}),
     steps(loss=healthy_loss(ROWS), tables=ratios(1e-7)),
+    classified(100, [1.7320511] * ROWS, gradient_norm=np.zeros(ROWS)),
 )
 
 
