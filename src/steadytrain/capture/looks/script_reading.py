@@ -21,7 +21,9 @@ from typing import Any
 from steadytrain.capture.looks.aliased_references import aliased_references
 from steadytrain.capture.looks.bootstrapped_ends import unused_ends
 from steadytrain.capture.looks.constant_penalties import constant_penalties
+from steadytrain.capture.looks.early_fits import learned_before_split, scaled_before_split
 from steadytrain.capture.looks.end_padding import end_as_padding
+from steadytrain.capture.looks.fits_of_splits import fits_of_splits
 from steadytrain.capture.looks.live_targets import live_targets
 from steadytrain.capture.looks.paired_draws import moved_alone, separate_draws
 from steadytrain.capture.looks.repeated_seeds import repeated_seeds
@@ -70,6 +72,15 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     "repeated-seed": (repeated_seeds, ("seed|default_rng|RandomState", "backward")),
     "end-as-padding": (end_as_padding, ("(?i)pad", "(?i)eos|eot|end|stop", "==|!=|ignore_index|DataCollator")),
     "live-target": (live_targets, ("(?i)gamma|discount|adv|delta|predictor", "(?i)q|value|critic|vf|predictor")),
+    "split-fit": (
+        fits_of_splits,
+        ("fit\\w*\\(|std\\(|factorize|unique", "(?i)train|tr\\b", "(?i)test|val|dev|holdout"),
+    ),
+    "learned-before-split": (
+        learned_before_split,
+        ("\\.fit\\w*\\(", "Select|RFE|Encoder|Discrim|PLS|SMOTE|ADASYN|OverS"),
+    ),
+    "scaled-before-split": (scaled_before_split, ("fit\\w*\\(|std\\(|max\\(", "(?i)split|train")),
 }
 """Each finds the lines of one mistake; a source without its words is not parsed."""
 
