@@ -21,15 +21,19 @@ from typing import Any
 from steadytrain.capture.looks.aliased_references import aliased_references
 from steadytrain.capture.looks.bootstrapped_ends import unused_ends
 from steadytrain.capture.looks.constant_penalties import constant_penalties
+from steadytrain.capture.looks.drawn_windows import split_windows
 from steadytrain.capture.looks.early_fits import learned_before_split, scaled_before_split
 from steadytrain.capture.looks.end_padding import end_as_padding
 from steadytrain.capture.looks.fits_of_splits import fits_of_splits
+from steadytrain.capture.looks.listed_pairs import half_sorted_pairs, unsorted_pairs
 from steadytrain.capture.looks.live_targets import live_targets
+from steadytrain.capture.looks.mask_interpolation import smoothed_masks
 from steadytrain.capture.looks.paired_draws import moved_alone, separate_draws
 from steadytrain.capture.looks.repeated_seeds import repeated_seeds
 from steadytrain.capture.looks.reversed_gradients import reversed_gradients
 from steadytrain.capture.looks.row_positions import row_positions
 from steadytrain.capture.looks.separate_orders import separate_orders
+from steadytrain.capture.looks.separate_splits import separate_splits
 from steadytrain.capture.looks.swapped_sizes import swapped_sizes
 from steadytrain.capture.looks.syntax_trees import dotted
 from steadytrain.capture.looks.uniform_codes import uniform_codes
@@ -42,6 +46,7 @@ ROWS_MAX = 8
 HELD = 4
 """Parts of an entry of ``linecache`` that holds a text; its second part is None where there is no file behind it."""
 
+LISTINGS = ("listdir|glob|iterdir|scandir", "(?i)mask|seg|label|lbl|gt|target|truth|annot|depth|clea|sharp|hr")
 RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]]] = {
     "separate-draws": (
         separate_draws,
@@ -80,6 +85,24 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
         learned_before_split,
         ("\\.fit\\w*\\(", "Select|RFE|Encoder|Discrim|PLS|SMOTE|ADASYN|OverS"),
     ),
+    "split-windows": (
+        split_windows,
+        (
+            "random_split|train_test_split|ShuffleSplit|KFold|randperm|permutation|shuffle\\(",
+            "for |unfold|sliding_|__getitem__",
+        ),
+    ),
+    "smoothed-mask": (
+        smoothed_masks,
+        (
+            "(?i)mask|seg|label_?map|lbl|gt|annot",
+            "resize|interpolate|Resize|rotate|affine|warp|perspective|zoom",
+            "long|Long|int64|int32|astype",
+        ),
+    ),
+    "half-sorted": (half_sorted_pairs, LISTINGS),
+    "unsorted-listing": (unsorted_pairs, LISTINGS),
+    "separate-splits": (separate_splits, ("train_test_split(?s:.*)train_test_split\\(",)),
     "scaled-before-split": (scaled_before_split, ("fit\\w*\\(|std\\(|max\\(", "(?i)split|train")),
 }
 """Each finds the lines of one mistake; a source without its words is not parsed."""

@@ -26,7 +26,7 @@ class LabelLeakage(Cause):
         - the label itself among the inputs: embedded beside its token, or left in a padded field
         - features that hold the target or something computed from it
         - rows of the test set in the training set
-        - columns chosen, or rows copied, before the split
+        - columns chosen, or rows copied, before the split; overlapping windows that are split at random
         - an identifier that follows the order of the classes
 
     Next:
@@ -105,4 +105,4 @@ class LabelLeakage(Cause):
 
 
 SORTED_MIN, COMMON_MAX = 1.3, 0.6
-OF_SPLITS = ("fitted-before-split",)
+OF_SPLITS = ("fitted-before-split", "split-windows")
