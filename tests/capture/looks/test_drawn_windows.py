@@ -25,6 +25,17 @@ SICK = {
         data = TensorDataset(torch.tensor(X), torch.tensor(y))
         train, val = random_split(data, [80, 20])
     """,
+    "by variables of the loop": """
+        def cut(s, n):
+            rows = []
+            for i in range(len(s)):
+                end = i + n
+                window, after = s[i:end], s[end]
+                rows.append((window, after))
+            return rows
+        rows = cut(s, 20)
+        train, val = random_split(rows, [80, 20])
+    """,
     "windows that end at the index": """
         X = []
         for i in range(60, len(s)):

@@ -78,6 +78,16 @@ HEALTHY = {
         mask[mask > 0.5] = 1
         mask = mask.long()
     """,
+    "two classes": """
+        mask = np.where(labels == 3, 1, 0).astype(np.uint8)
+        mask = cv2.resize(mask, (64, 64))
+        mask = torch.tensor(mask).long()
+    """,
+    "a loss of two classes": """
+        mask = cv2.resize(mask, (64, 64))
+        mask = torch.tensor(mask).long()
+        loss = F.binary_cross_entropy_with_logits(scores, mask.float())
+    """,
     "a soft mask": """
         soft_mask = TF.resize(soft_mask, 256)
         ids = mask.long()

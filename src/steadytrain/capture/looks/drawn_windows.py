@@ -11,6 +11,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from steadytrain.capture.looks.split_names import words
 from steadytrain.capture.looks.syntax_trees import dotted, last_name, scopes, statements
@@ -146,14 +147,26 @@ def _cuts(made: ast.ListComp | ast.GeneratorExp, numbers: Mapping[str, int]) -> 
 
 
 def _appended(loop: ast.For, numbers: Mapping[str, int]) -> set[str]:
-    """The lists that a loop appends windows to."""
+    """The lists that a loop appends windows to, also by a variable of the loop."""
+    held = {
+        dotted(name): value
+        for one in ast.walk(loop)
+        if isinstance(one, ast.Assign)
+        for target in one.targets
+        for name, value in zip(getattr(target, "elts", [target]), getattr(one.value, "elts", [one.value]), strict=False)
+    }
+    index = loop.target
+    windows = {name for name, value in held.items() if _is_window(value, index, loop.iter, numbers, held)}
     return {
         dotted(one.func.value)
         for one in ast.walk(loop)
         if isinstance(one, ast.Call)
         and isinstance(one.func, ast.Attribute)
         and one.func.attr == "append"
-        and any(_is_window(each, loop.target, loop.iter, numbers) for each in ast.walk(one))
+        and any(
+            getattr(each, "id", "") in windows or _is_window(each, index, loop.iter, numbers, held)
+            for each in ast.walk(one)
+        )
     } - {""}
 
 
@@ -182,8 +195,16 @@ def _returns_windows(function: ast.FunctionDef, numbers: Mapping[str, int]) -> b
     )
 
 
-def _is_window(node: ast.AST, target: ast.expr, rows: ast.expr | None, numbers: Mapping[str, int]) -> bool:
-    """Whether ``node`` is a slice that begins or ends at ``target``, and is longer than the step of ``rows``."""
+def _is_window(
+    node: ast.AST,
+    target: ast.expr,
+    rows: ast.expr | None,
+    numbers: Mapping[str, int],
+    held: Mapping[str, ast.expr] = MappingProxyType({}),
+) -> bool:
+    """Whether ``node`` is a slice that begins or ends at ``target``, and is longer than the step of ``rows``; ``held``
+    are variables that may be its end.
+    """
     if not isinstance(node, ast.Subscript) or not isinstance(target, ast.Name):
         return False
     index = node.slice
@@ -193,7 +214,7 @@ def _is_window(node: ast.AST, target: ast.expr, rows: ast.expr | None, numbers: 
         index = index.elts[0] if index.elts else index
     if not isinstance(index, ast.Slice) or index.lower is None or index.upper is None:
         return False
-    length = _length(index.lower, index.upper, target.id)
+    length = _length(index.lower, held.get(dotted(index.upper), index.upper), target.id)
     step = _step(rows)
     if length is None or step is None:
         return False

@@ -34,6 +34,8 @@ CLASSES = frozenset({"Resize", "RandomResizedCrop", "RandomPerspective"})
 DECIDES = re.compile(r"round_?|argmax|max|threshold\w*|bool|gt|ge|where|rint")
 """What makes classes of the values between them; comparisons do, too."""
 
+TWO = re.compile(r"(?i).*(bce|binary).*")
+MORE = re.compile(r"(?i)cross_?entropy.*|nll.*|.*multi_?class.*")
 SPLINES = frozenset({"zoom", "rotate", "affine_transform", "map_coordinates"})
 
 
@@ -41,18 +43,14 @@ def smoothed_masks(tree: ast.Module) -> Iterator[int]:
     """The line of the call that interpolates."""
     if any(isinstance(one, (ast.Name, ast.Attribute)) and last_name(one) == "tv_tensors" for one in ast.walk(tree)):
         return
+    if _has_two_classes(tree):
+        return
     transforms = _interpolating(tree)
     integers = {root for one in ast.walk(tree) if isinstance(one, ast.Call) for root in _made_integer(one)}
     told = False
     for scope in scopes(tree):
         nodes = list(statements(scope))
-        cut = {
-            _root(one)
-            for node in nodes
-            if isinstance(node, ast.Compare) or (isinstance(node, ast.Call) and DECIDES.fullmatch(last_name(node.func)))
-            for one in ast.walk(node)
-            if isinstance(one, ast.expr)
-        }
+        cut = _decided(nodes)
         palette = {
             _root(one) for node in nodes if isinstance(node, ast.Assign) and _opens(node.value) for one in node.targets
         }
@@ -64,6 +62,30 @@ def smoothed_masks(tree: ast.Module) -> Iterator[int]:
             if not told and stored & integers and not stored & (cut | palette):
                 told = True
                 yield node.lineno
+
+
+def _decided(nodes: list[ast.AST]) -> set[str]:
+    """What is compared or rounded, and what is assigned from that: a mask of two classes knows no class between."""
+    found: set[str] = set()
+    for node in nodes:
+        parts = list(ast.walk(node)) if isinstance(node, (ast.Compare, ast.Call, ast.Assign)) else []
+        decides = [
+            one for one in parts if isinstance(one, ast.Compare) or (isinstance(one, ast.Call) and _decides(one))
+        ]
+        if decides:
+            found |= {_root(each) for one in decides for each in ast.walk(one) if isinstance(each, ast.expr)}
+            found |= {_root(one) for one in node.targets} if isinstance(node, ast.Assign) else set()
+    return found
+
+
+def _decides(call: ast.Call) -> bool:
+    return DECIDES.fullmatch(last_name(call.func)) is not None
+
+
+def _has_two_classes(tree: ast.Module) -> bool:
+    """Whether the losses of a module are those of two classes."""
+    names = {last_name(one) for one in ast.walk(tree) if isinstance(one, (ast.Name, ast.Attribute))}
+    return any(map(TWO.fullmatch, names)) and not any(map(MORE.fullmatch, names))
 
 
 def _interpolated(call: ast.Call, transforms: set[str], *, greys: bool) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 
 from steadytrain.capture.looks.aliased_references import aliased_references
 from steadytrain.capture.looks.bootstrapped_ends import unused_ends
+from steadytrain.capture.looks.channel_order import swapped_channels
 from steadytrain.capture.looks.constant_penalties import constant_penalties
 from steadytrain.capture.looks.drawn_windows import split_windows
 from steadytrain.capture.looks.early_fits import learned_before_split, scaled_before_split
@@ -28,12 +29,13 @@ from steadytrain.capture.looks.fits_of_splits import fits_of_splits
 from steadytrain.capture.looks.listed_pairs import half_sorted_pairs, unsorted_pairs
 from steadytrain.capture.looks.live_targets import live_targets
 from steadytrain.capture.looks.mask_interpolation import smoothed_masks
-from steadytrain.capture.looks.paired_draws import moved_alone, separate_draws
+from steadytrain.capture.looks.paired_draws import moved_alone, places_alone, separate_draws
 from steadytrain.capture.looks.repeated_seeds import repeated_seeds
 from steadytrain.capture.looks.reversed_gradients import reversed_gradients
 from steadytrain.capture.looks.row_positions import row_positions
 from steadytrain.capture.looks.separate_orders import separate_orders
 from steadytrain.capture.looks.separate_splits import separate_splits
+from steadytrain.capture.looks.shared_augmentation import shared_augmentation
 from steadytrain.capture.looks.swapped_sizes import swapped_sizes
 from steadytrain.capture.looks.syntax_trees import dotted
 from steadytrain.capture.looks.uniform_codes import uniform_codes
@@ -55,6 +57,10 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     "moved-alone": (
         moved_alone,
         ("(?i)flip|crop|rot|affine|warp|elastic|perspect", "(?i)rand|choice", "(?i)mask|seg|gt|depth"),
+    ),
+    "places-alone": (
+        places_alone,
+        ("(?i)flip|crop|rot|affine|warp|elastic|perspect", "(?i)rand|choice", "(?i)box|point|kpts|landmark|joint"),
     ),
     "unused-end": (unused_ends, ("(?i)gamma|discount", "(?i)next|max|best|target")),
     "uniform-code": (uniform_codes, ("rand_like|rand\\(", "(?i)mu|mean|loc")),
@@ -103,6 +109,11 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     "half-sorted": (half_sorted_pairs, LISTINGS),
     "unsorted-listing": (unsorted_pairs, LISTINGS),
     "separate-splits": (separate_splits, ("train_test_split(?s:.*)train_test_split\\(",)),
+    "shared-augmentation": (
+        shared_augmentation,
+        ("random_split|Subset\\(", "(?i)flip|crop|rot|jitter|augm|erase|roll"),
+    ),
+    "swapped-channels": (swapped_channels, ("cv2\\.imread\\(", "pretrained|weights|load_(state_dict_from_)?url")),
     "scaled-before-split": (scaled_before_split, ("fit\\w*\\(|std\\(|max\\(", "(?i)split|train")),
 }
 """Each finds the lines of one mistake; a source without its words is not parsed."""

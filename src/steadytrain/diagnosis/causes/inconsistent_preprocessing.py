@@ -1,11 +1,11 @@
-"""Rows that are preprocessed in another way than those that the model learned from."""
+"""Rows that are preprocessed in another way than those that a model learned from."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, Cause, Intervention, Signature
-from steadytrain.diagnosis.signs import not_finite, ruled_out, seen, symptom
+from steadytrain.diagnosis.cause import CERTAIN, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.signs import not_finite, noted, ruled_out, seen, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ SAID = ("refitted-preprocessing",)
 
 @final
 class InconsistentPreprocessing(Cause):
-    """Held-out rows are preprocessed in another way than the rows that the model learns from.
+    """Rows are preprocessed in another way than those that the model, or its pretrained weights, learned from.
 
     Means:
         A model reads numbers, and what they mean was settled when its preprocessing was fitted. A scaler or an encoder
@@ -27,6 +27,7 @@ class InconsistentPreprocessing(Cause):
         - `fit_transform` on the test rows, where `transform` is meant
         - codes of categories that are numbered anew for each part
         - a mean and a spread of each part's own
+        - images with blue first, as OpenCV reads them, in a pretrained model
 
     Next:
         1. Fit once, to the training rows; save it beside the weights.
@@ -50,10 +51,19 @@ class InconsistentPreprocessing(Cause):
     source = "scikit-learn, Common pitfalls and recommended practices: inconsistent preprocessing"
 
     def signature(self, case: Case) -> Signature:
+        swapped = noted(case, "swapped-channels")
         return Signature(
             (
                 *symptom(case, CERTAIN, *SAID, invariant=True),
-                *ruled_out(seen(case, *SAID) is None, "no preprocessing was seen to differ between rows"),
+                *when(
+                    bool(swapped),
+                    STRONG,
+                    "images with blue first go into pretrained weights",
+                    "symptom swapped-channels",
+                ),
+                *ruled_out(
+                    seen(case, *SAID) is None and not swapped, "no preprocessing was seen to differ between rows"
+                ),
                 *ruled_out(not_finite(case), "another scale of held-out rows makes nothing infinite", "symptoms"),
             )
         )
