@@ -4,10 +4,8 @@ from script_windows import looked
 from steadytrain.detectors.fitted_before_split import FittedBeforeSplit
 from steadytrain.testing import newest
 
-SICK = (
-    looked(learned_before_split__train_py_7=[1.0], scaled_before_split__train_py_6=[1.0]),
-    looked(scaled_before_split__train_py_6=[1.0]),
-)
+SICK = (looked(learned_before_split__train_py_7=[1.0], scaled_before_split__train_py_6=[1.0]),)
+NOTED = looked(scaled_before_split__train_py_6=[1.0])
 HEALTHY = (looked(),)
 
 
@@ -23,7 +21,7 @@ def test_the_graver_line_is_named() -> None:
 
 
 def test_a_scaler_is_a_note() -> None:
-    symptom = newest(FittedBeforeSplit(), SICK[1])
+    symptom = newest(FittedBeforeSplit(), NOTED)
     assert symptom is not None
     assert symptom.severity == "note"
     assert symptom.message.startswith("train_py_6 fits a scaler to all rows")
