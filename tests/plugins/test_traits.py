@@ -49,7 +49,9 @@ ONCE = [
         "separate-draws unused-episode-end uniform-code unequal-reductions frozen-adapters "
         "growing-weight rounded-ids opposite-metric uncopied-state false-negatives "
         "scrambled-axes read-padding separate-orders constant-penalty row-positions live-target slow-average "
-        "unsaved-state masked-end linear-model noisy-teacher repeated-seed unmasked-padding",
+        "unsaved-state masked-end linear-model noisy-teacher repeated-seed unmasked-padding "
+        "refitted-preprocessing fitted-before-split split-windows smoothed-masks augmented-validation "
+        "swapped-channels",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

@@ -2,7 +2,8 @@
 
 The mistake has four parts: one function is called twice in the same scope, on two different things, one of which is
 named as a dense target; and each call draws anew, inside the function or among its other arguments. Two views of one
-image, two images of a pair, and draws that are repeated from a seed are none.
+image, two images of a pair, and draws that are repeated from a seed are none. Boxes and points are moved by arithmetic:
+any of it counts.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from steadytrain.capture.looks.syntax_trees import (
     dotted,
     draws,
     last_name,
+    names_read,
     names_stored,
     scopes,
     statements,
@@ -37,6 +39,12 @@ IMAGE = re.compile(r"(?i)(.*_)?(x|imgs?|images?|pics?|pictures?|frames?|photos?|
 DENSE = re.compile(r"(?i)(.*_)?(masks?|seg\w*|gt|ground_?truth|depths?|heat_?maps?)(_.*|\d*)")
 TURNS = re.compile(r"(?i).*(flip|crop|rot|affine|warp|elastic|perspective).*")
 """What moves an image alone: more is meant with a tensor than with an image and its mask."""
+
+PLACES = re.compile(r"(?i)(.*_)?(box|boxes|b?box|bboxe?s?|key_?points?|kpts|landmarks?|joints)(_.*|\d*)")
+CONVERTS = re.compile(
+    r"(as_?)?(tensor|array)|from_numpy|float|to|astype|copy|clone|list|len|print|append|BoundingBoxes"
+)
+"""What leaves boxes and points where they are."""
 
 
 def separate_draws(tree: ast.Module) -> Iterator[int]:
@@ -106,6 +114,90 @@ def moved_alone(tree: ast.Module) -> Iterator[int]:
             continue
         yield next(one.lineno for one in turned if {_root(one), *map(_root, one.args)} & images)
         return
+
+
+def places_alone(tree: ast.Module) -> Iterator[int]:
+    """The line where an image is moved at random whose boxes or points, which are returned beside it, are not."""
+    drawing = _drawing(tree)
+    for scope in scopes(tree):
+        nodes = list(statements(scope))
+        held = {name: one.value for one in nodes if isinstance(one, ast.Assign) for name in _names_of(one.targets)}
+        returned = [root for one in nodes if isinstance(one, ast.Return) for root in _all_returned(one, held)]
+        places = set(filter(PLACES.fullmatch, returned))
+        places |= {_root(made.args[0]) for one in places if _converts(made := held.get(one))}
+        images = set(filter(IMAGE.fullmatch, returned))
+        turned = [one for one in _turning(nodes, drawing) if {*one.given} & images]
+        drawn = any(draws(one) for one in nodes) or any(one.draws for one in turned)
+        if places and turned and drawn and not any(_moves_places(one, places, turned[0].line) for one in nodes):
+            yield turned[0].line
+            return
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """A call that moves: its line, what it is given or assigned to, and whether it draws by itself."""
+
+    line: int
+    given: frozenset[str]
+    draws: bool
+
+
+def _turning(nodes: Sequence[ast.AST], drawing: set[str]) -> Iterator[_Turn]:
+    """The calls that move what they are given, by their name or as objects that draw."""
+    for node in nodes:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        value = node.value if isinstance(node, (ast.Assign, ast.Return, ast.Expr)) else None
+        for call in ast.walk(value) if value is not None else ():
+            if isinstance(call, ast.Call) and (
+                TURNS.fullmatch(last_name(call.func)) or last_name(call.func) in drawing
+            ):
+                given = {_root(call), *map(_root, call.args), *map(_root, targets)}
+                yield _Turn(call.lineno, frozenset(given), last_name(call.func) in drawing)
+
+
+def _names_of(targets: Sequence[ast.expr]) -> list[str]:
+    return [one.id for one in targets if isinstance(one, ast.Name)]
+
+
+def _all_returned(node: ast.Return, held: dict[str, ast.expr]) -> Iterator[str]:
+    """The roots of what is returned, and of the values of mappings among it."""
+    for one in (*getattr(node.value, "elts", ()), *getattr(node.value, "values", ())):
+        inner = held.get(_root(one), one) if isinstance(one, ast.Name) else one
+        yield from (
+            root
+            for each in (one, *getattr(inner, "values", ()))
+            if isinstance(each, ast.expr) and (root := _root(each))
+        )
+
+
+def _converts(value: ast.expr | None) -> TypeGuard[ast.Call]:
+    """Whether a value is another form of what a call is given: numbers in a list may be other ones."""
+    plain = isinstance(value, ast.Call) and all(
+        isinstance(one, (ast.Name, ast.Attribute, ast.Subscript)) for one in value.args[:1]
+    )
+    return (
+        isinstance(value, ast.Call)
+        and plain
+        and bool(value.args)
+        and CONVERTS.fullmatch(last_name(value.func)) is not None
+    )
+
+
+def _moves_places(node: ast.AST, places: set[str], turned: int) -> bool:
+    """Whether boxes are changed in place, computed from themselves or after ``turned``, or given to a call that may."""
+    if isinstance(node, (ast.Assign, ast.AugAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        flat = [each for one in targets for each in (one.elts if isinstance(one, (ast.Tuple, ast.List)) else [one])]
+        stored = [one for one in flat if _root(one) in places]
+        of_itself = bool({name for name in places if name in names_read(node.value)})
+        in_place = isinstance(node, ast.AugAssign) or any(isinstance(one, ast.Subscript) for one in stored)
+        return bool(stored) and (in_place or (not _converts(node.value) and (of_itself or node.lineno >= turned)))
+    if isinstance(node, ast.For):
+        return _root(node.iter) in places or bool(names_read(node.iter) & places)
+    if not isinstance(node, ast.Call) or CONVERTS.fullmatch(last_name(node.func)):
+        return False
+    given = [*node.args, *(one.value for one in node.keywords)]
+    return any(_root(one) in places for one in given if not isinstance(one, (ast.Dict, ast.Call)))
 
 
 def _returned(node: ast.Return) -> Iterator[str]:

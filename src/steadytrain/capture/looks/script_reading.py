@@ -20,14 +20,22 @@ from typing import Any
 
 from steadytrain.capture.looks.aliased_references import aliased_references
 from steadytrain.capture.looks.bootstrapped_ends import unused_ends
+from steadytrain.capture.looks.channel_order import swapped_channels
 from steadytrain.capture.looks.constant_penalties import constant_penalties
+from steadytrain.capture.looks.drawn_windows import split_windows
+from steadytrain.capture.looks.early_fits import learned_before_split, scaled_before_split
 from steadytrain.capture.looks.end_padding import end_as_padding
+from steadytrain.capture.looks.fits_of_splits import fits_of_splits
+from steadytrain.capture.looks.listed_pairs import half_sorted_pairs, unsorted_pairs
 from steadytrain.capture.looks.live_targets import live_targets
-from steadytrain.capture.looks.paired_draws import moved_alone, separate_draws
+from steadytrain.capture.looks.mask_interpolation import smoothed_masks
+from steadytrain.capture.looks.paired_draws import moved_alone, places_alone, separate_draws
 from steadytrain.capture.looks.repeated_seeds import repeated_seeds
 from steadytrain.capture.looks.reversed_gradients import reversed_gradients
 from steadytrain.capture.looks.row_positions import row_positions
 from steadytrain.capture.looks.separate_orders import separate_orders
+from steadytrain.capture.looks.separate_splits import separate_splits
+from steadytrain.capture.looks.shared_augmentation import shared_augmentation
 from steadytrain.capture.looks.swapped_sizes import swapped_sizes
 from steadytrain.capture.looks.syntax_trees import dotted
 from steadytrain.capture.looks.uniform_codes import uniform_codes
@@ -40,6 +48,7 @@ ROWS_MAX = 8
 HELD = 4
 """Parts of an entry of ``linecache`` that holds a text; its second part is None where there is no file behind it."""
 
+LISTINGS = ("listdir|glob|iterdir|scandir", "(?i)mask|seg|label|lbl|gt|target|truth|annot|depth|clea|sharp|hr")
 RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]]] = {
     "separate-draws": (
         separate_draws,
@@ -48,6 +57,10 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     "moved-alone": (
         moved_alone,
         ("(?i)flip|crop|rot|affine|warp|elastic|perspect", "(?i)rand|choice", "(?i)mask|seg|gt|depth"),
+    ),
+    "places-alone": (
+        places_alone,
+        ("(?i)flip|crop|rot|affine|warp|elastic|perspect", "(?i)rand|choice", "(?i)box|point|kpts|landmark|joint"),
     ),
     "unused-end": (unused_ends, ("(?i)gamma|discount", "(?i)next|max|best|target")),
     "uniform-code": (uniform_codes, ("rand_like|rand\\(", "(?i)mu|mean|loc")),
@@ -70,6 +83,38 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     "repeated-seed": (repeated_seeds, ("seed|default_rng|RandomState", "backward")),
     "end-as-padding": (end_as_padding, ("(?i)pad", "(?i)eos|eot|end|stop", "==|!=|ignore_index|DataCollator")),
     "live-target": (live_targets, ("(?i)gamma|discount|adv|delta|predictor", "(?i)q|value|critic|vf|predictor")),
+    "split-fit": (
+        fits_of_splits,
+        ("fit\\w*\\(|std\\(|factorize|unique", "(?i)train|tr\\b", "(?i)test|val|dev|holdout"),
+    ),
+    "learned-before-split": (
+        learned_before_split,
+        ("\\.fit\\w*\\(", "Select|RFE|Encoder|Discrim|PLS|SMOTE|ADASYN|OverS"),
+    ),
+    "split-windows": (
+        split_windows,
+        (
+            "random_split|train_test_split|ShuffleSplit|KFold|randperm|permutation|shuffle\\(",
+            "for |unfold|sliding_|__getitem__",
+        ),
+    ),
+    "smoothed-mask": (
+        smoothed_masks,
+        (
+            "(?i)mask|seg|label_?map|lbl|gt|annot",
+            "resize|interpolate|Resize|rotate|affine|warp|perspective|zoom",
+            "long|Long|int64|int32|astype",
+        ),
+    ),
+    "half-sorted": (half_sorted_pairs, LISTINGS),
+    "unsorted-listing": (unsorted_pairs, LISTINGS),
+    "separate-splits": (separate_splits, ("train_test_split(?s:.*)train_test_split\\(",)),
+    "shared-augmentation": (
+        shared_augmentation,
+        ("random_split|Subset\\(", "(?i)flip|crop|rot|jitter|augm|erase|roll"),
+    ),
+    "swapped-channels": (swapped_channels, ("cv2\\.imread\\(", "pretrained|weights|load_(state_dict_from_)?url")),
+    "scaled-before-split": (scaled_before_split, ("fit\\w*\\(|std\\(|max\\(", "(?i)split|train")),
 }
 """Each finds the lines of one mistake; a source without its words is not parsed."""
 

@@ -1,4 +1,4 @@
-"""The answer is among the inputs."""
+"""The answer is among the inputs, or held-out rows are known to the training."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ if TYPE_CHECKING:
 
 @final
 class LabelLeakage(Cause):
-    """An input reveals the label.
+    """An input reveals the label, or the training knows the held-out rows.
 
     Means:
         One input column, or the label itself among the inputs, is enough to predict the label. Training looks too good;
-        the model fails where that column is missing.
+        the model fails where that column is missing. The score on held-out rows is worth no more where these took
+        part in the training: by columns that were chosen with their labels, or by copies of them.
 
     Causes:
         - the label itself among the inputs: embedded beside its token, or left in a padded field
         - features that hold the target or something computed from it
         - rows of the test set in the training set
+        - columns chosen, or rows copied, before the split; overlapping windows that are split at random
         - an identifier that follows the order of the classes
 
     Next:
         1. Check the named column: is it known at prediction time?
         2. Remove it and train again: that loss is the real one.
-        3. Split by group or by time, not by row.
+        3. Split first, by group or by time and not by row; fit and choose with the training rows alone.
     """
 
     axis = "data"
@@ -53,6 +55,12 @@ class LabelLeakage(Cause):
             "keep the labels out of the model's inputs",
             "hide-labels",
             code="output = model(ids)  # without the labels",
+        ),
+        Intervention(
+            "split-first",
+            5,
+            "split before anything is fitted, chosen or copied",
+            code="train, test = rows[:cut], rows[cut:]  # then fit to train alone",
         ),
         CLEAN_ROWS,
     )
@@ -83,6 +91,7 @@ class LabelLeakage(Cause):
                     "fact labels_read",
                     invariant=causal,
                 ),
+                *symptom(case, CERTAIN, *OF_SPLITS, invariant=True),
                 *symptom(case, FAIR, "loss-collapse", "validation-gap"),
                 *when(
                     surveyed(case) and not read and not fact(case, "labels_leaked"),
@@ -96,3 +105,4 @@ class LabelLeakage(Cause):
 
 
 SORTED_MIN, COMMON_MAX = 1.3, 0.6
+OF_SPLITS = ("fitted-before-split", "split-windows")

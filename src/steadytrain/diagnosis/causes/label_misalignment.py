@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS
-from steadytrain.diagnosis.signs import Signs, above, equivalence, fact, measured, seen, symptom, when
+from steadytrain.diagnosis.signs import Signs, above, equivalence, fact, measured, noted, seen, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class LabelMisalignment(Cause):
     Causes:
         - a manual shift before a model that shifts labels itself (transformers #47394, #46784, #32944)
         - no shift at all in a hand-written loop
-        - inputs shuffled and labels not; a join by the wrong key
+        - inputs shuffled and labels not; a join by the wrong key; files paired by two listings in no order
         - a shard or a file from some step on whose labels are cut one frame or one row further than its inputs
 
     Next:
@@ -111,6 +111,12 @@ class LabelMisalignment(Cause):
                 ),
                 *symptom(case, STRONG, "misplaced-labels"),
                 *symptom(case, CERTAIN, "separate-orders", invariant=True),
+                *when(
+                    seen(case, "separate-orders") is None and noted(case, "separate-orders") is not None,
+                    STRONG,
+                    "files of two folders are paired in the order of the file system",
+                    "symptom separate-orders",
+                ),
                 *symptom(case, HINT, "loss-collapse", "no-learning", "plateau"),
             )
         )

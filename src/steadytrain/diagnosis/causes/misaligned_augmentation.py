@@ -25,7 +25,7 @@ class MisalignedAugmentation(Cause):
     Causes:
         - one random transform, called on the image and on the mask
         - a seed that is set before the first call only
-        - a flip or crop of the image alone: the mask stays as it was
+        - a flip or crop of the image alone: the mask, the boxes or the points stay as they were
 
     Next:
         1. Draw once, and apply the same flip or crop to both.

@@ -1,0 +1,56 @@
+"""Two data sets of the same images, one with random crops and one that crops the middle, are split alike."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, Subset
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+
+
+class RandomCrop:
+    def __call__(self, image):
+        top, left = torch.randint(0, 9, (2,)).tolist()
+        return image[:, top : top + 16, left : left + 16]
+
+
+class CenterCrop:
+    def __call__(self, image):
+        return image[:, 4:20, 4:20]
+
+
+class Shapes(Dataset):
+    def __init__(self, rows, transform):
+        torch.manual_seed(1)
+        self.transform = transform
+        self.labels = torch.randint(0, 3, (rows,))
+        self.images = 0.4 * torch.randn(rows, 1, 24, 24)
+        self.images[self.labels == 0, :, 6:18, 11:13] += 1.0
+        self.images[self.labels == 1, :, 11:13, 6:18] += 1.0
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, index):
+        return self.transform(self.images[index]), self.labels[index]
+
+
+order = torch.randperm(480).tolist()
+train_set = Subset(Shapes(480, transform=RandomCrop()), order[:400])
+val_set = Subset(Shapes(480, transform=CenterCrop()), order[400:])
+model = nn.Sequential(nn.Conv2d(1, 8, 5), nn.ReLU(), nn.AdaptiveMaxPool2d(3), nn.Flatten(), nn.Linear(72, 3))
+optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+for epoch in range(1, 9):
+    model.train()
+    for image, label in DataLoader(train_set, batch_size=25, shuffle=True):
+        loss = F.cross_entropy(model(image), label)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        right = [
+            (model(image).argmax(1) == label).float().mean() for image, label in DataLoader(val_set, batch_size=80)
+        ]
+    print(f"epoch {epoch}  loss {loss.item():.3f}  right {torch.stack(right).mean().item():.2f}")
