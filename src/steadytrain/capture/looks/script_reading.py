@@ -22,8 +22,10 @@ from steadytrain.capture.looks.aliased_references import aliased_references
 from steadytrain.capture.looks.bootstrapped_ends import unused_ends
 from steadytrain.capture.looks.constant_penalties import constant_penalties
 from steadytrain.capture.looks.end_padding import end_as_padding
+from steadytrain.capture.looks.kept_by_reference import kept_by_reference
 from steadytrain.capture.looks.live_targets import live_targets
 from steadytrain.capture.looks.paired_draws import moved_alone, separate_draws
+from steadytrain.capture.looks.repeated_layers import repeated_layers
 from steadytrain.capture.looks.repeated_seeds import repeated_seeds
 from steadytrain.capture.looks.reversed_gradients import reversed_gradients
 from steadytrain.capture.looks.row_positions import row_positions
@@ -68,6 +70,14 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     ),
     "reversed-gradient": (reversed_gradients, ("Function\\b", "def backward")),
     "repeated-seed": (repeated_seeds, ("seed|default_rng|RandomState", "backward")),
+    "kept-by-reference": (
+        kept_by_reference,
+        (r"(?m)\bif\b.*[<>]", r"(?i)best|min|max|state_dict", "(?i)train|backward"),
+    ),
+    "shared-layers": (
+        repeated_layers,
+        (r"\] *\*|\* *\[|(ModuleList|Sequential)\(.*\bfor\b", "(?i)linear|module|conv|norm"),
+    ),
     "end-as-padding": (end_as_padding, ("(?i)pad", "(?i)eos|eot|end|stop", "==|!=|ignore_index|DataCollator")),
     "live-target": (live_targets, ("(?i)gamma|discount|adv|delta|predictor", "(?i)q|value|critic|vf|predictor")),
 }
