@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from steadytrain.capture.looks.syntax_trees import Scope, dotted, last_name, scopes, statements
 
@@ -38,7 +38,7 @@ def kept_by_reference(tree: ast.Module) -> Iterator[int]:
 
 def keeps_score(branch: ast.If) -> bool:
     """``if score > best:`` with ``best = score`` in its body."""
-    kept = list(_assigned(branch.body))
+    kept = list(assigned(branch.body))
     for test in (one for one in ast.walk(branch.test) if isinstance(one, ast.Compare) and len(one.ops) == 1):
         if isinstance(test.ops[0], ORDERS):
             for best, score in ((test.left, test.comparators[0]), (test.comparators[0], test.left)):
@@ -51,7 +51,7 @@ def keeps_score(branch: ast.If) -> bool:
 
 def _kept(branch: ast.If) -> Iterator[tuple[str, str, bool, int]]:
     """The name, the model, whether it is its state, and the line of what the body keeps by reference."""
-    for target, value in _assigned(branch.body):
+    for target, value in assigned(branch.body):
         held = target.value if isinstance(target, ast.Subscript) else target
         parts = value.values if isinstance(value, ast.Dict) else [value]
         for part in parts:
@@ -62,7 +62,7 @@ def _kept(branch: ast.If) -> Iterator[tuple[str, str, bool, int]]:
                 yield dotted(held), model.removesuffix(".module"), state, part.lineno
 
 
-def _assigned(body: list[ast.stmt]) -> Iterator[tuple[ast.expr, ast.expr]]:
+def assigned(body: Sequence[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Targets and values of the assignments in ``body``, those of tuples in pairs."""
     for node in (one for each in body for one in ast.walk(each) if isinstance(one, (ast.Assign, ast.AnnAssign))):
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:

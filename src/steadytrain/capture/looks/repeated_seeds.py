@@ -54,11 +54,11 @@ def _trains(node: ast.AST, functions: Mapping[str, Function], depth: int) -> boo
 
 def _seeds(body: list[ast.stmt], stored: set[str], functions: Mapping[str, Function], depth: int) -> Iterator[int]:
     """Lines of ``body`` that set a constant seed in each pass, and of the functions that it calls."""
-    for node in _always(body):
+    for node in always(body):
         if not isinstance(node, ast.Call):
             continue
         name = last_name(node.func)
-        if _is_seed(node) and not any(names_read(one) & stored for one in (*node.args, *node.keywords)):
+        if is_seed(node) and not any(names_read(one) & stored for one in (*node.args, *node.keywords)):
             yield node.lineno
         called = functions.get(name)
         if called is None or depth >= DEPTH_MAX or NO_TRAINING.fullmatch(name) or name in SEEDS:
@@ -68,7 +68,7 @@ def _seeds(body: list[ast.stmt], stored: set[str], functions: Mapping[str, Funct
             yield from _seeds(called.body, inside, functions, depth + 1)
 
 
-def _is_seed(call: ast.Call) -> bool:
+def is_seed(call: ast.Call) -> bool:
     """``manual_seed(0)`` of torch or of a generator, ``np.random.seed(0)``, ``np.random.default_rng(0)``."""
     name = last_name(call.func)
     if name in BY_ITSELF:
@@ -77,13 +77,13 @@ def _is_seed(call: ast.Call) -> bool:
     return known and (bool(call.args) or bool(call.keywords))
 
 
-def _always(body: list[ast.stmt]) -> Iterator[ast.AST]:
+def always(body: list[ast.stmt]) -> Iterator[ast.AST]:
     """All nodes of ``body`` but those of branches, handlers and functions inside."""
     for statement in body:
         if isinstance(statement, (ast.If, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
         if isinstance(statement, (ast.For, ast.While, ast.With)):
-            yield from _always(statement.body)
+            yield from always(statement.body)
             continue
         yield statement
         yield from statements(statement)  # type: ignore[arg-type]

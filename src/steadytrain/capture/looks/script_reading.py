@@ -19,11 +19,14 @@ from types import ModuleType
 from typing import Any
 
 from steadytrain.capture.looks.aliased_references import aliased_references
+from steadytrain.capture.looks.best_comparisons import best_comparisons
 from steadytrain.capture.looks.bootstrapped_ends import unused_ends
 from steadytrain.capture.looks.constant_penalties import constant_penalties
+from steadytrain.capture.looks.cut_samples import cut_samples
 from steadytrain.capture.looks.end_padding import end_as_padding
 from steadytrain.capture.looks.kept_by_reference import kept_by_reference
 from steadytrain.capture.looks.live_targets import live_targets
+from steadytrain.capture.looks.logit_thresholds import logit_thresholds
 from steadytrain.capture.looks.paired_draws import moved_alone, separate_draws
 from steadytrain.capture.looks.repeated_layers import repeated_layers
 from steadytrain.capture.looks.repeated_seeds import repeated_seeds
@@ -78,6 +81,9 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
         repeated_layers,
         (r"\] *\*|\* *\[|(ModuleList|Sequential)\(.*\bfor\b", "(?i)linear|module|conv|norm"),
     ),
+    "cut-sample": (cut_samples, (r"\.sample\(\)", "Normal|Laplace", r"(?i)param|dec|critic|q|log_prob")),
+    "wrong-best": (best_comparisons, (r"\bif\b.*[<>]", "(?i)best", "save|state_dict|deepcopy")),
+    "logit-threshold": (logit_thresholds, ("BCEWithLogitsLoss|binary_cross_entropy_with_logits", r"0?\.5\b|round\(")),
     "end-as-padding": (end_as_padding, ("(?i)pad", "(?i)eos|eot|end|stop", "==|!=|ignore_index|DataCollator")),
     "live-target": (live_targets, ("(?i)gamma|discount|adv|delta|predictor", "(?i)q|value|critic|vf|predictor")),
 }
