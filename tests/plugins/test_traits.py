@@ -50,7 +50,7 @@ ONCE = [
         "growing-weight rounded-ids opposite-metric uncopied-state false-negatives "
         "scrambled-axes read-padding separate-orders constant-penalty row-positions live-target slow-average "
         "unsaved-state masked-end linear-model noisy-teacher repeated-seed "
-        "shared-layers cut-sample wrong-best logit-threshold",
+        "shared-layers cut-sample wrong-best logit-threshold short-lived-optimizer squared-spread unmasked-nodes",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

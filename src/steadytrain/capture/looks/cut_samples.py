@@ -71,15 +71,10 @@ def _is_judged(nodes: list[ast.AST], given: list[ast.Call]) -> bool:
         for one in given
         if CRITIC.fullmatch(last_name(one.func)) and not COPY.search(last_name(one.func)) and len(one.args) > 1
     ]
-    values = {
-        name for one in nodes for name, value in _assigned(one) if any(each in judged for each in ast.walk(value))
-    }
-    for node in nodes:
-        for name, value in _assigned(node):
-            if ACTOR_LOSS.fullmatch(name) and not _weighs_score(value):
-                if names_read(value) & values or any(each in judged for each in ast.walk(value)):
-                    return True
-    return False
+    made = [each for one in nodes for each in _assigned(one)]
+    values = {name for name, value in made if any(one in judged for one in ast.walk(value))}
+    losses = [value for name, value in made if ACTOR_LOSS.fullmatch(name) and not _weighs_score(value)]
+    return any(names_read(one) & values or any(each in judged for each in ast.walk(one)) for one in losses)
 
 
 def _is_soft(nodes: list[ast.AST], name: str, of: str) -> bool:

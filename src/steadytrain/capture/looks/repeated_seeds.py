@@ -28,7 +28,7 @@ def repeated_seeds(tree: ast.Module) -> Iterator[int]:
     seen: set[int] = set()
     for loop in (one for one in ast.walk(tree) if isinstance(one, (ast.For, ast.AsyncFor, ast.While))):
         inner = [one for one in ast.walk(loop) if isinstance(one, (ast.For, ast.While)) and one is not loop]
-        if not _trains(loop, functions, 0) or any(_trains(one, functions, 0) for one in inner):
+        if not trains(loop, functions, 0) or any(trains(one, functions, 0) for one in inner):
             continue
         for line in _seeds(loop.body, names_stored(loop), functions, 0):
             if line not in seen:
@@ -36,7 +36,7 @@ def repeated_seeds(tree: ast.Module) -> Iterator[int]:
                 yield line
 
 
-def _trains(node: ast.AST, functions: Mapping[str, Function], depth: int) -> bool:
+def trains(node: ast.AST, functions: Mapping[str, Function], depth: int) -> bool:
     """Whether a backward runs in ``node``, or in a function of the module that it calls."""
     for one in ast.walk(node):
         name = last_name(one.func) if isinstance(one, ast.Call) else ""
@@ -46,7 +46,7 @@ def _trains(node: ast.AST, functions: Mapping[str, Function], depth: int) -> boo
         if (
             called is not None
             and called is not node
-            and any(_trains(each, functions, depth + 1) for each in called.body)
+            and any(trains(each, functions, depth + 1) for each in called.body)
         ):
             return True
     return False
@@ -64,7 +64,7 @@ def _seeds(body: list[ast.stmt], stored: set[str], functions: Mapping[str, Funct
         if called is None or depth >= DEPTH_MAX or NO_TRAINING.fullmatch(name) or name in SEEDS:
             continue
         inside = names_stored(called) | {one.arg for one in (*called.args.args, *called.args.kwonlyargs)}
-        if any(draws(one) or _trains(one, functions, 0) for one in called.body):
+        if any(draws(one) or trains(one, functions, 0) for one in called.body):
             yield from _seeds(called.body, inside, functions, depth + 1)
 
 

@@ -24,7 +24,7 @@ class LabelLeakage(Cause):
     Causes:
         - the label itself among the inputs: embedded beside its token, or left in a padded field
         - features that hold the target or something computed from it
-        - rows of the test set in the training set
+        - rows of the test set in the training set; a loss over all nodes of a graph, those of the test mask among them
         - an identifier that follows the order of the classes
 
     Next:
@@ -83,6 +83,7 @@ class LabelLeakage(Cause):
                     "fact labels_read",
                     invariant=causal,
                 ),
+                *symptom(case, CERTAIN, "unmasked-nodes", invariant=True),
                 *symptom(case, FAIR, "loss-collapse", "validation-gap"),
                 *when(
                     surveyed(case) and not read and not fact(case, "labels_leaked"),
