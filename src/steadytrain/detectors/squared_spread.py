@@ -27,6 +27,6 @@ class SquaredSpread(SourceRule):
 
     kind: ClassVar[str] = "squared-spread"
     says: ClassVar[str] = (
-        "takes exp(logvar) for a standard deviation, and the divergence takes it for the variance: exp(0.5 * logvar) is "
-        "meant"
+        "takes exp(logvar) for a standard deviation, and the divergence takes it for the variance: exp(0.5 * logvar) "
+        "is meant"
     )
