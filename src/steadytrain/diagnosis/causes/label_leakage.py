@@ -55,6 +55,12 @@ class LabelLeakage(Cause):
             code="output = model(ids)  # without the labels",
         ),
         CLEAN_ROWS,
+        Intervention(
+            "mask-loss",
+            4,
+            "take the loss over the nodes of the training mask",
+            code="loss = criterion(out[data.train_mask], data.y[data.train_mask])",
+        ),
     )
     grade = "A"
     source = "Kaufman and others, Leakage in data mining (KDD 2011); permutation tests in the project's preflight"
