@@ -32,3 +32,10 @@ def test_the_second_pass_is_a_note() -> None:
     symptom = newest(IdleSchedule(), SECOND_PASS)
     assert symptom is not None
     assert symptom.severity == "note"
+
+
+def test_a_schedule_of_another_optimizer() -> None:
+    symptom = newest(IdleSchedule(), looked(stray_schedule__StepLR=[8.0]))
+    assert symptom is not None
+    assert symptom.severity == "warning"
+    assert "steps an optimizer that makes no step" in symptom.message

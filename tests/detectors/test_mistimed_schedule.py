@@ -78,3 +78,13 @@ def test_a_warm_up_without_known_passes_is_a_note_first() -> None:
     assert symptom is not None
     assert (symptom.severity, symptom.first_step) == ("note", 101)
     assert symptom.message.startswith("LambdaLR counted 3 steps in 100 updates")
+
+
+def test_a_patience_of_batches() -> None:
+    symptom = newest(
+        MistimedSchedule(),
+        looked(plateau_per_batch__ReduceLROnPlateau=[2.0], plateau_patience__ReduceLROnPlateau=[3.0]),
+    )
+    assert symptom is not None
+    assert symptom.severity == "warning"
+    assert "stepped after each batch and has cut the rate 2 times" in symptom.message

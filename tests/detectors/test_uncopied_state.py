@@ -17,3 +17,10 @@ def test_a_load_that_changes_nothing() -> None:
     assert symptom is not None
     assert symptom.severity == "warning"
     assert "never copied" in symptom.message
+
+
+def test_a_best_model_that_goes_on_training() -> None:
+    symptom = newest(UncopiedState(), looked(kept_by_reference__train_py_12=[1.0]))
+    assert symptom is not None
+    assert symptom.severity == "warning"
+    assert symptom.message.startswith("train_py_12 keeps the best model or state without a copy")

@@ -51,7 +51,8 @@ ONCE = [
         "scrambled-axes read-padding separate-orders constant-penalty row-positions live-target slow-average "
         "unsaved-state masked-end linear-model noisy-teacher repeated-seed unmasked-padding "
         "refitted-preprocessing fitted-before-split split-windows smoothed-masks augmented-validation "
-        "swapped-channels",
+        "swapped-channels shared-layers cut-sample wrong-best logit-threshold short-lived-optimizer "
+        "squared-spread unmasked-nodes",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

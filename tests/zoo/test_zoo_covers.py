@@ -17,10 +17,12 @@ WITHOUT_SICK = {
     "constant-targets": "it is always a note, because an adversarial loss has such targets",
     "stale-target": "it is a note for the first 16,000 updates",
     "summed-gradients": "it is always a note, because the rate may have been chosen for the sum",
+    "swapped-channels": "it is always a note, because the weights may have been trained on images with blue first",
 }
 WITHOUT_HEALTHY = {
     **dict.fromkeys(OF_RANKS, SEVERAL),
     "throughput-stall": WITHOUT_SICK["throughput-stall"],
+    "swapped-channels": "a file is read with cv2, which the zoo's environment lacks: tests/capture/looks has both",
     "nonfinite-optimizer-state": "no healthy run holds NaN or Inf in its moments, and one without is not like it",
 }
 """Their look-alikes are windows made by hand, in ``tests/symptoms``."""

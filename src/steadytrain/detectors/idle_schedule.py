@@ -20,11 +20,12 @@ class IdleSchedule(ScriptRule):
         A schedule exists at the first update. The data loader has given its whole data set several times, and the
         schedule has not counted one step: the rate is where it was. A schedule is stepped once per update or once per
         pass over the data. The second pass alone is a note, because a schedule may be stepped every other pass. Loops
-        without a data loader whose length is known are not judged.
+        without a data loader whose length is known are not judged. A schedule that is stepped and belongs to an
+        optimizer that makes no step, while another one trains the same parameters, is a warning.
 
     Causes:
         - `scheduler.step()` is missing, or stands in a branch that is not reached
-        - the schedule belongs to another optimizer than the one that is stepped
+        - the optimizer was made anew, and the schedule still belongs to the one before
         - `scheduler.step` without parentheses
 
     Next:
@@ -35,6 +36,9 @@ class IdleSchedule(ScriptRule):
     passes_min: float = threshold(4.0, "passes over the data set without a step of the schedule, for a warning")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
+        return (*self._never_stepped(window), *self._stray(window))
+
+    def _never_stepped(self, window: Window) -> tuple[Symptom, ...]:
         return tuple(
             Symptom(
                 name="idle-schedule",
@@ -47,4 +51,16 @@ class IdleSchedule(ScriptRule):
                 numbers={"passes": row.last},
             )
             for row in script_rows(window, "idle-schedule")[:1]
+        )
+
+    def _stray(self, window: Window) -> tuple[Symptom, ...]:
+        return tuple(
+            self.warning(
+                window,
+                row,
+                f"{row.place} steps an optimizer that makes no step: it has moved a rate that nothing uses, and the "
+                "optimizer that trains has no schedule",
+                counted=row.last,
+            )
+            for row in script_rows(window, "stray-schedule")[:1]
         )

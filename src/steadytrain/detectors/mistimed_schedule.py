@@ -18,17 +18,20 @@ class MistimedSchedule(ScriptRule):
     """A learning-rate schedule is stepped more often, or more seldom, than its length is counted in.
 
     Means:
-        A schedule knows no updates and no passes over the data: it counts its own steps. Four things show that the unit
+        A schedule knows no updates and no passes over the data: it counts its own steps. Five things show that the unit
         is wrong. All milestones of a `MultiStepLR` come within the first pass over the data, and the training goes on
         for three more: a warning. `CosineAnnealingLR` is stepped beyond its `T_max`, where its rate rises again: a
         warning if that comes within the first pass over the data, else a note. A warm-up has hardly begun after the
         second pass, because the schedule was stepped once a pass: a warning; a note after the first pass, because a
         warm-up over several passes may be meant. The schedule counts several steps for each update: a note, because its
-        length may be counted in micro-batches. spent-schedule reports a schedule that decayed far too early.
+        length may be counted in micro-batches. `ReduceLROnPlateau` is
+        stepped after each batch with a patience of a few batches, and cuts the rate twice within the first pass: a
+        warning. spent-schedule reports a schedule that decayed far too early.
 
     Causes:
         - `T_max=epochs` or `milestones` in epochs, and `scheduler.step()` after each batch
         - a warm-up in updates, and `scheduler.step()` after each pass
+        - `ReduceLROnPlateau` stepped with the loss of each batch
         - `scheduler.step()` for each micro-batch of an accumulated update, for each process, or by script and trainer
 
     Next:
@@ -44,7 +47,7 @@ class MistimedSchedule(ScriptRule):
     noted_steps: int = threshold(100, "the same for a note")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
-        found = [*self._turned(window), *_cut(window), *self._warms(window), *_counted(window)]
+        found = [*self._turned(window), *_cut(window), *self._warms(window), *_counted(window), *_of_batches(window)]
         return tuple(sorted(found, key=lambda one: one.first_step))
 
     def _turned(self, window: Window) -> Iterator[Symptom]:
@@ -89,6 +92,19 @@ def _cut(window: Window) -> Iterator[Symptom]:
             "training goes on at the lowest rate",
             milestone=row.last,
             passes=passes,
+        )
+
+
+def _of_batches(window: Window) -> Iterator[Symptom]:
+    for row in script_rows(window, "plateau-per-batch")[:1]:
+        patience = _beside(window, "plateau-patience", row)
+        yield _symptom(
+            row,
+            "warning",
+            f"{row.place} is stepped after each batch and has cut the rate {row.last:.0f} times within the first pass "
+            f"over the data: its patience of {patience:.0f} is counted in batches, whose losses scatter",
+            cuts=row.last,
+            patience=patience,
         )
 
 

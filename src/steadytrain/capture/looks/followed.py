@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,12 +18,14 @@ from steadytrain.capture.looks.loss_levels import LossLevels
 from steadytrain.capture.looks.misplaced_moments import MisplacedMoments
 from steadytrain.capture.looks.missing_gradients import MissingGradients
 from steadytrain.capture.looks.plateau_modes import PlateauModes
+from steadytrain.capture.looks.plateau_steps import PlateauSteps
 from steadytrain.capture.looks.recurrent_axes import RecurrentAxes
 from steadytrain.capture.looks.regression_targets import RegressionTargets
 from steadytrain.capture.looks.repeated_inputs import Inputs, RepeatedInputs
 from steadytrain.capture.looks.running_statistics import slow_norms, statistics_rows
 from steadytrain.capture.looks.schedule_counts import ScheduleCounts
 from steadytrain.capture.looks.slow_averages import SlowAverages
+from steadytrain.capture.looks.stray_schedules import StraySchedules
 from steadytrain.capture.looks.summed_backwards import SummedBackwards
 from steadytrain.capture.looks.term_weights import TermWeights
 from steadytrain.capture.looks.tied_tables import TiedTables
@@ -46,6 +48,8 @@ class Followed:
     labels: LabelCounts = field(default_factory=LabelCounts)
     targets: RegressionTargets = field(default_factory=RegressionTargets)
     plateaus: PlateauModes = field(default_factory=PlateauModes)
+    plateau_steps: PlateauSteps = field(default_factory=PlateauSteps)
+    stray: StraySchedules = field(default_factory=StraySchedules)
     weights: TermWeights = field(default_factory=TermWeights)
     averages: SlowAverages = field(default_factory=SlowAverages)
     levels: LossLevels = field(default_factory=LossLevels)
@@ -84,6 +88,12 @@ class Followed:
         if self.moments is not None:
             yield from self.moments.rows(stream)
         yield from resumed.left_out.rows(stream, given=given > 0)
+
+    def of_schedules(self, stream: Stream, streams: Sequence[Stream], passes: float) -> Iterator[tuple[str, float]]:
+        """The rows of schedules that wait for a plateau, and of those that step another optimizer."""
+        yield from self.plateaus.rows(stream)
+        yield from self.plateau_steps.rows(stream, passes)
+        yield from self.stray.rows(stream, streams)
 
     def of_statistics(self, stream: Stream) -> Iterator[tuple[str, float]]:
         """The rows of running statistics at this step; those that move slowly are kept for the end."""

@@ -24,11 +24,11 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 def repeated_seeds(tree: ast.Module) -> Iterator[int]:
     """The line of the seed."""
-    functions = _functions(tree)
+    functions = functions_of(tree)
     seen: set[int] = set()
     for loop in (one for one in ast.walk(tree) if isinstance(one, (ast.For, ast.AsyncFor, ast.While))):
         inner = [one for one in ast.walk(loop) if isinstance(one, (ast.For, ast.While)) and one is not loop]
-        if not _trains(loop, functions, 0) or any(_trains(one, functions, 0) for one in inner):
+        if not trains(loop, functions, 0) or any(trains(one, functions, 0) for one in inner):
             continue
         for line in _seeds(loop.body, _stored(loop), functions, 0):
             if line not in seen:
@@ -36,7 +36,7 @@ def repeated_seeds(tree: ast.Module) -> Iterator[int]:
                 yield line
 
 
-def _functions(tree: ast.Module) -> dict[str, Function]:
+def functions_of(tree: ast.Module) -> dict[str, Function]:
     """The functions of the module as they are called: by their name, or as ``.name`` if they are methods."""
     found: dict[str, Function] = {}
     for node in ast.walk(tree):
@@ -47,7 +47,7 @@ def _functions(tree: ast.Module) -> dict[str, Function]:
     return found | {one.name: one for one in plain if id(one) not in methods}
 
 
-def _called(call: ast.AST, functions: Mapping[str, Function]) -> Function | None:
+def called_function(call: ast.AST, functions: Mapping[str, Function]) -> Function | None:
     """The function of the module that ``call`` calls; None if it calls another one."""
     if not isinstance(call, ast.Call):
         return None
@@ -55,7 +55,7 @@ def _called(call: ast.AST, functions: Mapping[str, Function]) -> Function | None
     return functions.get(f".{name}" if isinstance(call.func, ast.Attribute) else name)
 
 
-def _trains(node: ast.AST, functions: Mapping[str, Function], depth: int) -> bool:
+def trains(node: ast.AST, functions: Mapping[str, Function], depth: int) -> bool:
     """Whether a backward runs in ``node``, or in a function of the module that it calls."""
     for one in ast.walk(node):
         name = last_name(one.func) if isinstance(one, ast.Call) else ""
@@ -65,7 +65,7 @@ def _trains(node: ast.AST, functions: Mapping[str, Function], depth: int) -> boo
         if (
             called is not None
             and called is not node
-            and any(_trains(each, functions, depth + 1) for each in called.body)
+            and any(trains(each, functions, depth + 1) for each in called.body)
         ):
             return True
     return False
@@ -73,17 +73,17 @@ def _trains(node: ast.AST, functions: Mapping[str, Function], depth: int) -> boo
 
 def _seeds(body: list[ast.stmt], stored: set[str], functions: Mapping[str, Function], depth: int) -> Iterator[int]:
     """Lines of ``body`` that set a constant seed in each pass, and of the functions that it calls."""
-    for node in _always(body):
+    for node in always(body):
         if not isinstance(node, ast.Call):
             continue
         name = last_name(node.func)
-        if _is_seed(node) and not any(_read(one) & stored for one in (*node.args, *node.keywords)):
+        if is_seed(node) and not any(_read(one) & stored for one in (*node.args, *node.keywords)):
             yield node.lineno
-        called = _called(node, functions)
+        called = called_function(node, functions)
         if called is None or depth >= DEPTH_MAX or NO_TRAINING.fullmatch(name) or name in SEEDS:
             continue
         given = {one.arg for one in (*called.args.args, *called.args.kwonlyargs)} - {"self"}
-        if any(draws(one) or _trains(one, functions, 0) for one in called.body):
+        if any(draws(one) or trains(one, functions, 0) for one in called.body):
             yield from _seeds(called.body, _stored(called) | given, functions, depth + 1)
 
 
@@ -97,7 +97,7 @@ def _read(node: ast.AST) -> set[str]:
     return names_read(node) | {f".{one.attr}" for one in ast.walk(node) if isinstance(one, ast.Attribute)}
 
 
-def _is_seed(call: ast.Call) -> bool:
+def is_seed(call: ast.Call) -> bool:
     """``manual_seed(0)`` of torch or of a generator, ``np.random.seed(0)``, ``np.random.default_rng(0)``."""
     name = last_name(call.func)
     if name in BY_ITSELF:
@@ -106,13 +106,13 @@ def _is_seed(call: ast.Call) -> bool:
     return known and (bool(call.args) or bool(call.keywords))
 
 
-def _always(body: list[ast.stmt]) -> Iterator[ast.AST]:
+def always(body: list[ast.stmt]) -> Iterator[ast.AST]:
     """All nodes of ``body`` but those of branches, handlers and functions inside."""
     for statement in body:
         if isinstance(statement, (ast.If, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
         if isinstance(statement, (ast.For, ast.While, ast.With)):
-            yield from _always(statement.body)
+            yield from always(statement.body)
             continue
         yield statement
         yield from statements(statement)  # type: ignore[arg-type]

@@ -289,7 +289,7 @@ class ScriptLook(StepObserver):
             rows |= self._of_inputs(one, stream, seen)
         rows |= dict(remainder_rows(stream)) if stream.own_steps in AT_STEPS else {}
         rows |= dict(one.of_statistics(stream)) if stream.own_steps + 1 in STATISTICS_STEPS else {}
-        rows |= dict(one.weights.rows()) | dict(one.plateaus.rows(stream))
+        rows |= dict(one.weights.rows()) | dict(one.of_schedules(stream, self._run.streams, most))
         if stream.own_steps + 1 in LABEL_STEPS:
             rows |= dict(batch_classes(self._seen.graphs))
         if self._seen.graphs and self._is_due(stream):

@@ -19,23 +19,32 @@ from types import ModuleType
 from typing import Any
 
 from steadytrain.capture.looks.aliased_references import aliased_references
+from steadytrain.capture.looks.best_comparisons import best_comparisons
 from steadytrain.capture.looks.bootstrapped_ends import unused_ends
 from steadytrain.capture.looks.channel_order import swapped_channels
 from steadytrain.capture.looks.constant_penalties import constant_penalties
+from steadytrain.capture.looks.cut_samples import cut_samples
 from steadytrain.capture.looks.drawn_windows import split_windows
 from steadytrain.capture.looks.early_fits import learned_before_split, scaled_before_split
 from steadytrain.capture.looks.end_padding import end_as_padding
 from steadytrain.capture.looks.fits_of_splits import fits_of_splits
+from steadytrain.capture.looks.kept_by_reference import kept_by_reference
 from steadytrain.capture.looks.listed_pairs import half_sorted_pairs, unsorted_pairs
 from steadytrain.capture.looks.live_targets import live_targets
+from steadytrain.capture.looks.logit_thresholds import logit_thresholds
+from steadytrain.capture.looks.losses_of_nodes import unmasked_nodes
 from steadytrain.capture.looks.mask_interpolation import smoothed_masks
 from steadytrain.capture.looks.paired_draws import moved_alone, places_alone, separate_draws
+from steadytrain.capture.looks.remade_optimizers import in_each_epoch, in_each_step
+from steadytrain.capture.looks.repeated_layers import repeated_layers
 from steadytrain.capture.looks.repeated_seeds import repeated_seeds
+from steadytrain.capture.looks.restarted_seeds import row_seeds, worker_seeds
 from steadytrain.capture.looks.reversed_gradients import reversed_gradients
 from steadytrain.capture.looks.row_positions import row_positions
 from steadytrain.capture.looks.separate_orders import separate_orders
 from steadytrain.capture.looks.separate_splits import separate_splits
 from steadytrain.capture.looks.shared_augmentation import shared_augmentation
+from steadytrain.capture.looks.squared_spreads import squared_spreads
 from steadytrain.capture.looks.swapped_sizes import swapped_sizes
 from steadytrain.capture.looks.syntax_trees import dotted
 from steadytrain.capture.looks.uniform_codes import uniform_codes
@@ -81,6 +90,23 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     ),
     "reversed-gradient": (reversed_gradients, ("Function\\b", "def backward")),
     "repeated-seed": (repeated_seeds, ("seed|default_rng|RandomState", "backward")),
+    "kept-by-reference": (
+        kept_by_reference,
+        (r"(?m)\bif\b.*[<>]", r"(?i)best|min|max|state_dict", "(?i)train|backward"),
+    ),
+    "shared-layers": (
+        repeated_layers,
+        (r"\] *\*|\* *\[|(ModuleList|Sequential)\(.*\bfor\b", "(?i)linear|module|conv|norm"),
+    ),
+    "cut-sample": (cut_samples, (r"\.sample\(\)", "Normal|Laplace", r"(?i)param|dec|critic|q|log_prob")),
+    "wrong-best": (best_comparisons, (r"\bif\b.*[<>]", "(?i)best", "save|state_dict|deepcopy")),
+    "logit-threshold": (logit_thresholds, ("BCEWithLogitsLoss|binary_cross_entropy_with_logits", r"0?\.5\b|round\(")),
+    "step-optimizer": (in_each_step, ("Adam|RMSprop|SGD|Lion|LAMB|Adafactor", "backward", "parameters\\(")),
+    "epoch-optimizer": (in_each_epoch, ("Adam|RMSprop|SGD|Lion|LAMB|Adafactor", "backward", "(?i)ep(och)?s?\\b")),
+    "worker-seed": (worker_seeds, ("worker_init_fn", "seed\\(", "num_workers")),
+    "row-seed": (row_seeds, ("def __getitems?__", "seed\\(")),
+    "squared-spread": (squared_spreads, ("exp\\(", "(?i)log_?var|log_?sigma|lv", "randn|normal|Normal")),
+    "unmasked-nodes": (unmasked_nodes, ("(?i)test_?mask|val_?mask|idx_?test|mask_test|test_?idx", "backward")),
     "end-as-padding": (end_as_padding, ("(?i)pad", "(?i)eos|eot|end|stop", "==|!=|ignore_index|DataCollator")),
     "live-target": (live_targets, ("(?i)gamma|discount|adv|delta|predictor", "(?i)q|value|critic|vf|predictor")),
     "split-fit": (

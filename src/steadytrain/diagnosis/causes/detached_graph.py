@@ -38,6 +38,7 @@ class DetachedGraph(Cause):
     Causes:
         - `detach` or `.item()` on something that is still needed
         - an encoder that is called under `torch.no_grad`
+        - a code or an action that is drawn with `.sample()` in place of `.rsample()`
         - a gradient penalty, or a differential equation, without `create_graph=True`
         - a reentrant checkpoint behind a frozen embedding: none of its inputs needs a gradient
         - a cast of the output that makes a new tensor (Automodel PR 1527); a recomputation without
@@ -101,13 +102,13 @@ class DetachedGraph(Cause):
                     invariant=_is_cut(case, by=CHECKPOINT),
                 ),
                 *symptom(case, HINT if holds_others(case) else CERTAIN, "optimizer-without-gradients"),
-                *symptom(case, CERTAIN, "constant-penalty", invariant=True),
+                *symptom(case, CERTAIN, "constant-penalty", "cut-sample", invariant=True),
                 *symptom(case, HINT, "no-learning", "plateau"),
                 *ruled_out(
                     surveyed(case)
                     and not lost
                     and seen(case, "optimizer-without-gradients") is None
-                    and seen(case, "constant-penalty") is None,
+                    and seen(case, "constant-penalty", "cut-sample") is None,
                     "a gradient reaches every trainable parameter",
                 ),
                 *ruled_out(not_finite(case), "a cut makes nothing infinite", "symptoms"),

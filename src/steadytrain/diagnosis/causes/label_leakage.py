@@ -25,7 +25,7 @@ class LabelLeakage(Cause):
     Causes:
         - the label itself among the inputs: embedded beside its token, or left in a padded field
         - features that hold the target or something computed from it
-        - rows of the test set in the training set
+        - rows of the test set in the training set; a loss over all nodes of a graph, those of the test mask among them
         - columns chosen, or rows copied, before the split; overlapping windows that are split at random
         - an identifier that follows the order of the classes
 
@@ -63,6 +63,12 @@ class LabelLeakage(Cause):
             code="train, test = rows[:cut], rows[cut:]  # then fit to train alone",
         ),
         CLEAN_ROWS,
+        Intervention(
+            "mask-loss",
+            4,
+            "take the loss over the nodes of the training mask",
+            code="loss = criterion(out[data.train_mask], data.y[data.train_mask])",
+        ),
     )
     grade = "A"
     source = "Kaufman and others, Leakage in data mining (KDD 2011); permutation tests in the project's preflight"
@@ -92,6 +98,7 @@ class LabelLeakage(Cause):
                     invariant=causal,
                 ),
                 *symptom(case, CERTAIN, *OF_SPLITS, invariant=True),
+                *symptom(case, CERTAIN, "unmasked-nodes", invariant=True),
                 *symptom(case, FAIR, "loss-collapse", "validation-gap"),
                 *when(
                     surveyed(case) and not read and not fact(case, "labels_leaked"),

@@ -32,6 +32,8 @@ class LossFunctionMisuse(Cause):
         - the wrong sign of a term: `rec - beta * kl`, an entropy or a margin that is added instead of subtracted
         - one term averaged over the elements of a row, the other summed over them (`mse_loss` beside a summed KL)
         - input and target exchanged; `softmax(dim=0)`, in the loss or in attention
+        - logits that a metric compares with 0.5, as if they were probabilities
+        - a code that is drawn with `exp(logvar)` as its deviation, which its divergence takes for the variance
 
     Next:
         1. Check the named line: does it get logits, probabilities or log-probabilities?
@@ -104,7 +106,7 @@ class LossFunctionMisuse(Cause):
                 *_unequal_terms(case),
                 *_entropy_lowered(case),
                 *_misused(case),
-                *symptom(case, CERTAIN, "unequal-reductions", invariant=True),
+                *symptom(case, CERTAIN, "unequal-reductions", "logit-threshold", "squared-spread", invariant=True),
                 *symptom(case, FAIR, "misnormalized-attention"),
                 *symptom(case, HINT, "plateau", "no-learning", "loss-collapse"),
             ),

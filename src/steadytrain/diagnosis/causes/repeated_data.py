@@ -28,7 +28,8 @@ class RepeatedData(Cause):
         - workers or ranks with the same seed: each draws the same augmentations or rows
         - a sampler that draws the same few rows again: mined hard examples, a weight that outgrows all others
         - a data set joined with itself; an iterator created anew each step
-        - a constant seed that is set in each step: the same noise, masks or rows each time
+        - a constant seed that is set in each step, or for each row: the same noise, masks or rows each time
+        - a `worker_init_fn` that seeds by the number of the worker: each epoch draws what the last one drew
 
     Next:
         1. Print the sample ids of some steps, and count duplicates.

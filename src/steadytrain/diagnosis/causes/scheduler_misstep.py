@@ -28,6 +28,8 @@ class SchedulerMisstep(Cause):
         - an epoch's scheduler stepped each batch; `T_max` in epochs and steps in batches
         - a decay by hand without a floor: beyond its end the rate is negative
         - `ReduceLROnPlateau` in the mode `min` that is given an accuracy: it cuts the rate while the model learns
+        - `ReduceLROnPlateau` that is stepped after each batch: the noise of the losses is taken for a plateau
+        - a scheduler of an optimizer that was replaced: it moves a rate that nothing uses
         - a scheduler that was not saved, or steps although the scaler skipped the update (pytorch #67590)
 
     Next:

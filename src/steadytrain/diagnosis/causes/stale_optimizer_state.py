@@ -40,6 +40,7 @@ class StaleOptimizerState(Cause):
         - a checkpoint without the optimizer, or with another order of its parameters (apex #180, pytorch-i3d #38)
         - a sharded state that was merged in another order (transformers #25849, torchtitan #1136)
         - weights changed without the optimizer: pruned, merged, loaded
+        - an optimizer that is made anew in each step or epoch
         - second moments that became 0 in a checkpoint of 16 bits
 
     Next:
@@ -123,6 +124,7 @@ class StaleOptimizerState(Cause):
                 ),
                 *holds(case, "state_loaded_optimizer", FAIR, "the optimizer's state was loaded"),
                 *symptom(case, STRONG, "incomplete-resume"),
+                *symptom(case, CERTAIN, "short-lived-optimizer", invariant=True),
                 *when(
                     emptied > 0.0,
                     CERTAIN,

@@ -18,15 +18,17 @@ class UncopiedState(Cause):
 
     Means:
         `state_dict()` returns references to the live tensors. Without a copy, the snapshot of the best weights is
-        always the present model. To restore it changes nothing: the last, perhaps overfitted weights are kept.
+        always the present model. To restore or to save it changes nothing: the last, perhaps overfitted weights are
+        kept. The same holds of `best_model = model`.
 
     Causes:
         - `best = model.state_dict()` in place of `copy.deepcopy(model.state_dict())`
+        - `best_model = model`, which is saved or tested after the loop
         - a list or dictionary of checkpoints in memory that all hold the same tensors
 
     Next:
         1. Copy: `copy.deepcopy(model.state_dict())`, or `{k: v.clone() for k, v in ...}`.
-        2. Evaluate after the load, and compare with the score that was kept.
+        2. Evaluate what was kept after the loop, and compare with the score that was kept.
     """
 
     axis = "harness"
@@ -49,6 +51,6 @@ class UncopiedState(Cause):
         return Signature(
             (
                 *symptom(case, CERTAIN, "uncopied-state", invariant=True),
-                *ruled_out(seen(case, "uncopied-state") is None, "no state of the model's own tensors was loaded"),
+                *ruled_out(seen(case, "uncopied-state") is None, "no state of the model's own was kept or loaded"),
             )
         )
