@@ -50,7 +50,7 @@ ONCE = [
         "growing-weight rounded-ids opposite-metric uncopied-state false-negatives "
         "scrambled-axes read-padding separate-orders constant-penalty row-positions live-target slow-average "
         "unsaved-state masked-end linear-model noisy-teacher repeated-seed "
-        "kept-statistics",
+        "kept-statistics evaluation-scale trained-evaluation",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

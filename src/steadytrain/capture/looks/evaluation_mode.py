@@ -66,3 +66,14 @@ def _same_numpy(before: Any, after: Any) -> bool:
         return True
     one, other = before["state"], after["state"]
     return all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def active_in(module: nn.Module) -> str:
+    """The kinds of parts in training mode that evaluation mode would change."""
+    dropout = norms = False
+    for one in module.modules():
+        if one.training and isinstance(one, DROPOUTS.get()):
+            dropout = dropout or one.p > 0.0
+        elif one.training and isinstance(one, BATCH_NORMS.get()):
+            norms = norms or (bool(one.track_running_stats) and bool(one.momentum))
+    return " and ".join(name for name, there in (("dropout", dropout), ("batch norm", norms)) if there)

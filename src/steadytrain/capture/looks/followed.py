@@ -29,7 +29,10 @@ from steadytrain.capture.looks.term_weights import TermWeights
 from steadytrain.capture.looks.tied_tables import TiedTables
 from steadytrain.capture.snapshots.resumed_states import ResumedStates
 from steadytrain.capture.step.input_recorder import MicroBatch
-from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
+
+EVAL_TOLD = (4, 16, 64)
+"""Numbers of steps in a row in evaluation mode at which a look reports them."""
 
 LOADS_MAX = 4
 """Loads of an optimizer's state after which its moments are looked at."""
@@ -90,6 +93,18 @@ class Followed:
         roots = list(stream.roots())
         yield from statistics_rows(roots)
         self.slow_norms, self.looked_step = slow_norms(roots), stream.own_steps + 1
+
+    def of_mode(self, now: Seen, seen: StepInProgress) -> Iterator[tuple[str, float]]:
+        """The rows of the mode that the update's call ran in."""
+        if not seen.micro_batches:
+            return
+        if now.training:
+            self.trained, self.in_eval = True, 0
+        elif (now.can_tell or now.draws_no_more) and self.trained:
+            self.in_eval += 1
+            if self.in_eval in EVAL_TOLD:
+                measure = "in-eval" if now.can_tell else "in-eval-no-draws"
+                yield f"{measure}:{type(seen.micro_batches[-1].module).__name__}", float(self.in_eval)
 
     def at_the_end(self, stream: Stream) -> Iterator[tuple[str, float]]:
         """The rows that are reported when the script ends. ``first-statistics:NAME`` is the share of its first running

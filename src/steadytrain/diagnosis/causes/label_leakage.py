@@ -1,4 +1,4 @@
-"""The answer is among the inputs."""
+"""The answer is among the inputs, or the evaluated rows among those of training."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LabelLeakage(Cause):
     Causes:
         - the label itself among the inputs: embedded beside its token, or left in a padded field
         - features that hold the target or something computed from it
-        - rows of the test set in the training set
+        - rows of the test set in the training set; a validation loader made from the training set
         - an identifier that follows the order of the classes
 
     Next:
@@ -83,6 +83,7 @@ class LabelLeakage(Cause):
                     "fact labels_read",
                     invariant=causal,
                 ),
+                *symptom(case, CERTAIN, "trained-evaluation", invariant=True),
                 *symptom(case, FAIR, "loss-collapse", "validation-gap"),
                 *when(
                     surveyed(case) and not read and not fact(case, "labels_leaked"),
