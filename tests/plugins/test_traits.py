@@ -50,7 +50,7 @@ ONCE = [
         "growing-weight rounded-ids opposite-metric uncopied-state false-negatives "
         "scrambled-axes read-padding separate-orders constant-penalty row-positions live-target slow-average "
         "unsaved-state masked-end linear-model noisy-teacher repeated-seed "
-        "kept-statistics evaluation-scale trained-evaluation",
+        "kept-statistics evaluation-scale trained-evaluation few-norm-values moving-frozen-norms unexpected-inputs",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,6 +53,7 @@ def told(
     every: int = 20,
 ) -> list[str]:
     torch.manual_seed(0)
+    gc.collect()  # models of the tests before are copies, too
     with watching(folder / "run", "observe") as watcher:
         model = network()
         held = copy.deepcopy(model).requires_grad_(False).eval()

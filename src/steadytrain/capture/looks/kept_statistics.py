@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.looks.model_copies import sampled
-from steadytrain.core.torch_private import BATCH_NORMS
+from steadytrain.capture.looks.running_statistics import channels_apart, has_statistics, statistics_of
 
 LOOKS_DENSE = 4
 """Evaluations of a copy that are looked at; then the eighth, the sixteenth, and so on."""
 
 NORMS_MAX = 16
-MEAN_SHARE, VARIANCE_RATIO = 0.5, 1.5
+MEANS_AWAY, VARIANCE_RATIO = 0.5, 1.5
 """A channel is another one where its mean is so many standard deviations of the model's statistics away, or its
 variance so many times as large or as small."""
 
@@ -32,7 +32,7 @@ class KeptStatistics:
         """Share of the channels whose statistics are others than the model's, at the last look."""
 
         self._copy, self._model = weakref.ref(copy), weakref.ref(model if model is not None else copy)
-        self._first = [_values(one) for one in _norms(copy)]
+        self._first = [statistics_of(one) for one in _norms(copy)]
         self._values = sampled(copy)
         self._calls = 0
         self._moved = not self._first or model is None
@@ -48,34 +48,18 @@ class KeptStatistics:
         own, theirs = _norms(copy), _norms(model)
         if len(own) != len(self._first) or len(theirs) != len(own):
             return
-        kept = all(torch.equal(_values(one), was) for one, was in zip(own, self._first, strict=True))
+        kept = all(torch.equal(statistics_of(one), was) for one, was in zip(own, self._first, strict=True))
         follows = any(not torch.equal(*pair) for pair in zip(sampled(copy), self._values, strict=False))
         if not kept:
             self._moved, self.share = True, 0.0
         elif follows and not any(one.training for one in own):
-            others = [_differ(_values(one), _values(other)) for one, other in zip(own, theirs, strict=True)]
+            others = [_apart(one, other) for one, other in zip(own, theirs, strict=True)]
             self.share = float(torch.cat(others).double().mean())
 
 
 def _norms(module: nn.Module) -> list[nn.Module]:
-    return list(islice((one for one in module.modules() if _tracks(one)), NORMS_MAX))
+    return list(islice((one for one in module.modules() if has_statistics(one)), NORMS_MAX))
 
 
-def _tracks(module: nn.Module) -> bool:
-    mean = getattr(module, "running_mean", None)
-    return isinstance(module, BATCH_NORMS.get()) and type(mean) is Tensor and not mean.is_meta and mean.numel() > 0
-
-
-def _values(norm: nn.Module) -> Tensor:
-    """Means and variances, as a copy."""
-    return torch.stack([norm.running_mean, norm.running_var]).float()  # type: ignore[list-item]
-
-
-def _differ(own: Tensor, theirs: Tensor) -> Tensor:
-    """Whether each channel is another one."""
-    theirs = theirs.to(own.device)
-    if own.shape != theirs.shape:
-        return torch.zeros(1, dtype=torch.bool, device=own.device)
-    away = (own[0] - theirs[0]).abs() > MEAN_SHARE * theirs[1].clamp(min=0.0).sqrt()
-    ratio = (own[1].clamp(min=1e-12) / theirs[1].clamp(min=1e-12)).log().abs()
-    return away | (ratio > torch.tensor(VARIANCE_RATIO).log())
+def _apart(own: nn.Module, there: nn.Module) -> Tensor:
+    return channels_apart(statistics_of(own), statistics_of(there), means=MEANS_AWAY, ratio=VARIANCE_RATIO)

@@ -27,6 +27,7 @@ from steadytrain.capture.looks.idle_schedules import IdleSchedules, Passes
 from steadytrain.capture.looks.kept_remainders import AT_STEPS, remainder_rows
 from steadytrain.capture.looks.label_counts import LABEL_STEPS, batch_classes
 from steadytrain.capture.looks.label_places import label_rows
+from steadytrain.capture.looks.loaded_norms import LoadedNorms
 from steadytrain.capture.looks.loss_graph import read_graph
 from steadytrain.capture.looks.loss_levels import TrainingLevels
 from steadytrain.capture.looks.moving_targets import MovingTargets
@@ -92,7 +93,7 @@ class ScriptLook(StepObserver):
         self._passes = Passes()
         self._begun = self._passes.bounds
         self._targets = self._new_targets()
-        self._evaluations = Evaluations()
+        self._evaluations, self._norms = Evaluations(), LoadedNorms()
         self._stopped = StoppedUpdates()
         self._works = True
 
@@ -198,6 +199,7 @@ class ScriptLook(StepObserver):
             self._seen.given = inputs_of(args, kwargs)
         self._targets.called(module, args, kwargs)
         self._evaluations.called(module, args, kwargs)
+        self._norms.called(module)
 
     def _returned(self, call: MicroBatch, random: RandomState) -> None:
         if call is self._seen.call:
@@ -279,6 +281,7 @@ class ScriptLook(StepObserver):
         rows |= dict(one.schedules.rows(stream, least))
         rows |= dict(one.counts.rows(stream, least, most)) if one.counts is not None else {}
         rows |= dict(self._loads.lost.rows()) | dict(self._loads.replaced.rows(stream))
+        rows |= dict(self._norms.rows(stream)) if not is_sharded(stream.parameters) else {}
         rows |= dict(self._evaluations.rows()) | dict(self._orders.rows(stream.name))
         if one.cut is None:
             rows |= self._once(one, stream)

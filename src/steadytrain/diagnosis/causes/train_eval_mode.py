@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
-from steadytrain.diagnosis.signs import fact, first_name, holds, listed, not_finite, ruled_out, surveyed, symptom
+from steadytrain.diagnosis.signs import fact, first_name, holds, listed, not_finite, noted, ruled_out, surveyed, symptom
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ class TrainEvalMode(Cause):
 
     Causes:
         - `model.eval()` for a validation and no `model.train()` after it
+        - `from_pretrained`, which returns evaluation mode, and no `model.train()`; a last test without `model.eval()`
         - functional dropout with its default `training=True`
         - a module replaced after `train()`; a wrapper around another object
         - a teacher, a reference or a reward model without `eval()`: its dropout makes noise of what the model follows
@@ -59,7 +60,7 @@ class TrainEvalMode(Cause):
                     "eval() was called, and training continued without train()",
                     invariant=True,
                 ),
-                *symptom(case, STRONG, "left-in-evaluation", "noisy-evaluation", "noisy-teacher"),
+                *symptom(case, STRONG, "left-in-evaluation", "noisy-evaluation", "noisy-teacher", notes=True),
                 *listed(case, "modules_in_eval", FAIR, "in evaluation mode during training: {names}"),
                 *holds(case, "evaluated_in_train_mode", FAIR, "calls without gradient ran in training mode"),
                 *holds(
@@ -67,6 +68,7 @@ class TrainEvalMode(Cause):
                 ),
                 *ruled_out(
                     surveyed(case)
+                    and noted(case, "noisy-evaluation", "left-in-evaluation", "noisy-teacher") is None
                     and not fact(case, "modules_in_eval")
                     and fact(case, "eval_left_on") is not True
                     and fact(case, "evaluated_in_train_mode") is not True
