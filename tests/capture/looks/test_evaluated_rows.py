@@ -152,6 +152,11 @@ def statistics_only(model: nn.Module, trained: Tensor, other: Tensor) -> None:
     batches(model, trained, trained + 0.1)
 
 
+def new_statistics(model: nn.Module, trained: Tensor, other: Tensor) -> None:
+    """With rows that are augmented."""
+    torch.optim.swa_utils.update_bn((trained + 0.1).split(32), model)
+
+
 def with_backward(model: nn.Module, trained: Tensor, other: Tensor) -> None:
     for x in other.split(32):
         model(x).sum().backward()
@@ -164,7 +169,17 @@ def test_a_test_in_training_mode(tmp_path: Path, last: Evaluate) -> None:
 
 
 @pytest.mark.parametrize(
-    "last", [few_rows, again, trained_rows, statistics_first, statistics_only, with_backward, scaled(lambda x: x)]
+    "last",
+    [
+        few_rows,
+        again,
+        trained_rows,
+        statistics_first,
+        statistics_only,
+        new_statistics,
+        with_backward,
+        scaled(lambda x: x),
+    ],
 )
 def test_last_calls_that_are_none(tmp_path: Path, last: Evaluate) -> None:
     assert "noisy-evaluation" not in found(tmp_path, TABLE, last=last)

@@ -83,3 +83,16 @@ def test_a_script_that_calls_train(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("without_train")
 def test_training_mode_from_some_step_on(tmp_path: Path) -> None:
     assert found(tmp_path, with_norm, switched_at=20) == []
+
+
+@pytest.mark.usefixtures("without_train")
+def test_a_judge_in_evaluation_mode_behind_the_model(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    with watching(tmp_path / "run", "observe") as watcher:
+        model, judge = nn.Linear(4, 4), with_dropout().eval()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            judge(model(torch.randn(16, 4))).square().mean().backward()
+            optimizer.step()
+    assert "left-in-evaluation" not in {one.name for one in watcher.symptoms}

@@ -62,6 +62,7 @@ ALIKE = ("log softmax", "log of softmax", "quantiles", "row")
 
 HEALTHY = [
     (features_stay, {"parameters-outside-optimizer": "note"}),
+    (evaluation_from_the_start, {"left-in-evaluation": "warning"}),
     *(
         (begin, {})
         for begin in (
@@ -86,7 +87,6 @@ HEALTHY = [
             resumed(moments=True, schedule=True),
             resumed(moments=False, schedule=False),
             back_to_training,
-            evaluation_from_the_start,
             normalisation_stays,
             scheduled(every=1),
             scheduled(every=0, kind=weight_average),

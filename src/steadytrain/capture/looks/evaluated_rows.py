@@ -19,7 +19,7 @@ from steadytrain.capture.looks.input_moments import CHANNELS_SHARE, Moments, mom
 from steadytrain.capture.looks.last_calls import CALLS_MAX, LastCalls
 from steadytrain.capture.looks.moving_targets import row_keys
 
-ROWS_MAX, TRAINED_CALLS_MAX = 1 << 15, 1 << 12
+ROWS_MAX, TRAINED_CALLS_MAX = 1 << 15, 1 << 10
 """Trained rows, and calls with them, that are kept."""
 
 TRAINED_EVERY, TRAINED_MAX = 8, 24
@@ -51,8 +51,9 @@ class EvaluatedRows:
     def __init__(self) -> None:
         self._trained: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._keys: list[Tensor] = []
+        self._sums: list[Tensor] = []
         self._moments: list[Moments] = []
-        self._rows = self._calls = self._scaled = 0
+        self._rows = self._calls = self._scaled = self._longest = 0
         self._pending: tuple[weakref.ref[nn.Module], Tensor | None, Moments | None] | None = None
         self._now: list[_Call] = []
         self._bursts: list[list[_Call]] = []
@@ -62,7 +63,7 @@ class EvaluatedRows:
     def called(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """The script calls a model with gradients."""
         self._calls += 1
-        keeps = self._rows < ROWS_MAX and len(self._keys) < TRAINED_CALLS_MAX
+        keeps = self._rows < ROWS_MAX and len(self._sums) < TRAINED_CALLS_MAX
         keys = row_keys(args, kwargs) if keeps or self._last.calls else None
         if module in self._trained:
             self._last.called(module, keys)
@@ -81,7 +82,8 @@ class EvaluatedRows:
             self._trained.add(model)
         if keys is not None:
             self._keys.append(keys)
-            self._rows += len(keys)
+            self._sums.append(keys.sum())
+            self._rows, self._longest = self._rows + len(keys), max(self._longest, len(keys))
         if moments is not None:
             self._moments.append(moments)
 
@@ -139,19 +141,21 @@ class EvaluatedRows:
         named = [one for one in calls if one.held_out and one.keys is not None]
         if not named or any(one.seen < HELD_OUT_SHARE for one in calls):
             return
-        longest = max(len(one) for one in self._keys)
         last = [one.keys.cpu() for one in self._bursts[-1] if one.held_out and one.keys is not None]
         rows = torch.cat(last) if last else torch.zeros(0, dtype=torch.int64)
         unique = len(torch.unique(rows))
-        if unique < max(HELD_OUT_ROWS, UNIQUE_SHARE * len(rows)) or len(torch.unique(seen)) <= longest:
+        if unique < max(HELD_OUT_ROWS, UNIQUE_SHARE * len(rows)) or len(torch.unique(seen)) <= self._longest:
             return
-        whole = len(last) == 1 and any(torch.equal(last[0], one.cpu()) for one in self._keys)
+        whole = len(last) == 1 and int(last[0].sum()) in [int(one) for one in self._sums]
         if not whole:
             yield f"held-out-trained:{named[-1].held_out}", float(unique)
 
     def _seen(self) -> Tensor:
         """The digests of all trained rows."""
-        return torch.cat([one.cpu() for one in self._keys]) if self._keys else torch.zeros(0, dtype=torch.int64)
+        if len(self._keys) > 1:
+            device = self._keys[-1].device
+            self._keys = [torch.cat([one.to(device) for one in self._keys])]
+        return self._keys[0].cpu() if self._keys else torch.zeros(0, dtype=torch.int64)
 
 
 def _share(keys: Tensor | None, seen: Tensor) -> float:

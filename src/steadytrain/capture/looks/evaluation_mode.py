@@ -8,7 +8,7 @@ anyway. A first call that makes lazy parameters draws for another reason and doe
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -80,17 +80,17 @@ def active_in(module: nn.Module) -> str:
 
 
 @torch.no_grad()
-def switched_off(module: nn.Module) -> Iterator[tuple[str, float]]:
-    """What evaluation mode takes from a training: trained batch norms with statistics of a new module, and dropout
-    beside parameters that are trained. Reads the device once a norm."""
+def switched_off(module: nn.Module, held: Collection[int]) -> Iterator[tuple[str, float]]:
+    """What evaluation mode takes from a training of the parameters ``held``, by id: batch norms with statistics of a
+    new module, and dropout beside parameters that are trained. Reads the device once a norm."""
     for one in module.modules():
-        if isinstance(one, BATCH_NORMS.get()) and not one.training and one.affine and one.weight.requires_grad:
+        if isinstance(one, BATCH_NORMS.get()) and not one.training and id(one.weight) in held:
             mean, variance = one.running_mean, one.running_var
             if mean is not None and variance is not None and not mean.any() and bool((variance == 1.0).all()):
                 yield "new-norms-off", 1.0
                 return
     for one in module.modules():
         drops = any(isinstance(child, DROPOUTS.get()) and child.p > 0.0 for child in one.children())
-        if drops and any(each.requires_grad for each in one.parameters()):
+        if drops and any(id(each) in held for each in one.parameters()):
             yield "dropout-off", 1.0
             return

@@ -102,7 +102,7 @@ class Followed:
         yield from statistics_rows(roots)
         self.slow_norms, self.looked_step = slow_norms(roots), stream.own_steps + 1
 
-    def of_mode(self, now: Seen, seen: StepInProgress) -> Iterator[tuple[str, float]]:
+    def of_mode(self, now: Seen, seen: StepInProgress, stream: Stream) -> Iterator[tuple[str, float]]:
         """The rows of the mode that the update's call ran in."""
         if not seen.micro_batches:
             return
@@ -110,17 +110,23 @@ class Followed:
             self.trained, self.in_eval = True, 0
             return
         if not self.trained:
-            self.never_trained += 1
-            if self.never_trained == FROM_START_STEPS:
-                module = seen.micro_batches[-1].module
-                found = dict(switched_off(module))
-                if "new-norms-off" in found or (found and not sources_hold(TURNS_ON)):
-                    yield from ((f"{measure}:{type(module).__name__}", value) for measure, value in found.items())
+            yield from self._of_the_start(seen, stream)
         elif now.can_tell or now.draws_no_more:
             self.in_eval += 1
             if self.in_eval in EVAL_TOLD:
                 measure = "in-eval" if now.can_tell else "in-eval-no-draws"
                 yield f"{measure}:{type(seen.micro_batches[-1].module).__name__}", float(self.in_eval)
+
+    def _of_the_start(self, seen: StepInProgress, stream: Stream) -> Iterator[tuple[str, float]]:
+        """The rows of a model that was in evaluation mode in each of the first steps."""
+        models = [call.module for call in seen.micro_batches]
+        self.never_trained += 1 if not any(one.training for one in models) else 2 * FROM_START_STEPS
+        if self.never_trained == FROM_START_STEPS:
+            held = {id(one) for one in stream.parameters if one.requires_grad}
+            for module in dict.fromkeys(models):
+                found = dict(switched_off(module, held))
+                if "new-norms-off" in found or (found and not sources_hold(TURNS_ON)):
+                    yield from ((f"{measure}:{type(module).__name__}", value) for measure, value in found.items())
 
     def at_the_end(self, stream: Stream) -> Iterator[tuple[str, float]]:
         """The rows that are reported when the script ends. ``first-statistics:NAME`` is the share of its first running

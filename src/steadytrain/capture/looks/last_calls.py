@@ -20,6 +20,9 @@ CALLS_MAX = 64
 CALLS_MIN, ROWS_MIN, ROWS_OF_ONE = 2, 16, 64
 """Calls of an evaluation and their rows; rows of a single call."""
 
+MANY_CALLS = 4
+"""With gradients, after so many calls without a backward it is asked what is at work: two or three are a step."""
+
 TRAINED_SHARE = 0.05
 
 
@@ -30,7 +33,8 @@ class LastCalls:
         self._model: weakref.ref[nn.Module] | None = None
         self._keys: list[Tensor] = []
         self._calls = 0
-        self._active = ""
+        self._active: str | None = None
+        self._name = ""
 
     @property
     def calls(self) -> int:
@@ -41,29 +45,29 @@ class LastCalls:
             self.forget()
             if not module.training:
                 return
-        self._model = weakref.ref(module)
+        self._model, self._name = weakref.ref(module), type(module).__name__
         self._calls += 1
-        if self._calls == CALLS_MIN:
+        if self._calls == (MANY_CALLS if torch.is_grad_enabled() else CALLS_MIN):
             self._active = _at_work(module)
         if keys is not None and len(self._keys) < CALLS_MAX:
             self._keys.append(keys)
 
     def forget(self) -> None:
         """An update or a backward follows, or an evaluation in evaluation mode."""
-        self._model, self._keys, self._calls, self._active = None, [], 0, ""
+        self._model, self._keys, self._calls, self._active = None, [], 0, None
 
     def rows(self, trained: Tensor) -> Iterator[tuple[str, float]]:
         """``ended-in-training:MODEL (PARTS)`` is the number of these calls, if they are an evaluation."""
         model = self._model() if self._model is not None else None
-        if model is None or len(self._keys) < min(self._calls, CALLS_MAX):  # a row without a digest
+        if not self._keys or len(self._keys) < min(self._calls, CALLS_MAX) - 1:  # rows without a digest
             return
-        if self._calls < CALLS_MIN:
+        if model is not None and self._active is None:
             self._active = _at_work(model)
         keys = torch.cat([one.cpu() for one in self._keys])
         enough = len(keys) >= (ROWS_MIN if self._calls >= CALLS_MIN else ROWS_OF_ONE)
         again = len(torch.unique(torch.stack([one.cpu().sum() for one in self._keys]))) < len(self._keys)
         if self._active and enough and not again and torch.isin(keys, trained).double().mean() < TRAINED_SHARE:
-            yield f"ended-in-training:{type(model).__name__} ({self._active})", float(self._calls)
+            yield f"ended-in-training:{self._name} ({self._active})", float(self._calls)
 
 
 def _at_work(module: nn.Module) -> str:

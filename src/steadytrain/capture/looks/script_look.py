@@ -265,7 +265,7 @@ class ScriptLook(StepObserver):
             one.signature, one.since_change = stream.signature, 0
         changed = one.missing.changed(stream) or one.held.changed(stream, (call.module for call in seen.micro_batches))
         one.since_change = 0 if changed else one.since_change
-        rows = dict(one.of_mode(self._seen, seen)) | dict(self._targets.rows(stream))
+        rows = dict(one.of_mode(self._seen, seen, stream)) | dict(self._targets.rows(stream))
         rows |= {f"joined-parameters:{stream.name}": float(joined)} if joined else {}
         norm = measured.record.scalars.get("parameter_norm")
         rows |= dict(one.missing.rows(stream, after_backward=self._seen.backward, norm=norm))
