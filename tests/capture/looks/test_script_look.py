@@ -62,9 +62,8 @@ ALIKE = ("log softmax", "log of softmax", "quantiles", "row")
 
 HEALTHY = [
     (features_stay, {"parameters-outside-optimizer": "note"}),
-    (evaluation_from_the_start, {"left-in-evaluation": "warning"}),
     *(
-        (begin, {})
+        (begin, {"left-in-evaluation": "warning"} if begin is evaluation_from_the_start else {})
         for begin in (
             features_are_frozen,
             teacher_in_a_list,
@@ -87,6 +86,7 @@ HEALTHY = [
             resumed(moments=True, schedule=True),
             resumed(moments=False, schedule=False),
             back_to_training,
+            evaluation_from_the_start,
             normalisation_stays,
             scheduled(every=1),
             scheduled(every=0, kind=weight_average),

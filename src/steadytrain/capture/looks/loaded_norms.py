@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from steadytrain.capture.hooks.model_discovery import named_places, plain_name
 from steadytrain.capture.looks.running_statistics import channels_apart, has_statistics, statistics_of
@@ -61,7 +62,7 @@ class LoadedNorms:
         """The script calls a model with gradients."""
         one = self._models.get(module)
         if one is None:
-            if len(self._models) >= MODELS_MAX:
+            if len(self._models) >= MODELS_MAX or any(is_lazy(each) for each in module.parameters()):
                 return
             one = self._models[module] = _Model(_loaded(module))
         if one.norms and one.steps < FIRST_STEPS:
