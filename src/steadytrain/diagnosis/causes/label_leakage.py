@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 @final
 class LabelLeakage(Cause):
-    """An input reveals the label.
+    """An input reveals the label, or rows that are evaluated were trained on.
 
     Means:
         One input column, or the label itself among the inputs, is enough to predict the label. Training looks too good;
-        the model fails where that column is missing.
+        the model fails where that column is missing. Metrics of rows that were trained on look too good as well.
 
     Causes:
         - the label itself among the inputs: embedded beside its token, or left in a padded field

@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
-from steadytrain.diagnosis.signs import fact, first_name, holds, listed, not_finite, noted, ruled_out, surveyed, symptom
+from steadytrain.diagnosis.signs import (
+    Signs,
+    fact,
+    first_name,
+    holds,
+    listed,
+    not_finite,
+    noted,
+    ruled_out,
+    surveyed,
+    symptom,
+)
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -60,7 +71,7 @@ class TrainEvalMode(Cause):
                     "eval() was called, and training continued without train()",
                     invariant=True,
                 ),
-                *symptom(case, STRONG, "left-in-evaluation", "noisy-evaluation", "noisy-teacher", notes=True),
+                *_of_symptoms(case),
                 *listed(case, "modules_in_eval", FAIR, "in evaluation mode during training: {names}"),
                 *holds(case, "evaluated_in_train_mode", FAIR, "calls without gradient ran in training mode"),
                 *holds(
@@ -83,3 +94,9 @@ class TrainEvalMode(Cause):
             ),
             layer=first_name(case, "modules_in_eval"),
         )
+
+
+def _of_symptoms(case: Case) -> Signs:
+    """A warning was seen in the calls themselves; a note leaves room for a purpose."""
+    told = symptom(case, CERTAIN, "left-in-evaluation", "noisy-evaluation", invariant=True)
+    return told or symptom(case, STRONG, "noisy-teacher", "left-in-evaluation", "noisy-evaluation", notes=True)
