@@ -29,3 +29,14 @@ def test_what_is_off() -> None:
     assert by_modules.message.endswith("normalisation does not follow the batches")
     assert by_draws is not None
     assert by_draws.message.endswith("draws none now, so dropout is off")
+
+
+def test_from_the_first_step_on() -> None:
+    norms = newest(LeftInEvaluation(), looked(new_norms_off__Model=[1.0], dropout_off__Model=[1.0]))
+    dropout = newest(LeftInEvaluation(), looked(dropout_off__Model=[1.0]))
+    assert norms is not None
+    assert (norms.severity, norms.first_step) == ("warning", 1)
+    assert norms.message.startswith("Model trains in evaluation mode from the first step on: its batch norms")
+    assert dropout is not None
+    assert dropout.severity == "note"
+    assert "its dropout is off" in dropout.message

@@ -52,7 +52,8 @@ ONCE = [
         "unsaved-state masked-end linear-model noisy-teacher repeated-seed unmasked-padding "
         "refitted-preprocessing fitted-before-split split-windows smoothed-masks augmented-validation "
         "swapped-channels shared-layers cut-sample wrong-best logit-threshold short-lived-optimizer "
-        "squared-spread unmasked-nodes",
+        "squared-spread unmasked-nodes kept-statistics evaluation-scale trained-evaluation few-norm-values "
+        "moving-frozen-norms unexpected-inputs",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

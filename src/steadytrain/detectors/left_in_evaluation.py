@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -13,22 +13,27 @@ from steadytrain.detectors import ScriptRule
 from steadytrain.statistics.script_rows import script_rows
 
 BY_MODULES = "dropout is off and normalisation does not follow the batches"
+NEW_NORMS = "its batch norms normalise with the mean 0 and the variance 1 of new modules, and never learn others"
+DROPOUT = "its dropout is off, and no line of the script turns training mode on"
 BY_DRAWS = "its forward drew random numbers in training mode and draws none now, so dropout is off"
 
 
 @final
 @dataclass(frozen=True)
 class LeftInEvaluation(ScriptRule):
-    """The model was in training mode and is in evaluation mode now, while it goes on training.
+    """The model trains in evaluation mode, after steps in training mode or from the first step on.
 
     Means:
         Dropout is off, and batch normalisation uses running statistics that no longer follow. The call of the model
         that each update is made from was in evaluation mode, after steps in training mode. Parts that are kept in
         evaluation mode inside a model in training mode are not meant. A model without a module of dropout or batch
         normalisation is judged by its draws: its forward drew random numbers in training mode and draws none in
-        evaluation mode (`F.dropout(x, p, self.training)`).
+        evaluation mode (`F.dropout(x, p, self.training)`). A model that was in evaluation mode in each of the first 32
+        steps is reported if it trains batch norms whose running statistics are those of a new module; it is a note if
+        it has dropout beside trained parameters, and no line of the script calls `train()`.
 
     Causes:
+        - `from_pretrained`, which returns a model in evaluation mode, and no `model.train()`
         - `model.eval()` for an evaluation or a sample, and no `model.train()` after it
         - `model.train()` before the loop over epochs only
 
@@ -58,4 +63,15 @@ class LeftInEvaluation(ScriptRule):
                         numbers={"steps": row.last},
                     )
                 )
-        return tuple(found[:1])
+        return tuple(found[:1]) or self._from_the_start(window)
+
+    def _from_the_start(self, window: Window) -> tuple[Symptom, ...]:
+        norms, dropouts = script_rows(window, "new-norms-off"), script_rows(window, "dropout-off")
+        return tuple(
+            replace(
+                self.warning(window, row, f"{row.place} trains in evaluation mode from the first step on: {what}"),
+                severity="warning" if norms else "note",
+                first_step=1,
+            )
+            for row, what in (*((one, NEW_NORMS) for one in norms), *((one, DROPOUT) for one in dropouts))
+        )[:1]

@@ -20,8 +20,10 @@ class NoisyEvaluation(ScriptRule):
         dropout or batch norm at work, and the same rows came again in a later evaluation, as validation data does; or
         it was in evaluation mode, and its `forward` calls a dropout that no mode turns off. The evaluation is random
         and too pessimistic, and batch norm takes the validation data into its running statistics. Calls with the same
-        rows three times between two updates sample on purpose and do not count. It is a note where several optimizers
-        take turns: a generator is sampled from in either mode.
+        rows three times between two updates sample on purpose and do not count. When the script ends, calls after the
+        last update count as well, with gradients or without, if they are in training mode and no call in evaluation
+        mode follows: a test at the end. It is a note where several optimizers take turns: a generator is sampled from
+        in either mode.
 
     Causes:
         - `model.eval()` is missing before the evaluation
@@ -34,16 +36,22 @@ class NoisyEvaluation(ScriptRule):
     """
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
-        found = [(row, "in training mode") for row in script_rows(window, "evaluated-in-training")]
-        found += [(row, "with dropout that no mode turns off") for row in script_rows(window, "evaluated-with")]
-        samples = window.facts.get("optimizers_in_turn", 1.0) > 1
-        told = (
-            self.warning(
-                window,
+        before = [
+            (row, f"is evaluated {how}: {row.last:.0f} calls without gradients before step {row.steps[-1]}")
+            for measure, how in HOW.items()
+            for row in script_rows(window, measure)
+        ]
+        ended = [
+            (
                 row,
-                f"{row.place} is evaluated {how}: {row.last:.0f} calls without gradients before step {row.steps[-1]}",
-                calls=row.last,
+                f"is evaluated in training mode after the last update: {row.last:.0f} "
+                f"{'call' if row.last == 1 else 'calls'} with rows that were not trained on",
             )
-            for row, how in found[:1]
-        )
+            for row in script_rows(window, "ended-in-training")
+        ]
+        samples = window.facts.get("optimizers_in_turn", 1.0) > 1
+        told = (self.warning(window, row, f"{row.place} {what}", calls=row.last) for row, what in (*before, *ended)[:1])
         return tuple(replace(one, severity="note") if samples else one for one in told)
+
+
+HOW = {"evaluated-in-training": "in training mode", "evaluated-with": "with dropout that no mode turns off"}

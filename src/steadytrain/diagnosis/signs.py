@@ -51,9 +51,9 @@ def quiet(case: Case) -> bool:
     return all(s.severity == "note" for s in case.symptoms)
 
 
-def symptom(case: Case, weight: float, *names: str, invariant: bool = False) -> Signs:
-    """A sign if one of these symptoms was seen."""
-    found = seen(case, *names)
+def symptom(case: Case, weight: float, *names: str, invariant: bool = False, notes: bool = False) -> Signs:
+    """A sign if one of these symptoms was seen; with ``notes``, also as a note."""
+    found = noted(case, *names) if notes else seen(case, *names)
     if found is None:
         return ()
     numbers = {name: value for name, value in found.numbers.items() if math.isfinite(value)}

@@ -63,7 +63,7 @@ ALIKE = ("log softmax", "log of softmax", "quantiles", "row")
 HEALTHY = [
     (features_stay, {"parameters-outside-optimizer": "note"}),
     *(
-        (begin, {})
+        (begin, {"left-in-evaluation": "warning"} if begin is evaluation_from_the_start else {})
         for begin in (
             features_are_frozen,
             teacher_in_a_list,

@@ -8,7 +8,7 @@ anyway. A first call that makes lazy parameters draws for another reason and doe
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -66,3 +66,31 @@ def _same_numpy(before: Any, after: Any) -> bool:
         return True
     one, other = before["state"], after["state"]
     return all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def active_in(module: nn.Module) -> str:
+    """The kinds of parts in training mode that evaluation mode would change."""
+    dropout = norms = False
+    for one in module.modules():
+        if one.training and isinstance(one, DROPOUTS.get()):
+            dropout = dropout or one.p > 0.0
+        elif one.training and isinstance(one, BATCH_NORMS.get()):
+            norms = norms or (bool(one.track_running_stats) and bool(one.momentum))
+    return " and ".join(name for name, there in (("dropout", dropout), ("batch norm", norms)) if there)
+
+
+@torch.no_grad()
+def switched_off(module: nn.Module, held: Collection[int]) -> Iterator[tuple[str, float]]:
+    """What evaluation mode takes from a training of the parameters ``held``, by id: batch norms with statistics of a
+    new module, and dropout beside parameters that are trained. Reads the device once a norm."""
+    for one in module.modules():
+        if isinstance(one, BATCH_NORMS.get()) and not one.training and id(one.weight) in held:
+            mean, variance = one.running_mean, one.running_var
+            if mean is not None and variance is not None and not mean.any() and bool((variance == 1.0).all()):
+                yield "new-norms-off", 1.0
+                return
+    for one in module.modules():
+        drops = any(isinstance(child, DROPOUTS.get()) and child.p > 0.0 for child in one.children())
+        if drops and any(id(each) in held for each in one.parameters()):
+            yield "dropout-off", 1.0
+            return

@@ -15,9 +15,10 @@ from typing import Any
 
 from torch import nn
 
+from steadytrain.capture.looks.evaluated_rows import EvaluatedRows
+from steadytrain.capture.looks.evaluation_mode import active_in
 from steadytrain.capture.looks.moving_targets import row_keys
 from steadytrain.capture.looks.unconditional_dropout import unconditional_dropout
-from steadytrain.core.torch_private import BATCH_NORMS, DROPOUTS
 
 BURSTS_MAX, CALLS_MAX = 16, 16
 APART_UPDATES = 4
@@ -49,23 +50,29 @@ class Evaluations:
         self._dropouts: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
         self._plain: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._now = _Burst()
+        self._rows = EvaluatedRows()
         self._seen: dict[bytes, int] = {}
         self._bursts = self._updates = self._evaluated = 0
 
     def called(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """The script calls a model with gradients."""
+        self._rows.called(module, args, kwargs)
         if self._bursts < BURSTS_MAX:
             self._trained.add(module)
             if self._now.rows and not self._now.trained:
                 self._now.trained = _digest(args, kwargs)
 
+    def backward_begins(self) -> None:
+        self._rows.backward_begins()
+
     def called_aside(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """The script calls a model without gradients."""
+        self._rows.called_aside(module, args, kwargs)
         now = self._now
         if self._bursts >= BURSTS_MAX or len(now.rows) >= CALLS_MAX or module not in self._trained:
             return
         if module.training and module not in self._plain:
-            now.active = now.active or _active_in(module)
+            now.active = now.active or active_in(module)
             if not now.active:
                 self._plain.add(module)
         elif not module.training and not now.dropout:
@@ -83,6 +90,7 @@ class Evaluations:
         ``evaluated-with:MODEL (CALL)`` that a functional dropout drew.
         """
         self._updates += 1
+        yield from self._rows.updated()
         if not self._now.rows or self._bursts >= BURSTS_MAX:
             return
         now, self._now = self._now, _Burst()
@@ -98,18 +106,11 @@ class Evaluations:
         if all(now.rows) and self._updates - first >= APART_UPDATES:
             yield f"evaluated-in-training:{now.model} ({now.active})", float(len(now.rows))
 
+    def at_the_end(self) -> Iterator[tuple[str, float]]:
+        """The rows of the evaluations after the last update, when the script ends."""
+        yield from self._rows.at_the_end()
+
 
 def _digest(args: Any, kwargs: Any) -> bytes:
     keys = row_keys(args, kwargs)
     return keys.cpu().numpy().tobytes() if keys is not None else b""
-
-
-def _active_in(module: nn.Module) -> str:
-    """The kinds of parts in training mode that evaluation mode would change."""
-    dropout = norms = False
-    for one in module.modules():
-        if one.training and isinstance(one, DROPOUTS.get()):
-            dropout = dropout or one.p > 0.0
-        elif one.training and isinstance(one, BATCH_NORMS.get()):
-            norms = norms or (bool(one.track_running_stats) and bool(one.momentum))
-    return " and ".join(name for name, there in (("dropout", dropout), ("batch norm", norms)) if there)

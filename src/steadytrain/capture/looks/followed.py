@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from steadytrain.capture.looks.cut_modules import CutModules
+from steadytrain.capture.looks.evaluation_mode import switched_off
 from steadytrain.capture.looks.foreign_gradients import ForeignGradients
 from steadytrain.capture.looks.held_parameters import HeldParameters
 from steadytrain.capture.looks.idle_schedules import IdleSchedules
@@ -24,6 +25,7 @@ from steadytrain.capture.looks.regression_targets import RegressionTargets
 from steadytrain.capture.looks.repeated_inputs import Inputs, RepeatedInputs
 from steadytrain.capture.looks.running_statistics import slow_norms, statistics_rows
 from steadytrain.capture.looks.schedule_counts import ScheduleCounts
+from steadytrain.capture.looks.script_reading import sources_hold
 from steadytrain.capture.looks.slow_averages import SlowAverages
 from steadytrain.capture.looks.stray_schedules import StraySchedules
 from steadytrain.capture.looks.summed_backwards import SummedBackwards
@@ -31,7 +33,15 @@ from steadytrain.capture.looks.term_weights import TermWeights
 from steadytrain.capture.looks.tied_tables import TiedTables
 from steadytrain.capture.snapshots.resumed_states import ResumedStates
 from steadytrain.capture.step.input_recorder import MicroBatch
-from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
+
+FROM_START_STEPS = 32
+TURNS_ON = r"\.train\(\s*(?:\)|True|mode)"
+"""Steps in evaluation mode from the first one on after which that is reported; of dropout only where no line of the
+script turns training mode on."""
+
+EVAL_TOLD = (4, 16, 64)
+"""Numbers of steps in a row in evaluation mode at which a look reports them."""
 
 LOADS_MAX = 4
 """Loads of an optimizer's state after which its moments are looked at."""
@@ -73,6 +83,7 @@ class Followed:
     left_over: bool = False
     trained: bool = False
     in_eval: int = 0
+    never_trained: int = 0
     rests_from: int = 0
     rows: dict[str, float] = field(default_factory=dict)
     known: list[str] = field(default_factory=list)
@@ -100,6 +111,32 @@ class Followed:
         roots = list(stream.roots())
         yield from statistics_rows(roots)
         self.slow_norms, self.looked_step = slow_norms(roots), stream.own_steps + 1
+
+    def of_mode(self, now: Seen, seen: StepInProgress, stream: Stream) -> Iterator[tuple[str, float]]:
+        """The rows of the mode that the update's call ran in."""
+        if not seen.micro_batches:
+            return
+        if now.training:
+            self.trained, self.in_eval = True, 0
+            return
+        if not self.trained:
+            yield from self._of_the_start(seen, stream)
+        elif now.can_tell or now.draws_no_more:
+            self.in_eval += 1
+            if self.in_eval in EVAL_TOLD:
+                measure = "in-eval" if now.can_tell else "in-eval-no-draws"
+                yield f"{measure}:{type(seen.micro_batches[-1].module).__name__}", float(self.in_eval)
+
+    def _of_the_start(self, seen: StepInProgress, stream: Stream) -> Iterator[tuple[str, float]]:
+        """The rows of a model that was in evaluation mode in each of the first steps."""
+        models = [call.module for call in seen.micro_batches]
+        self.never_trained += 1 if not any(one.training for one in models) else 2 * FROM_START_STEPS
+        if self.never_trained == FROM_START_STEPS:
+            held = {id(one) for one in stream.parameters if one.requires_grad}
+            for module in dict.fromkeys(models):
+                found = dict(switched_off(module, held))
+                if "new-norms-off" in found or (found and not sources_hold(TURNS_ON)):
+                    yield from ((f"{measure}:{type(module).__name__}", value) for measure, value in found.items())
 
     def at_the_end(self, stream: Stream) -> Iterator[tuple[str, float]]:
         """The rows that are reported when the script ends. ``first-statistics:NAME`` is the share of its first running

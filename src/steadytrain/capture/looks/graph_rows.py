@@ -14,6 +14,7 @@ from steadytrain.capture.looks.first_inputs import input_rows
 from steadytrain.capture.looks.live_weights import live_weights
 from steadytrain.capture.looks.loss_graph import LossGraph
 from steadytrain.capture.looks.mixed_rows import Attended, Batch, mixed_rows
+from steadytrain.capture.looks.norm_values import usual_values
 from steadytrain.capture.looks.padded_ends import padded_end_rows
 from steadytrain.capture.looks.position_ids import counted_rows
 from steadytrain.capture.looks.rounded_ids import rounded_rows
@@ -41,6 +42,8 @@ def graph_rows(
     yield from mask_rows(graph.visible, ids_of(call))
     if graph.linear_layers:
         yield "linear-layers", float(graph.linear_layers)
+    if graph.norm_values:
+        yield "norm-values", float(usual_values(graph.norm_values))
     weights = live_weights(graph.products)
     if weights:
         yield "live-weight", float(weights)

@@ -32,6 +32,7 @@ from steadytrain.capture.looks.linear_models import linear_layers
 from steadytrain.capture.looks.live_weights import PRODUCTS_MAX
 from steadytrain.capture.looks.masked_means import padded_share
 from steadytrain.capture.looks.mixed_rows import Attended, attended, predicted_shape
+from steadytrain.capture.looks.norm_values import values_a_channel
 from steadytrain.capture.looks.padded_ends import last_place
 from steadytrain.capture.looks.regression_targets import SQUARES, squared_target
 from steadytrain.capture.looks.stopped_targets import (
@@ -91,8 +92,9 @@ class LossGraph:
     ``products`` are its first products of two tensors. ``views`` are those that scramble axes. ``ends`` are the rows
     and places of outputs whose last place is read, ``pools`` of those whose mean over the places is taken. ``inputs``
     are those of its first layers, and ``normalises`` says that it has normalisation layers. ``linear_layers`` counts
-    layers without anything nonlinear between them (:mod:`linear_models`). ``follows_itself`` says that its targets are
-    outputs of the model (:mod:`stopped_targets`). ``whole`` is False if the graph exceeds ``NODES_MAX``.
+    layers without anything nonlinear between them (:mod:`linear_models`), ``norm_values`` the values a channel of its
+    batch norms in training mode. ``follows_itself`` says that its targets are outputs of the model
+    (:mod:`stopped_targets`). ``whole`` is False if the graph exceeds ``NODES_MAX``.
     """
 
     parameters: dict[int, nn.Parameter] = field(default_factory=dict)
@@ -111,6 +113,7 @@ class LossGraph:
     inputs: list[Tensor] = field(default_factory=list)
     normalises: bool = False
     linear_layers: int = 0
+    norm_values: list[int] = field(default_factory=list)
     follows_itself: bool = False
     compared: set[int] = field(default_factory=set)
     whole: bool = True
@@ -162,6 +165,8 @@ def read_graph(root: Tensor) -> LossGraph:
             graph.compared.add(elements_of(node))
         if len(graph.inputs) < INPUTS_MAX and (given := first_input(kind, node)) is not None:
             graph.inputs.append(given)
+        if values := values_a_channel(kind, node):
+            graph.norm_values.append(values)
         graph.normalises = graph.normalises or kind in NORMS
         if kind == "Mean" and (share := padded_share(node)):
             graph.misuses["mean-over-padding"] = share

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 import torch
@@ -90,3 +91,26 @@ def _distance(module: nn.Module) -> Tensor:
     held = BUFFERS.of(module)
     away: Tensor = held["running_mean"].detach().abs().sum() + (held["running_var"].detach() - 1.0).abs().sum()
     return away.double()
+
+
+def has_statistics(module: nn.Module) -> bool:
+    """Whether this is a batch norm with running statistics that can be read."""
+    mean = getattr(module, "running_mean", None)
+    return isinstance(module, BATCH_NORMS.get()) and type(mean) is Tensor and not mean.is_meta and mean.numel() > 0
+
+
+def statistics_of(norm: nn.Module) -> Tensor:
+    """The running means and variances, [2, channels], as a copy."""
+    held = BUFFERS.of(norm)
+    return torch.stack([held["running_mean"].detach(), held["running_var"].detach()]).float()
+
+
+def channels_apart(own: Tensor, there: Tensor, *, means: float, ratio: float) -> Tensor:
+    """Which channels of ``own`` have a mean that is ``means`` standard deviations of ``there`` away, or a variance that
+    is ``ratio`` times as large or as small; none where the shapes differ."""
+    there = there.to(own.device)
+    if own.shape != there.shape:
+        return torch.zeros(1, dtype=torch.bool, device=own.device)
+    away = (own[0] - there[0]).abs() > means * there[1].clamp(min=0.0).sqrt()
+    factor = (own[1].clamp(min=1e-12) / there[1].clamp(min=1e-12)).log().abs()
+    return away | (factor > math.log(ratio))

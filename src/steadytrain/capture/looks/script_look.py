@@ -7,7 +7,7 @@ missing or NaN. All other steps cost a few comparisons.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from steadytrain.capture.looks.idle_schedules import IdleSchedules, Passes
 from steadytrain.capture.looks.kept_remainders import AT_STEPS, remainder_rows
 from steadytrain.capture.looks.label_counts import LABEL_STEPS, batch_classes
 from steadytrain.capture.looks.label_places import label_rows
+from steadytrain.capture.looks.loaded_norms import LoadedNorms
 from steadytrain.capture.looks.loss_graph import read_graph
 from steadytrain.capture.looks.loss_levels import TrainingLevels
 from steadytrain.capture.looks.moving_targets import MovingTargets
@@ -67,8 +68,6 @@ GRAPHS_MAX = 4
 """Loss graphs read per step; further micro-batches have the same graph."""
 
 ROWS_MAX = 128
-EVAL_TOLD = (4, 16, 64)
-"""Numbers of steps in a row in evaluation mode at which a look reports them."""
 
 
 class ScriptLook(StepObserver):
@@ -94,7 +93,7 @@ class ScriptLook(StepObserver):
         self._passes = Passes()
         self._begun = self._passes.bounds
         self._targets = self._new_targets()
-        self._evaluations = Evaluations()
+        self._evaluations, self._norms = Evaluations(), LoadedNorms()
         self._stopped = StoppedUpdates()
         self._works = True
 
@@ -144,8 +143,8 @@ class ScriptLook(StepObserver):
         self._guarded(self._rest_ends, stream)
 
     def script_ended(self) -> None:
-        for stream in self._run.streams:
-            self._guarded(self._last_rows, stream)
+        for number, stream in enumerate(self._run.streams):
+            self._guarded(self._last_rows, stream, number == 0)
 
     def stream_done(self, stream: Stream) -> None:
         self._guarded(self._last_rows, stream)
@@ -200,18 +199,20 @@ class ScriptLook(StepObserver):
             self._seen.given = inputs_of(args, kwargs)
         self._targets.called(module, args, kwargs)
         self._evaluations.called(module, args, kwargs)
+        self._norms.called(module)
 
     def _returned(self, call: MicroBatch, random: RandomState) -> None:
         if call is self._seen.call:
             self._seen.draws_no_more = self._modes.by_draws(call, random, training=self._seen.training)
 
     def _backward_begins(self) -> None:
+        self._evaluations.backward_begins()
         rows = dict(self._stopped.backward_begins(self._run.streams))
         for stream in self._run.streams[:1] if rows else ():
             self._tell(stream, rows)
 
-    def _last_rows(self, stream: Stream) -> None:
-        rows = dict(self._one(stream).at_the_end(stream))
+    def _last_rows(self, stream: Stream, ends: bool = False) -> None:
+        rows = dict(self._one(stream).at_the_end(stream)) | dict(self._evaluations.at_the_end() if ends else {})
         if rows:
             self._tell(stream, rows)
 
@@ -264,7 +265,7 @@ class ScriptLook(StepObserver):
             one.signature, one.since_change = stream.signature, 0
         changed = one.missing.changed(stream) or one.held.changed(stream, (call.module for call in seen.micro_batches))
         one.since_change = 0 if changed else one.since_change
-        rows = dict(self._of_mode(one, seen)) | dict(self._targets.rows(stream))
+        rows = dict(one.of_mode(self._seen, seen, stream)) | dict(self._targets.rows(stream))
         rows |= {f"joined-parameters:{stream.name}": float(joined)} if joined else {}
         norm = measured.record.scalars.get("parameter_norm")
         rows |= dict(one.missing.rows(stream, after_backward=self._seen.backward, norm=norm))
@@ -280,6 +281,7 @@ class ScriptLook(StepObserver):
         rows |= dict(one.schedules.rows(stream, least))
         rows |= dict(one.counts.rows(stream, least, most)) if one.counts is not None else {}
         rows |= dict(self._loads.lost.rows()) | dict(self._loads.replaced.rows(stream))
+        rows |= dict(self._norms.rows(stream)) if not is_sharded(stream.parameters) else {}
         rows |= dict(self._evaluations.rows()) | dict(self._orders.rows(stream.name))
         if one.cut is None:
             rows |= self._once(one, stream)
@@ -375,17 +377,6 @@ class ScriptLook(StepObserver):
         if shuffler and one.inputs.cycled.steps >= CYCLED_STEPS:
             found[f"cycled-batches:{shuffler}"] = float(one.inputs.cycled.steps)
         return found
-
-    def _of_mode(self, one: Followed, seen: StepInProgress) -> Iterator[tuple[str, float]]:
-        if not seen.micro_batches:
-            return
-        if self._seen.training:
-            one.trained, one.in_eval = True, 0
-        elif (self._seen.can_tell or self._seen.draws_no_more) and one.trained:
-            one.in_eval += 1
-            if one.in_eval in EVAL_TOLD:
-                measure = "in-eval" if self._seen.can_tell else "in-eval-no-draws"
-                yield f"{measure}:{type(seen.micro_batches[-1].module).__name__}", float(one.in_eval)
 
     # -- where it stands -------------------------------------------------------------------------------------------
 

@@ -157,6 +157,11 @@ def reading_rows() -> Iterator[tuple[str, float]]:
             yield f"{rule}:{Path(file).name}:{line}", 1.0
 
 
+def sources_hold(pattern: str) -> bool:
+    """Whether a file of the script holds ``pattern``."""
+    return any(re.search(pattern, "".join(linecache.getlines(file))) for file in _files())
+
+
 def _mistakes_in(file: str, flags: tuple[tuple[str, bool], ...]) -> Iterable[tuple[str, int]]:
     held: Any = linecache.cache.get(file)
     if held is not None and len(held) == HELD and held[1] is None:  # what runs is not the text of the file

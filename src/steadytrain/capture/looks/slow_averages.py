@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.hooks.module_hooks import ModuleHook, Report, hook_before
+from steadytrain.capture.looks.kept_statistics import KeptStatistics
 from steadytrain.capture.looks.model_copies import copies_of, kind_of, models_of, sampled
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.capture.tensors.activations.compiled import something_was_compiled
@@ -42,6 +43,7 @@ class _Average:
     copy: weakref.ref[nn.Module]
     model: weakref.ref[nn.Module]
     values: tuple[Tensor, ...]
+    statistics: KeptStatistics
     shares: list[float] = field(default_factory=list)
     kept: list[float] = field(default_factory=list)
     called: bool = False
@@ -81,9 +83,13 @@ class SlowAverages:
     def rows(self, stream: Stream) -> Iterator[tuple[str, float]]:
         """``first-weights:CLASS``, at the end of the script, is the share of its first values that an average which was
         evaluated still has. ``kept-bits:CLASS`` is the share of the values of one in half precision that kept their
-        bits through an update, though they are not those of the model."""
+        bits through an update, though they are not those of the model. ``kept-statistics:CLASS`` is the share of the
+        channels of batch norms whose first statistics a copy was evaluated with, though its weights moved, and those of
+        the model are others."""
         for one in self._found:
             steps, called = stream.own_steps, one.steps_called + one.called
+            if called and one.statistics.share > 0.0:
+                yield f"kept-statistics:{one.name}", one.statistics.share
             if not 0 < called <= max(1, ASIDE_SHARE * steps):
                 continue
             if len(one.kept) == UPDATES:
@@ -101,10 +107,13 @@ def _is_half(module: nn.Module) -> bool:
 
 
 def _follow(copy: nn.Module, model: weakref.ref[nn.Module], counts: Callable[[], bool], report: Report) -> _Average:
-    one = _Average(type(copy).__name__, weakref.ref(copy), model, sampled(copy))
+    kept = KeptStatistics(copy, model())
+    one = _Average(type(copy).__name__, weakref.ref(copy), model, sampled(copy), kept)
 
     def called(_: nn.Module, args: Any) -> None:
-        one.called = one.called or counts()
+        if not one.called and counts():
+            one.called = True
+            kept.called()
 
     one.remove = hook_before(copy, ModuleHook(called, report)).remove
     return one

@@ -1,4 +1,4 @@
-"""Data of another kind from some step on."""
+"""Data of another kind from some step on, or in the evaluations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, FRESH_DATA, LONGER_WARMUP, LOWER_RATE
 from steadytrain.diagnosis.row_signs import copies_since, missing_code, overwritten
-from steadytrain.diagnosis.signs import above, below, measured, quiet, renumbered, ruled_out, symptom, when
+from steadytrain.diagnosis.signs import above, below, measured, quiet, renumbered, ruled_out, seen, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @final
 class DataShift(Cause):
-    """From some step on all batches come from another distribution.
+    """From some step on all batches, or those of all evaluations, come from another distribution.
 
     Means:
         The loss on the new data is higher because they are new, not because the weights are damaged: the probe loss on
@@ -27,11 +27,13 @@ class DataShift(Cause):
         - a stage of the data plan, a new shard, a file in another format or language
         - preprocessing or normalisation that changed with a restart
         - curriculum: longer or harder samples
+        - validation data without the normalisation of the training data, or with another one
 
     Next:
         1. Compare batches before and after: decode some, compare their scale and the share of each source.
         2. If the shift is planned, warm the rate up again and keep 1 to 5 percent of old data.
         3. If not, find the shard or the setting, and go back to the snapshot.
+        4. For an evaluation: apply the training transform without its random parts, and compare mean and spread.
     """
 
     axis = "data"
@@ -89,8 +91,13 @@ class DataShift(Cause):
                 *copies_since(case, -CERTAIN - STRONG),
                 *overwritten(case, -CERTAIN - STRONG),
                 *above(case, "label_mix_change", 6.0, HINT, "the share of a label changed by {value} standard errors"),
+                *symptom(case, CERTAIN, "evaluation-scale", invariant=True),
                 *symptom(case, HINT, "divergence", "loss-spike", "oscillation"),
-                *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
+                *ruled_out(
+                    quiet(case) and seen(case, "evaluation-scale") is None,
+                    "no symptom above a note was seen",
+                    "symptoms",
+                ),
             ),
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Intervention, Signature
-from steadytrain.diagnosis.signs import fact, quiet, ruled_out, symptom, when
+from steadytrain.diagnosis.signs import fact, noted, quiet, ruled_out, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 from steadytrain.experiments.trial_tables.updates import RATE_CUTS
 from steadytrain.experiments.trials.scale_inputs import EARLY_STEPS, SCALE_MIN
@@ -28,6 +28,7 @@ class InputScale(Cause):
         - prices, counts, times or bytes as they stand in the data
         - a scaler that was fitted and not applied, or only to the evaluation set
         - a division by 255 that was lost
+        - images that are not normalised as those that a pretrained model was trained on
 
     Next:
         1. Print mean and standard deviation of each feature of a batch, right before the model.
@@ -69,14 +70,18 @@ class InputScale(Cause):
     def signature(self, case: Case) -> Signature:
         found = fact(case, "input_scale")
         largest = float(found["largest"]) if isinstance(found, Mapping) else 0.0
+        told = noted(case, "unexpected-inputs") is not None
         return Signature(
             (
                 *when(largest >= SCALE_MIN, STRONG, _said(found), "fact input_scale"),
+                *symptom(case, STRONG, "unexpected-inputs", notes=True),
                 *symptom(case, HINT, "unscaled-inputs", "loss-above-guess", "exploding-gradients"),
-                *when(bool(fact(case, "batch_norm_modules")), -FAIR, "a batch norm may scale them", "facts"),
+                *when(
+                    bool(fact(case, "batch_norm_modules")) and not told, -FAIR, "a batch norm may scale them", "facts"
+                ),
                 *when(case.onset > EARLY_STEPS, -STRONG, f"it began at step {case.onset}", "symptoms"),
-                *ruled_out(largest < SCALE_MIN, "no input was seen that is not scaled"),
-                *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
+                *ruled_out(largest < SCALE_MIN and not told, "no input was seen that is not scaled"),
+                *ruled_out(quiet(case) and not told, "no symptom above a note was seen", "symptoms"),
             )
         )
 

@@ -27,6 +27,7 @@ class LabelLeakage(Cause):
         - features that hold the target or something computed from it
         - rows of the test set in the training set; a loss over all nodes of a graph, those of the test mask among them
         - columns chosen, or rows copied, before the split; overlapping windows that are split at random
+        - a validation loader made from the training set
         - an identifier that follows the order of the classes
 
     Next:
@@ -99,6 +100,7 @@ class LabelLeakage(Cause):
                 ),
                 *symptom(case, CERTAIN, *OF_SPLITS, invariant=True),
                 *symptom(case, CERTAIN, "unmasked-nodes", invariant=True),
+                *symptom(case, CERTAIN, "trained-evaluation", invariant=True),
                 *symptom(case, FAIR, "loss-collapse", "validation-gap"),
                 *when(
                     surveyed(case) and not read and not fact(case, "labels_leaked"),

@@ -24,8 +24,11 @@ class NormalizationMisuse(Cause):
 
     Causes:
         - batch size 1 per device, or a last batch of 1 (pytorch #1206, SparseConvNet #105)
+        - a batch of 2 to 4 rows in front of `BatchNorm1d`: its statistics are noise
+        - a frozen backbone in training mode: its running statistics move though its weights do not
         - statistics poisoned by one batch; momentum of 1
         - statistics that never move, or hardly: a momentum of 0, or one of 0.001 in a run of some hundred steps
+        - an average of the weights (EMA, SWA) without the buffers of the model and without `update_bn`
         - `LayerNorm` over a dimension of size 1
 
     Next:
@@ -52,6 +55,12 @@ class NormalizationMisuse(Cause):
             4,
             "the default momentum of batch norms",
             code="torch.nn.BatchNorm2d(channels, momentum=0.1)",
+        ),
+        Intervention(
+            "average-buffers",
+            4,
+            "give an average of the weights the buffers of the model, too",
+            code="for mine, theirs in zip(average.buffers(), model.buffers()): mine.copy_(theirs)",
         ),
         Intervention(
             "layer-norm",
@@ -90,6 +99,8 @@ class NormalizationMisuse(Cause):
                     "fact batch_norm_variance",
                 ),
                 *_never_learned(case),
+                *symptom(case, CERTAIN, "kept-statistics", "few-norm-values", invariant=True),
+                *symptom(case, STRONG, "moving-frozen-norms", notes=True),
                 *symptom(case, HINT, "validation-gap", "no-learning", "plateau", "loss-spike"),
                 *when(
                     surveyed(case)

@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
-from steadytrain.diagnosis.signs import fact, first_name, holds, listed, not_finite, ruled_out, surveyed, symptom
+from steadytrain.diagnosis.signs import (
+    Signs,
+    fact,
+    first_name,
+    holds,
+    listed,
+    not_finite,
+    noted,
+    ruled_out,
+    surveyed,
+    symptom,
+)
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -22,6 +33,7 @@ class TrainEvalMode(Cause):
 
     Causes:
         - `model.eval()` for a validation and no `model.train()` after it
+        - `from_pretrained`, which returns evaluation mode, and no `model.train()`; a last test without `model.eval()`
         - functional dropout with its default `training=True`
         - a module replaced after `train()`; a wrapper around another object
         - a teacher, a reference or a reward model without `eval()`: its dropout makes noise of what the model follows
@@ -59,7 +71,7 @@ class TrainEvalMode(Cause):
                     "eval() was called, and training continued without train()",
                     invariant=True,
                 ),
-                *symptom(case, STRONG, "left-in-evaluation", "noisy-evaluation", "noisy-teacher"),
+                *_of_symptoms(case),
                 *listed(case, "modules_in_eval", FAIR, "in evaluation mode during training: {names}"),
                 *holds(case, "evaluated_in_train_mode", FAIR, "calls without gradient ran in training mode"),
                 *holds(
@@ -67,6 +79,7 @@ class TrainEvalMode(Cause):
                 ),
                 *ruled_out(
                     surveyed(case)
+                    and noted(case, "noisy-evaluation", "left-in-evaluation", "noisy-teacher") is None
                     and not fact(case, "modules_in_eval")
                     and fact(case, "eval_left_on") is not True
                     and fact(case, "evaluated_in_train_mode") is not True
@@ -81,3 +94,9 @@ class TrainEvalMode(Cause):
             ),
             layer=first_name(case, "modules_in_eval"),
         )
+
+
+def _of_symptoms(case: Case) -> Signs:
+    """A warning was seen in the calls themselves; a note leaves room for a purpose."""
+    told = symptom(case, CERTAIN, "left-in-evaluation", "noisy-evaluation", invariant=True)
+    return told or symptom(case, STRONG, "noisy-teacher", "left-in-evaluation", "noisy-evaluation", notes=True)

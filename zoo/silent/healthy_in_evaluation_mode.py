@@ -1,0 +1,26 @@
+"""Healthy: a pretrained part stays in evaluation mode with its dropout off, and a plain head on it is trained."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+
+backbone = nn.Sequential(nn.Linear(12, 48), nn.BatchNorm1d(48), nn.ReLU(), nn.Dropout(0.2))
+rule = torch.randn(12, 4)
+with torch.no_grad():
+    for _ in range(100):  # stands for the earlier training
+        backbone(torch.randn(64, 12))
+backbone.requires_grad_(False)
+model = nn.Sequential(backbone, nn.Linear(48, 4)).eval()
+optimizer = torch.optim.Adam(model[1].parameters(), lr=3e-3)
+
+for step in range(1, 121):
+    x = torch.randn(32, 12)
+    loss = F.cross_entropy(model(x), (x @ rule).argmax(1))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if step % 40 == 0:
+        print(f"step {step}  loss {loss.item():.3f}")
