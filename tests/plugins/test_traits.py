@@ -49,7 +49,8 @@ ONCE = [
         "separate-draws unused-episode-end uniform-code unequal-reductions frozen-adapters "
         "growing-weight rounded-ids opposite-metric uncopied-state false-negatives "
         "scrambled-axes read-padding separate-orders constant-penalty row-positions live-target slow-average "
-        "unsaved-state masked-end linear-model noisy-teacher repeated-seed",
+        "unsaved-state masked-end linear-model noisy-teacher repeated-seed "
+        "unreachable-targets",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

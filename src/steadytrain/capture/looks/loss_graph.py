@@ -30,6 +30,7 @@ from steadytrain.capture.looks.graph_nodes import (
 )
 from steadytrain.capture.looks.linear_models import linear_layers
 from steadytrain.capture.looks.live_weights import PRODUCTS_MAX
+from steadytrain.capture.looks.loss_findings import loss_findings
 from steadytrain.capture.looks.masked_means import padded_share
 from steadytrain.capture.looks.mixed_rows import Attended, attended, predicted_shape
 from steadytrain.capture.looks.padded_ends import last_place
@@ -126,6 +127,7 @@ def read_graph(root: Tensor) -> LossGraph:
             graph.parameters[id(variable)] = variable
             continue
         kind = kind_of(node)
+        graph.misuses.update(loss_findings(kind, node))
         if kind in LIKELIHOODS:
             _read_likelihood(node, graph)
         if kind in LOSSES or kind in ("LogSoftmax", "Sub"):

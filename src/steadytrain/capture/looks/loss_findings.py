@@ -1,0 +1,13 @@
+"""What single nodes in the graph of a loss show about how it is made, by name: each rule has a file of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from steadytrain.capture.looks.unreachable_targets import unreachable_targets
+
+
+def loss_findings(kind: str, node: Any) -> Iterator[tuple[str, float]]:
+    """The measures of ``node``, an operation ``kind`` between a loss and its parameters."""
+    yield from unreachable_targets(kind, node)
