@@ -50,7 +50,8 @@ ONCE = [
         "growing-weight rounded-ids opposite-metric uncopied-state false-negatives "
         "scrambled-axes read-padding separate-orders constant-penalty row-positions live-target slow-average "
         "unsaved-state masked-end linear-model noisy-teacher repeated-seed "
-        "unreachable-targets",
+        "unreachable-targets "
+        "inverted-weights",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

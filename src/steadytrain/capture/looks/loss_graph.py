@@ -24,6 +24,7 @@ from steadytrain.capture.looks.graph_nodes import (
     inputs_of_node,
     kind_of,
     made_by,
+    plain_tensor,
     saved_tensor,
     shape_of,
     signed,
@@ -76,6 +77,8 @@ class Likelihood:
     logarithms: Tensor | None = None
     dropped: int = 0
     """Places of the scores that a slice leaves out at the front of each row."""
+
+    weight: Tensor | None = None
 
 
 @dataclass
@@ -325,7 +328,9 @@ def _read_likelihood(node: Any, graph: LossGraph) -> None:
             graph.misuses["unscaled-cosines"] = 1.0
         graph.likelihoods.append(
             Likelihood(
-                targets.detach(), ignored, classes, logarithms if plain else None, dropped_in_front(node, classes)
+                *(targets.detach(), ignored, classes, logarithms if plain else None),
+                dropped=dropped_in_front(node, classes),
+                weight=plain_tensor(node, "weight"),
             )
         )
 
