@@ -51,7 +51,9 @@ ONCE = [
         "scrambled-axes read-padding separate-orders constant-penalty row-positions live-target slow-average "
         "unsaved-state masked-end linear-model noisy-teacher repeated-seed "
         "unreachable-targets "
-        "inverted-weights",
+        "inverted-weights "
+        "visible-target "
+        "shared-time",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS
-from steadytrain.diagnosis.signs import fact, listed, measured, not_finite, ruled_out, surveyed, symptom, when
+from steadytrain.diagnosis.signs import fact, listed, measured, not_finite, ruled_out, seen, surveyed, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class LabelLeakage(Cause):
 
     Causes:
         - the label itself among the inputs: embedded beside its token, or left in a padded field
-        - features that hold the target or something computed from it
+        - features that hold the target or something computed from it; windows that reach one step too far
         - rows of the test set in the training set
         - an identifier that follows the order of the classes
 
@@ -83,9 +83,13 @@ class LabelLeakage(Cause):
                     "fact labels_read",
                     invariant=causal,
                 ),
+                *symptom(case, CERTAIN, "visible-target", invariant=True),
                 *symptom(case, FAIR, "loss-collapse", "validation-gap"),
                 *when(
-                    surveyed(case) and not read and not fact(case, "labels_leaked"),
+                    surveyed(case)
+                    and not read
+                    and not fact(case, "labels_leaked")
+                    and seen(case, "visible-target") is None,
                     -FAIR,
                     "no single input predicts the label",
                     "fact labels_leaked",
