@@ -53,7 +53,8 @@ ONCE = [
         "unreachable-targets "
         "inverted-weights "
         "visible-target "
-        "shared-time",
+        "shared-time "
+        "self-pairs",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

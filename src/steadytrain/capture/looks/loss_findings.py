@@ -8,6 +8,7 @@ from typing import Any
 from steadytrain.capture.looks.class_weights import positive_weight
 from steadytrain.capture.looks.many_hot_targets import many_hot_targets
 from steadytrain.capture.looks.outer_products import outer_products
+from steadytrain.capture.looks.self_pairs import self_pairs
 from steadytrain.capture.looks.unreachable_targets import unreachable_targets
 
 
@@ -15,5 +16,6 @@ def loss_findings(kind: str, node: Any) -> Iterator[tuple[str, float]]:
     """The measures of ``node``, an operation ``kind`` between a loss and its parameters."""
     yield from unreachable_targets(kind, node)
     yield from positive_weight(node) if kind == "BinaryCrossEntropyWithLogits" else ()
+    yield from self_pairs(node) if kind == "NllLoss" else ()
     yield from many_hot_targets(kind, node)
     yield from outer_products(kind, node)
