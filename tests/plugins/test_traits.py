@@ -54,7 +54,8 @@ ONCE = [
         "inverted-weights "
         "visible-target "
         "shared-time "
-        "self-pairs",
+        "self-pairs "
+        "unit-ratio",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

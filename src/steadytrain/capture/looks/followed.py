@@ -27,6 +27,7 @@ from steadytrain.capture.looks.slow_averages import SlowAverages
 from steadytrain.capture.looks.summed_backwards import SummedBackwards
 from steadytrain.capture.looks.term_weights import TermWeights
 from steadytrain.capture.looks.tied_tables import TiedTables
+from steadytrain.capture.looks.unit_ratios import UnitRatios
 from steadytrain.capture.snapshots.resumed_states import ResumedStates
 from steadytrain.capture.step.input_recorder import MicroBatch
 from steadytrain.capture.step.optimizer_streams import Stream
@@ -45,6 +46,7 @@ class Followed:
     held: HeldParameters = field(default_factory=HeldParameters)
     labels: LabelCounts = field(default_factory=LabelCounts)
     targets: RegressionTargets = field(default_factory=RegressionTargets)
+    ratios: UnitRatios = field(default_factory=UnitRatios)
     plateaus: PlateauModes = field(default_factory=PlateauModes)
     weights: TermWeights = field(default_factory=TermWeights)
     averages: SlowAverages = field(default_factory=SlowAverages)

@@ -43,6 +43,7 @@ from steadytrain.capture.looks.stopped_targets import (
     elements_of,
     follows_itself,
 )
+from steadytrain.capture.looks.unit_ratios import surrogate
 from steadytrain.capture.looks.view_orders import MOVES_AXES, View, scrambled_view
 from steadytrain.core.torch_private import SAVED_CAUSAL, SAVED_DIMENSION, SAVED_IGNORED
 
@@ -95,6 +96,7 @@ class LossGraph:
     places of outputs whose last place is read. ``inputs`` are those of its first layers, and ``normalises`` says that
     it has normalisation layers. ``linear_layers`` counts layers without anything nonlinear between them
     (:mod:`linear_models`). ``follows_itself`` says that its targets are outputs of the model (:mod:`stopped_targets`).
+    ``surrogates`` are the ratios and advantages of clipped policy gradients (:mod:`unit_ratios`).
     ``whole`` is False if the graph exceeds ``NODES_MAX``.
     """
 
@@ -115,6 +117,7 @@ class LossGraph:
     linear_layers: int = 0
     follows_itself: bool = False
     compared: set[int] = field(default_factory=set)
+    surrogates: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     whole: bool = True
 
 
@@ -139,6 +142,8 @@ def read_graph(root: Tensor) -> LossGraph:
             graph.predicted.append(predicted_shape(node))
         if kind == "Mul" and len(graph.products) < PRODUCTS_MAX:
             graph.products.append(node)
+        if kind == "Minimum" and (ratios := surrogate(node)) is not None:
+            graph.surrogates.append(ratios)
         if kind in MOVES_AXES:
             moved.update(inputs_of_node(node))
         if node not in moved and (view := scrambled_view(kind, node)) is not None:

@@ -357,7 +357,7 @@ class ScriptLook(StepObserver):
             rows |= {f"{misuse}:{line}": count for misuse, count in graph.misuses.items()}
             given = ids_of(call)
             shown = graph_rows(graph, call, read, drawn=drawn, has_recurrent=layers)
-            measured = (*shown, *one.targets.rows(graph.squared, call))
+            measured = (*shown, *one.targets.rows(graph.squared, call), *one.ratios.rows(graph.surrogates, call))
             rows |= {f"{measure}:{line}": value for measure, value in measured} | dict(edge_rows(call))
             for likelihood in graph.likelihoods[:1] if call is not None and len(graph.likelihoods) == 1 else ():
                 assert call is not None
