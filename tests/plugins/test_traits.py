@@ -55,7 +55,8 @@ ONCE = [
         "visible-target "
         "shared-time "
         "self-pairs "
-        "unit-ratio",
+        "unit-ratio "
+        "choking-clip",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (
