@@ -56,7 +56,8 @@ ONCE = [
         "shared-time "
         "self-pairs "
         "unit-ratio "
-        "choking-clip",
+        "choking-clip "
+        "unscaled-targets",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (
