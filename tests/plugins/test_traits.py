@@ -53,7 +53,8 @@ ONCE = [
         "refitted-preprocessing fitted-before-split split-windows smoothed-masks augmented-validation "
         "swapped-channels shared-layers cut-sample wrong-best logit-threshold short-lived-optimizer "
         "squared-spread unmasked-nodes kept-statistics evaluation-scale trained-evaluation few-norm-values "
-        "moving-frozen-norms unexpected-inputs",
+        "moving-frozen-norms unexpected-inputs unreachable-targets inverted-weights visible-target "
+        "shared-time self-pairs unit-ratio choking-clip unscaled-targets",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

@@ -20,6 +20,8 @@ SAID = {
     "unscaled-cosines": "takes the softmax of cosines without a temperature: scores between -1 and 1 cannot tell the "
     "right choice from the others, and the loss stays near that of a guess",
     "cut-scores": "gets the output of a ReLU, so no score is below 0: where all are 0, no gradient passes",
+    "many-hot": "is a softmax cross-entropy, and its targets have several ones in a row, or none: the "
+    "classes compete, and no prediction fits",
     "softmax-of-one": "is about the softmax of a single unit, which is always 1",
 }
 """Measures of the table ``script``, and what the loss does there."""
@@ -37,14 +39,16 @@ class MisusedLoss(ScriptRule):
         well. A softmax over one unit is always 1 and learns nothing. A softmax over another dimension than the one
         that `nll_loss` reads as classes makes the rows (or places) of a batch compete with each other. A ReLU on the
         scores keeps them from falling below 0 and cuts the gradient of those that are there. Cosines without
-        a temperature are scores between -1 and 1: with many choices the loss stays near that of a guess. None of these
-        raises an error. Compiled losses cannot be looked into.
+        a temperature are scores between -1 and 1: with many choices the loss stays near that of a guess. Targets with
+        several ones in a row belong to a binary cross-entropy for each class. None of these raises an error. Compiled
+        losses cannot be looked into.
 
     Causes:
         - a model that ends in softmax or sigmoid for predictions, trained with a loss that takes scores
         - `nll_loss` taken for `cross_entropy`
         - a single output unit for two classes
         - a ReLU after the last layer, as after all others
+        - several labels for each row in `cross_entropy`
         - cosine similarities of a contrastive loss that are not divided by a temperature
         - `log_softmax(dim=0)`, `softmax()` without `dim`, or `dim=1` for scores [batch, places, classes]
 
@@ -54,7 +58,8 @@ class MisusedLoss(ScriptRule):
         2. Use softmax and sigmoid only where probabilities are read.
         3. One unit for two classes: `binary_cross_entropy_with_logits` without softmax.
         4. Divide cosines by a temperature (0.05 to 0.1), or learn a scale.
-        5. Give every softmax its `dim`: -1 where the classes come last.
+        5. Several labels a row: `binary_cross_entropy_with_logits`, a sigmoid for each class.
+        6. Give every softmax its `dim`: -1 where the classes come last.
     """
 
     looks_min: int = threshold(2, "looks that find it: the loss is made in the same way each time")

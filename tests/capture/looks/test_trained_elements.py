@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
 from torch import nn
 
+from steadytrain.capture.looks.trained_elements import descent_rows
 from steadytrain.detectors.few_trained_parameters import FewTrainedParameters
 from steadytrain.grouping.catalog import declared
 from watching import watching
@@ -48,3 +51,11 @@ def test_biases_and_norms(chosen: Chosen, kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("chosen", [lambda name: True, lambda name: name.startswith("4."), lambda name: "0" in name])
 def test_heads_and_whole_models_are_left_alone(chosen: Chosen, tmp_path: Path) -> None:
     assert said(chosen, tmp_path) == []
+
+
+def test_descent_is_that_of_sgd_alone() -> None:
+    one = nn.Linear(2, 2)
+    plain, heavy = (torch.optim.SGD(one.parameters(), lr=0.1, momentum=momentum) for momentum in (0.0, 0.9))
+    adam = torch.optim.Adam(one.parameters())
+    found = [dict(descent_rows(cast(Any, SimpleNamespace(optimizers=each)))) for each in ([plain], [heavy], [adam])]
+    assert found == [{"descent:SGD": 1.0}, {"descent:SGD": pytest.approx(10.0)}, {}]

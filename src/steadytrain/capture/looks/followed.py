@@ -31,6 +31,7 @@ from steadytrain.capture.looks.stray_schedules import StraySchedules
 from steadytrain.capture.looks.summed_backwards import SummedBackwards
 from steadytrain.capture.looks.term_weights import TermWeights
 from steadytrain.capture.looks.tied_tables import TiedTables
+from steadytrain.capture.looks.unit_ratios import UnitRatios
 from steadytrain.capture.snapshots.resumed_states import ResumedStates
 from steadytrain.capture.step.input_recorder import MicroBatch
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
@@ -57,6 +58,7 @@ class Followed:
     held: HeldParameters = field(default_factory=HeldParameters)
     labels: LabelCounts = field(default_factory=LabelCounts)
     targets: RegressionTargets = field(default_factory=RegressionTargets)
+    ratios: UnitRatios = field(default_factory=UnitRatios)
     plateaus: PlateauModes = field(default_factory=PlateauModes)
     plateau_steps: PlateauSteps = field(default_factory=PlateauSteps)
     stray: StraySchedules = field(default_factory=StraySchedules)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
+from steadytrain.capture.looks.class_weights import weights_as_counts
 from steadytrain.capture.looks.loss_graph import Likelihood, LossGraph
 from steadytrain.capture.step.input_recorder import MicroBatch
 
@@ -65,6 +66,7 @@ class LabelCounts:
             entropy = -math.fsum(n / total * math.log(n / total) for n in self._counts if n)
             few = (seen - 1) / (2.0 * total)  # Miller and Madow (1955): few labels look less equal than they are
             yield "label-entropy", min(entropy + few, math.log(one.classes))
+            yield from weights_as_counts(self._counts, one.weight)
 
 
 @torch.no_grad()

@@ -24,12 +24,14 @@ from steadytrain.capture.looks.graph_nodes import (
     inputs_of_node,
     kind_of,
     made_by,
+    plain_tensor,
     saved_tensor,
     shape_of,
     signed,
 )
 from steadytrain.capture.looks.linear_models import linear_layers
 from steadytrain.capture.looks.live_weights import PRODUCTS_MAX
+from steadytrain.capture.looks.loss_findings import loss_findings
 from steadytrain.capture.looks.masked_means import padded_share
 from steadytrain.capture.looks.mixed_rows import Attended, attended, predicted_shape
 from steadytrain.capture.looks.norm_values import values_a_channel
@@ -42,6 +44,7 @@ from steadytrain.capture.looks.stopped_targets import (
     elements_of,
     follows_itself,
 )
+from steadytrain.capture.looks.unit_ratios import surrogate
 from steadytrain.capture.looks.unmasked_padding import pooled
 from steadytrain.capture.looks.view_orders import MOVES_AXES, View, scrambled_view
 from steadytrain.core.torch_private import SAVED_CAUSAL, SAVED_DIMENSION, SAVED_IGNORED
@@ -78,6 +81,8 @@ class Likelihood:
     dropped: int = 0
     """Places of the scores that a slice leaves out at the front of each row."""
 
+    weight: Tensor | None = None
+
 
 @dataclass
 class LossGraph:
@@ -94,7 +99,8 @@ class LossGraph:
     are those of its first layers, and ``normalises`` says that it has normalisation layers. ``linear_layers`` counts
     layers without anything nonlinear between them (:mod:`linear_models`), ``norm_values`` the values a channel of its
     batch norms in training mode. ``follows_itself`` says that its targets are outputs of the model
-    (:mod:`stopped_targets`). ``whole`` is False if the graph exceeds ``NODES_MAX``.
+    (:mod:`stopped_targets`). ``surrogates`` are the ratios and advantages of clipped policy gradients
+    (:mod:`unit_ratios`). ``whole`` is False if the graph exceeds ``NODES_MAX``.
     """
 
     parameters: dict[int, nn.Parameter] = field(default_factory=dict)
@@ -116,6 +122,7 @@ class LossGraph:
     norm_values: list[int] = field(default_factory=list)
     follows_itself: bool = False
     compared: set[int] = field(default_factory=set)
+    surrogates: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     whole: bool = True
 
 
@@ -131,6 +138,7 @@ def read_graph(root: Tensor) -> LossGraph:
             graph.parameters[id(variable)] = variable
             continue
         kind = kind_of(node)
+        graph.misuses.update(loss_findings(kind, node))
         if kind in LIKELIHOODS:
             _read_likelihood(node, graph)
         if kind in LOSSES or kind in ("LogSoftmax", "Sub"):
@@ -139,6 +147,8 @@ def read_graph(root: Tensor) -> LossGraph:
             graph.predicted.append(predicted_shape(node))
         if kind == "Mul" and len(graph.products) < PRODUCTS_MAX:
             graph.products.append(node)
+        if kind == "Minimum" and (ratios := surrogate(node)) is not None:
+            graph.surrogates.append(ratios)
         if kind in MOVES_AXES:
             moved.update(inputs_of_node(node))
         if node not in moved and (view := scrambled_view(kind, node)) is not None:
@@ -332,7 +342,9 @@ def _read_likelihood(node: Any, graph: LossGraph) -> None:
             graph.misuses["unscaled-cosines"] = 1.0
         graph.likelihoods.append(
             Likelihood(
-                targets.detach(), ignored, classes, logarithms if plain else None, dropped_in_front(node, classes)
+                *(targets.detach(), ignored, classes, logarithms if plain else None),
+                dropped=dropped_in_front(node, classes),
+                weight=plain_tensor(node, "weight"),
             )
         )
 

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 from steadytrain.capture.looks.graph_nodes import plain_tensor
+from steadytrain.capture.looks.shared_times import SharedTimes
+from steadytrain.capture.looks.visible_targets import visible_targets
 from steadytrain.capture.step.input_recorder import MicroBatch, tensors_in
 
 SQUARES = "MseLoss"
@@ -48,6 +50,7 @@ class RegressionTargets:
 
     def __init__(self) -> None:
         self._rows = 0
+        self._times = SharedTimes()
         self._mean: Tensor | None = None
         self._squares: Tensor | None = None
 
@@ -66,10 +69,12 @@ class RegressionTargets:
         variance = self._variance(target.double())
         if variance is not None and variance > 0.0:
             yield "target-variance", variance
-        given = tensors_in((call.args, call.kwargs)) if call is not None else ()
+        given = tuple(tensors_in((call.args, call.kwargs))) if call is not None else ()
         alike = [one for one in given if one.shape == target.shape and one.is_floating_point()]
         if alike and _is_noise(target):
             yield "noise-correlation", max(_correlation(one.detach(), target) for one in alike)
+            yield from self._times.rows(target, given)
+        yield from visible_targets(target, given)
         times = [one for one in given if one.numel() == len(target) and len(one) == len(target)]
         if alike and len(times) == 1 and _is_uniform(target):
             late = times[0].detach().reshape(-1).double()

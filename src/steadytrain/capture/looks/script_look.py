@@ -39,7 +39,7 @@ from steadytrain.capture.looks.schedule_counts import ScheduleCounts, schedulers
 from steadytrain.capture.looks.script_reading import reading_rows
 from steadytrain.capture.looks.stopped_updates import StoppedUpdates
 from steadytrain.capture.looks.tied_tables import TiedTables
-from steadytrain.capture.looks.trained_elements import adapter_rows, trained_rows
+from steadytrain.capture.looks.trained_elements import adapter_rows, descent_rows, trained_rows
 from steadytrain.capture.snapshots.loaded_states import LoadedStates
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, ids_of
@@ -343,7 +343,7 @@ class ScriptLook(StepObserver):
         """What does not change in a training: which parameters it trains, and what its source says."""
         one.cut = CutModules(stream, self._run.guard.report)
         one.recurrent = RecurrentAxes(stream, self._run.guard.report)
-        rows = dict(trained_rows(stream, self._run.streams)) | dict(adapter_rows(stream))
+        rows = dict(trained_rows(stream, self._run.streams)) | dict(adapter_rows(stream)) | dict(descent_rows(stream))
         return rows | dict(policy_rows()) | dict(reading_rows())
 
     # -- what is measured ------------------------------------------------------------------------------------------
@@ -359,7 +359,7 @@ class ScriptLook(StepObserver):
             rows |= {f"{misuse}:{line}": count for misuse, count in graph.misuses.items()}
             given = ids_of(call)
             shown = graph_rows(graph, call, read, drawn=drawn, has_recurrent=layers)
-            measured = (*shown, *one.targets.rows(graph.squared, call))
+            measured = (*shown, *one.targets.rows(graph.squared, call), *one.ratios.rows(graph.surrogates, call))
             rows |= {f"{measure}:{line}": value for measure, value in measured} | dict(edge_rows(call))
             for likelihood in graph.likelihoods[:1] if call is not None and len(graph.likelihoods) == 1 else ():
                 assert call is not None

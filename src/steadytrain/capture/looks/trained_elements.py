@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+import torch
 from torch import nn
 
 from steadytrain.capture.hooks.model_discovery import named_places
@@ -66,3 +67,11 @@ def _kind(module: nn.Module, name: str) -> str:
     if isinstance(module, (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, NORMS.get())) or "Norm" in type(module).__name__:
         return "norms"
     return "biases" if "bias" in name else ""
+
+
+def descent_rows(stream: Stream) -> Iterator[tuple[str, float]]:
+    """``descent:CLASS`` is how far a gradient moves its parameter in the end, as a multiple of the rate: 1 / (1 -
+    momentum). Only of SGD alone, whose step is as long as its gradient."""
+    if len(stream.optimizers) == 1 and type(stream.optimizers[0]) is torch.optim.SGD:
+        momenta = [float(one.get("momentum") or 0.0) for one in stream.optimizers[0].param_groups]
+        yield "descent:SGD", 1.0 / (1.0 - min(max(momenta), 0.999))

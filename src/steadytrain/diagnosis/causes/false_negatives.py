@@ -23,11 +23,12 @@ class FalseNegatives(Cause):
 
     Causes:
         - a click log sorted by product, or passages in the order of their documents, without shuffling
+        - each row itself among its choices: a diagonal that is not masked, or two views that are equal
         - a batch that is large for the number of different partners
 
     Next:
         1. Shuffle, or take each partner once a batch.
-        2. Mask what equals the right answer in the logits.
+        2. Mask what equals the right answer in the logits, and the row itself.
     """
 
     axis = "data"
@@ -42,6 +43,12 @@ class FalseNegatives(Cause):
             "shuffle the data, or take each partner once a batch",
             code="loader = DataLoader(pairs, shuffle=True)  # or mask: logits.masked_fill(same & ~eye, -inf)",
         ),
+        Intervention(
+            "mask-itself",
+            4,
+            "mask the row itself, and augment each view on its own",
+            code="logits = logits.masked_fill(torch.eye(len(logits), dtype=torch.bool), -1e9)",
+        ),
     )
     grade = "A"
     source = "2007.00808 (ANCE) and 2010.08191 (RocketQA) on false negatives"
@@ -49,8 +56,11 @@ class FalseNegatives(Cause):
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
-                *symptom(case, CERTAIN, "false-negatives", invariant=True),
+                *symptom(case, CERTAIN, "false-negatives", "self-pairs", invariant=True),
                 *symptom(case, HINT, "no-learning", "plateau"),
-                *ruled_out(seen(case, "false-negatives") is None, "the rows of a batch are not copies of each other"),
+                *ruled_out(
+                    seen(case, "false-negatives", "self-pairs") is None,
+                    "the rows of a batch are not copies of each other",
+                ),
             )
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, DROP_BATCH
-from steadytrain.diagnosis.signs import above, fact, listed, measured, ruled_out, surveyed, symptom, when
+from steadytrain.diagnosis.signs import above, fact, listed, measured, ruled_out, seen, surveyed, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class InfeasibleTarget(Cause):
 
     def signature(self, case: Case) -> Signature:
         infeasible = fact(case, "ctc_infeasible_rows")
+        seen_live = seen(case, "unreachable-targets") is not None
         return Signature(
             (
                 *above(
@@ -70,12 +71,14 @@ class InfeasibleTarget(Cause):
                     "CTC targets of rows {names} are longer than their inputs",
                     invariant=True,
                 ),
+                *symptom(case, CERTAIN, "unreachable-targets", invariant=True),
                 *symptom(case, HINT, "plateau", "no-learning"),
                 *ruled_out(
-                    measured(case, "targets_out_of_reach") == 0.0 and not infeasible, "all targets can be reached"
+                    measured(case, "targets_out_of_reach") == 0.0 and not infeasible and not seen_live,
+                    "all targets can be reached",
                 ),
                 *when(
-                    surveyed(case) and fact(case, "targets_out_of_reach") is None and not infeasible,
+                    surveyed(case) and fact(case, "targets_out_of_reach") is None and not infeasible and not seen_live,
                     -STRONG,
                     "the last operation has no bounds",
                     "facts",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Intervention, Signature
-from steadytrain.diagnosis.signs import fact, noted, quiet, ruled_out, symptom, when
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.signs import fact, noted, quiet, ruled_out, seen, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 from steadytrain.experiments.trial_tables.updates import RATE_CUTS
 from steadytrain.experiments.trials.scale_inputs import EARLY_STEPS, SCALE_MIN
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 
 @final
 class InputScale(Cause):
-    """The inputs are not scaled: a feature is tens or thousands of times larger than 1.
+    """The inputs or targets are not scaled: a feature is tens or thousands of times larger than 1.
 
     Means:
         The gradient of the first layer grows with its input, and the curvature of the loss with the square of it. A
         rate that suits inputs of standard deviation 1 is then too high by that factor. If one feature is far larger
-        than the others, no rate suits all of them.
+        than the others, no rate suits all of them. Targets whose mean is far from zero are not reached by an optimizer
+        whose steps have the length of its rate.
 
     Causes:
-        - prices, counts, times or bytes as they stand in the data
+        - prices, counts, times or bytes as they stand in the data, as inputs or as targets
         - a scaler that was fitted and not applied, or only to the evaluation set
         - a division by 255 that was lost
         - images that are not normalised as those that a pretrained model was trained on
@@ -63,6 +64,12 @@ class InputScale(Cause):
             "scale-inputs",
             code="x = (x - train_mean) / train_std",
         ),
+        Intervention(
+            "standardise-targets",
+            4,
+            "standardise the targets, and turn the predictions back",
+            code="targets = (targets - train_targets.mean()) / train_targets.std()",
+        ),
     )
     grade = "B"
     source = "LeCun et al., Efficient BackProp (1998), 4.3; Karpathy, A recipe for training neural networks (2019)"
@@ -75,12 +82,16 @@ class InputScale(Cause):
             (
                 *when(largest >= SCALE_MIN, STRONG, _said(found), "fact input_scale"),
                 *symptom(case, STRONG, "unexpected-inputs", notes=True),
+                *symptom(case, CERTAIN, "unscaled-targets", invariant=True),
                 *symptom(case, HINT, "unscaled-inputs", "loss-above-guess", "exploding-gradients"),
                 *when(
                     bool(fact(case, "batch_norm_modules")) and not told, -FAIR, "a batch norm may scale them", "facts"
                 ),
                 *when(case.onset > EARLY_STEPS, -STRONG, f"it began at step {case.onset}", "symptoms"),
-                *ruled_out(largest < SCALE_MIN and not told, "no input was seen that is not scaled"),
+                *ruled_out(
+                    largest < SCALE_MIN and not told and seen(case, "unscaled-targets") is None,
+                    "no input or target was seen that is not scaled",
+                ),
                 *ruled_out(quiet(case) and not told, "no symptom above a note was seen", "symptoms"),
             )
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS
-from steadytrain.diagnosis.signs import fact, listed, measured, not_finite, ruled_out, surveyed, symptom, when
+from steadytrain.diagnosis.signs import fact, listed, measured, not_finite, ruled_out, seen, surveyed, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class LabelLeakage(Cause):
 
     Causes:
         - the label itself among the inputs: embedded beside its token, or left in a padded field
-        - features that hold the target or something computed from it
+        - features that hold the target or something computed from it; windows that reach one step too far
         - rows of the test set in the training set; a loss over all nodes of a graph, those of the test mask among them
         - columns chosen, or rows copied, before the split; overlapping windows that are split at random
         - a validation loader made from the training set
@@ -101,9 +101,13 @@ class LabelLeakage(Cause):
                 *symptom(case, CERTAIN, *OF_SPLITS, invariant=True),
                 *symptom(case, CERTAIN, "unmasked-nodes", invariant=True),
                 *symptom(case, CERTAIN, "trained-evaluation", invariant=True),
+                *symptom(case, CERTAIN, "visible-target", invariant=True),
                 *symptom(case, FAIR, "loss-collapse", "validation-gap"),
                 *when(
-                    surveyed(case) and not read and not fact(case, "labels_leaked"),
+                    surveyed(case)
+                    and not read
+                    and not fact(case, "labels_leaked")
+                    and seen(case, "visible-target") is None,
                     -FAIR,
                     "no single input predicts the label",
                     "fact labels_leaked",

@@ -19,11 +19,13 @@ class LiveTarget(Cause):
     Means:
         A bootstrapped target is meant to stand still while the prediction moves towards it. With a gradient of its own
         it moves towards the prediction, too, and an advantage with one lets the loss of the policy change the critic.
-        Learning is slow or goes astray.
+        Learning is slow or goes astray. The old log-probability of a policy ratio is such a reference, too: computed
+        anew in each update, it moves with the policy, and the clip never acts.
 
     Causes:
         - a target that is computed outside of `no_grad()` by the network itself
         - an advantage in the loss of the policy without `detach()`
+        - the old log-probability of PPO computed in the update, and not stored at the rollout
 
     Next:
         1. Detach it, or compute it under `no_grad()`.
@@ -42,6 +44,12 @@ class LiveTarget(Cause):
             "detach the target, or the advantage",
             code="target = reward + gamma * (1 - done) * q(next_state).max(1).values.detach()",
         ),
+        Intervention(
+            "stored-log-probability",
+            4,
+            "store the log-probability when the action is drawn",
+            code="ratio = (log_prob - rollout.log_prob).exp()",
+        ),
     )
     grade = "B"
     source = "1312.5602; Sutton and Barto, Reinforcement Learning, 2nd edition, 11.5 (the naive residual gradient)"
@@ -49,8 +57,11 @@ class LiveTarget(Cause):
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
-                *symptom(case, CERTAIN, "live-target", invariant=True),
+                *symptom(case, CERTAIN, "live-target", "unit-ratio", invariant=True),
                 *symptom(case, HINT, "no-learning", "plateau"),
-                *ruled_out(seen(case, "live-target") is None, "no target carries a gradient that the source shows"),
+                *ruled_out(
+                    seen(case, "live-target", "unit-ratio") is None,
+                    "no target carries a gradient that the source shows",
+                ),
             )
         )

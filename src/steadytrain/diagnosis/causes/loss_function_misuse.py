@@ -30,6 +30,7 @@ class LossFunctionMisuse(Cause):
         - softmax or sigmoid in the model and again in the loss
         - `nll_loss` or `kl_div` without a logarithm
         - the wrong sign of a term: `rec - beta * kl`, an entropy or a margin that is added instead of subtracted
+        - class weights that grow with how common a class is; several labels a row in a softmax cross-entropy
         - one term averaged over the elements of a row, the other summed over them (`mse_loss` beside a summed KL)
         - input and target exchanged; `softmax(dim=0)`, in the loss or in attention
         - logits that a metric compares with 0.5, as if they were probabilities
@@ -66,6 +67,18 @@ class LossFunctionMisuse(Cause):
             5,
             "divide cosines by a temperature, or learn their scale",
             code="loss = cross_entropy(cosines / 0.07, targets)",
+        ),
+        Intervention(
+            "invert-weights",
+            5,
+            "weight each class by the inverse of its count",
+            code="weight = counts.sum() / (len(counts) * counts)  # pos_weight = negatives / positives",
+        ),
+        Intervention(
+            "binary-for-each-class",
+            5,
+            "a sigmoid for each class where a row has several labels",
+            code="loss = binary_cross_entropy_with_logits(scores, targets)",
         ),
         Intervention(
             "turn-sign",
@@ -107,6 +120,7 @@ class LossFunctionMisuse(Cause):
                 *_entropy_lowered(case),
                 *_misused(case),
                 *symptom(case, CERTAIN, "unequal-reductions", "logit-threshold", "squared-spread", invariant=True),
+                *symptom(case, CERTAIN, "inverted-weights", invariant=True),
                 *symptom(case, FAIR, "misnormalized-attention"),
                 *symptom(case, HINT, "plateau", "no-learning", "loss-collapse"),
             ),
@@ -114,10 +128,11 @@ class LossFunctionMisuse(Cause):
 
 
 def _misused(case: Case) -> Signs:
-    """What the graph of the loss shows. Cosines without a temperature are seen nowhere else."""
+    """What the graph of the loss shows. Cosines without a temperature and targets of several ones are seen nowhere
+    else."""
     found = seen(case, "misused-loss")
-    cosines = found is not None and "unscaled-cosines" in found.numbers
-    return symptom(case, CERTAIN if cosines else STRONG, "misused-loss", invariant=cosines)
+    alone = found is not None and not found.numbers.keys().isdisjoint(("unscaled-cosines", "many-hot"))
+    return symptom(case, CERTAIN if alone else STRONG, "misused-loss", invariant=alone)
 
 
 def _unequal_terms(case: Case) -> Signs:

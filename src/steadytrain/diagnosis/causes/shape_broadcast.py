@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
-from steadytrain.diagnosis.signs import fact, listed, ruled_out, surveyed, symptom
+from steadytrain.diagnosis.signs import fact, listed, ruled_out, seen, surveyed, symptom
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -50,11 +50,16 @@ class ShapeBroadcast(Cause):
     source = "documentation of torch.nn.functional.mse_loss and its warning"
 
     def signature(self, case: Case) -> Signature:
+        # A survey reads the shapes of loss functions, and no products.
+        outer = seen(case, "broadcast-loss") is not None and not fact(case, "broadcast")
         return Signature(
             (
                 *listed(case, "broadcast", CERTAIN, "the loss broadcasts: {names}", invariant=True),
-                *symptom(case, STRONG, "broadcast-loss"),
+                *symptom(case, CERTAIN if outer else STRONG, "broadcast-loss", invariant=outer),
                 *symptom(case, HINT, "plateau", "no-learning"),
-                *ruled_out(surveyed(case) and not fact(case, "broadcast"), "no two shapes were broadcast in the loss"),
+                *ruled_out(
+                    surveyed(case) and not fact(case, "broadcast") and seen(case, "broadcast-loss") is None,
+                    "no two shapes were broadcast in the loss",
+                ),
             ),
         )

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from script_windows import looked
+from steadytrain.core.model import Window
+from steadytrain.detectors.choking_clip import ChokingClip
+from steadytrain.testing import newest, steps
+
+
+def clipped(*, left: float = 0.002, applied: float = 1e-2, count: int = 80, **rows: list[float]) -> Window:
+    signals = {"learning_rate": 0.1, "gradient_norm_applied": applied, "parameter_norm": 20.0, "clip_coefficient": left}
+    window = steps(**{name: [value] * count for name, value in signals.items()})
+    return replace(window, tables=looked(count, **rows).tables)
+
+
+def test_a_limit_far_too_low() -> None:
+    symptom = newest(ChokingClip(), clipped(descent__SGD=[1.0]))
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step) == ("warning", 1)
+    assert symptom.message.startswith("clipping leaves 0.002 of the usual gradient, and an update of SGD changes the")
+
+
+def test_quiet() -> None:
+    healthy = {
+        "another optimizer": clipped(),
+        "a usual limit": clipped(left=0.2, descent__SGD=[1.0]),
+        "a rate that makes up for it": clipped(applied=1.0, descent__SGD=[1.0]),
+        "momentum": clipped(descent__SGD=[10.0]),
+        "the first steps": clipped(count=40, descent__SGD=[1.0]),
+        "another fault": clipped(descent__SGD=[1.0], clipped_scaled__gradients=[1.0]),
+    }
+    assert {name: ChokingClip().check(window) for name, window in healthy.items()} == dict.fromkeys(healthy, ())

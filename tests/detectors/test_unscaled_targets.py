@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from script_windows import NAN, looked
+from steadytrain.core.model import Window
+from steadytrain.detectors.unscaled_targets import UnscaledTargets
+from steadytrain.testing import newest, steps
+
+
+def seen(means: list[float], predictions: list[float], *, rise: float = 0.0) -> Window:
+    shown = looked(far_targets__train_py=means, their_predictions__train_py=predictions)
+    return replace(steps(learning_rate=[1e-3 + rise * at for at in range(40)]), tables=shown.tables)
+
+
+STUCK = seen([2.5e5] * 7, [0.1, 0.1, 0.2, 0.2, 0.3, 0.5, 0.9])
+
+
+def test_targets_out_of_the_reach_of_a_rate() -> None:
+    symptom = newest(UnscaledTargets(), STUCK)
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step) == ("warning", 1)
+    assert symptom.message.endswith(
+        "have a mean of 2.5e+05, and the predictions came from 0.1 to 0.9 in 32 updates: the rate does not reach them"
+    )
+
+
+def test_quiet() -> None:
+    healthy = {
+        "nothing is far": looked(),
+        "it comes nearer": seen([50.0] * 7, [0.0, 0.1, 0.2, 0.3, 0.5, 1.0, 3.0]),
+        "it got there": seen([2.5e5, 2.5e5, 2.5e5, NAN, NAN, NAN, NAN], [0.0, 1e5, 2e5, NAN, NAN, NAN, NAN]),
+        "nothing moves at all": seen([2.5e5] * 7, [0.1] * 7),
+        "a warm-up": seen([2.5e5] * 7, [0.1, 0.1, 0.2, 0.2, 0.3, 0.5, 0.9], rise=1e-4),
+        "steps that are not known": replace(looked(), tables=STUCK.tables),
+    }
+    assert {name: UnscaledTargets().check(window) for name, window in healthy.items()} == dict.fromkeys(healthy, ())
