@@ -14,20 +14,24 @@ def clipped(*, left: float = 0.002, applied: float = 1e-2, count: int = 80, **ro
     return replace(window, tables=looked(count, **rows).tables)
 
 
+SICK = (clipped(descent__SGD=[1.0]),)
+QUIET = {
+    "another optimizer": clipped(),
+    "a usual limit": clipped(left=0.2, descent__SGD=[1.0]),
+    "a rate that makes up for it": clipped(applied=1.0, descent__SGD=[1.0]),
+    "momentum": clipped(descent__SGD=[10.0]),
+    "the first steps": clipped(count=40, descent__SGD=[1.0]),
+    "another fault": clipped(descent__SGD=[1.0], clipped_scaled__gradients=[1.0]),
+}
+HEALTHY = tuple(QUIET.values())
+
+
 def test_a_limit_far_too_low() -> None:
-    symptom = newest(ChokingClip(), clipped(descent__SGD=[1.0]))
+    symptom = newest(ChokingClip(), SICK[0])
     assert symptom is not None
     assert (symptom.severity, symptom.first_step) == ("warning", 1)
     assert symptom.message.startswith("clipping leaves 0.002 of the usual gradient, and an update of SGD changes the")
 
 
 def test_quiet() -> None:
-    healthy = {
-        "another optimizer": clipped(),
-        "a usual limit": clipped(left=0.2, descent__SGD=[1.0]),
-        "a rate that makes up for it": clipped(applied=1.0, descent__SGD=[1.0]),
-        "momentum": clipped(descent__SGD=[10.0]),
-        "the first steps": clipped(count=40, descent__SGD=[1.0]),
-        "another fault": clipped(descent__SGD=[1.0], clipped_scaled__gradients=[1.0]),
-    }
-    assert {name: ChokingClip().check(window) for name, window in healthy.items()} == dict.fromkeys(healthy, ())
+    assert {name: ChokingClip().check(window) for name, window in QUIET.items()} == dict.fromkeys(QUIET, ())

@@ -7,11 +7,12 @@ from steadytrain.detectors.evaluation_scale import EvaluationScale
 from steadytrain.testing import newest
 
 IMAGES = looked(other_scale__Net=[0.6])
+SICK = (IMAGES, looked(other_scale_of_features__Net=[0.8]))
+HEALTHY = (looked(), replace(IMAGES, facts={"moving_targets": 1.0}))
 
 
 def test_quiet() -> None:
-    assert EvaluationScale().check(looked()) == ()
-    assert EvaluationScale().check(replace(IMAGES, facts={"moving_targets": 1.0})) == ()
+    assert [EvaluationScale().check(window) for window in HEALTHY] == [()] * len(HEALTHY)
 
 
 def test_images() -> None:

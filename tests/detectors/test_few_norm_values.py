@@ -4,6 +4,7 @@ from script_windows import looked
 from steadytrain.detectors.few_norm_values import FewNormValues
 from steadytrain.testing import newest
 
+SICK = (looked(norm_values__a=[4.0, 2.0]),)
 HEALTHY = (
     looked(),
     looked(norm_values__a=[5.0]),
@@ -17,7 +18,7 @@ def test_quiet() -> None:
 
 
 def test_four_values() -> None:
-    symptom = newest(FewNormValues(), looked(norm_values__a=[4.0, 2.0]))
+    symptom = newest(FewNormValues(), SICK[0])
     assert symptom is not None
     assert (symptom.severity, symptom.first_step) == ("warning", 1)
     assert symptom.message.startswith("batch norms of the loss at a normalise over 2 values a channel")

@@ -4,6 +4,7 @@ from script_windows import looked
 from steadytrain.detectors.kept_statistics import KeptStatistics
 from steadytrain.testing import newest
 
+SICK = (looked(kept_statistics__Net=[0.25]),)
 HEALTHY = (looked(), looked(kept_statistics__Net=[0.2]))
 
 
@@ -12,7 +13,7 @@ def test_quiet() -> None:
 
 
 def test_first_statistics() -> None:
-    symptom = newest(KeptStatistics(), looked(kept_statistics__Net=[0.25]))
+    symptom = newest(KeptStatistics(), SICK[0])
     assert symptom is not None
     assert symptom.severity == "warning"
     assert symptom.message.startswith("the copy of Net that is evaluated follows the weights of the model")

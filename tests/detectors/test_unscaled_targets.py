@@ -14,6 +14,15 @@ def seen(means: list[float], predictions: list[float], *, rise: float = 0.0) -> 
 
 
 STUCK = seen([2.5e5] * 7, [0.1, 0.1, 0.2, 0.2, 0.3, 0.5, 0.9])
+QUIET = {
+    "nothing is far": looked(),
+    "it comes nearer": seen([50.0] * 7, [0.0, 0.1, 0.2, 0.3, 0.5, 1.0, 3.0]),
+    "it got there": seen([2.5e5, 2.5e5, 2.5e5, NAN, NAN, NAN, NAN], [0.0, 1e5, 2e5, NAN, NAN, NAN, NAN]),
+    "nothing moves at all": seen([2.5e5] * 7, [0.1] * 7),
+    "a warm-up": seen([2.5e5] * 7, [0.1, 0.1, 0.2, 0.2, 0.3, 0.5, 0.9], rise=1e-4),
+    "steps that are not known": replace(looked(), tables=STUCK.tables),
+}
+SICK, HEALTHY = (STUCK,), tuple(QUIET.values())
 
 
 def test_targets_out_of_the_reach_of_a_rate() -> None:
@@ -26,12 +35,4 @@ def test_targets_out_of_the_reach_of_a_rate() -> None:
 
 
 def test_quiet() -> None:
-    healthy = {
-        "nothing is far": looked(),
-        "it comes nearer": seen([50.0] * 7, [0.0, 0.1, 0.2, 0.3, 0.5, 1.0, 3.0]),
-        "it got there": seen([2.5e5, 2.5e5, 2.5e5, NAN, NAN, NAN, NAN], [0.0, 1e5, 2e5, NAN, NAN, NAN, NAN]),
-        "nothing moves at all": seen([2.5e5] * 7, [0.1] * 7),
-        "a warm-up": seen([2.5e5] * 7, [0.1, 0.1, 0.2, 0.2, 0.3, 0.5, 0.9], rise=1e-4),
-        "steps that are not known": replace(looked(), tables=STUCK.tables),
-    }
-    assert {name: UnscaledTargets().check(window) for name, window in healthy.items()} == dict.fromkeys(healthy, ())
+    assert {name: UnscaledTargets().check(window) for name, window in QUIET.items()} == dict.fromkeys(QUIET, ())

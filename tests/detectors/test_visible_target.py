@@ -4,6 +4,7 @@ from script_windows import NAN, looked
 from steadytrain.detectors.visible_target import VisibleTarget
 from steadytrain.testing import newest
 
+SICK = (looked(target_in_last_input__train_py=[23.0] * 4),)
 HEALTHY = (
     looked(),
     looked(target_in_last_input__train_py=[23.0, 23.0, NAN, NAN]),
@@ -16,7 +17,7 @@ def test_quiet() -> None:
 
 
 def test_the_target_among_the_inputs() -> None:
-    symptom = newest(VisibleTarget(), looked(target_in_last_input__train_py=[23.0] * 4))
+    symptom = newest(VisibleTarget(), SICK[0])
     assert symptom is not None
     assert (symptom.severity, symptom.first_step) == ("warning", 1)
     assert symptom.message.startswith("the target of the loss of train_py is among the inputs: each equals place 23")

@@ -6,7 +6,7 @@ from steadytrain.diagnosis.answer import SIGNATURE, Remedy
 from steadytrain.diagnosis.cause import CERTAIN, Cause, Sign, Signature
 from steadytrain.diagnosis.cause_catalog import causes
 from steadytrain.diagnosis.conclusion import Circumstances, conclude
-from steadytrain.diagnosis.fix_order import remedies
+from steadytrain.diagnosis.fix_order import fitting, remedies
 from steadytrain.diagnosis.proof import Control
 from steadytrain.diagnosis.weighing import Suspect
 from steadytrain.experiments.fix_verification import PRICE
@@ -25,6 +25,27 @@ def offered(name: str, **effects: Effect) -> tuple[Remedy, ...]:
 def test_a_rate_is_never_cut_for_an_operation_outside_its_domain() -> None:
     for name in ("singular-operation", "no-supervised-tokens", "nonfinite-input", "missing-zero-grad"):
         assert not any("learning rate" in one.what for one in CAUSES[name].interventions)
+
+
+def fixes_for(name: str, sign: Sign | None, *verdicts: Verdict) -> list[str]:
+    signature = Signature((sign,) if sign is not None else ())
+    return [one.name for one in fitting(CAUSES[name].interventions, signature, verdicts)]
+
+
+def test_fixes_are_those_of_what_was_seen() -> None:
+    early = Sign("clipping saw no gradient", CERTAIN, "fact clip_before_backward")
+    scaled = Sign("clipped while scaled", CERTAIN, "symptom clipped-while-scaled")
+    assert fixes_for("clip-before-unscale", early) == ["clip-after-backward"]
+    assert fixes_for("clip-before-unscale", scaled) == ["unscale-first"]
+    assert fixes_for("clip-before-unscale", None) == ["unscale-first", "clip-after-backward"]
+    twice = Sign("softmax twice", CERTAIN, "symptom misused-loss", {"softmax-twice": 1.0})
+    assert fixes_for("loss-function-misuse", twice) == ["loss-from-logits"]
+
+
+def test_a_fix_that_was_tried_is_told_in_any_case() -> None:
+    early = Sign("clipping saw no gradient", CERTAIN, "fact clip_before_backward")
+    tried = fixes_for("clip-before-unscale", early, Verdict("unscale-first", "persists"))
+    assert tried == ["unscale-first", "clip-after-backward"]
 
 
 def test_the_code_of_a_fix_names_the_optimizer_of_the_script() -> None:

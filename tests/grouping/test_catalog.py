@@ -23,7 +23,10 @@ from steadytrain.testing import steps
 
 ROOT = Path(__file__).parents[2]
 ALL = catalog.log_detectors()
-ALWAYS_NOTES = {"summed-gradients", "constant-targets", "replaced-weights", "swapped-channels"}
+ALWAYS_NOTES = {
+    *("summed-gradients", "constant-targets", "replaced-weights", "swapped-channels"),
+    *("moving-frozen-norms", "shared-time", "unexpected-inputs"),
+}
 """Detectors of what may be meant, whatever else is known of the run."""
 
 every_detector = pytest.mark.parametrize("detector", ALL, ids=[type(entry).__name__ for entry in ALL])

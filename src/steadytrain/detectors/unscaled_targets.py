@@ -35,7 +35,7 @@ class UnscaledTargets(ScriptRule):
     looks_min: int = threshold(6, "looks that find it")
     last_look_steps: int = threshold(32, "updates by which the predictions should have moved")
     moved_max_share: float = threshold(1e-4, "share of the way that the predictions may have gone")
-    rate_rise: float = threshold(1.5, "times that the rate may have risen from the first look to the last")
+    rate_rise_ratio: float = threshold(1.5, "times that the rate may have risen from the first look to the last")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         predicted = {row.place: row for row in script_rows(window, "their-predictions")}
@@ -43,7 +43,7 @@ class UnscaledTargets(ScriptRule):
         for row in script_rows(window, "far-targets"):
             beside = predicted.get(row.place)
             rate = window.series("learning_rate").between(int(row.steps[0]), int(row.steps[-1])).values
-            rises = not len(rate) or bool(rate[-1] > self.rate_rise * rate[0])
+            rises = not len(rate) or bool(rate[-1] > self.rate_rise_ratio * rate[0])
             if beside is None or len(row.steps) < self.looks_min or row.steps[-1] < self.last_look_steps or rises:
                 continue
             far = float(row.values[0] - beside.values[0])

@@ -107,6 +107,8 @@ class Intervention:
     mends: tuple[str, ...] = ()
     code: str = ""
     command: str = ""
+    of: tuple[str, ...] = ()
+    """Symptoms, facts, or numbers of signs that it is meant for; empty for all that speak for its cause."""
 
     def __post_init__(self) -> None:
         is_code = any(letter.isdigit() for letter in self.what.partition(" ")[0])  # float32 stays lower-case

@@ -33,7 +33,7 @@ from steadytrain.diagnosis.answer import (
 from steadytrain.diagnosis.axis import axis_found
 from steadytrain.diagnosis.cause import CERTAIN
 from steadytrain.diagnosis.cause_catalog import interventions_of
-from steadytrain.diagnosis.fix_order import remedies
+from steadytrain.diagnosis.fix_order import fitting, remedies
 from steadytrain.diagnosis.proof import Control, Proof, proof
 from steadytrain.diagnosis.weighing import Suspect, plain, weigh
 from steadytrain.experiments.contrast import Contrast
@@ -225,7 +225,7 @@ def _diagnosis(judged: _Judged, status: Status) -> RankedCause:
         batch_rows=suspect.signature.batch_rows,
         interventions=remedies(
             suspect.cause,
-            interventions_of(suspect.name, suspect.cause),
+            fitting(interventions_of(suspect.name, suspect.cause), suspect.signature, verdicts),
             verdicts,
             target=judged.known.target,
             replayed=judged.known.control.ran,

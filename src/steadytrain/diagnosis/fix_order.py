@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from steadytrain.diagnosis import interventions as shared
 from steadytrain.diagnosis.answer import Remedy
-from steadytrain.diagnosis.cause import Cause, Intervention
+from steadytrain.diagnosis.cause import Cause, Intervention, Signature
 from steadytrain.experiments.specs import PRICE, Verdict
 
 if TYPE_CHECKING:  # reading an answer needs no trial
@@ -59,6 +59,18 @@ def remedies(
     order = {group: place for place, group in enumerate(GROUPS)}
     place = {one.name: (order[group_of(one)], one.name not in mending, one.trial in refused) for one in made}
     return tuple(sorted(made, key=lambda one: (*place[one.name], one.rung, one.name)))
+
+
+def fitting(
+    offered: Sequence[Intervention], signature: Signature, verdicts: Sequence[Verdict]
+) -> tuple[Intervention, ...]:
+    """The interventions that are meant for what was seen, and those that were tried; all if nothing fits."""
+    told = {
+        word for sign in signature.signs if sign.weight > 0 for word in (sign.source.partition(" ")[2], *sign.numbers)
+    }
+    tried = {one.trial for one in verdicts if one.effect != "not-run"}
+    fit = tuple(one for one in offered if not one.of or told.intersection(one.of) or one.trial in tried)
+    return fit or tuple(offered)
 
 
 def _of_optimizer(code: str, optimizer: str | None) -> str:

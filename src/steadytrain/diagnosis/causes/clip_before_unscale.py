@@ -43,12 +43,14 @@ class ClipBeforeUnscale(Cause):
             "unscale gradients before they are clipped",
             "unscale-first",
             code="scaler.unscale_(optimizer)  # before clip_grad_norm_",
+            of=("clip_before_unscale", "clip_coefficient", "clipped-while-scaled"),
         ),
         Intervention(
             "clip-after-backward",
             4,
             "clip after the backward and before the update",
             code="loss.backward(); clip_grad_norm_(model.parameters(), 1.0); optimizer.step()",
+            of=("clip_before_backward", "clipped-after-step"),
         ),
     )
     grade = "A"

@@ -48,6 +48,7 @@ class FalseNegatives(Cause):
             4,
             "mask the row itself, and augment each view on its own",
             code="logits = logits.masked_fill(torch.eye(len(logits), dtype=torch.bool), -1e9)",
+            of=("self-pairs",),
         ),
     )
     grade = "A"

@@ -69,6 +69,7 @@ class InputScale(Cause):
             4,
             "standardise the targets, and turn the predictions back",
             code="targets = (targets - train_targets.mean()) / train_targets.std()",
+            of=("unscaled-targets",),
         ),
     )
     grade = "B"

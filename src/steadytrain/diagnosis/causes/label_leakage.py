@@ -62,6 +62,7 @@ class LabelLeakage(Cause):
             5,
             "split before anything is fitted, chosen or copied",
             code="train, test = rows[:cut], rows[cut:]  # then fit to train alone",
+            of=("fitted-before-split", "split-windows", "trained-evaluation"),
         ),
         CLEAN_ROWS,
         Intervention(
@@ -69,6 +70,7 @@ class LabelLeakage(Cause):
             4,
             "take the loss over the nodes of the training mask",
             code="loss = criterion(out[data.train_mask], data.y[data.train_mask])",
+            of=("unmasked-nodes",),
         ),
     )
     grade = "A"

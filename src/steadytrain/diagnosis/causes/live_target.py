@@ -49,6 +49,7 @@ class LiveTarget(Cause):
             4,
             "store the log-probability when the action is drawn",
             code="ratio = (log_prob - rollout.log_prob).exp()",
+            of=("unit-ratio",),
         ),
     )
     grade = "B"

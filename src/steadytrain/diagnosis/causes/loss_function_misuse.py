@@ -61,30 +61,35 @@ class LossFunctionMisuse(Cause):
             5,
             "reduce all terms alike: sum both over the row, and take the mean over the batch",
             code="reconstruction = (output - x).pow(2).sum(-1).mean()  # as the KL term",
+            of=("loss_reductions", "unequal-reductions"),
         ),
         Intervention(
             "temperature",
             5,
             "divide cosines by a temperature, or learn their scale",
             code="loss = cross_entropy(cosines / 0.07, targets)",
+            of=("unscaled-cosines",),
         ),
         Intervention(
             "invert-weights",
             5,
             "weight each class by the inverse of its count",
             code="weight = counts.sum() / (len(counts) * counts)  # pos_weight = negatives / positives",
+            of=("inverted-weights",),
         ),
         Intervention(
             "binary-for-each-class",
             5,
             "a sigmoid for each class where a row has several labels",
             code="loss = binary_cross_entropy_with_logits(scores, targets)",
+            of=("many-hot",),
         ),
         Intervention(
             "turn-sign",
             5,
             "turn the sign of the term that is maximised, or bound it",
             code="loss = reconstruction + beta * divergence  # every term falls as the model gets better",
+            of=("loss-turned-negative", "policy_entropy"),
         ),
     )
     grade = "A"

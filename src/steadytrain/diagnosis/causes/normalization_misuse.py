@@ -55,12 +55,14 @@ class NormalizationMisuse(Cause):
             4,
             "the default momentum of batch norms",
             code="torch.nn.BatchNorm2d(channels, momentum=0.1)",
+            of=("frozen-running-statistics",),
         ),
         Intervention(
             "average-buffers",
             4,
             "give an average of the weights the buffers of the model, too",
             code="for mine, theirs in zip(average.buffers(), model.buffers()): mine.copy_(theirs)",
+            of=("kept-statistics",),
         ),
         Intervention(
             "layer-norm",
