@@ -74,7 +74,7 @@ class IncompleteResume(ScriptRule):
     risen_scales: float = threshold(
         1.0, "and those that the median of the others must be above: that of 32 losses varies by a fifth of one"
     )
-    risen_share: float = threshold(0.2, "and the share of the level")
+    risen_share: float = threshold(0.15, "and the share of the level. Chosen")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         begun = self._begun(window) or self._left(window) or self._jumped(window)

@@ -19,10 +19,10 @@ class SpentSchedule(Detector):
     """The learning rate decayed to less than a thousandth of its peak, and training goes on long after.
 
     Means:
-        The schedule is over, and the updates that follow change next to nothing. It is a note if they are half as many
-        as those of the decay, and a warning if they are as many. A decay that ends with the run does not show this, and
-        neither does one that stops at a floor of a thousandth or more. A drop in one step is a new phase: nothing is
-        said. zero-learning-rate reports a rate of exactly zero.
+        The schedule is over, and the updates that follow change next to nothing. It is a note if they are two fifths as
+        many as those of the decay, and a warning if they are as many. A decay that ends with the run does not show
+        this, and neither does one that stops at a floor of a thousandth or more. A drop in one step is a new phase:
+        nothing is said. zero-learning-rate reports a rate of exactly zero.
 
     Causes:
         - a schedule in passes over the data (`StepLR`, `ExponentialLR`, a cosine) that is stepped after each batch
@@ -43,7 +43,7 @@ class SpentSchedule(Detector):
     )
     spent_steps: int = threshold(16, "steps at least at such a rate")
     decay_share: float = threshold(
-        0.5,
+        0.4,
         "of the steps that the decay took: as many at least at such a rate. A decay over the whole run ends with it",
     )
     sure_share: float = threshold(

@@ -42,6 +42,13 @@ SICK = {
             return image, keypoints
     """,
 }
+SICK["a class of transforms, short names"] = """
+        class RandomHorizontalFlip:
+            def __call__(self, img, pts):
+                if self.rng.random() < self.p:
+                    img = img.flip(-1)
+                return img, pts
+    """
 HEALTHY = {
     "moved by arithmetic": """
         def augment(image, boxes):

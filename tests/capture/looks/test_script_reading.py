@@ -11,6 +11,21 @@ from steadytrain.capture.looks.script_reading import mistakes
 from watching import watching
 
 SEPARATE = {
+    "an object that may be none, and a draw that is not given": """
+        class RandomFlip:
+            def draw(self):
+                return rng.random() < 0.5
+            def __call__(self, a, how=None):
+                turned = how if how is not None else self.draw()
+                return a[:, ::-1] if turned else a
+        class Cells:
+            def __init__(self, train):
+                self.flip = RandomFlip() if train else None
+            def __getitem__(self, i):
+                img, mask = self.imgs[i], self.masks[i]
+                how = None
+                return self.flip(img, how), self.flip(mask, how)
+    """,
     "one transform, twice": """
         class RandomFlip:
             def __call__(self, x):
@@ -78,6 +93,21 @@ SEPARATE = {
     """,
 }
 TOGETHER = {
+    "one draw that both are given": """
+        class RandomFlip:
+            def draw(self):
+                return rng.random() < 0.5
+            def __call__(self, a, how=None):
+                turned = how if how is not None else self.draw()
+                return a[:, ::-1] if turned else a
+        class Cells:
+            def __init__(self, train):
+                self.flip = RandomFlip() if train else None
+            def __getitem__(self, i):
+                img, mask = self.imgs[i], self.masks[i]
+                how = self.flip.draw()
+                return self.flip(img, how), self.flip(mask, how)
+    """,
     "the same draw": """
         def augment(image, mask):
             turned = random.random() < 0.5

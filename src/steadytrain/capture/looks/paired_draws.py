@@ -40,7 +40,9 @@ DENSE = re.compile(r"(?i)(.*_)?(masks?|seg\w*|gt|ground_?truth|depths?|heat_?map
 TURNS = re.compile(r"(?i).*(flip|crop|rot|affine|warp|elastic|perspective).*")
 """What moves an image alone: more is meant with a tensor than with an image and its mask."""
 
-PLACES = re.compile(r"(?i)(.*_)?(box|boxes|b?box|bboxe?s?|key_?points?|kpts|landmarks?|joints)(_.*|\d*)")
+PLACES = re.compile(
+    r"(?i)(.*_)?(box|boxes|b?box|bboxe?s?|key_?points?|kpts|pts|points?|coords?|landmarks?|joints)(_.*|\d*)"
+)
 CONVERTS = re.compile(
     r"(as_?)?(tensor|array)|from_numpy|float|to|astype|copy|clone|list|len|print|append|BoundingBoxes"
 )
@@ -61,12 +63,18 @@ class _Call:
 
     given: str
     drawn_at: dict[str, int]
+    draws: frozenset[str] = frozenset()
+    """Other arguments that hold what a call gave, such as the draw itself: ``how`` after ``how = flip.draw()``."""
 
 
 def _in_scope(scope: Scope, drawing: set[str], coins: set[str]) -> Iterator[int]:
     drawn_at: dict[str, int] = {}
     first: dict[str, _Call] = {}
+    made: set[str] = set()
     for node in statements(scope):
+        if isinstance(node, ast.Assign):
+            names = {name for target in node.targets for name in names_stored(target)}
+            made = made | names if isinstance(node.value, ast.Call) else made - names
         if isinstance(node, ast.Assign) and _is_draw(node.value, coins):
             drawn_at |= {name: node.lineno for target in node.targets for name in names_stored(target)}
         if not isinstance(node, ast.Call):
@@ -78,11 +86,13 @@ def _in_scope(scope: Scope, drawing: set[str], coins: set[str]) -> Iterator[int]
         if not name or given is None or not _root(given):
             continue
         inside = last_name(node.func) in drawing or any(_is_draw(one, coins) for one in others)
-        call = _Call(_root(given), {one: drawn_at[one] for one in map(last_name, others) if one in drawn_at})
+        passed = {last_name(one) for one in others}
+        call = _Call(_root(given), {one: drawn_at[one] for one in passed if one in drawn_at}, frozenset(passed & made))
         if not inside and not call.drawn_at:
             continue
         before = first.setdefault(name, call)
-        if _are_pair(before.given, call.given) and (inside or before.drawn_at != call.drawn_at):
+        by_one = bool(before.draws & call.draws)
+        if _are_pair(before.given, call.given) and ((inside and not by_one) or before.drawn_at != call.drawn_at):
             yield node.lineno
 
 
@@ -269,9 +279,11 @@ def _coins(tree: ast.Module) -> set[str]:
 
 
 def _makes_any(value: ast.expr, names: set[str]) -> bool:
-    """Whether ``value`` is an object of a class that draws, a chain of such, or one of torchvision's."""
+    """Whether ``value`` is an object of a class that draws, a chain of such, or one of torchvision's; or may be."""
     if isinstance(value, ast.Name):
         return value.id in names
+    if isinstance(value, ast.IfExp):
+        return _makes_any(value.body, names) or _makes_any(value.orelse, names)
     if not isinstance(value, ast.Call):
         return False
     name = last_name(value.func)
