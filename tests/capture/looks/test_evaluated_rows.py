@@ -208,6 +208,16 @@ def whole(model: nn.Module, trained: Tensor, other: Tensor) -> None:
     in_evaluation(model, val_set, size=ROWS)
 
 
+def beside_another_set(model: nn.Module, trained: Tensor, other: Tensor) -> None:
+    validated(model, trained, other)
+    season = other
+    in_evaluation(model, season)
+
+
+def test_rows_of_training_beside_others(tmp_path: Path) -> None:
+    assert "trained-evaluation" in found(tmp_path, TABLE, each=beside_another_set)
+
+
 def test_rows_of_training(tmp_path: Path) -> None:
     message = found(tmp_path, TABLE, each=validated)["trained-evaluation"]
     assert message.startswith("the 256 rows of the evaluation of val_set were all trained on before")

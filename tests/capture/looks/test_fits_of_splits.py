@@ -9,6 +9,11 @@ import pytest
 from steadytrain.capture.looks.script_reading import mistakes
 
 SICK = {
+    "named by what they give": """
+        encoder = LabelEncoder()
+        train_codes = encoder.fit_transform(names[:cut])
+        test_codes = encoder.fit_transform(names[cut:])
+    """,
     "one scaler twice": """
         scaler = StandardScaler()
         X_train = scaler.fit_transform(X_train)
@@ -48,6 +53,11 @@ SICK = {
     """,
 }
 HEALTHY = {
+    "answers that are named by what they give": """
+        encoder = LabelEncoder()
+        train_labels = encoder.fit_transform(names[:cut])
+        test_labels = encoder.fit_transform(names[cut:])
+    """,
     "transformed": """
         scaler = StandardScaler()
         X_train = scaler.fit_transform(X_train)

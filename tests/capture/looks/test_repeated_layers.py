@@ -31,6 +31,12 @@ SICK = {
     """,
 }
 HEALTHY = {
+    "in a branch that says so": """
+        class Net(nn.Module):
+            def __init__(self, stages, tied=True):
+                if tied:
+                    self.stages = nn.ModuleList([nn.Linear(8, 8)] * stages)
+    """,
     "each is made": "blocks = nn.ModuleList([nn.Linear(8, 8) for _ in range(6)])",
     "without parameters": "net = nn.Sequential(*[nn.ReLU(), nn.Dropout(0.1)] * 3, nn.Linear(8, 8))",
     "numbers": "widths = [64] * 3; net = nn.Linear(8, 8)",

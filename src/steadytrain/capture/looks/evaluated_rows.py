@@ -136,19 +136,28 @@ class EvaluatedRows:
 
     def _of_held_out(self, seen: Tensor) -> Iterator[tuple[str, float]]:
         """``held-out-trained:NAME`` is the number of different rows of evaluations that the script names as those of a
-        held-out set, where all rows that it evaluated were trained on before."""
-        calls = [one for burst in self._bursts for one in burst]
-        named = [one for one in calls if one.held_out and one.keys is not None]
-        if not named or any(one.seen < HELD_OUT_SHARE for one in calls):
-            return
-        last = [one.keys.cpu() for one in self._bursts[-1] if one.held_out and one.keys is not None]
-        rows = torch.cat(last) if last else torch.zeros(0, dtype=torch.int64)
-        unique = len(torch.unique(rows))
-        if unique < max(HELD_OUT_ROWS, UNIQUE_SHARE * len(rows)) or len(torch.unique(seen)) <= self._longest:
-            return
-        whole = len(last) == 1 and int(last[0].sum()) in [int(one) for one in self._sums]
-        if not whole:
-            yield f"held-out-trained:{named[-1].held_out}", float(unique)
+        held-out set, where all rows of that name that it evaluated were trained on before."""
+        calls = [one for burst in self._bursts for one in burst if one.held_out and one.keys is not None]
+        for name in dict.fromkeys(one.held_out for one in calls):
+            if any(one.seen < HELD_OUT_SHARE for one in calls if one.held_out == name):
+                continue
+            last = self._last_of(name)
+            rows = torch.cat(last)
+            unique = len(torch.unique(rows))
+            if unique < max(HELD_OUT_ROWS, UNIQUE_SHARE * len(rows)) or len(torch.unique(seen)) <= self._longest:
+                continue
+            whole = len(last) == 1 and int(last[0].sum()) in [int(one) for one in self._sums]
+            if not whole:
+                yield f"held-out-trained:{name}", float(unique)
+                return
+
+    def _last_of(self, name: str) -> list[Tensor]:
+        """The digests of the rows of the last evaluation of the set ``name``, by call."""
+        for burst in reversed(self._bursts):
+            found = [one.keys.cpu() for one in burst if one.held_out == name and one.keys is not None]
+            if found:
+                return found
+        return []
 
     def _seen(self) -> Tensor:
         """The digests of all trained rows."""

@@ -88,7 +88,13 @@ def _meant(tree: ast.Module) -> Iterator[ast.AST]:
     for node in ast.walk(tree):
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and MEANT.search(node.name):
             yield node
-        elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)):
-            words = {last_name(one) for one in ast.walk(node) if isinstance(one, (ast.Name, ast.Attribute))}
-            if any(MEANT.search(word) for word in words):
-                yield node
+        elif isinstance(node, ast.If) and any(MEANT.search(word) for word in _words(node.test)):
+            yield from node.body
+        elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)) and any(
+            MEANT.search(word) for word in _words(node)
+        ):
+            yield node
+
+
+def _words(node: ast.AST) -> set[str]:
+    return {last_name(one) for one in ast.walk(node) if isinstance(one, (ast.Name, ast.Attribute))}

@@ -69,7 +69,11 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     ),
     "places-alone": (
         places_alone,
-        ("(?i)flip|crop|rot|affine|warp|elastic|perspect", "(?i)rand|choice", "(?i)box|point|kpts|landmark|joint"),
+        (
+            "(?i)flip|crop|rot|affine|warp|elastic|perspect",
+            "(?i)rand|choice",
+            "(?i)box|point|pts|coord|landmark|joint",
+        ),
     ),
     "unused-end": (unused_ends, ("(?i)gamma|discount", "(?i)next|max|best|target")),
     "uniform-code": (uniform_codes, ("rand_like|rand\\(", "(?i)mu|mean|loc")),
