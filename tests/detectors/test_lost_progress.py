@@ -198,3 +198,15 @@ def test_a_policy_loss_that_comes_back_to_zero_lost_nothing() -> None:
 def test_a_loss_that_began_at_zero_and_rises_far_above_it_lost_its_progress() -> None:
     (symptom,) = LostProgress().check(steps(loss=centred(1.5)))
     assert symptom.severity == "critical"
+
+
+@pytest.mark.parametrize(
+    ("first", "top", "told"), [(1e-8, 0.03, False), (1e-8, 5.0, True), (1e-3, 0.03, True)], ids=["zero", "far", "small"]
+)
+def test_a_loss_that_begins_at_zero(first: float, top: float, told: bool) -> None:
+    """One update on each rollout: advantages sum to zero in a group, and what rises is the distance to a reference."""
+    noise = 1.0 + 0.1 * np.random.default_rng(2).standard_normal(200)
+    loss = np.concatenate([np.full(20, first), top * noise[20:]])
+    symptoms = LostProgress().check(steps(loss=loss))
+    assert symptoms
+    assert any(one.severity != "note" for one in symptoms) is told

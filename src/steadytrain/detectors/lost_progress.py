@@ -137,6 +137,9 @@ class LostProgress(Detector):
     critical_share: float = threshold(0.6, "share of the progress that is critical, if it is lost for `critical_rows`")
     critical_rows: int = threshold(64, "the horizon after which the course of a symptom is judged")
 
+    zero_share: float = threshold(1e-4, "of a rise: a first loss this near to zero is zero but for rounding. Chosen")
+    zero_rise_nats: float = threshold(1.0, "and how far such a loss may rise as a note. Chosen")
+
     def check(self, window: Window) -> tuple[Symptom, ...]:
         loss = window.applied("loss")
         if len(loss) <= LEVEL_ROWS or has_slid(loss.steps, stride=stride_of(loss.steps)):
@@ -320,6 +323,8 @@ class LostProgress(Detector):
         top = float((levels.now[rise.onset : rise.stop] - rise.best).max())
         if script_rows(window, "policy-code") and top < self.policy_ratio * max(rise.progress, abs(levels.start)):
             return "the script trains a policy, whose loss is no measure of what it has learned"
+        if abs(float(loss.values[0])) <= self.zero_share * top and top < self.zero_rise_nats:
+            return "it began at zero, as the loss of a policy or of a difference to a reference does"
         planned = planned_change(window, int(loss.steps[rise.onset]), int(loss.steps[rise.stop - 1]))
         factor = Corroboration(window, loss).rescaled(rise.onset, rise.stop)
         if planned or factor is None:

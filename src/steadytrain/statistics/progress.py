@@ -168,7 +168,8 @@ def noise_before(levels: Levels, row: int) -> float:
 def _evidence(levels: Levels, rise: Rise) -> FloatArray:
     """The logarithm of the e-CUSUM at each row of a rise, on the scale that is surprised less."""
     values = levels.values[rise.onset : rise.stop]
-    z = (values - rise.best) / rise.noise
+    with np.errstate(over="ignore"):  # after losses that were equal to the last bit there is no noise
+        z = (values - rise.best) / rise.noise
     reference = levels.values[max(0, rise.best_stop - REFERENCE_ROWS) : rise.best_stop]
     if rise.best > 0 and reference.min() > 0 and values.min() > 0:
         logs = np.log(reference)

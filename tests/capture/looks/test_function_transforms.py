@@ -9,8 +9,8 @@ from looked_loops import Step, adam, batch, found, small
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from steadytrain.capture.looks.moving_targets import row_keys
 from steadytrain.capture.looks.repeated_inputs import digest_of, inputs_of
+from steadytrain.capture.looks.row_keys import row_keys
 
 
 def per_sample_gradients() -> Step:

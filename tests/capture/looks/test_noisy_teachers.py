@@ -34,7 +34,13 @@ def dropout_in_evaluation() -> nn.Module:
 
 
 def taught(
-    folder: Path, made: Callable[[], nn.Module], *, frozen: bool = False, follows: bool = False, every: int = 1
+    folder: Path,
+    made: Callable[[], nn.Module],
+    *,
+    frozen: bool = False,
+    follows: bool = False,
+    every: int = 1,
+    masks: int = 1,
 ) -> tuple[str, ...]:
     """The messages of a training with targets of a teacher that is ``made`` under watch, in each ``every``-th step."""
     torch.manual_seed(0)
@@ -47,7 +53,7 @@ def taught(
             target: Tensor = torch.zeros(8, 4)
             if step % every == 0:
                 with torch.set_grad_enabled(frozen):
-                    target = teacher(x)
+                    target = torch.stack([teacher(x) for _ in range(masks)]).mean(0)
             loss = functional.mse_loss(student(x), target.detach())
             optimizer.zero_grad()
             loss.backward()
@@ -72,6 +78,10 @@ def test_teachers_without_noise(tmp_path: Path, made: Callable[[], nn.Module]) -
 
 def test_a_teacher_that_follows(tmp_path: Path) -> None:
     assert taught(tmp_path, network, follows=True) == ()
+
+
+def test_a_mean_over_several_masks(tmp_path: Path) -> None:
+    assert taught(tmp_path, network, masks=4) == ()
 
 
 def test_a_module_that_runs_now_and_then(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Schedules of an optimizer that makes no step, and schedules of those that do."""
+"""Schedules of an optimizer that makes no step any more, and schedules of those that do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from torch.optim.lr_scheduler import StepLR  # noqa: E402
 
-STEPS = 97
+STEPS = 113
 
 
 def training(kind: str) -> Step:
@@ -27,7 +27,7 @@ def training(kind: str) -> Step:
 
     def step(at: int) -> None:
         x, y = batch()
-        takes_turns = kind == "in turns" and at % 2 == 0
+        takes_turns = (kind == "in turns" and at % 2 == 0) or (kind == "of one that trained before" and at <= 16)
         update(first if takes_turns else second, functional.cross_entropy(model(x), y))
         if kind == "of a phase" and at > 32:
             return
@@ -46,6 +46,7 @@ def training(kind: str) -> Step:
     ("kind", "told"),
     [
         ("of the optimizer before", True),
+        ("of one that trained before", True),
         ("of other parameters", False),
         ("beside its own", False),
         ("in turns", False),

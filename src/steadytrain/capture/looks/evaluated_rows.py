@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from steadytrain.capture.looks.evaluation_names import named_as_held_out
 from steadytrain.capture.looks.input_moments import CHANNELS_SHARE, Moments, moments_of, off_scale
 from steadytrain.capture.looks.last_calls import CALLS_MAX, LastCalls
-from steadytrain.capture.looks.moving_targets import row_keys
+from steadytrain.capture.looks.row_keys import row_keys
 
 ROWS_MAX, TRAINED_CALLS_MAX = 1 << 15, 1 << 10
 """Trained rows, and calls with them, that are kept."""

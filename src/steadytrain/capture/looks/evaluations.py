@@ -17,7 +17,7 @@ from torch import nn
 
 from steadytrain.capture.looks.evaluated_rows import EvaluatedRows
 from steadytrain.capture.looks.evaluation_mode import active_in
-from steadytrain.capture.looks.moving_targets import row_keys
+from steadytrain.capture.looks.row_keys import row_keys
 from steadytrain.capture.looks.unconditional_dropout import unconditional_dropout
 
 BURSTS_MAX, CALLS_MAX = 16, 16

@@ -24,11 +24,11 @@ from torch import Tensor, nn
 from steadytrain.capture.hooks.module_hooks import ModuleHook, Report, hook_before
 from steadytrain.capture.looks.model_copies import ModelKind, copies_of, kind_of, models_of, sampled
 from steadytrain.capture.looks.noisy_teachers import SEARCH_STEP, NoisyTeachers
+from steadytrain.capture.looks.row_keys import ROWS_MAX, row_keys
 from steadytrain.capture.looks.shared_copies import SharedCopies
-from steadytrain.capture.step.input_recorder import tensors_in
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.core.model import COPY_FOLLOWS, OWN_OUTPUTS, OWN_ROLLOUTS, IntArray
-from steadytrain.core.torch_private import COMPILED_CALL, IS_FUNCTORCH
+from steadytrain.core.torch_private import COMPILED_CALL
 
 SEARCH_STEPS = (2, 64)
 """Steps of a stream in which the process is searched for copies of its model."""
@@ -63,7 +63,6 @@ ASIDES_MAX = 2
 """Calls of several rows without gradients in such a step: cached gradients take more."""
 
 ROWS_SHARE = 0.5
-ROWS_MAX, COLUMNS_MAX = 1 << 16, 256
 
 
 @dataclass
@@ -312,23 +311,3 @@ class MovingTargets:
     def remove(self) -> None:
         self._copies.remove()
         self._noisy.remove()
-
-
-@torch.no_grad()
-def row_keys(args: Any, kwargs: Any) -> Tensor | None:
-    """A number for each row of the first tensor of a call, equal for equal rows, int64; None without rows or values.
-
-    A row is one image (the last three dimensions), one vector, or one sequence of ids.
-    """
-    first = next((one for one in tensors_in((args, kwargs)) if one.dim() > 1 and one.numel()), None)
-    if first is None or type(first) is not Tensor or first.is_complex() or first.layout != torch.strided:
-        return None
-    if first.is_meta or first.is_nested or IS_FUNCTORCH(first):
-        return None
-    ends = 1 if first.is_floating_point() and first.dim() < 4 else min(3, first.dim() - 1)
-    if not first.is_floating_point():
-        ends = first.dim() - 1
-    rows = first.detach().flatten(-ends).reshape(-1, first.flatten(-ends).shape[-1])[:ROWS_MAX]
-    rows = rows[:, :: -(-rows.shape[1] // COLUMNS_MAX)].float().contiguous()
-    weights = torch.arange(1, rows.shape[1] + 1, device=rows.device) * 2_654_435_761 | 1
-    return (rows.view(torch.int32).long() * weights).sum(-1)

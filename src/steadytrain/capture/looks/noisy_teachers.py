@@ -2,7 +2,8 @@
 
 A teacher, a reference or a reward model gives what the model is compared with. In training mode its dropout changes its
 outputs from call to call. Copies whose weights follow the model (mean teacher, momentum encoder) may be noisy on
-purpose, and are left alone. A frozen part of the model counts only where it runs without gradients.
+purpose, and are left alone, and so is a module that is called several times for the same rows. A frozen part of the
+model counts only where it runs without gradients.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from steadytrain.capture.hooks.model_discovery import is_made, living_modules
 from steadytrain.capture.hooks.module_hooks import ModuleHook, Report, hook_before
 from steadytrain.capture.looks.model_copies import sampled
+from steadytrain.capture.looks.row_keys import row_keys
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.living_objects import instances
 from steadytrain.core.torch_private import CHILDREN, COMPILED_CALL
@@ -40,6 +42,8 @@ class _Teacher:
     remove: Callable[[], None] = lambda: None
     called: bool = False
     steps: int = 0
+    averaged: bool = False
+    """Whether it was called twice in a row with the same rows: the mean over several masks may be meant."""
 
 
 class NoisyTeachers:
@@ -82,7 +86,7 @@ class NoisyTeachers:
         for one in self._teachers:
             module = one.module()
             same = zip(sampled(module), one.values, strict=False) if module is not None and one.steps else ()
-            if module is not None and one.steps and all(torch.equal(*each) for each in same):
+            if module is not None and one.steps and not one.averaged and all(torch.equal(*each) for each in same):
                 yield f"noisy-{'teacher' if one.apart else 'part'}:{type(module).__name__}", float(one.steps)
         self.remove()
 
@@ -95,7 +99,13 @@ class NoisyTeachers:
     def _follow(self, module: nn.Module, *, apart: bool) -> None:
         teacher = _Teacher(weakref.ref(module), apart, sampled(module))
 
-        def called(module: nn.Module, _: Any) -> None:
+        before: list[Tensor | None] = [None]
+
+        def called(module: nn.Module, args: Any) -> None:
+            if self._counts() and not teacher.averaged:
+                keys, last = row_keys(args, {}), before[0]
+                before[0] = keys
+                teacher.averaged = keys is not None and last is not None and torch.equal(keys, last)
             if not teacher.called and (apart or not torch.is_grad_enabled()) and self._counts():
                 teacher.called = any(_drops(one) for one in module.modules())
 

@@ -1,4 +1,4 @@
-"""Finds a schedule that steps an optimizer which makes no step, while another one trains its parameters."""
+"""Finds a schedule that steps an optimizer which makes no step any more, while another one trains its parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from steadytrain.core.living_objects import living
 SEARCH_STEPS = (64, 256)
 TOLD_EVERY = 16
 SHARED_MIN_SHARE = 0.5
-"""Share of the stream's parameters that the other optimizer must hold."""
+"""Share of the parameters of one of the two optimizers that the other must hold."""
 
 WRITTEN = "initial_lr"
 """What a schedule of torch writes into the groups of its optimizer."""
@@ -27,7 +27,7 @@ class StraySchedules:
 
     def __init__(self) -> None:
         self._found: weakref.ref[Any] | None = None
-        self._counted = 0
+        self._counted = self._stepped = 0
         self._rates: list[Any] = []
 
     def rows(self, stream: Stream, streams: Sequence[Stream]) -> Iterator[tuple[str, float]]:
@@ -38,7 +38,7 @@ class StraySchedules:
         schedule = self._found() if self._found is not None and stream.own_steps % TOLD_EVERY == 0 else None
         if schedule is None:
             return
-        if _has_schedule(stream) or _rates(stream.optimizers) != self._rates or _steps(schedule.optimizer, streams):
+        if _has_schedule(stream) or _rates(stream.optimizers) != self._rates or self._goes_on(schedule, streams):
             self._found = None
         elif schedule.last_epoch > self._counted and any(
             group["lr"] != group.get(WRITTEN, group["lr"]) for group in schedule.optimizer.param_groups
@@ -46,6 +46,10 @@ class StraySchedules:
             self._found = None
             idle, used = type(schedule.optimizer).__name__, type(stream.optimizers[0]).__name__
             yield f"stray-schedule:{type(schedule).__name__} of {idle} beside {used}", float(schedule.last_epoch)
+
+    def _goes_on(self, schedule: Any, streams: Sequence[Stream]) -> bool:
+        """Whether the schedule's own optimizer has made a step since it was found."""
+        return _steps(schedule.optimizer, streams) != self._stepped
 
     def _search(self, stream: Stream, streams: Sequence[Stream]) -> None:
         if _has_schedule(stream) or not mentions(r"(?i)scheduler|LR\("):
@@ -55,12 +59,14 @@ class StraySchedules:
             held = getattr(one, "optimizer", None)
             if isinstance(one, ReduceLROnPlateau) or not isinstance(held, torch.optim.Optimizer):
                 continue
-            shared = mine & {id(each) for group in held.param_groups for each in group["params"]}
-            if len(shared) < SHARED_MIN_SHARE * len(mine) or not shared:
+            theirs = {id(each) for group in held.param_groups for each in group["params"]}
+            shared = len(mine & theirs)
+            if not shared or shared < SHARED_MIN_SHARE * min(len(mine), len(theirs)):
                 continue
             wraps = any(each in vars(held).values() or held in vars(each).values() for each in stream.optimizers)
-            if not wraps and not _steps(held, streams):
+            if not wraps and not any(held is each for each in stream.optimizers):
                 self._found, self._counted = weakref.ref(one), int(one.last_epoch)
+                self._stepped = _steps(held, streams)
                 self._rates = _rates(stream.optimizers)
                 return
 
@@ -70,8 +76,9 @@ def _has_schedule(stream: Stream) -> bool:
     return any(WRITTEN in group for one in stream.optimizers for group in one.param_groups)
 
 
-def _steps(optimizer: torch.optim.Optimizer, streams: Sequence[Stream]) -> bool:
-    return any(one is optimizer for stream in streams for one in stream.optimizers)
+def _steps(optimizer: torch.optim.Optimizer, streams: Sequence[Stream]) -> int:
+    """The steps that ``optimizer`` has made."""
+    return sum(stream.own_steps for stream in streams for one in stream.optimizers if one is optimizer)
 
 
 def _rates(optimizers: Sequence[torch.optim.Optimizer]) -> list[Any]:

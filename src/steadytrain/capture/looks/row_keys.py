@@ -1,0 +1,33 @@
+"""A number for each row of a call, by which rows are recognised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steadytrain.capture.step.input_recorder import tensors_in
+from steadytrain.core.torch_private import IS_FUNCTORCH
+
+ROWS_MAX, COLUMNS_MAX = 1 << 16, 256
+
+
+@torch.no_grad()
+def row_keys(args: Any, kwargs: Any) -> Tensor | None:
+    """A number for each row of the first tensor of a call, equal for equal rows, int64; None without rows or values.
+
+    A row is one image (the last three dimensions), one vector, or one sequence of ids.
+    """
+    first = next((one for one in tensors_in((args, kwargs)) if one.dim() > 1 and one.numel()), None)
+    if first is None or type(first) is not Tensor or first.is_complex() or first.layout != torch.strided:
+        return None
+    if first.is_meta or first.is_nested or IS_FUNCTORCH(first):
+        return None
+    ends = 1 if first.is_floating_point() and first.dim() < 4 else min(3, first.dim() - 1)
+    if not first.is_floating_point():
+        ends = first.dim() - 1
+    rows = first.detach().flatten(-ends).reshape(-1, first.flatten(-ends).shape[-1])[:ROWS_MAX]
+    rows = rows[:, :: -(-rows.shape[1] // COLUMNS_MAX)].float().contiguous()
+    weights = torch.arange(1, rows.shape[1] + 1, device=rows.device) * 2_654_435_761 | 1
+    return (rows.view(torch.int32).long() * weights).sum(-1)
