@@ -91,3 +91,12 @@ def test_a_value_function_waits_for_its_first_reward() -> None:
     assert [one.severity for one in told if one is not None] == ["warning", "note"]
     late = steps(loss=np.concatenate([healthy_loss(64), none]), facts={"moving_targets": 1.0})
     assert [one.severity for one in [newest(LossCollapse(), late)] if one is not None] == ["warning"]
+
+
+def test_a_policy_that_always_wins_is_a_note() -> None:
+    """The advantages of equal rewards are zero, and so is the loss; before it was of both signs."""
+    both = 0.3 * np.random.default_rng(3).standard_normal(200)
+    for before, severity in ((both, "note"), (np.abs(both) + 0.1, "warning")):
+        loss, norm = np.concatenate([before, np.zeros(44)]), np.concatenate([np.ones(200), np.zeros(44)])
+        (symptom,) = LossCollapse().check(steps(loss=loss, gradient_norm=norm))
+        assert symptom.severity == severity

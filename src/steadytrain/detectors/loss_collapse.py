@@ -19,6 +19,7 @@ INITIAL_ROWS = 5
 GRADIENT_ROWS = 64
 APPROACH_ROWS = 8
 APPROACH_SHARE = 0.01
+EVEN = "; it was below zero before, as that of a policy, and is zero where all rewards of a batch are equal"
 WAITS = "; it compares values with targets of the model's own, as before the first reward"
 GOES_ON = "; the gradient goes on as before"
 INDEPENDENT = "; the gradient goes on, so its value does not depend on what is trained"
@@ -36,7 +37,8 @@ class LossCollapse(Detector):
         loss of exactly 0.0 with a gradient norm of NaN is reported as nonfinite-loss. If the gradient goes on as before
         it is a note: the logged loss is not the one that is trained on (policy gradients). In a watched run it is the
         one, and only a constant 0 is a note (a value minus itself, detached). It is a note too if the loss
-        came down to its constant in ever smaller steps: an optimizer has converged on one batch.
+        came down to its constant in ever smaller steps: an optimizer has converged on one batch; or if it is 0 after
+        values below 0: a policy whose rewards are all equal.
 
     Causes:
         - every unit dead or saturated: the output is a constant
@@ -107,25 +109,16 @@ class LossCollapse(Detector):
             told = trained and bool(loss.values[start]) and "script" in window.tables
             waits = start == 0 and not loss.values[0] and has_moving_targets(window)
             converged = _reached_slowly(loss.values, start)
+            even = not loss.values[start] and bool((before < 0.0).any())
+            reasons = ((waits, WAITS), (even, EVEN), (told, INDEPENDENT), (trained, GOES_ON), (converged, CONVERGED))
             found.append(
                 Symptom(
                     name="loss-collapse",
-                    severity="note" if (trained and not told) or converged or waits else "warning",
+                    severity="note" if (trained and not told) or converged or waits or even else "warning",
                     first_step=first_step,
                     last_step=last_step,
                     message=f"the loss is {loss.values[start]:.6g} at each of {stop - start + 1} steps from "
-                    f"{first_step} to {last_step}"
-                    + (
-                        WAITS
-                        if waits
-                        else INDEPENDENT
-                        if told
-                        else GOES_ON
-                        if trained
-                        else CONVERGED
-                        if converged
-                        else ""
-                    ),
+                    f"{first_step} to {last_step}" + next((why for holds, why in reasons if holds), ""),
                     signals=("loss",),
                     numbers={"loss": float(loss.values[start]), "steps": float(stop - start + 1)},
                 )

@@ -112,6 +112,36 @@ HEALTHY = {
             model(x).mean().backward()
             clip(model.parameters())
     """,
+    "by a step that another method counts": """
+        class Trainer:
+            def __init__(self):
+                self.step = 0
+            def batch(self):
+                g = torch.Generator().manual_seed(1000 + self.step)
+                return self.x[torch.randint(0, 100, (8,), generator=g)]
+            def advance(self):
+                self.step += 1
+            def fit(self):
+                while True:
+                    self.model(self.batch()).mean().backward()
+                    self.advance()
+    """,
+    "a constant of the task beside other draws": """
+        def strings(n, gen):
+            follow = torch.randperm(26, generator=torch.Generator().manual_seed(12))
+            return follow[torch.randint(0, 26, (n,), generator=gen)]
+        for step in range(100):
+            model(strings(8, gen)).mean().backward()
+    """,
+    "a loop over trainings in a function": """
+        def train(model):
+            for x in loader:
+                model(x).mean().backward()
+        for width in widths:
+            torch.manual_seed(0)
+            model = Net(width)
+            train(model)
+    """,
     "a loop that does not train": """
         for name in names:
             torch.manual_seed(0)

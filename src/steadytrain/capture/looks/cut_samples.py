@@ -12,7 +12,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from steadytrain.capture.looks.syntax_trees import Scope, last_name, names_read, scopes
+from steadytrain.capture.looks.syntax_trees import Scope, last_name, names_read, scopes, statements
 
 CONTINUOUS = re.compile(r"(Log)?Normal|MultivariateNormal|LowRankMultivariateNormal|Laplace|SquashedNormal|TanhNormal")
 WRAPS = ("Independent", "TransformedDistribution")
@@ -31,14 +31,20 @@ NO_TRAINING = re.compile(r"(?i)detach|numpy|item|REINFORCE|advantage")
 def cut_samples(tree: ast.Module) -> Iterator[int]:
     """The line of the draw."""
     soft = any(_is_soft_loss(node) for node in ast.walk(tree))
+    givers = {one.name for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and _gives_distribution(one)}
     for scope in scopes(tree):
         if isinstance(scope, ast.Module) or not any(map(_without_graph, scope.decorator_list)):
-            yield from _in_scope(scope, soft=soft)
+            yield from _in_scope(scope, givers, soft=soft)
 
 
-def _in_scope(scope: Scope, *, soft: bool) -> Iterator[int]:
+def _in_scope(scope: Scope, givers: set[str], *, soft: bool) -> Iterator[int]:
     nodes = list(_with_graph(scope))
-    made = {name for one in nodes for name, call in _assigned(one) if _is_distribution(call)}
+    made = {
+        name
+        for one in nodes
+        for name, call in _assigned(one)
+        if _is_distribution(call) or (isinstance(call, ast.Call) and last_name(call.func) in givers)
+    }
     drawn: dict[str, tuple[str, int]] = {}
     for node in nodes:
         for name, value in _assigned(node):
@@ -129,6 +135,12 @@ def _is_distribution(value: ast.expr) -> bool:
     given = [one for one in value.args if not isinstance(one, ast.Constant)]
     words = [last_name(one.func) for one in given if isinstance(one, ast.Call)]
     return CONTINUOUS.fullmatch(name) is not None and bool(given) and not any("zeros" in one for one in words)
+
+
+def _gives_distribution(function: ast.FunctionDef) -> bool:
+    """Whether all that ``function`` returns are such distributions."""
+    given = [one.value for one in statements(function) if isinstance(one, ast.Return)]
+    return bool(given) and all(one is not None and _is_distribution(one) for one in given)
 
 
 def _drawn_of(value: ast.expr, made: set[str]) -> str:

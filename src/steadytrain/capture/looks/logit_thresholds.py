@@ -39,9 +39,14 @@ def logit_thresholds(tree: ast.Module) -> Iterator[int]:
         logits = {_core(one.args[0]) for one in losses if one.args}
         if alone and criteria:
             logits |= {name for name, values in made.items() if all(_is_output(one, models) for one in values)}
+        renamed = {
+            name
+            for name, values in made.items()
+            if all(isinstance(one, ast.Name) and one.id in logits for one in values)
+        }
         logits = {
             name
-            for name in logits - {""}
+            for name in (logits | renamed) - {""}
             if made.get(name) and not any(SQUASHES.search(ast.unparse(one)) for one in made[name])
         }
         yield from (one.lineno for one in nodes if isinstance(one, ast.expr) and _halved(one) in logits)

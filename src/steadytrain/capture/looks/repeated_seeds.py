@@ -24,13 +24,12 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 def repeated_seeds(tree: ast.Module) -> Iterator[int]:
     """The line of the seed."""
-    functions = functions_of(tree)
+    functions, moved = functions_of(tree), _moved(tree)
     seen: set[int] = set()
     for loop in (one for one in ast.walk(tree) if isinstance(one, (ast.For, ast.AsyncFor, ast.While))):
-        inner = [one for one in ast.walk(loop) if isinstance(one, (ast.For, ast.While)) and one is not loop]
-        if not trains(loop, functions, 0) or any(trains(one, functions, 0) for one in inner):
+        if not trains(loop, functions, 0) or _is_outer(loop, loop, functions, 0):
             continue
-        for line in _seeds(loop.body, _stored(loop), functions, 0):
+        for line in _seeds(loop.body, _stored(loop) | moved, functions, 0):
             if line not in seen:
                 seen.add(line)
                 yield line
@@ -61,7 +60,7 @@ def trains(node: ast.AST, functions: Mapping[str, Function], depth: int) -> bool
         name = last_name(one.func) if isinstance(one, ast.Call) else ""
         if name == "backward":
             return True
-        called = functions.get(name) if depth < DEPTH_MAX else None
+        called = called_function(one, functions) if depth < DEPTH_MAX else None
         if (
             called is not None
             and called is not node
@@ -71,20 +70,46 @@ def trains(node: ast.AST, functions: Mapping[str, Function], depth: int) -> bool
     return False
 
 
+def _is_outer(node: ast.AST, loop: ast.AST, functions: Mapping[str, Function], depth: int) -> bool:
+    """Whether a loop inside of ``node``, or in a function that it calls, trains: ``loop`` is one over trainings."""
+    for one in ast.walk(node):
+        if isinstance(one, (ast.For, ast.While)) and one is not loop and trains(one, functions, 0):
+            return True
+        called = called_function(one, functions) if depth < DEPTH_MAX else None
+        if called is not None and called is not node and _is_outer(called, loop, functions, depth + 1):
+            return True
+    return False
+
+
+def _moved(tree: ast.Module) -> set[str]:
+    """The attributes that a method other than ``__init__`` assigns, as ``.name``: a step that is counted."""
+    functions = (one for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    return {name for one in functions if one.name != "__init__" for name in _stored(one) if name.startswith(".")}
+
+
+def _is_of_one_draw(seed: ast.Call, body: list[ast.stmt]) -> bool:
+    """Whether a generator is made as an argument of one draw, beside others without it: a constant of the task."""
+    calls = [one for each in body for one in ast.walk(each) if isinstance(one, ast.Call) and draws(one)]
+    holders = [one for one in calls if any(seed is each for each in ast.walk(one))]
+    return bool(holders) and len(calls) > len(holders)
+
+
 def _seeds(body: list[ast.stmt], stored: set[str], functions: Mapping[str, Function], depth: int) -> Iterator[int]:
     """Lines of ``body`` that set a constant seed in each pass, and of the functions that it calls."""
+    moved = {one for one in stored if one.startswith(".")}
     for node in always(body):
         if not isinstance(node, ast.Call):
             continue
         name = last_name(node.func)
-        if is_seed(node) and not any(_read(one) & stored for one in (*node.args, *node.keywords)):
+        changes = any(_read(one) & stored for one in (*node.args, *node.keywords))
+        if is_seed(node) and not changes and not _is_of_one_draw(node, body):
             yield node.lineno
         called = called_function(node, functions)
         if called is None or depth >= DEPTH_MAX or NO_TRAINING.fullmatch(name) or name in SEEDS:
             continue
         given = {one.arg for one in (*called.args.args, *called.args.kwonlyargs)} - {"self"}
         if any(draws(one) or trains(one, functions, 0) for one in called.body):
-            yield from _seeds(called.body, _stored(called) | given, functions, depth + 1)
+            yield from _seeds(called.body, _stored(called) | given | moved, functions, depth + 1)
 
 
 def _stored(node: ast.AST) -> set[str]:
