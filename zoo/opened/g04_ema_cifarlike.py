@@ -2,7 +2,7 @@
 # symptom: the plain model reaches 95 percent, the averaged one stays at chance
 # axis: model
 # cause: the EMA copy averages only the parameters; its batch-norm running mean and variance stay at their first values (0 and 1) and it is evaluated with them
-# says: (buffer|running (mean|var|stat)|batch.?norm).*(ema|average|copied|updat|follow|never|stale|init)|ema.*(buffer|running|batch.?norm)
+# says: (buffer|running (mean|var|stat)|batch.?norm).*(ema|average|copied|updat|follow|never|stale|init)|(ema|EMA).*(buffer|running|batch.?norm)
 # onset_step: 0
 # fix: copy (or average) the buffers too, as with use_buffers=True, or re-estimate the batch norms before the evaluation
 # mended: the buffers are copied in each update

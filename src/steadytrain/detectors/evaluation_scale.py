@@ -16,11 +16,12 @@ class EvaluationScale(ScriptRule):
     """The model is evaluated with inputs on another scale than those it is trained on.
 
     Means:
-        In all evaluations without gradients, the inputs of half of the channels or more differ from those of training:
-        their spread is more than three times as large or as small, or their mean lies more than three spreads away, or
-        images lie between 0 and 1 and those of training around 0. The metrics of such an evaluation say nothing of the
-        model. Rows that were trained on do not count, nor do inputs of one or two features, nor models with several
-        inputs. It is a note for tables and series unless nearly all features differ: they may change with time.
+        In all evaluations without gradients, the inputs of half of the channels or more differ from those of
+        training: their spread is more than three times as large. Of images it may be as small, too, or their
+        mean lies more than three spreads away, or they lie between 0 and 1 and those of training around 0. The
+        metrics of such an evaluation say nothing of the model. Rows that were trained on do not count, nor do
+        inputs of one or two features, nor models with several inputs. It is a note for tables and series unless
+        nearly all features differ: they may change with time.
 
     Causes:
         - `Normalize`, a scaler or the division by 255 in one of the two transforms only

@@ -9,6 +9,7 @@ from typing import Any
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Incident
+from steadytrain.grouping.catalog import declared
 from steadytrain.grouping.gravest import gravest_incident
 from steadytrain.guard.fixes import Fix, find_fix
 from steadytrain.storage.bundle import open_bundle
@@ -59,5 +60,6 @@ def plan_resume(target: str, wanted: Sequence[str], runs_dir: Path) -> ResumePla
 
 
 def onset_of(incident: Incident) -> int:
-    """The first step of the trouble."""
-    return min([incident.step, *(one.first_step for one in incident.symptoms)])
+    """The first step of the trouble. What a run does wrong from its start, without harm to its weights, is none."""
+    harmful = (one.first_step for one in incident.symptoms if declared(one.name).aim != "progress")
+    return min([incident.step, *harmful])

@@ -72,9 +72,11 @@ def off_scale(evaluated: Moments, trained: list[Moments]) -> float:
     if not bool(moving.double().mean() >= CHANNELS_SHARE) or not bool(torch.isfinite(own_spread).all()):
         return float("nan")
     ratio = own_spread / spread.clamp(min=1e-30)
-    other = ((ratio > SPREADS_RATIO) | ((ratio < 1 / SPREADS_RATIO) & (own_spread > 0))) & moving
+    other = (ratio > SPREADS_RATIO) & moving
     away = (own_mean - mean).abs() > MEANS_AWAY * spread
     if evaluated.of_images:
         unit = (own_least >= 0.0) & (own_most <= 1.0) & (least < BELOW_ZERO) & (ratio < 1 / SHRUNK)
         away |= unit & ((own_mean - mean).abs() > SHIFTED * spread)
-    return float((other | away)[moving].double().mean())
+        # A feature may drift with time, and a part of a drifting series is narrower than the whole. A channel does not.
+        other |= away | ((ratio < 1 / SPREADS_RATIO) & (own_spread > 0) & moving)
+    return float(other[moving].double().mean())
