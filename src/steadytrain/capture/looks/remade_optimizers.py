@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from steadytrain.capture.looks.repeated_seeds import always, called_function, functions_of, trains
+from steadytrain.capture.looks.repeated_seeds import Functions, always, called_function, functions_of, trains
 from steadytrain.capture.looks.syntax_trees import dotted, last_name, names_read, names_stored
 
 KEEPS_MOMENTS = re.compile(r"(Fused|Sparse|N|R)?Adam[WX]?|Adamax|RMSprop|Lion|LAMB|Adafactor|RAdam|NAdam|SGD")
@@ -37,19 +37,19 @@ def in_each_epoch(tree: ast.Module) -> Iterator[int]:
 
 
 def _made(tree: ast.Module, *, of_epochs: bool) -> Iterator[int]:
-    functions = functions_of(tree)
     if not any(_keeps_moments(one) for one in ast.walk(tree)):
         return
+    functions = functions_of(tree)
     seen: set[int] = set()
     for loop in (one for one in ast.walk(tree) if isinstance(one, (ast.For, ast.AsyncFor, ast.While))):
         counts = not of_epochs or _counts_epochs(loop)
         lines = [one for one in _lines(loop, functions) if one not in seen] if counts else []
-        if lines and trains(loop, functions, 0) and _trains_in_loop(loop, functions) is of_epochs:
+        if lines and trains(loop, functions) and _trains_in_loop(loop, functions) is of_epochs:
             seen.update(lines)
             yield from lines
 
 
-def _lines(loop: Loop, functions: Mapping[str, Function]) -> Iterator[int]:
+def _lines(loop: Loop, functions: Functions) -> Iterator[int]:
     """Optimizers that the body of ``loop`` makes, itself or in a function that it calls and that trains with it."""
     target = names_stored(loop.target) if isinstance(loop, (ast.For, ast.AsyncFor)) else set()
     if any(OTHERS.fullmatch(name) for name in target) or _loads(loop):
@@ -63,7 +63,7 @@ def _lines(loop: Loop, functions: Mapping[str, Function]) -> Iterator[int]:
         if any(OTHERS.fullmatch(one) or "model" in one or "net" in one for one in given):
             continue
         lines = list(_in_body(called.body, names_stored(called)))
-        if lines and any(trains(one, functions, 0) for one in called.body):
+        if lines and any(trains(one, functions) for one in called.body):
             yield from lines
 
 
@@ -87,7 +87,7 @@ def _keeps_moments(node: ast.AST) -> bool:
     return name != "SGD" or (given is not None and not (isinstance(given, ast.Constant) and not given.value))
 
 
-def _trains_in_loop(loop: Loop, functions: Mapping[str, Function]) -> bool:
+def _trains_in_loop(loop: Loop, functions: Functions) -> bool:
     """Whether a loop inside of ``loop``, or of a function that it calls, trains."""
     places: list[ast.AST] = [loop]
     for node in ast.walk(loop):
@@ -95,7 +95,7 @@ def _trains_in_loop(loop: Loop, functions: Mapping[str, Function]) -> bool:
         if called is not None:
             places.append(called)
     inner = (one for place in places for one in ast.walk(place) if isinstance(one, (ast.For, ast.While)))
-    return any(one is not loop and trains(one, functions, 0) for one in inner)
+    return any(one is not loop and trains(one, functions) for one in inner)
 
 
 def _counts_epochs(loop: Loop) -> bool:

@@ -18,16 +18,19 @@ SEEDS = frozenset({"manual_seed", "set_seed", "seed_everything", "manual_seed_al
 BY_ITSELF = frozenset({"RandomState", "default_rng"})
 NO_TRAINING = re.compile(r"(?i).*(eval|valid|test|sampl|plot|preview|visual|generate|demo|log|__init__|main|worker).*")
 DEPTH_MAX = 3
+KEPT = "functions_of_steadytrain"
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def repeated_seeds(tree: ast.Module) -> Iterator[int]:
     """The line of the seed."""
+    if not any(isinstance(one, ast.Call) and is_seed(one) for one in ast.walk(tree)):
+        return
     functions, moved = functions_of(tree), _moved(tree)
     seen: set[int] = set()
     for loop in (one for one in ast.walk(tree) if isinstance(one, (ast.For, ast.AsyncFor, ast.While))):
-        if not trains(loop, functions, 0) or _is_outer(loop, loop, functions, 0):
+        if not trains(loop, functions) or _is_outer(loop, loop, functions, 0):
             continue
         for line in _seeds(loop.body, _stored(loop) | moved, functions, 0):
             if line not in seen:
@@ -35,15 +38,36 @@ def repeated_seeds(tree: ast.Module) -> Iterator[int]:
                 yield line
 
 
-def functions_of(tree: ast.Module) -> dict[str, Function]:
-    """The functions of the module as they are called: by their name, or as ``.name`` if they are methods."""
-    found: dict[str, Function] = {}
+class Functions(dict[str, Function]):
+    """The functions of a module as they are called: by their name, or as ``.name`` if they are methods.
+
+    ``training`` are those in which a backward runs, or in a function that they call, by id.
+    """
+
+    training: frozenset[int] = frozenset()
+
+
+def functions_of(tree: ast.Module) -> Functions:
+    """Those of ``tree``, which keeps them: several rules ask."""
+    known = getattr(tree, KEPT, None)
+    if isinstance(known, Functions):
+        return known
+    found, plain = Functions(), []
     for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            plain.append(node)
         inside = node.body if isinstance(node, ast.ClassDef) else []
         found |= {f".{one.name}": one for one in inside if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))}
     methods = set(map(id, found.values()))
-    plain = (one for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)))
-    return found | {one.name: one for one in plain if id(one) not in methods}
+    found |= {one.name: one for one in plain if id(one) not in methods}
+    calls = {id(one): [each for each in ast.walk(one) if isinstance(each, ast.Call)] for one in found.values()}
+    training = {key for key, made in calls.items() if any(last_name(one.func) == "backward" for one in made)}
+    called = {key: {id(one) for each in made if (one := called_function(each, found))} for key, made in calls.items()}
+    for _ in range(DEPTH_MAX):
+        training |= {key for key, others in called.items() if others & training}
+    found.training = frozenset(training)
+    setattr(tree, KEPT, found)
+    return found
 
 
 def called_function(call: ast.AST, functions: Mapping[str, Function]) -> Function | None:
@@ -54,26 +78,21 @@ def called_function(call: ast.AST, functions: Mapping[str, Function]) -> Functio
     return functions.get(f".{name}" if isinstance(call.func, ast.Attribute) else name)
 
 
-def trains(node: ast.AST, functions: Mapping[str, Function], depth: int) -> bool:
+def trains(node: ast.AST, functions: Functions) -> bool:
     """Whether a backward runs in ``node``, or in a function of the module that it calls."""
     for one in ast.walk(node):
-        name = last_name(one.func) if isinstance(one, ast.Call) else ""
-        if name == "backward":
+        if isinstance(one, ast.Call) and last_name(one.func) == "backward":
             return True
-        called = called_function(one, functions) if depth < DEPTH_MAX else None
-        if (
-            called is not None
-            and called is not node
-            and any(trains(each, functions, depth + 1) for each in called.body)
-        ):
+        called = called_function(one, functions)
+        if called is not None and id(called) in functions.training:
             return True
     return False
 
 
-def _is_outer(node: ast.AST, loop: ast.AST, functions: Mapping[str, Function], depth: int) -> bool:
+def _is_outer(node: ast.AST, loop: ast.AST, functions: Functions, depth: int) -> bool:
     """Whether a loop inside of ``node``, or in a function that it calls, trains: ``loop`` is one over trainings."""
     for one in ast.walk(node):
-        if isinstance(one, (ast.For, ast.While)) and one is not loop and trains(one, functions, 0):
+        if isinstance(one, (ast.For, ast.While)) and one is not loop and trains(one, functions):
             return True
         called = called_function(one, functions) if depth < DEPTH_MAX else None
         if called is not None and called is not node and _is_outer(called, loop, functions, depth + 1):
@@ -94,7 +113,7 @@ def _is_of_one_draw(seed: ast.Call, body: list[ast.stmt]) -> bool:
     return bool(holders) and len(calls) > len(holders)
 
 
-def _seeds(body: list[ast.stmt], stored: set[str], functions: Mapping[str, Function], depth: int) -> Iterator[int]:
+def _seeds(body: list[ast.stmt], stored: set[str], functions: Functions, depth: int) -> Iterator[int]:
     """Lines of ``body`` that set a constant seed in each pass, and of the functions that it calls."""
     moved = {one for one in stored if one.startswith(".")}
     for node in always(body):
@@ -108,7 +127,7 @@ def _seeds(body: list[ast.stmt], stored: set[str], functions: Mapping[str, Funct
         if called is None or depth >= DEPTH_MAX or NO_TRAINING.fullmatch(name) or name in SEEDS:
             continue
         given = {one.arg for one in (*called.args.args, *called.args.kwonlyargs)} - {"self"}
-        if any(draws(one) or trains(one, functions, 0) for one in called.body):
+        if any(draws(one) or trains(one, functions) for one in called.body):
             yield from _seeds(called.body, _stored(called) | given | moved, functions, depth + 1)
 
 
