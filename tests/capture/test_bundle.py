@@ -150,6 +150,9 @@ def test_nothing_in_it_is_pickle(incident: Incident) -> None:
         assert path.suffix in (".json", ".safetensors", ".steps", ".diff"), path
         data = path.read_bytes()
         assert not data.startswith(b"PK"), "a zip, as torch.save writes it"
+        if path.suffix == ".safetensors":  # its first byte is that of a length, and may be any opcode
+            assert json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+            continue
         with pytest.raises(Exception):  # noqa: B017, PT011 (whatever pickletools says of it)
             list(pickletools.genops(data))
 
