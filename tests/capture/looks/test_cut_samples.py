@@ -9,6 +9,16 @@ import pytest
 from steadytrain.capture.looks.script_reading import mistakes
 
 SICK = {
+    "of a distribution that a method gives": """
+        class VAE(nn.Module):
+            def posterior(self, x):
+                mu, raw = self.enc(x).chunk(2, -1)
+                return Normal(mu, F.softplus(raw) + 1e-3)
+            def forward(self, x):
+                q = self.posterior(x)
+                z = q.sample()
+                return self.dec(z), q
+    """,
     "by the name of the function": """
         def reparameterize(mu, logvar):
             q = torch.distributions.Normal(mu, (0.5 * logvar).exp())

@@ -9,6 +9,15 @@ import pytest
 from steadytrain.capture.looks.script_reading import mistakes
 
 SICK = {
+    "under a second name": """
+        criterion = nn.BCEWithLogitsLoss()
+        def validate(model, x, y, criterion):
+            model.eval()
+            output = model(x)
+            scores = output
+            predicted = (scores > 0.5).float()
+            return criterion(output, y).item(), (predicted == y).float().mean()
+    """,
     "in the loop": """
         criterion = nn.BCEWithLogitsLoss()
         for x, y in loader:
