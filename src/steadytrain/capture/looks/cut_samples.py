@@ -12,7 +12,15 @@ import ast
 import re
 from collections.abc import Iterator
 
-from steadytrain.capture.looks.syntax_trees import Scope, last_name, names_read, scopes, statements
+from steadytrain.capture.looks.syntax_trees import (
+    Scope,
+    last_name,
+    names_read,
+    scopes,
+    statements,
+    stops_graph,
+    with_graph,
+)
 
 CONTINUOUS = re.compile(r"(Log)?Normal|MultivariateNormal|LowRankMultivariateNormal|Laplace|SquashedNormal|TanhNormal")
 WRAPS = ("Independent", "TransformedDistribution")
@@ -24,7 +32,6 @@ ACTOR_LOSS = re.compile(r"(?i)(.*_)?(actor|policy|pi)_?loss\w*")
 LOG_PROBABILITY = re.compile(r"(?i)(.*_)?log_?(p|pi|prob\w*)(_.*)?")
 WEIGHT = re.compile(r"(?i)(.*_)?(alpha|temperature|ent_coef)\w*")
 VALUE = re.compile(r"(?i)(.*_)?(min_?)?(q|qf|critic)\d?(_.*|value\w*|min\w*|pi)?")
-NO_GRAPH = re.compile(r"no_grad|inference_mode")
 NO_TRAINING = re.compile(r"(?i)detach|numpy|item|REINFORCE|advantage")
 
 
@@ -33,12 +40,12 @@ def cut_samples(tree: ast.Module) -> Iterator[int]:
     soft = any(_is_soft_loss(node) for node in ast.walk(tree))
     givers = {one.name for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and _gives_distribution(one)}
     for scope in scopes(tree):
-        if isinstance(scope, ast.Module) or not any(map(_without_graph, scope.decorator_list)):
+        if isinstance(scope, ast.Module) or not any(map(stops_graph, scope.decorator_list)):
             yield from _in_scope(scope, givers, soft=soft)
 
 
 def _in_scope(scope: Scope, givers: set[str], *, soft: bool) -> Iterator[int]:
-    nodes = list(_with_graph(scope))
+    nodes = list(with_graph(scope))
     made = {
         name
         for one in nodes
@@ -163,18 +170,3 @@ def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
             yield from ((one.id, node.value) for one in ast.walk(target) if isinstance(one, ast.Name))
     elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
         yield node.target.id, ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)
-
-
-def _without_graph(context: ast.expr) -> bool:
-    return NO_GRAPH.fullmatch(last_name(context.func if isinstance(context, ast.Call) else context)) is not None
-
-
-def _with_graph(scope: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a scope without those of functions inside and of blocks without a graph."""
-    for child in ast.iter_child_nodes(scope):
-        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            continue
-        if isinstance(child, ast.With) and any(_without_graph(one.context_expr) for one in child.items):
-            continue
-        yield child
-        yield from _with_graph(child)

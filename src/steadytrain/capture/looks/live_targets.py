@@ -8,7 +8,15 @@ import re
 from collections.abc import Iterator
 
 from steadytrain.capture.looks.bootstrapped_ends import is_discounted_next
-from steadytrain.capture.looks.syntax_trees import Scope, last_name, names_read, names_stored, scopes
+from steadytrain.capture.looks.syntax_trees import (
+    Scope,
+    last_name,
+    names_read,
+    names_stored,
+    scopes,
+    stops_graph,
+    with_graph,
+)
 
 LOSSES = re.compile(r"(?i)mse_loss|smooth_l1_loss|huber_loss|l1_loss|\w*criterion|\w*loss_fn|mse|huber|loss_function")
 LOG_PROBABILITY = re.compile(r"(?i)(.*_)?(log_?p\w*|logp\w*|ratio\w*|surr\w*)")
@@ -28,7 +36,7 @@ def live_targets(tree: ast.Module) -> Iterator[int]:
         live = _live(scope)
         if not live:
             continue
-        for node in _with_graph(scope):
+        for node in with_graph(scope):
             if isinstance(node, ast.Call) and LOSSES.fullmatch(last_name(node.func)) and len(node.args) >= 2:
                 target = last_name(node.args[1])
                 if live.get(target, NONE)[1] == "target" and target not in names_read(node.args[0]):
@@ -47,7 +55,7 @@ def _crossed_projections(tree: ast.Module) -> Iterator[int]:
     closed = {one.name for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and "detach" in ast.unparse(one)}
     for scope in scopes(tree):
         calls: dict[tuple[str, str, str], ast.Call] = {}
-        nodes = list(_with_graph(scope))
+        nodes = list(with_graph(scope))
         stopped = {name for one in nodes for name in _detached(one)} | set(_of_no_graph(scope))
         for node in nodes:
             names = [last_name(one) for one in node.args[:2]] if isinstance(node, ast.Call) else []
@@ -84,7 +92,7 @@ def _detached(node: ast.AST) -> Iterator[str]:
 def _of_no_graph(scope: ast.AST) -> Iterator[str]:
     """Variables that a block without a graph assigns, or that a copy of the network computes."""
     for node in ast.walk(scope):
-        if isinstance(node, ast.With) and any(_stops(one.context_expr) for one in node.items):
+        if isinstance(node, ast.With) and any(stops_graph(one.context_expr) for one in node.items):
             yield from (name for one in node.body for name in names_stored(one))
         if isinstance(node, ast.Assign) and any(COPY.search(name) for name in _called(node.value)):
             yield from names_stored(node)
@@ -109,7 +117,7 @@ def _live(scope: Scope) -> dict[str, tuple[int, str]]:
     """Variables of a scope that are targets or advantages and carry the gradient of a network."""
     carries: set[str] = set()
     live: dict[str, tuple[int, str]] = {}
-    for node in _with_graph(scope):
+    for node in with_graph(scope):
         if not isinstance(node, ast.Assign):
             continue
         names = [one.id for target in node.targets for one in ast.walk(target) if isinstance(one, ast.Name)]
@@ -162,19 +170,3 @@ def _is_bootstrap(value: ast.expr) -> bool:
 def _is_without_graph(scope: Scope) -> bool:
     decorators = [] if isinstance(scope, ast.Module) else scope.decorator_list
     return any(NO_GRAPH.fullmatch(last_name(one.func if isinstance(one, ast.Call) else one)) for one in decorators)
-
-
-def _with_graph(scope: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a scope in the order of the source, without those under ``no_grad``."""
-    for child in ast.iter_child_nodes(scope):
-        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            continue
-        if isinstance(child, ast.With) and any(_stops(one.context_expr) for one in child.items):
-            continue
-        yield child
-        yield from _with_graph(child)
-
-
-def _stops(context: ast.expr) -> bool:
-    called = context.func if isinstance(context, ast.Call) else context
-    return last_name(called) in ("no_grad", "inference_mode")

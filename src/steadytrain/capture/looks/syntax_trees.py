@@ -56,3 +56,19 @@ def names_read(node: ast.AST) -> set[str]:
 def names_stored(node: ast.AST) -> set[str]:
     """The variables that are assigned anywhere in ``node``."""
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+
+
+def stops_graph(context: ast.expr) -> bool:
+    """Whether a context or a decorator is ``no_grad`` or ``inference_mode``, called or not."""
+    return last_name(context.func if isinstance(context, ast.Call) else context) in ("no_grad", "inference_mode")
+
+
+def with_graph(scope: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a scope in the order of the source, without those of functions inside and under ``no_grad``."""
+    for child in ast.iter_child_nodes(scope):
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            continue
+        if isinstance(child, ast.With) and any(stops_graph(one.context_expr) for one in child.items):
+            continue
+        yield child
+        yield from with_graph(child)
