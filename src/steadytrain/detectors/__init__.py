@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from steadytrain.core.model import Symptom, Window
@@ -124,6 +124,10 @@ class ScriptRule(Detector):
             signals=("script.value",),
             numbers=numbers,
         )
+
+    def note(self, window: Window, row: ScriptRow, message: str, **numbers: float) -> Symptom:
+        """The same as a note."""
+        return replace(self.warning(window, row, message, **numbers), severity="note")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 from steadytrain.core.model import Symptom, Window
@@ -41,6 +41,5 @@ class FittedBeforeSplit(SourceRule):
         told = "fits a scaler to all rows before the split: training knows the scale of the held-out rows"
         scaled = script_rows(window, "scaled-before-split")
         return super().check(window) or tuple(
-            replace(self.warning(window, row, f"{row.place} {told}", lines=float(len(scaled))), severity="note")
-            for row in scaled[:1]
+            self.note(window, row, f"{row.place} {told}", lines=float(len(scaled))) for row in scaled[:1]
         )

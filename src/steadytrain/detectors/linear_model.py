@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from steadytrain.core.model import Severity, Symptom, Window
+from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import ScriptRule
 from steadytrain.statistics.medians import median
@@ -43,17 +43,14 @@ class LinearModel(ScriptRule):
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
-        severity: Severity = "warning" if self._stays(window) else "note"
+        report = self.warning if self._stays(window) else self.note
         return tuple(
-            Symptom(
-                name="linear-model",
-                severity=severity,
-                first_step=int(row.steps[0]),
-                last_step=int(window.steps[-1]),
-                message=f"nothing nonlinear stands between the {row.last:.0f} layers behind the loss of {row.place}: "
-                "together they are one linear layer",
-                signals=("script.value",),
-                numbers={"layers": row.last},
+            report(
+                window,
+                row,
+                f"nothing nonlinear stands between the {row.last:.0f} layers behind the loss of {row.place}: together "
+                "they are one linear layer",
+                layers=row.last,
             )
             for row in script_rows(window, "linear-layers")
             if len(row.steps) >= self.looks_min

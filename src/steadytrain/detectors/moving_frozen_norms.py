@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import final
 
 from steadytrain.core.model import Symptom, Window
@@ -35,15 +35,12 @@ class MovingFrozenNorms(ScriptRule):
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         return tuple(
-            replace(
-                self.warning(
-                    window,
-                    row,
-                    f"the weights of {row.place} and of what is in front of it are frozen, and its running statistics "
-                    f"move: {row.last:.0%} of the channels after {int(row.steps[-1])} steps",
-                    share=row.last,
-                ),
-                severity="note",
+            self.note(
+                window,
+                row,
+                f"the weights of {row.place} and of what is in front of it are frozen, and its running statistics "
+                f"move: {row.last:.0%} of the channels after {int(row.steps[-1])} steps",
+                share=row.last,
             )
             for row in script_rows(window, "frozen-norm-moved")
             if row.last >= self.share_min

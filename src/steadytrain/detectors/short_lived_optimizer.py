@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import final
 
 from steadytrain.core.model import Symptom, Window
@@ -41,4 +41,4 @@ class ShortLivedOptimizer(ScriptRule):
     def _of_epochs(self, window: Window) -> Iterator[Symptom]:
         for row in script_rows(window, "epoch-optimizer")[:1]:
             what = "makes an optimizer anew in each epoch: its moments begin at zero each time"
-            yield replace(self.warning(window, row, f"{row.place} {what}"), severity="note")
+            yield self.note(window, row, f"{row.place} {what}")

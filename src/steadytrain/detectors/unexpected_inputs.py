@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import final
 
 from steadytrain.core.model import Symptom, Window
@@ -37,15 +37,12 @@ class UnexpectedInputs(ScriptRule):
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         return tuple(
-            replace(
-                self.warning(
-                    window,
-                    row,
-                    f"the batches that {row.place} gets are not what its running statistics from an earlier training "
-                    f"expect, in {row.values.min():.0%} of the channels: its inputs may not be scaled as they were",
-                    share=float(row.values.min()),
-                ),
-                severity="note",
+            self.note(
+                window,
+                row,
+                f"the batches that {row.place} gets are not what its running statistics from an earlier training "
+                f"expect, in {row.values.min():.0%} of the channels: its inputs may not be scaled as they were",
+                share=float(row.values.min()),
             )
             for row in script_rows(window, "unexpected")
             if len(row.values) >= self.looks_min and (row.values >= self.share_min).all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from steadytrain.core.model import Severity, Symptom, Window
+from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import ScriptRule
 from steadytrain.statistics.script_rows import script_rows
@@ -45,17 +45,8 @@ class UnmaskedPadding(ScriptRule):
         for measure, what in WHAT.items():
             for row in script_rows(window, measure):
                 grave = measure == "sees-padding" and float(row.values.max()) >= self.share_min
-                severity: Severity = "warning" if grave else "note"
                 if len(row.steps) >= self.looks_min:
-                    found.append(
-                        Symptom(
-                            name="unmasked-padding",
-                            severity=severity,
-                            first_step=int(row.steps[0]),
-                            last_step=int(window.steps[-1]),
-                            message=f"behind the loss of {row.place} {what} ({row.last:.0%} of the places)",
-                            signals=("script.value",),
-                            numbers={"share": row.last},
-                        )
-                    )
+                    report = self.warning if grave else self.note
+                    said = f"behind the loss of {row.place} {what} ({row.last:.0%} of the places)"
+                    found.append(report(window, row, said, share=row.last))
         return tuple(found[:1])
