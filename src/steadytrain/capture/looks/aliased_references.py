@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from steadytrain.capture.looks.syntax_trees import last_name
+from steadytrain.capture.looks.syntax_trees import last_name, walk
 
 REFERENCE = re.compile(
     r"(?i)_?((ref|reference|target|tgt|teacher|frozen|ema|momentum|key)_?(model|net\w*|policy|actor|critic|q\w*|encoder|lm"
@@ -24,11 +24,11 @@ def aliased_references(tree: ast.Module) -> Iterator[int]:
     """The line of the assignment."""
     trained = {
         last_name(node.func.value)
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "parameters"
     }
     assigned: dict[str, list[ast.Assign]] = {}
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 assigned.setdefault(last_name(target), []).append(node)
@@ -49,7 +49,7 @@ def _plain(value: ast.expr) -> str:
 
 def _used_without_graph(tree: ast.Module) -> Iterator[str]:
     """Names that are read under ``no_grad``, or called and detached."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         inside: list[ast.AST] = []
         if (
             isinstance(node, (ast.With, ast.AsyncWith))
@@ -62,4 +62,4 @@ def _used_without_graph(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "detach":
             inside = [node.func.value]
         for part in inside:
-            yield from (last_name(one) for one in ast.walk(part) if isinstance(one, (ast.Name, ast.Attribute)))
+            yield from (last_name(one) for one in walk(part) if isinstance(one, (ast.Name, ast.Attribute)))

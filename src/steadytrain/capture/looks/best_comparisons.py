@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from steadytrain.capture.looks.kept_by_reference import assigned
 from steadytrain.capture.looks.plateau_modes import FALLS, RISES
-from steadytrain.capture.looks.syntax_trees import dotted, last_name, scopes, statements
+from steadytrain.capture.looks.syntax_trees import dotted, last_name, scopes, statements, walk
 
 BEST = re.compile(r"(?i)(.*_)?best(_.*)?|(?i:best)\w*")
 EITHER_WAY = re.compile(r"(?i)(?<![a-z])(scores?|returns?|m?ap)(?![a-z])")
@@ -59,13 +59,13 @@ def _name(value: ast.expr) -> str:
 
 def _keeps(body: list[ast.stmt]) -> bool:
     return any(
-        isinstance(one, ast.Call) and KEEPS.fullmatch(last_name(one.func)) for each in body for one in ast.walk(each)
+        isinstance(one, ast.Call) and KEEPS.fullmatch(last_name(one.func)) for each in body for one in walk(each)
     )
 
 
 def _begins_at_infinity(best: ast.expr, tree: ast.Module, *, above: bool) -> bool:
     """Whether the best value begins at the infinity that fits the comparison: this way is meant."""
-    for target, value in assigned([one for one in ast.walk(tree) if isinstance(one, (ast.Assign, ast.AnnAssign))]):
+    for target, value in assigned([one for one in walk(tree) if isinstance(one, (ast.Assign, ast.AnnAssign))]):
         text = ast.unparse(value)
         if ast.unparse(target) == ast.unparse(best) and "inf" in text and ("-" in text) is above:
             return True
@@ -76,7 +76,7 @@ def _is_turned(score: ast.expr, nodes: list[ast.AST]) -> bool:
     """Whether the sign of the metric is turned where it is made."""
     for target, value in assigned([one for one in nodes if isinstance(one, ast.Assign)]):
         if ast.unparse(target) == ast.unparse(score) and any(
-            isinstance(one, (ast.USub, ast.Sub)) for one in ast.walk(value)
+            isinstance(one, (ast.USub, ast.Sub)) for one in walk(value)
         ):
             return True
     return False

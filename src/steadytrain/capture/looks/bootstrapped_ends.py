@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from steadytrain.capture.looks.syntax_trees import Scope, last_name, names_read, scopes, statements
+from steadytrain.capture.looks.syntax_trees import Scope, last_name, names_read, scopes, statements, walk
 
 DISCOUNT = re.compile(r"(?i)(.*_)?(gamma|discount\w*)")
 NEXT = re.compile(r"(?i).*(next|nxt|target|tgt|max|best|bootstrap|q2|v2|s2|future).*")
@@ -39,7 +39,7 @@ def unused_ends(tree: ast.Module) -> Iterator[int]:
 def _unread(scope: Scope, nodes: list[ast.AST]) -> bool:
     """Whether the ends that the scope is given are read nowhere in it."""
     ends = {name for node in nodes for name in _ends_unpacked(node)} | _ends_given(scope)
-    skipped = {id(one) for node in nodes if _is_of_shape(node) for one in ast.walk(node)}
+    skipped = {id(one) for node in nodes if _is_of_shape(node) for one in walk(node)}
     read = (one for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load))
     return bool(ends) and not ends & {one.id for one in read if id(one) not in skipped}
 
@@ -66,13 +66,13 @@ def _stores_ends(tree: ast.Module) -> bool:
         and STORES.fullmatch(node.func.attr)
         and len(node.args) >= FIELDS_MIN
         and any(PLAIN_END.fullmatch(last_name(one)) for one in node.args)
-        for node in ast.walk(tree)
+        for node in walk(tree)
     )
 
 
 def _batch_without_ends(bootstrap: ast.BinOp, nodes: list[ast.AST]) -> bool:
     """Whether the reward is a field of a batch, and no end of this batch is read."""
-    fields = [one for one in ast.walk(bootstrap) if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name)]
+    fields = [one for one in walk(bootstrap) if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name)]
     batches = {one.value.id for one in fields if REWARD.fullmatch(one.attr) and isinstance(one.value, ast.Name)}
     read = (one for one in nodes if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name))
     ends = {one.value.id for one in read if END.fullmatch(one.attr) and isinstance(one.value, ast.Name)}
@@ -96,7 +96,7 @@ def _bootstrap(nodes: list[ast.AST]) -> ast.BinOp | None:
 
 def is_discounted_next(product: ast.BinOp) -> bool:
     """``gamma * value_of_next``."""
-    words = {last_name(one) for one in ast.walk(product) if isinstance(one, (ast.Name, ast.Attribute))}
+    words = {last_name(one) for one in walk(product) if isinstance(one, (ast.Name, ast.Attribute))}
     discount = {one for one in words if DISCOUNT.fullmatch(one)}
     return bool(discount) and any(NEXT.fullmatch(one) for one in words - discount)
 

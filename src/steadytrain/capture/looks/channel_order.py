@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from steadytrain.capture.looks.syntax_trees import dotted, last_name
+from steadytrain.capture.looks.syntax_trees import dotted, last_name, walk
 
 CHANGES = re.compile(r"(?i).*(bgr|rgb|gr[ae]y).*")
 NO_COLOURS = re.compile(r"(?i).*(mask|seg|label|depth|gt|gr[ae]y|annot).*")
@@ -21,12 +21,12 @@ RED_FIRST = [2, 1, 0]
 
 def swapped_channels(tree: ast.Module) -> Iterator[int]:
     """The line that reads the image."""
-    nodes = list(ast.walk(tree))
+    nodes = list(walk(tree))
     if not any(_is_pretrained(one) for one in nodes) or any(_changes_order(one) for one in nodes):
         return
     for one in nodes:
         if isinstance(one, ast.Assign) and not any(NO_COLOURS.fullmatch(ast.unparse(each)) for each in one.targets):
-            for call in ast.walk(one.value):
+            for call in walk(one.value):
                 if isinstance(call, ast.Call) and dotted(call.func) == "cv2.imread" and _in_colour(call):
                     yield call.lineno
                     return

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from steadytrain.capture.looks.syntax_trees import Scope, dotted, last_name, scopes, statements
+from steadytrain.capture.looks.syntax_trees import Scope, dotted, last_name, scopes, statements, walk
 
 PASSES_ON = re.compile(
     r"norm|vector_norm|pow|square|mean|sum|sqrt|abs|view|reshape|flatten|clamp|clamp_min|relu|squeeze|unsqueeze|stack|cat"
@@ -73,18 +73,18 @@ def _followed(scope: Scope, made: Mapping[str, int]) -> Iterator[tuple[ast.AST, 
     within: set[int] = set()
     for node in statements(scope):
         if isinstance(node, (ast.For, ast.While)) and id(node) not in within:
-            within |= {id(one) for one in ast.walk(node)}
+            within |= {id(one) for one in walk(node)}
             values.constant.clear()
         yield node, values
         if isinstance(node, ast.Assign):
             line = _line_in(node.value, values, made)
-            names = {one.id for target in node.targets for one in ast.walk(target) if isinstance(one, ast.Name)}
+            names = {one.id for target in node.targets for one in walk(target) if isinstance(one, ast.Name)}
             for name in names:
                 values.constant.pop(name, None)
                 values.live.discard(name)
                 if line is not None:
                     values.constant[name] = line
-                elif any(isinstance(one, ast.Call) for one in ast.walk(node.value)):
+                elif any(isinstance(one, ast.Call) for one in walk(node.value)):
                     values.live.add(name)
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             line = _line_in(node.value, values, made)

@@ -19,6 +19,7 @@ from steadytrain.capture.looks.syntax_trees import (
     scopes,
     statements,
     stops_graph,
+    walk,
     with_graph,
 )
 
@@ -37,8 +38,8 @@ NO_TRAINING = re.compile(r"(?i)detach|numpy|item|REINFORCE|advantage")
 
 def cut_samples(tree: ast.Module) -> Iterator[int]:
     """The line of the draw."""
-    soft = any(_is_soft_loss(node) for node in ast.walk(tree))
-    givers = {one.name for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and _gives_distribution(one)}
+    soft = any(_is_soft_loss(node) for node in walk(tree))
+    givers = {one.name for one in walk(tree) if isinstance(one, ast.FunctionDef) and _gives_distribution(one)}
     for scope in scopes(tree):
         if isinstance(scope, ast.Module) or not any(map(stops_graph, scope.decorator_list)):
             yield from _in_scope(scope, givers, soft=soft)
@@ -85,9 +86,9 @@ def _is_judged(nodes: list[ast.AST], given: list[ast.Call]) -> bool:
         if CRITIC.fullmatch(last_name(one.func)) and not COPY.search(last_name(one.func)) and len(one.args) > 1
     ]
     made = [each for one in nodes for each in _assigned(one)]
-    values = {name for name, value in made if any(one in judged for one in ast.walk(value))}
+    values = {name for name, value in made if any(one in judged for one in walk(value))}
     losses = [value for name, value in made if ACTOR_LOSS.fullmatch(name) and not _weighs_score(value)]
-    return any(names_read(one) & values or any(each in judged for each in ast.walk(one)) for one in losses)
+    return any(names_read(one) & values or any(each in judged for each in walk(one)) for one in losses)
 
 
 def _is_soft(nodes: list[ast.AST], name: str, of: str) -> bool:
@@ -96,7 +97,7 @@ def _is_soft(nodes: list[ast.AST], name: str, of: str) -> bool:
         each
         for one in nodes
         for each, value in _assigned(one)
-        if any(last_name(call.func) == "log_prob" for call in ast.walk(value) if isinstance(call, ast.Call))
+        if any(last_name(call.func) == "log_prob" for call in walk(value) if isinstance(call, ast.Call))
         and of in names_read(value)
     }
     made = {name}
@@ -112,7 +113,7 @@ def _is_soft_loss(node: ast.AST) -> bool:
     """``alpha * log_prob - q``."""
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Sub) or not isinstance(node.left, ast.BinOp):
         return False
-    factors = {last_name(one) for one in ast.walk(node.left) if isinstance(one, (ast.Name, ast.Attribute))}
+    factors = {last_name(one) for one in walk(node.left) if isinstance(one, (ast.Name, ast.Attribute))}
     value = last_name(node.right.func) if isinstance(node.right, ast.Call) else last_name(node.right)
     return (
         isinstance(node.left.op, ast.Mult)
@@ -124,9 +125,9 @@ def _is_soft_loss(node: ast.AST) -> bool:
 
 def _weighs_score(value: ast.expr) -> bool:
     """Whether a logarithm of a probability is multiplied by anything but the weight of an entropy."""
-    for node in ast.walk(value):
+    for node in walk(value):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-            words = {last_name(one) for one in ast.walk(node) if isinstance(one, (ast.Name, ast.Attribute))}
+            words = {last_name(one) for one in walk(node) if isinstance(one, (ast.Name, ast.Attribute))}
             if any(LOG_PROBABILITY.fullmatch(one) for one in words) and not any(WEIGHT.fullmatch(one) for one in words):
                 return True
     return False
@@ -167,6 +168,6 @@ def _reads(value: ast.expr, name: str) -> bool:
 def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     if isinstance(node, ast.Assign):
         for target in node.targets:
-            yield from ((one.id, node.value) for one in ast.walk(target) if isinstance(one, ast.Name))
+            yield from ((one.id, node.value) for one in walk(target) if isinstance(one, ast.Name))
     elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
         yield node.target.id, ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)

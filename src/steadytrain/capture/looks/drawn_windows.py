@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from steadytrain.capture.looks.split_names import words
-from steadytrain.capture.looks.syntax_trees import dotted, last_name, scopes, statements
+from steadytrain.capture.looks.syntax_trees import dotted, last_name, scopes, statements, walk
 
 SPLITS = frozenset({"train_test_split", "random_split"})
 FOLDS = frozenset({"KFold", "StratifiedKFold"})
@@ -46,12 +46,12 @@ def split_windows(tree: ast.Module) -> Iterator[int]:
     if words(tree) & OF_ANOMALIES:
         return
     numbers = _numbers(tree)
-    makers = {one.name for one in ast.walk(tree) if isinstance(one, ast.ClassDef) and _gives_windows(one, numbers)}
-    functions = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)]
+    makers = {one.name for one in walk(tree) if isinstance(one, ast.ClassDef) and _gives_windows(one, numbers)}
+    functions = [one for one in walk(tree) if isinstance(one, ast.FunctionDef)]
     makers |= {one.name for one in functions if _returns_windows(one, numbers)}
     folds = {
         target
-        for one in ast.walk(tree)
+        for one in walk(tree)
         if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call) and _draws_folds(one.value)
         for target in map(dotted, one.targets)
     }
@@ -112,7 +112,7 @@ def _assigned(node: ast.Assign, known: _Known, makers: set[str], numbers: Mappin
         values = node.value.elts if both and isinstance(node.value, ast.Tuple) else [node.value] * len(names)
         for name, value in zip(map(dotted, names), values, strict=False):
             holds = _holds_windows(value, known, makers, numbers)
-            drawn = any(isinstance(one, ast.Call) and ORDERS.fullmatch(last_name(one.func)) for one in ast.walk(value))
+            drawn = any(isinstance(one, ast.Call) and ORDERS.fullmatch(last_name(one.func)) for one in walk(value))
             part = _side(value, known)
             for group, is_in in ((known.windows, holds), (known.orders, drawn and not part)):
                 (group.add if is_in else group.discard)(name)
@@ -143,14 +143,14 @@ def _cuts(made: ast.ListComp | ast.GeneratorExp, numbers: Mapping[str, int]) -> 
     if len(made.generators) != 1:
         return False
     loop = made.generators[0]
-    return any(_is_window(one, loop.target, loop.iter, numbers) for one in ast.walk(made.elt))
+    return any(_is_window(one, loop.target, loop.iter, numbers) for one in walk(made.elt))
 
 
 def _appended(loop: ast.For, numbers: Mapping[str, int]) -> set[str]:
     """The lists that a loop appends windows to, also by a variable of the loop."""
     held = {
         dotted(name): value
-        for one in ast.walk(loop)
+        for one in walk(loop)
         if isinstance(one, ast.Assign)
         for target in one.targets
         for name, value in zip(getattr(target, "elts", [target]), getattr(one.value, "elts", [one.value]), strict=False)
@@ -159,13 +159,13 @@ def _appended(loop: ast.For, numbers: Mapping[str, int]) -> set[str]:
     windows = {name for name, value in held.items() if _is_window(value, index, loop.iter, numbers, held)}
     return {
         dotted(one.func.value)
-        for one in ast.walk(loop)
+        for one in walk(loop)
         if isinstance(one, ast.Call)
         and isinstance(one.func, ast.Attribute)
         and one.func.attr == "append"
         and any(
             getattr(each, "id", "") in windows or _is_window(each, index, loop.iter, numbers, held)
-            for each in ast.walk(one)
+            for each in walk(one)
         )
     } - {""}
 
@@ -175,22 +175,20 @@ def _gives_windows(made: ast.ClassDef, numbers: Mapping[str, int]) -> bool:
     for one in made.body:
         if isinstance(one, ast.FunctionDef) and one.name == "__getitem__" and len(one.args.args) == SIDES:
             index = ast.Name(one.args.args[1].arg, ast.Load())
-            stored = {
-                each.id for each in ast.walk(one) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
-            }
-            return index.id not in stored and any(_is_window(each, index, None, numbers) for each in ast.walk(one))
+            stored = {each.id for each in walk(one) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+            return index.id not in stored and any(_is_window(each, index, None, numbers) for each in walk(one))
     return False
 
 
 def _returns_windows(function: ast.FunctionDef, numbers: Mapping[str, int]) -> bool:
-    lists = {name for one in ast.walk(function) if isinstance(one, ast.For) for name in _appended(one, numbers)}
-    returned = [one.value for one in ast.walk(function) if isinstance(one, ast.Return) and one.value is not None]
+    lists = {name for one in walk(function) if isinstance(one, ast.For) for name in _appended(one, numbers)}
+    returned = [one.value for one in walk(function) if isinstance(one, ast.Return) and one.value is not None]
     return any(
         (isinstance(one, (ast.ListComp, ast.GeneratorExp)) and _cuts(one, numbers))
         or (isinstance(one, ast.Call) and _slides(one, numbers))
         or dotted(one) in lists
         for value in returned
-        for one in ast.walk(value)
+        for one in walk(value)
         if isinstance(one, ast.expr)
     )
 

@@ -20,7 +20,7 @@ from steadytrain.capture.looks.preprocessing_fits import (
     fits,
 )
 from steadytrain.capture.looks.split_names import HELD_OUT, TARGETS, TRAINED, holds_held_out, holds_trained, words
-from steadytrain.capture.looks.syntax_trees import Scope, dotted, last_name, scopes, statements
+from steadytrain.capture.looks.syntax_trees import Scope, dotted, last_name, scopes, statements, walk
 
 SPLITS = frozenset({"train_test_split", "random_split"})
 FOLDS = frozenset({"KFold", "StratifiedKFold", "ShuffleSplit", "StratifiedShuffleSplit"})
@@ -94,17 +94,17 @@ def _computed_from(scope: Scope, fit: Fit) -> dict[str, int]:
         if not isinstance(node, ast.Assign) or node.end_lineno is None or node.end_lineno < fit.line:
             continue
         gives = last_name(fit.call.func) != "fit" if isinstance(fit.call, ast.Call) else True
-        at_once = gives and any(one is fit.call for one in ast.walk(node.value))
+        at_once = gives and any(one is fit.call for one in walk(node.value))
         later = fitted and any(
             isinstance(one, ast.Call)
             and last_name(one.func) == "transform"
             and dotted(one.func).rpartition(".")[0] == fitted
             and one.args
             and ast.unparse(one.args[0]) == ast.unparse(fit.rows)
-            for one in ast.walk(node.value)
+            for one in walk(node.value)
         )
         names = {dotted(one) for target in node.targets for one in _elements(target)}
-        if at_once or later or any(dotted(one) in whole for one in ast.walk(node.value) if isinstance(one, ast.expr)):
+        if at_once or later or any(dotted(one) in whole for one in walk(node.value) if isinstance(one, ast.expr)):
             whole |= {name: node.lineno for name in names if name}
         else:
             whole = {name: line for name, line in whole.items() if name not in names}
@@ -129,7 +129,7 @@ def _is_split(whole: dict[str, int], scope: Scope, folds: set[str]) -> bool:
             last_name(node.func) in SPLITS
             or (last_name(node.func) == "split" and dotted(node.func).rpartition(".")[0] in folds)
         ):
-            if any(dotted(one) in whole for each in node.args for one in ast.walk(each) if isinstance(one, ast.expr)):
+            if any(dotted(one) in whole for each in node.args for one in walk(each) if isinstance(one, ast.expr)):
                 return True
         elif isinstance(node, ast.Assign):
             for target, value in _pairs(node):
@@ -149,7 +149,7 @@ def _pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 def _boundary(value: ast.expr, whole: dict[str, int]) -> tuple[str, str]:
     """The side and the text of the boundary in ``x[:n]`` or ``x[n:]`` of rows in ``whole``."""
-    for one in ast.walk(value):
+    for one in walk(value):
         if not isinstance(one, ast.Subscript) or dotted(_base(one.value)) not in whole:
             continue
         index = one.slice.elts[0] if isinstance(one.slice, ast.Tuple) and one.slice.elts else one.slice

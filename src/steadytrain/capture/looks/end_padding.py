@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from steadytrain.capture.looks.syntax_trees import last_name
+from steadytrain.capture.looks.syntax_trees import last_name, walk
 
 PAD = re.compile(r"(?i)(^|_)pad(ding)?(_|$|[A-Z])|^pad")
 END = re.compile(r"(?i)(^|_)(eos|eot|end|stop|endoftext|im_end)(_|$)")
@@ -21,12 +21,12 @@ def end_as_padding(tree: ast.Module) -> Iterator[int]:
     ``ignore_index=PAD`` or the collator of transformers that masks so. Whether the end is masked, only data show.
     """
     lines = [*_assigned(tree), *_constants(tree), *_filled(tree)]
-    if lines and any(map(_masks, ast.walk(tree))):
+    if lines and any(map(_masks, walk(tree))):
         yield min(lines)
 
 
 def _assigned(tree: ast.Module) -> Iterator[int]:
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names = [*map(last_name, targets), last_name(node.value)]
@@ -48,7 +48,7 @@ def _constants(tree: ast.Module) -> Iterator[int]:
 
 
 def _filled(tree: ast.Module) -> Iterator[int]:
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Call) and PAD.search(last_name(node.func)):
             for keyword in node.keywords:
                 if keyword.arg in FILLED_WITH and END.search(last_name(keyword.value)):

@@ -65,7 +65,7 @@ def _counts(fit: Fit, given: Mapping[int, set[str]]) -> bool:
 def _of_both_splits(scope: ast.AST) -> set[str]:
     """Variables of loops over training rows and held-out ones: ``for part in (train, test)``."""
     found: set[str] = set()
-    for one in statements(scope):  # type: ignore[arg-type]
+    for one in statements(scope):
         if not isinstance(one, ast.For) or not isinstance(one.iter, (ast.Tuple, ast.List)):
             continue
         parts = [words(each) for each in one.iter.elts if isinstance(each, (ast.Name, ast.Attribute))]

@@ -11,7 +11,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from steadytrain.capture.looks.syntax_trees import Scope, dotted, last_name, scopes, statements
+from steadytrain.capture.looks.syntax_trees import Scope, dotted, last_name, scopes, statements, walk
 
 TRAINS = re.compile(r"(?i).*(train|fit|step|backward|epoch|learn|optimi[sz]e|update).*")
 SAVES = re.compile(r"(?i).*(save|dump|checkpoint|write|export|upload|copy|clone).*")
@@ -28,7 +28,7 @@ def kept_by_reference(tree: ast.Module) -> Iterator[int]:
                 continue
             stored = _stored(loop)
             for branch in (one for one in _own(loop) if isinstance(one, ast.If) and keeps_score(one)):
-                if any(_ends(one) for each in branch.body for one in ast.walk(each)):
+                if any(_ends(one) for each in branch.body for one in walk(each)):
                     continue
                 for name, model, is_state, line in _kept(branch):
                     known = is_state or model in trained
@@ -39,11 +39,11 @@ def kept_by_reference(tree: ast.Module) -> Iterator[int]:
 def keeps_score(branch: ast.If) -> bool:
     """``if score > best:`` with ``best = score`` in its body."""
     kept = list(assigned(branch.body))
-    for test in (one for one in ast.walk(branch.test) if isinstance(one, ast.Compare) and len(one.ops) == 1):
+    for test in (one for one in walk(branch.test) if isinstance(one, ast.Compare) and len(one.ops) == 1):
         if isinstance(test.ops[0], ORDERS):
             for best, score in ((test.left, test.comparators[0]), (test.comparators[0], test.left)):
-                names = {dotted(one) for one in ast.walk(score) if isinstance(one, (ast.Name, ast.Attribute))} - {""}
-                wanted = {ast.unparse(best), *(one.id for one in ast.walk(best) if isinstance(one, ast.Name))}
+                names = {dotted(one) for one in walk(score) if isinstance(one, (ast.Name, ast.Attribute))} - {""}
+                wanted = {ast.unparse(best), *(one.id for one in walk(best) if isinstance(one, ast.Name))}
                 if any(ast.unparse(target) in wanted and names & _read(value) for target, value in kept):
                     return True
     return False
@@ -64,7 +64,7 @@ def _kept(branch: ast.If) -> Iterator[tuple[str, str, bool, int]]:
 
 def assigned(body: Sequence[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Targets and values of the assignments in ``body``, those of tuples in pairs."""
-    for node in (one for each in body for one in ast.walk(each) if isinstance(one, (ast.Assign, ast.AnnAssign))):
+    for node in (one for each in body for one in walk(each) if isinstance(one, (ast.Assign, ast.AnnAssign))):
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
             if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
                 yield from zip(target.elts, node.value.elts, strict=False)
@@ -82,13 +82,13 @@ def _is_used(tree: ast.Module, scope: Scope, loop: Loop, name: str, model: str) 
     """Whether ``name`` is read after the loop, and not only loaded back into the model."""
     last = loop.end_lineno or loop.lineno
     where = tree if "." in name or isinstance(scope, ast.Module) else scope
-    for node in ast.walk(where):
+    for node in walk(where):
         if isinstance(node, ast.Call) and last_name(node.func) in ("load_state_dict", "deepcopy"):
             loaded = dotted(node.func.value) if isinstance(node.func, ast.Attribute) else ""
             if name in _read(node) and loaded.removesuffix(".module") in (model, "copy", ""):
                 return False
-    inside = {id(one) for one in ast.walk(loop)}
-    for node in ast.walk(where):
+    inside = {id(one) for one in walk(loop)}
+    for node in walk(where):
         if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
             continue
         if dotted(node) == name and id(node) not in inside and (node.lineno > last or where is not scope):
@@ -98,7 +98,7 @@ def _is_used(tree: ast.Module, scope: Scope, loop: Loop, name: str, model: str) 
 
 def _trained(tree: ast.Module) -> Iterator[str]:
     """Names whose parameters are asked for, or that are put in training mode."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             name = dotted(node.func.value) if node.func.attr in ("parameters", "train") else ""
             if name:
@@ -115,7 +115,7 @@ def _without_loops(node: ast.AST) -> Iterator[ast.AST]:
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
         return
     if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
-        yield from (one for one in ast.walk(node) if isinstance(one, ast.Call))
+        yield from (one for one in walk(node) if isinstance(one, ast.Call))
         return
     yield node
     for child in ast.iter_child_nodes(node):
@@ -124,9 +124,9 @@ def _without_loops(node: ast.AST) -> Iterator[ast.AST]:
 
 def _stored(loop: Loop) -> set[str]:
     """Names and attributes that are assigned anywhere in a loop."""
-    nodes = (one for one in ast.walk(loop) if isinstance(one, (ast.Name, ast.Attribute)))
+    nodes = (one for one in walk(loop) if isinstance(one, (ast.Name, ast.Attribute)))
     return {dotted(one) for one in nodes if isinstance(one.ctx, ast.Store)}
 
 
 def _read(node: ast.AST) -> set[str]:
-    return {dotted(one) for one in ast.walk(node) if isinstance(one, (ast.Name, ast.Attribute))} - {""}
+    return {dotted(one) for one in walk(node) if isinstance(one, (ast.Name, ast.Attribute))} - {""}

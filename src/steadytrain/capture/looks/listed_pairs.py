@@ -12,7 +12,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from steadytrain.capture.looks.syntax_trees import dotted, last_name, scopes, statements
+from steadytrain.capture.looks.syntax_trees import dotted, last_name, scopes, statements, walk
 
 LISTS = frozenset({"listdir", "glob", "iglob", "rglob", "iterdir", "scandir"})
 SORTS = re.compile(r"(?i).*sort.*")
@@ -33,11 +33,11 @@ def unsorted_pairs(tree: ast.Module) -> Iterator[int]:
 
 
 def _found(tree: ast.Module, *, alone: int) -> Iterator[int]:
-    holders = [one for one in ast.walk(tree) if isinstance(one, ast.ClassDef)]
-    inside = {id(each) for one in holders for each in ast.walk(one) if each is not one}
+    holders = [one for one in walk(tree) if isinstance(one, ast.ClassDef)]
+    inside = {id(each) for one in holders for each in walk(one) if each is not one}
     free = [one for one in scopes(tree) if id(one) not in inside]
     for holder in (*holders, *free):
-        nodes = list(ast.walk(holder)) if isinstance(holder, ast.ClassDef) else list(statements(holder))
+        nodes = list(walk(holder)) if isinstance(holder, ast.ClassDef) else list(statements(holder))
         line = _apart(nodes, alone)
         if line:
             yield line
@@ -73,7 +73,7 @@ def _listings(nodes: list[ast.AST]) -> tuple[dict[str, ast.expr], dict[str, int]
         if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not (name := dotted(node.targets[0])):
             continue
         value = node.value
-        lists = any(isinstance(one, ast.Call) and last_name(one.func) in LISTS for one in ast.walk(value))
+        lists = any(isinstance(one, ast.Call) and last_name(one.func) in LISTS for one in walk(value))
         if lists and isinstance(value, (ast.Call, ast.ListComp)) and not _matches(value):
             listed[name], lines[name] = value, node.lineno
         elif dotted(value) in listed:
@@ -89,7 +89,7 @@ def _matches(value: ast.expr) -> bool:
 
 
 def _sorts(value: ast.expr) -> bool:
-    return any(isinstance(one, ast.Call) and SORTS.fullmatch(last_name(one.func)) for one in ast.walk(value))
+    return any(isinstance(one, ast.Call) and SORTS.fullmatch(last_name(one.func)) for one in walk(value))
 
 
 def _reads(node: ast.AST, names: set[str]) -> bool:

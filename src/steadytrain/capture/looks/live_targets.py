@@ -15,6 +15,7 @@ from steadytrain.capture.looks.syntax_trees import (
     names_stored,
     scopes,
     stops_graph,
+    walk,
     with_graph,
 )
 
@@ -50,9 +51,9 @@ def live_targets(tree: ast.Module) -> Iterator[int]:
 
 def _crossed_projections(tree: ast.Module) -> Iterator[int]:
     """``f(p1, z2) + f(p2, z1)``, where a predictor made each p of its z, and nothing is detached."""
-    if not re.search(r"(?i)predictor", ast.unparse(tree)) or any(map(_stops_gradient, ast.walk(tree))):
+    if not re.search(r"(?i)predictor", ast.unparse(tree)) or any(map(_stops_gradient, walk(tree))):
         return
-    closed = {one.name for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and "detach" in ast.unparse(one)}
+    closed = {one.name for one in walk(tree) if isinstance(one, ast.FunctionDef) and "detach" in ast.unparse(one)}
     for scope in scopes(tree):
         calls: dict[tuple[str, str, str], ast.Call] = {}
         nodes = list(with_graph(scope))
@@ -86,12 +87,12 @@ def _detached(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Call) and last_name(node.func) in ("detach_", "requires_grad_"):
         yield from names_read(node.func)
     if isinstance(node, ast.Assign) and "detach" in ast.unparse(node.value):
-        yield from (one.id for target in node.targets for one in ast.walk(target) if isinstance(one, ast.Name))
+        yield from (one.id for target in node.targets for one in walk(target) if isinstance(one, ast.Name))
 
 
 def _of_no_graph(scope: ast.AST) -> Iterator[str]:
     """Variables that a block without a graph assigns, or that a copy of the network computes."""
-    for node in ast.walk(scope):
+    for node in walk(scope):
         if isinstance(node, ast.With) and any(stops_graph(one.context_expr) for one in node.items):
             yield from (name for one in node.body for name in names_stored(one))
         if isinstance(node, ast.Assign) and any(COPY.search(name) for name in _called(node.value)):
@@ -99,7 +100,7 @@ def _of_no_graph(scope: ast.AST) -> Iterator[str]:
 
 
 def _called(value: ast.AST) -> Iterator[str]:
-    return (last_name(one.func) for one in ast.walk(value) if isinstance(one, ast.Call))
+    return (last_name(one.func) for one in walk(value) if isinstance(one, ast.Call))
 
 
 def _core(value: ast.expr) -> ast.expr:
@@ -120,7 +121,7 @@ def _live(scope: Scope) -> dict[str, tuple[int, str]]:
     for node in with_graph(scope):
         if not isinstance(node, ast.Assign):
             continue
-        names = [one.id for target in node.targets for one in ast.walk(target) if isinstance(one, ast.Name)]
+        names = [one.id for target in node.targets for one in walk(target) if isinstance(one, ast.Name)]
         graph = _carries(node.value, carries)
         for name in names:
             (carries.add if graph else carries.discard)(name)
@@ -161,7 +162,7 @@ def _is_network(name: str) -> bool:
 
 def _is_bootstrap(value: ast.expr) -> bool:
     """``reward + gamma * next_value``."""
-    for node in ast.walk(value):
+    for node in walk(value):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and is_discounted_next(node):
             return True
     return False

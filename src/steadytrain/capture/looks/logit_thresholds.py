@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from steadytrain.capture.looks.syntax_trees import dotted, last_name, names_read, scopes, statements
+from steadytrain.capture.looks.syntax_trees import dotted, last_name, names_read, scopes, statements, walk
 
 LOSS, FUNCTION = "BCEWithLogitsLoss", "binary_cross_entropy_with_logits"
 THRESHOLD = 0.5
@@ -21,13 +21,13 @@ ASIDE = ("parameters", "train", "eval", "state_dict")
 
 def logit_thresholds(tree: ast.Module) -> Iterator[int]:
     """The line of the comparison."""
-    criteria = {name for name, value in _assigned(ast.walk(tree)) if _is_call_of(value, LOSS)}
-    if any(_squashes_output(one) for one in ast.walk(tree)):
+    criteria = {name for name, value in _assigned(walk(tree)) if _is_call_of(value, LOSS)}
+    if any(_squashes_output(one) for one in walk(tree)):
         return
     alone = not any(SQUASHES.search(word) for word in _words(tree))
     models = {
         dotted(one.func.value)
-        for one in ast.walk(tree)
+        for one in walk(tree)
         if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr in ASIDE
     } - {""}
     for scope in scopes(tree):
@@ -100,11 +100,11 @@ def _squashes_output(node: ast.AST) -> bool:
 
 
 def _words(tree: ast.Module) -> set[str]:
-    attributes = {one.attr for one in ast.walk(tree) if isinstance(one, ast.Attribute)}
+    attributes = {one.attr for one in walk(tree) if isinstance(one, ast.Attribute)}
     return names_read(tree) | attributes
 
 
-def _assigned(nodes: Iterator[ast.AST] | list[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+def _assigned(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
     """Variables and attributes, each with what it is assigned."""
     for node in nodes:
         if isinstance(node, ast.Assign):

@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from steadytrain.capture.looks.syntax_trees import Scope, dotted, last_name, names_stored, scopes, statements
+from steadytrain.capture.looks.syntax_trees import Scope, dotted, last_name, names_stored, scopes, statements, walk
 
 LOSSES = re.compile(
     r"(?i)cross_entropy|nll_loss|binary_cross_entropy(_with_logits)?|criterion|loss_fn|loss_func\w*|mse_loss"
@@ -26,7 +26,7 @@ def unmasked_nodes(tree: ast.Module) -> Iterator[int]:
     """The line of the loss."""
     tested = {
         dotted(one.value).rpartition(".")[2]
-        for one in ast.walk(tree)
+        for one in walk(tree)
         if isinstance(one, ast.Subscript) and TEST.fullmatch(last_name(one.slice))
     } - {""}
     for scope in scopes(tree):
@@ -49,7 +49,7 @@ def _masked(scope: Scope) -> set[str]:
     found: set[str] = set()
     for node in statements(scope):
         if isinstance(node, ast.Assign) and PART.search(ast.unparse(node.value)):
-            found |= {dotted(one) for target in node.targets for one in ast.walk(target) if isinstance(one, NAMED)}
+            found |= {dotted(one) for target in node.targets for one in walk(target) if isinstance(one, NAMED)}
         if isinstance(node, (ast.For, ast.AsyncFor)):
             names = names_stored(node.target)
             found |= names | {f"{one}.y" for one in names}

@@ -11,7 +11,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from steadytrain.capture.looks.syntax_trees import dotted, last_name, scopes, statements
+from steadytrain.capture.looks.syntax_trees import dotted, last_name, scopes, statements, walk
 
 MASK = re.compile(
     r"(?i)(.*_)?(masks?|seg|segs|segmentation|segmaps?|label_?maps?|label_im(g|age)s?|lbls?|gt|annot\w*)\d*(_.*)?"
@@ -41,12 +41,12 @@ SPLINES = frozenset({"zoom", "rotate", "affine_transform", "map_coordinates"})
 
 def smoothed_masks(tree: ast.Module) -> Iterator[int]:
     """The line of the call that interpolates."""
-    if any(isinstance(one, (ast.Name, ast.Attribute)) and last_name(one) == "tv_tensors" for one in ast.walk(tree)):
+    if any(isinstance(one, (ast.Name, ast.Attribute)) and last_name(one) == "tv_tensors" for one in walk(tree)):
         return
     if _has_two_classes(tree):
         return
     transforms = _interpolating(tree)
-    integers = {root for one in ast.walk(tree) if isinstance(one, ast.Call) for root in _made_integer(one)}
+    integers = {root for one in walk(tree) if isinstance(one, ast.Call) for root in _made_integer(one)}
     told = False
     for scope in scopes(tree):
         nodes = list(statements(scope))
@@ -68,12 +68,12 @@ def _decided(nodes: list[ast.AST]) -> set[str]:
     """What is compared or rounded, and what is assigned from that: a mask of two classes knows no class between."""
     found: set[str] = set()
     for node in nodes:
-        parts = list(ast.walk(node)) if isinstance(node, (ast.Compare, ast.Call, ast.Assign)) else []
+        parts = list(walk(node)) if isinstance(node, (ast.Compare, ast.Call, ast.Assign)) else []
         decides = [
             one for one in parts if isinstance(one, ast.Compare) or (isinstance(one, ast.Call) and _decides(one))
         ]
         if decides:
-            found |= {_root(each) for one in decides for each in ast.walk(one) if isinstance(each, ast.expr)}
+            found |= {_root(each) for one in decides for each in walk(one) if isinstance(each, ast.expr)}
             found |= {_root(one) for one in node.targets} if isinstance(node, ast.Assign) else set()
     return found
 
@@ -84,7 +84,7 @@ def _decides(call: ast.Call) -> bool:
 
 def _has_two_classes(tree: ast.Module) -> bool:
     """Whether the losses of a module are those of two classes."""
-    names = {last_name(one) for one in ast.walk(tree) if isinstance(one, (ast.Name, ast.Attribute))}
+    names = {last_name(one) for one in walk(tree) if isinstance(one, (ast.Name, ast.Attribute))}
     return any(map(TWO.fullmatch, names)) and not any(map(MORE.fullmatch, names))
 
 
@@ -118,9 +118,9 @@ def _interpolating(tree: ast.Module) -> set[str]:
     """Variables that hold a transform, or a chain of them, that interpolates what it is given."""
     return {
         dotted(target)
-        for one in ast.walk(tree)
+        for one in walk(tree)
         if isinstance(one, ast.Assign)
-        for made in ast.walk(one.value)
+        for made in walk(one.value)
         if isinstance(made, ast.Call)
         and last_name(made.func) in CLASSES
         and not _is_told(made)
@@ -160,14 +160,14 @@ def _gives_grey(call: ast.Call) -> bool:
 
 def _opens(value: ast.expr) -> bool:
     """Whether an image is read from a file and its palette is kept, which no resize interpolates."""
-    calls = [last_name(one.func) for one in ast.walk(value) if isinstance(one, ast.Call)]
+    calls = [last_name(one.func) for one in walk(value) if isinstance(one, ast.Call)]
     return "open" in calls and "convert" not in calls
 
 
 def _targets(nodes: list[ast.AST], call: ast.Call) -> Iterator[ast.expr]:
     """What the value of ``call`` is assigned to, alone or inside of more."""
     for one in nodes:
-        if isinstance(one, ast.Assign) and any(each is call for each in ast.walk(one.value)):
+        if isinstance(one, ast.Assign) and any(each is call for each in walk(one.value)):
             yield from one.targets
 
 
@@ -194,7 +194,7 @@ def _root(node: ast.expr) -> str:
 
 
 def _words(node: ast.AST) -> Iterator[str]:
-    for one in ast.walk(node):
+    for one in walk(node):
         if isinstance(one, (ast.Name, ast.Attribute)):
             yield last_name(one)
         elif isinstance(one, ast.Constant) and isinstance(one.value, str):

@@ -24,6 +24,7 @@ from steadytrain.capture.looks.syntax_trees import (
     names_stored,
     scopes,
     statements,
+    walk,
 )
 
 TARGET = re.compile(
@@ -157,7 +158,7 @@ def _turning(nodes: Sequence[ast.AST], drawing: set[str]) -> Iterator[_Turn]:
     for node in nodes:
         targets = node.targets if isinstance(node, ast.Assign) else []
         value = node.value if isinstance(node, (ast.Assign, ast.Return, ast.Expr)) else None
-        for call in ast.walk(value) if value is not None else ():
+        for call in walk(value) if value is not None else ():
             if isinstance(call, ast.Call) and (
                 TURNS.fullmatch(last_name(call.func)) or last_name(call.func) in drawing
             ):
@@ -230,7 +231,7 @@ def _drawing(tree: ast.Module) -> set[str]:
     """Functions, classes and variables of the module, and arguments given by name, that draw where they are called and
     move what they are given.
     """
-    nodes = list(ast.walk(tree))
+    nodes = list(walk(tree))
     made = [(target, one.value) for one in nodes if isinstance(one, ast.Assign) for target in one.targets]
     given = [(one.arg, one.value) for one in nodes if isinstance(one, ast.keyword) and one.arg]
     given += _given_by_place(nodes)
@@ -269,12 +270,12 @@ def _is_called(node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.ClassDef]:
 
 def _calls(node: ast.FunctionDef | ast.ClassDef) -> set[str]:
     """The names of a function or class and of all that it calls."""
-    return {node.name, *(last_name(one.func) for one in ast.walk(node) if isinstance(one, ast.Call))}
+    return {node.name, *(last_name(one.func) for one in walk(node) if isinstance(one, ast.Call))}
 
 
 def _coins(tree: ast.Module) -> set[str]:
     """Short functions that return what they draw."""
-    functions = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and len(one.body) <= COIN_LINES_MAX]
+    functions = [one for one in walk(tree) if isinstance(one, ast.FunctionDef) and len(one.body) <= COIN_LINES_MAX]
     return {one.name for one in functions if draws(one) and any(isinstance(last, ast.Return) for last in one.body[-1:])}
 
 
@@ -288,12 +289,12 @@ def _makes_any(value: ast.expr, names: set[str]) -> bool:
         return False
     name = last_name(value.func)
     if name in ("Compose", "Sequential"):
-        return any(_makes_any(one, names) for one in ast.walk(value) if one is not value and isinstance(one, ast.Call))
+        return any(_makes_any(one, names) for one in walk(value) if one is not value and isinstance(one, ast.Call))
     return (name in names and name[:1].isupper()) or (name.startswith("Random") and MOVES.fullmatch(name) is not None)
 
 
 def _calls_any(node: ast.AST, names: set[str]) -> bool:
-    return any(isinstance(one, ast.Call) and last_name(one.func) in names for one in ast.walk(node))
+    return any(isinstance(one, ast.Call) and last_name(one.func) in names for one in walk(node))
 
 
 def _is_draw(value: ast.AST, coins: set[str]) -> bool:

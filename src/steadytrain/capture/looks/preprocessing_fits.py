@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from steadytrain.capture.looks.syntax_trees import Scope, dotted, last_name, statements
+from steadytrain.capture.looks.syntax_trees import Scope, dotted, last_name, statements, walk
 
 SCALERS = re.compile(
     r"(Standard|MinMax|MaxAbs|Robust)Scaler|PowerTransformer|QuantileTransformer|KBinsDiscretizer"
@@ -45,7 +45,7 @@ def classes_made(tree: ast.AST) -> dict[str, str]:
     """The variables that hold an object of a class by that name: ``scaler``, ``self.scaler``."""
     return {
         dotted(target): "" if _is_given_words(one.value) else last_name(one.value.func)
-        for one in ast.walk(tree)
+        for one in walk(tree)
         if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call)
         for target in one.targets
         if dotted(target) and not _has_rows(one.value)
@@ -89,8 +89,8 @@ def _by_hand(node: ast.BinOp, kept: Mapping[str, ast.expr]) -> Iterator[Fit]:
     rows, level = node.left.left, _resolved(node.left.right, kept)
     spreads = [
         one
-        for each in (*ast.walk(node.right), *(kept[name] for name in _names(node.right) if name in kept))
-        for one in ast.walk(each)
+        for each in (*walk(node.right), *(kept[name] for name in _names(node.right) if name in kept))
+        for one in walk(each)
         if isinstance(one, ast.Call) and last_name(one.func) in SPREADS
     ]
     of_rows = ast.unparse(rows)
@@ -117,7 +117,7 @@ def _resolved(value: ast.expr, kept: Mapping[str, ast.expr]) -> ast.expr:
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {dotted(one) for one in ast.walk(node) if isinstance(one, (ast.Name, ast.Attribute))}
+    return {dotted(one) for one in walk(node) if isinstance(one, (ast.Name, ast.Attribute))}
 
 
 def _given(call: ast.Call) -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from steadytrain.capture.looks.repeated_seeds import Functions, always, called_function, functions_of, trains
-from steadytrain.capture.looks.syntax_trees import dotted, last_name, names_read, names_stored
+from steadytrain.capture.looks.syntax_trees import dotted, last_name, names_read, names_stored, walk
 
 KEEPS_MOMENTS = re.compile(r"(Fused|Sparse|N|R)?Adam[WX]?|Adamax|RMSprop|Lion|LAMB|Adafactor|RAdam|NAdam|SGD")
 EPOCH = re.compile(r"(?i)(.*_)?(n_?)?(epochs?|ep)(_.*)?")
@@ -37,11 +37,11 @@ def in_each_epoch(tree: ast.Module) -> Iterator[int]:
 
 
 def _made(tree: ast.Module, *, of_epochs: bool) -> Iterator[int]:
-    if not any(_keeps_moments(one) for one in ast.walk(tree)):
+    if not any(_keeps_moments(one) for one in walk(tree)):
         return
     functions = functions_of(tree)
     seen: set[int] = set()
-    for loop in (one for one in ast.walk(tree) if isinstance(one, (ast.For, ast.AsyncFor, ast.While))):
+    for loop in (one for one in walk(tree) if isinstance(one, (ast.For, ast.AsyncFor, ast.While))):
         counts = not of_epochs or _counts_epochs(loop)
         lines = [one for one in _lines(loop, functions) if one not in seen] if counts else []
         if lines and trains(loop, functions) and _trains_in_loop(loop, functions) is of_epochs:
@@ -72,7 +72,7 @@ def _in_body(body: list[ast.stmt], stored: set[str]) -> Iterator[int]:
         if not isinstance(node, ast.Call) or not _keeps_moments(node):
             continue
         settings = {one.arg: one.value for one in node.keywords}
-        held = [dotted(one.func) for one in ast.walk(node.args[0]) if isinstance(one, ast.Call)]
+        held = [dotted(one.func) for one in walk(node.args[0]) if isinstance(one, ast.Call)]
         of_model = any(one.endswith(".parameters") for one in held)
         if of_model and not any(names_read(one) & stored for one in (*node.args, *settings.values())):
             yield node.lineno
@@ -90,11 +90,11 @@ def _keeps_moments(node: ast.AST) -> bool:
 def _trains_in_loop(loop: Loop, functions: Functions) -> bool:
     """Whether a loop inside of ``loop``, or of a function that it calls, trains."""
     places: list[ast.AST] = [loop]
-    for node in ast.walk(loop):
+    for node in walk(loop):
         called = called_function(node, functions)
         if called is not None:
             places.append(called)
-    inner = (one for place in places for one in ast.walk(place) if isinstance(one, (ast.For, ast.While)))
+    inner = (one for place in places for one in walk(place) if isinstance(one, (ast.For, ast.While)))
     return any(one is not loop and trains(one, functions) for one in inner)
 
 
@@ -105,5 +105,5 @@ def _counts_epochs(loop: Loop) -> bool:
 
 
 def _loads(node: ast.AST) -> bool:
-    calls = (one for one in ast.walk(node) if isinstance(one, ast.Call))
+    calls = (one for one in walk(node) if isinstance(one, ast.Call))
     return any(LOADS.fullmatch(last_name(one.func)) for one in calls)

@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from steadytrain.capture.looks.syntax_trees import last_name, names_stored, scopes, statements
+from steadytrain.capture.looks.syntax_trees import last_name, names_stored, scopes, statements, walk
 
 LAYER = re.compile(
     r"(Lazy)?(Linear|Bilinear|Conv(Transpose)?[123]d|(Batch|Instance)Norm[123]d|(Group|Layer|RMS|SyncBatch)Norm|Embedding"
@@ -25,7 +25,7 @@ HOLDERS = ("ModuleList", "Sequential")
 def repeated_layers(tree: ast.Module) -> Iterator[int]:
     """The line of the list."""
     classes = _with_parameters(tree)
-    meant = {id(one) for each in _meant(tree) for one in ast.walk(each)}
+    meant = {id(one) for each in _meant(tree) for one in walk(each)}
     for scope in scopes(tree):
         nodes = list(statements(scope))
         made: dict[str, bool] = {}
@@ -70,12 +70,12 @@ def _is_layer(value: ast.expr, classes: set[str]) -> bool:
 
 def _with_parameters(tree: ast.Module) -> set[str]:
     """Classes of modules in ``tree`` that have parameters, their own or of a part."""
-    classes = [one for one in ast.walk(tree) if isinstance(one, ast.ClassDef)]
+    classes = [one for one in walk(tree) if isinstance(one, ast.ClassDef)]
     found: set[str] = set()
     for _ in range(3):  # a block of blocks of layers
         for one in classes:
             bases = {last_name(base) for base in one.bases}
-            calls = [each for each in ast.walk(one) if isinstance(each, ast.Call)]
+            calls = [each for each in walk(one) if isinstance(each, ast.Call)]
             if (bases & {"Module", "Sequential"} or bases & found) and any(
                 last_name(each.func) == "Parameter" or _is_layer(each, found) for each in calls
             ):
@@ -85,7 +85,7 @@ def _with_parameters(tree: ast.Module) -> set[str]:
 
 def _meant(tree: ast.Module) -> Iterator[ast.AST]:
     """Statements and classes whose names say that the layer is shared."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and MEANT.search(node.name):
             yield node
         elif isinstance(node, ast.If) and any(MEANT.search(word) for word in _words(node.test)):
@@ -97,4 +97,4 @@ def _meant(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _words(node: ast.AST) -> set[str]:
-    return {last_name(one) for one in ast.walk(node) if isinstance(one, (ast.Name, ast.Attribute))}
+    return {last_name(one) for one in walk(node) if isinstance(one, (ast.Name, ast.Attribute))}

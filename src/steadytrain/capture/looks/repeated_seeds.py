@@ -12,7 +12,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
-from steadytrain.capture.looks.syntax_trees import dotted, draws, last_name, names_read, names_stored, statements
+from steadytrain.capture.looks.syntax_trees import dotted, draws, last_name, names_read, names_stored, statements, walk
 
 SEEDS = frozenset({"manual_seed", "set_seed", "seed_everything", "manual_seed_all"})
 BY_ITSELF = frozenset({"RandomState", "default_rng"})
@@ -25,11 +25,11 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 def repeated_seeds(tree: ast.Module) -> Iterator[int]:
     """The line of the seed."""
-    if not any(isinstance(one, ast.Call) and is_seed(one) for one in ast.walk(tree)):
+    if not any(isinstance(one, ast.Call) and is_seed(one) for one in walk(tree)):
         return
     functions, moved = functions_of(tree), _moved(tree)
     seen: set[int] = set()
-    for loop in (one for one in ast.walk(tree) if isinstance(one, (ast.For, ast.AsyncFor, ast.While))):
+    for loop in (one for one in walk(tree) if isinstance(one, (ast.For, ast.AsyncFor, ast.While))):
         if not trains(loop, functions) or _is_outer(loop, loop, functions, 0):
             continue
         for line in _seeds(loop.body, _stored(loop) | moved, functions, 0):
@@ -53,14 +53,14 @@ def functions_of(tree: ast.Module) -> Functions:
     if isinstance(known, Functions):
         return known
     found, plain = Functions(), []
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             plain.append(node)
         inside = node.body if isinstance(node, ast.ClassDef) else []
         found |= {f".{one.name}": one for one in inside if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))}
     methods = set(map(id, found.values()))
     found |= {one.name: one for one in plain if id(one) not in methods}
-    calls = {id(one): [each for each in ast.walk(one) if isinstance(each, ast.Call)] for one in found.values()}
+    calls = {id(one): [each for each in walk(one) if isinstance(each, ast.Call)] for one in found.values()}
     training = {key for key, made in calls.items() if any(last_name(one.func) == "backward" for one in made)}
     called = {key: {id(one) for each in made if (one := called_function(each, found))} for key, made in calls.items()}
     for _ in range(DEPTH_MAX):
@@ -80,7 +80,7 @@ def called_function(call: ast.AST, functions: Mapping[str, Function]) -> Functio
 
 def trains(node: ast.AST, functions: Functions) -> bool:
     """Whether a backward runs in ``node``, or in a function of the module that it calls."""
-    for one in ast.walk(node):
+    for one in walk(node):
         if isinstance(one, ast.Call) and last_name(one.func) == "backward":
             return True
         called = called_function(one, functions)
@@ -91,7 +91,7 @@ def trains(node: ast.AST, functions: Functions) -> bool:
 
 def _is_outer(node: ast.AST, loop: ast.AST, functions: Functions, depth: int) -> bool:
     """Whether a loop inside of ``node``, or in a function that it calls, trains: ``loop`` is one over trainings."""
-    for one in ast.walk(node):
+    for one in walk(node):
         if isinstance(one, (ast.For, ast.While)) and one is not loop and trains(one, functions):
             return True
         called = called_function(one, functions) if depth < DEPTH_MAX else None
@@ -102,14 +102,14 @@ def _is_outer(node: ast.AST, loop: ast.AST, functions: Functions, depth: int) ->
 
 def _moved(tree: ast.Module) -> set[str]:
     """The attributes that a method other than ``__init__`` assigns, as ``.name``: a step that is counted."""
-    functions = (one for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    functions = (one for one in walk(tree) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)))
     return {name for one in functions if one.name != "__init__" for name in _stored(one) if name.startswith(".")}
 
 
 def _is_of_one_draw(seed: ast.Call, body: list[ast.stmt]) -> bool:
     """Whether a generator is made as an argument of one draw, beside others without it: a constant of the task."""
-    calls = [one for each in body for one in ast.walk(each) if isinstance(one, ast.Call) and draws(one)]
-    holders = [one for one in calls if any(seed is each for each in ast.walk(one))]
+    calls = [one for each in body for one in walk(each) if isinstance(one, ast.Call) and draws(one)]
+    holders = [one for one in calls if any(seed is each for each in walk(one))]
     return bool(holders) and len(calls) > len(holders)
 
 
@@ -133,12 +133,12 @@ def _seeds(body: list[ast.stmt], stored: set[str], functions: Functions, depth: 
 
 def _stored(node: ast.AST) -> set[str]:
     """The variables that are assigned in ``node``, and the attributes as ``.name``."""
-    attributes = (one for one in ast.walk(node) if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store))
+    attributes = (one for one in walk(node) if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store))
     return names_stored(node) | {f".{one.attr}" for one in attributes}
 
 
 def _read(node: ast.AST) -> set[str]:
-    return names_read(node) | {f".{one.attr}" for one in ast.walk(node) if isinstance(one, ast.Attribute)}
+    return names_read(node) | {f".{one.attr}" for one in walk(node) if isinstance(one, ast.Attribute)}
 
 
 def is_seed(call: ast.Call) -> bool:
@@ -159,4 +159,4 @@ def always(body: list[ast.stmt]) -> Iterator[ast.AST]:
             yield from always(statement.body)
             continue
         yield statement
-        yield from statements(statement)  # type: ignore[arg-type]
+        yield from statements(statement)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 
 from steadytrain.capture.looks.repeated_seeds import always
-from steadytrain.capture.looks.syntax_trees import DRAWN, dotted, last_name, names_read, names_stored
+from steadytrain.capture.looks.syntax_trees import DRAWN, dotted, last_name, names_read, names_stored, walk
 
 SEEDS = {"seed": "random", "manual_seed": "torch"}
 ROW_METHODS = ("__getitem__", "__getitems__")
@@ -24,17 +24,17 @@ FREE = ("int", "print", "abs")
 
 def worker_seeds(tree: ast.Module) -> Iterator[int]:
     """The line of the seed in a ``worker_init_fn``."""
-    functions = {one.name: one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)}
+    functions = {one.name: one for one in walk(tree) if isinstance(one, ast.FunctionDef)}
     drawn = set(_drawn(tree))
     epochs = any(
         EPOCH.fullmatch(name)
-        for loop in ast.walk(tree)
+        for loop in walk(tree)
         if isinstance(loop, ast.For)
         for name in names_stored(loop.target) | names_read(loop.iter)
     )
-    changed = {name for loop in ast.walk(tree) if isinstance(loop, (ast.For, ast.While)) for name in names_stored(loop)}
+    changed = {name for loop in walk(tree) if isinstance(loop, (ast.For, ast.While)) for name in names_stored(loop)}
     seen: set[int] = set()
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if not epochs or not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
             continue
         options = {one.arg: one.value for one in node.value.keywords}
@@ -54,7 +54,7 @@ def worker_seeds(tree: ast.Module) -> Iterator[int]:
 def row_seeds(tree: ast.Module) -> Iterator[int]:
     """The line of a constant seed in ``__getitem__`` of a data set that draws."""
     drawn = set(_drawn(tree))
-    for kind in (one for one in ast.walk(tree) if isinstance(one, ast.ClassDef) and not HELD_OUT.fullmatch(one.name)):
+    for kind in (one for one in walk(tree) if isinstance(one, ast.ClassDef) and not HELD_OUT.fullmatch(one.name)):
         later = {
             name
             for method in kind.body
@@ -68,10 +68,8 @@ def row_seeds(tree: ast.Module) -> Iterator[int]:
                 if not generator or not isinstance(node, ast.Call):
                     continue
                 read = {name for one in node.args for name in names_read(one)}
-                attributes = {
-                    dotted(one) for arg in node.args for one in ast.walk(arg) if isinstance(one, ast.Attribute)
-                }
-                calls = any(isinstance(one, ast.Call) for arg in node.args for one in ast.walk(arg))
+                attributes = {dotted(one) for arg in node.args for one in walk(arg) if isinstance(one, ast.Attribute)}
+                calls = any(isinstance(one, ast.Call) for arg in node.args for one in walk(arg))
                 if read & given or attributes & later or calls or any(EPOCH.fullmatch(one) for one in attributes):
                     continue
                 if generator in drawn:
@@ -80,7 +78,7 @@ def row_seeds(tree: ast.Module) -> Iterator[int]:
 
 def _constant(body: list[ast.AST], changed: set[str]) -> Iterator[tuple[int, str]]:
     """Seeds of a worker that nothing but its number tells apart, with their generator."""
-    nodes = [one for each in body for one in ast.walk(each)]
+    nodes = [one for each in body for one in walk(each)]
     calls = [one for one in nodes if isinstance(one, ast.Call)]
     seeds = [one for one in calls if _generator(one)]
     others = [one for one in calls if one not in seeds and last_name(one.func) not in FREE]
@@ -102,11 +100,11 @@ def _generator(node: ast.AST) -> str:
 
 def _drawn(tree: ast.Module) -> Iterator[str]:
     """The generators that the data sets and transforms of the file draw from."""
-    for kind in (one for one in ast.walk(tree) if isinstance(one, ast.ClassDef)):
+    for kind in (one for one in walk(tree) if isinstance(one, ast.ClassDef)):
         methods = {one.name for one in kind.body if isinstance(one, ast.FunctionDef)}
         if not methods & {*ROW_METHODS, "__call__"} or "backward" in ast.unparse(kind):
             continue
-        for node in (one for each in kind.body for one in ast.walk(each) if isinstance(one, ast.Call)):
+        for node in (one for each in kind.body for one in walk(each) if isinstance(one, ast.Call)):
             name = dotted(node.func)
             if DRAWN.fullmatch(last_name(node.func)) or last_name(node.func) in ("shuffle", "sample"):
                 head = name.partition(".")[0]
@@ -120,5 +118,5 @@ def _has_workers(options: dict[str | None, ast.expr]) -> bool:
 
 
 def _attributes_stored(method: ast.FunctionDef) -> Iterator[str]:
-    nodes = (one for one in ast.walk(method) if isinstance(one, ast.Attribute))
+    nodes = (one for one in walk(method) if isinstance(one, ast.Attribute))
     return (dotted(one) for one in nodes if isinstance(one.ctx, ast.Store))

@@ -5,22 +5,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from steadytrain.capture.looks.syntax_trees import last_name
+from steadytrain.capture.looks.syntax_trees import last_name, walk
 
 
 def reversed_gradients(tree: ast.Module) -> Iterator[int]:
     """The line of an autograd function whose forward hands on its input, and whose backward turns the sign around."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if not isinstance(node, ast.ClassDef) or not any(last_name(base) == "Function" for base in node.bases):
             continue
         methods = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
         forward, backward = methods.get("forward"), methods.get("backward")
         if forward is None or backward is None:
             continue
-        hands_on = all(_is_plain(one.value) for one in ast.walk(forward) if isinstance(one, ast.Return))
-        if hands_on and any(
-            _is_negative(_first(one.value)) for one in ast.walk(backward) if isinstance(one, ast.Return)
-        ):
+        hands_on = all(_is_plain(one.value) for one in walk(forward) if isinstance(one, ast.Return))
+        if hands_on and any(_is_negative(_first(one.value)) for one in walk(backward) if isinstance(one, ast.Return)):
             yield node.lineno
 
 

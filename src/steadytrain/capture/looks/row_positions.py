@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from steadytrain.capture.looks.syntax_trees import dotted, last_name, statements
+from steadytrain.capture.looks.syntax_trees import dotted, last_name, statements, walk
 
 TABLE = re.compile(r"(?i)(.*_)?(pe|pos\w*|encoding\w*|wpe)")
 PLACES_FIRST = re.compile(
@@ -21,7 +21,7 @@ def row_positions(tree: ast.Module) -> Iterator[int]:
     """
     if not _is_batch_first(tree) or PLACES_FIRST.search(ast.unparse(tree)):
         return
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name in ("forward", "__call__", "encode", "embed"):
             yield from _in_forward(node)
 
@@ -32,7 +32,7 @@ def _is_batch_first(tree: ast.Module) -> bool:
         and node.arg == "batch_first"
         and isinstance(node.value, ast.Constant)
         and node.value.value is True
-        for node in ast.walk(tree)
+        for node in walk(tree)
     )
 
 
@@ -56,7 +56,7 @@ def _in_forward(function: ast.FunctionDef) -> Iterator[int]:
             if upper is not None and _is_first_size(upper, inputs, sizes):
                 yield node.lineno
         if isinstance(node, ast.Call) and TABLE.fullmatch(last_name(node.func)):
-            counted = [one for each in node.args for one in ast.walk(each) if _is_arange(one)]
+            counted = [one for each in node.args for one in walk(each) if _is_arange(one)]
             if any(_is_first_size(one.args[0], inputs, sizes) for one in counted if isinstance(one, ast.Call)):
                 yield node.lineno
 

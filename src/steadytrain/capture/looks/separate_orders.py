@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import TypeGuard
 
-from steadytrain.capture.looks.syntax_trees import last_name, names_read, scopes, statements
+from steadytrain.capture.looks.syntax_trees import last_name, names_read, scopes, statements, walk
 
 SORTS = frozenset({"sort", "reverse"})
 REORDERS = frozenset({"sorted", "permutation", "permuted", "unique", "set"})
@@ -63,8 +63,8 @@ class _Known:
 
 def separate_orders(tree: ast.Module) -> Iterator[int]:
     """The line of the change of order."""
-    drawn = [one for one in ast.walk(tree) if isinstance(one, ast.Call) and DRAWS_ORDER.fullmatch(last_name(one.func))]
-    shuffling = {one.name: _is_seeded(one) for one in ast.walk(tree) if drawn and _is_shuffling(one)}
+    drawn = [one for one in walk(tree) if isinstance(one, ast.Call) and DRAWS_ORDER.fullmatch(last_name(one.func))]
+    shuffling = {one.name: _is_seeded(one) for one in walk(tree) if drawn and _is_shuffling(one)}
     for scope in scopes(tree):
         if not any(_moves(one, shuffling) for one in statements(scope)):
             continue
@@ -139,7 +139,7 @@ def _assigned(node: ast.Assign, known: _Known) -> None:
 
 def _order_of(value: ast.expr, base: str, known: _Known) -> str:
     """The order that ``rows[permutation]``, ``sorted(rows)`` or ``list(set(rows))`` brings ``base`` into."""
-    for one in ast.walk(value):
+    for one in walk(value):
         if isinstance(one, ast.Subscript) and last_name(one.value) == base:
             rows = one.slice.elts[0] if isinstance(one.slice, ast.Tuple) and one.slice.elts else one.slice
             held = next((known.orders[name] for name in sorted(names_read(rows)) if name in known.orders), "")
@@ -177,7 +177,7 @@ def _keeps(call: ast.Call) -> bool:
 
 def _draw_in(value: ast.AST) -> str | None:
     """The call in ``value`` that draws a new order, with its place; without, where it draws from a seed of its own."""
-    calls = (one for one in ast.walk(value) if isinstance(one, ast.Call))
+    calls = (one for one in walk(value) if isinstance(one, ast.Call))
     drawn = next((one for one in calls if DRAWS_ORDER.fullmatch(last_name(one.func))), None)
     if drawn is None:
         return None
@@ -191,12 +191,12 @@ def _is_shuffling(node: ast.AST) -> TypeGuard[ast.FunctionDef]:
     first = node.args.args[1 if node.args.args[0].arg == "self" and len(node.args.args) > 1 else 0].arg
     drawn = {
         target.id
-        for one in ast.walk(node)
+        for one in walk(node)
         if isinstance(one, ast.Assign) and _draw_in(one.value)
         for target in one.targets
         if isinstance(target, ast.Name)
     }
-    returned = [one.value for one in ast.walk(node) if isinstance(one, ast.Return)]
+    returned = [one.value for one in walk(node) if isinstance(one, ast.Return)]
     return any(
         isinstance(one, ast.Subscript)
         and last_name(one.value) == first
@@ -218,7 +218,7 @@ def _rows_read(value: ast.AST) -> set[str]:
 
 def _is_seeded(node: ast.AST) -> bool:
     """Whether a generator with a seed is made in ``node``."""
-    calls = (one for one in ast.walk(node) if isinstance(one, ast.Call))
+    calls = (one for one in walk(node) if isinstance(one, ast.Call))
     return any(SEEDED.fullmatch(last_name(one.func)) and one.args for one in calls)
 
 
@@ -261,7 +261,7 @@ def _of_tuple(node: ast.AST, known: _Known) -> Iterator[tuple[_Rows, _Rows]]:
 
 def _index(value: ast.expr) -> str:
     """The innermost index of ``x[i]`` or ``torch.tensor(x[i])``, as text."""
-    for one in ast.walk(value):
+    for one in walk(value):
         if isinstance(one, ast.Subscript):
             return ast.unparse(one.slice)
     return ""

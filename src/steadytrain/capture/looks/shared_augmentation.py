@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import TypeGuard
 
 from steadytrain.capture.looks.split_names import holds_held_out, words
-from steadytrain.capture.looks.syntax_trees import dotted, draws, last_name, scopes, statements
+from steadytrain.capture.looks.syntax_trees import dotted, draws, last_name, scopes, statements, walk
 
 RANDOM = re.compile(
     r"Random(ResizedCrop|HorizontalFlip|VerticalFlip|Crop|Rotation|Affine|Perspective|Erasing|Rotate90|Flip)|ColorJitter"
@@ -30,7 +30,7 @@ LOADERS = re.compile(r"\w*(Loader|Sampler)|len|print|iter|enumerate|next|list|ra
 
 def shared_augmentation(tree: ast.Module) -> Iterator[int]:
     """The line of the split."""
-    nodes = list(ast.walk(tree))
+    nodes = list(walk(tree))
     switched = any(
         isinstance(target, ast.Attribute) and dotted(target.value) != "self" and SWITCHES.fullmatch(target.attr)
         for one in nodes
@@ -76,7 +76,7 @@ def _is_random(value: ast.expr, transforms: set[str]) -> bool:
     """Whether an expression makes a chain of transforms, or one, of which one draws."""
     if not isinstance(value, ast.Call) or not last_name(value.func)[:1].isupper():
         return False
-    calls = [last_name(one.func) for one in ast.walk(value) if isinstance(one, ast.Call)]
+    calls = [last_name(one.func) for one in walk(value) if isinstance(one, ast.Call)]
     made = last_name(value.func) in ("Compose", "Sequential") or RANDOM.fullmatch(last_name(value.func)) is not None
     return made and (any(map(RANDOM.fullmatch, calls)) or any(dotted(one) in transforms for one in value.args))
 
@@ -97,9 +97,9 @@ def _draws_rows(made: ast.ClassDef) -> bool:
     for one in made.body:
         if not isinstance(one, ast.FunctionDef) or one.name != "__getitem__":
             continue
-        tests = [each.test for each in ast.walk(one) if isinstance(each, (ast.If, ast.IfExp))]
-        switched = any(dotted(each).startswith("self.") for test in tests for each in ast.walk(test) if _is_place(each))
-        calls = [last_name(each.func) for each in ast.walk(one) if isinstance(each, ast.Call)]
+        tests = [each.test for each in walk(one) if isinstance(each, (ast.If, ast.IfExp))]
+        switched = any(dotted(each).startswith("self.") for test in tests for each in walk(test) if _is_place(each))
+        calls = [last_name(each.func) for each in walk(one) if isinstance(each, ast.Call)]
         return draws(one) and not switched and any(map(MOVES.fullmatch, calls))
     return False
 
@@ -111,7 +111,7 @@ def _is_place(node: ast.AST) -> TypeGuard[ast.Attribute]:
 def _is_loaded(name: str, tree: ast.Module) -> bool:
     """Whether a part goes to a loader or a loop, and not into a data set of other transforms."""
     loaded = False
-    for one in ast.walk(tree):
+    for one in walk(tree):
         if isinstance(one, ast.Call) and any(dotted(each) == name for each in one.args):
             called = last_name(one.func)
             if called[:1].isupper() and not LOADERS.fullmatch(called):

@@ -6,6 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
+from steadytrain.capture.looks.syntax_trees import walk
+
 TRAINED = frozenset({"train", "trn", "tr", "training", "trainset"})
 HELD_OUT = frozenset(
     {"test", "tst", "te", "testing", "testset", "val", "va", "valid", "valset", "validation", "dev", "eval"}
@@ -35,7 +37,7 @@ def holds_held_out(node: ast.AST) -> bool:
 
 
 def _names(node: ast.AST) -> Iterator[str]:
-    for one in ast.walk(node):
+    for one in walk(node):
         if isinstance(one, ast.Name):
             yield one.id
         elif isinstance(one, ast.Attribute):

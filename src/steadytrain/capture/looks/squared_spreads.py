@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from steadytrain.capture.looks.syntax_trees import dotted, last_name, scopes, statements
+from steadytrain.capture.looks.syntax_trees import dotted, last_name, scopes, statements, walk
 
 LOG_VARIANCE = re.compile(r"(?i)(.*_)?(z_?)?(log_?var\w*|lv|log_?sigma_?(2|sq\w*)|log_?variance)")
 SPREAD = re.compile(r"(?i)(.*_)?(stds?|stdev|stddev|std_?dev|sigmas?|scale|standard_deviation)(_.*)?")
@@ -17,7 +17,7 @@ NOISE = ("randn_like", "randn", "normal", "normal_")
 
 def squared_spreads(tree: ast.Module) -> Iterator[int]:
     """The line of the exponential."""
-    if not any(_takes_variance(node) for node in ast.walk(tree)):
+    if not any(_takes_variance(node) for node in walk(tree)):
         return
     for scope in scopes(tree):
         nodes = list(statements(scope))

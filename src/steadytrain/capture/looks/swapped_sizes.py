@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from steadytrain.capture.looks.syntax_trees import dotted, last_name, scopes, statements
+from steadytrain.capture.looks.syntax_trees import dotted, last_name, scopes, statements, walk
 
 VIEWS = frozenset({"view", "reshape"})
 SAME_ORDER = frozenset({"contiguous", "clone", "float", "detach", "to"})
@@ -20,7 +20,7 @@ def swapped_sizes(tree: ast.Module) -> Iterator[int]:
         sizes: dict[str, tuple[str, int]] = {}
         checked: set[int] = set()
         for node in statements(scope):
-            for call in ast.walk(node.value) if isinstance(node, ast.Assign) else (node,):
+            for call in walk(node.value) if isinstance(node, ast.Assign) else (node,):
                 if isinstance(call, ast.Call) and id(call) not in checked:
                     checked.add(id(call))
                     if _swaps(call, sizes):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from typing import cast
 
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 DRAWN = re.compile(
@@ -14,20 +15,49 @@ DRAWN = re.compile(
 """Names of functions that draw random numbers."""
 
 
+def walk(node: ast.AST) -> tuple[ast.AST, ...]:
+    """``ast.walk(node)``, kept at the node: many rules ask for the same parts of one tree, and none changes it."""
+    below = vars(node).get("_below")
+    if below is None:
+        found = list(_children(node))
+        for one in found:  # grows while it is read
+            found.extend(_children(one))
+        if not found:  # ast.Load and the like, too, of which the process has one each: nothing is put there
+            return (node,)
+        below = vars(node)["_below"] = tuple(found)  # without itself: a cycle would outlive the reading
+    return (node, *below)
+
+
+def _children(node: ast.AST) -> tuple[ast.AST, ...]:
+    if not node._fields:
+        return ()
+    kept = vars(node).get("_children")
+    if kept is None:
+        kept = vars(node)["_children"] = tuple(ast.iter_child_nodes(node))
+    return cast("tuple[ast.AST, ...]", kept)
+
+
 def scopes(tree: ast.Module) -> Iterator[Scope]:
     """The module and all functions in it."""
     yield tree
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield node
 
 
-def statements(scope: Scope) -> Iterator[ast.AST]:
+def statements(scope: ast.AST) -> tuple[ast.AST, ...]:
     """All nodes of a scope in the order of the source, without those of functions and classes inside."""
-    for child in ast.iter_child_nodes(scope):
+    kept = vars(scope).get("_statements")
+    if kept is None:
+        kept = vars(scope)["_statements"] = tuple(_in_order(scope))
+    return cast("tuple[ast.AST, ...]", kept)
+
+
+def _in_order(scope: ast.AST) -> Iterator[ast.AST]:
+    for child in _children(scope):
         if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield child
-            yield from statements(child)  # type: ignore[arg-type]
+            yield from _in_order(child)
 
 
 def dotted(node: ast.expr) -> str:
@@ -45,17 +75,17 @@ def last_name(node: ast.expr) -> str:
 
 def draws(node: ast.AST) -> bool:
     """Whether a call in ``node`` draws random numbers by its name."""
-    return any(isinstance(one, ast.Call) and DRAWN.fullmatch(last_name(one.func)) for one in ast.walk(node))
+    return any(isinstance(one, ast.Call) and DRAWN.fullmatch(last_name(one.func)) for one in walk(node))
 
 
 def names_read(node: ast.AST) -> set[str]:
     """The variables that are read anywhere in ``node``."""
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
+    return {one.id for one in walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
 
 
 def names_stored(node: ast.AST) -> set[str]:
     """The variables that are assigned anywhere in ``node``."""
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    return {one.id for one in walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
 
 
 def stops_graph(context: ast.expr) -> bool:
@@ -65,7 +95,7 @@ def stops_graph(context: ast.expr) -> bool:
 
 def with_graph(scope: ast.AST) -> Iterator[ast.AST]:
     """The nodes of a scope in the order of the source, without those of functions inside and under ``no_grad``."""
-    for child in ast.iter_child_nodes(scope):
+    for child in _children(scope):
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
         if isinstance(child, ast.With) and any(stops_graph(one.context_expr) for one in child.items):

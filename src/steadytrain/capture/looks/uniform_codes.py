@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
-from steadytrain.capture.looks.syntax_trees import last_name, scopes, statements
+from steadytrain.capture.looks.syntax_trees import last_name, scopes, statements, walk
 
 UNIFORM = ("rand_like", "rand")
 SPREAD = re.compile(r"(?i)(.*_)?(std\w*|sigmas?|scale|stddev|log_?var\w*|log_?std\w*|log_?sigma)")
@@ -39,7 +39,7 @@ def _noise(mean: ast.expr, product: ast.expr, uniform: Mapping[str, int]) -> ast
     ):
         return None
     for noise, spread in ((product.left, product.right), (product.right, product.left)):
-        words = {last_name(one) for one in ast.walk(spread) if isinstance(one, (ast.Name, ast.Attribute))}
+        words = {last_name(one) for one in walk(spread) if isinstance(one, (ast.Name, ast.Attribute))}
         drawn = _draws_uniform(noise) or (isinstance(noise, ast.Name) and noise.id in uniform)
         if drawn and any(SPREAD.fullmatch(one) for one in words):
             return noise
