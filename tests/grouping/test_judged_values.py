@@ -49,6 +49,32 @@ def test_a_change_long_before_explains_nothing() -> None:
     assert judged_change(GROWN, rise(STEPS[3] + 100, STEPS[3] + 120)) == ""
 
 
+def test_a_change_within_a_long_rise_does_not_explain_how_it_began() -> None:
+    assert judged_change(GROWN, rise(STEPS[3] - 40, 400)) == ""
+    assert judged_change(GROWN, rise(STEPS[3] - 10, 400)) != ""
+
+
+@pytest.mark.parametrize(
+    ("signal", "since", "explained"),
+    [
+        ("loss", 40.0, True),
+        ("loss", 4000.0, False),
+        ("learning_rate", 0.002, True),
+        ("learning_rate", 0.1, False),
+        ("parameter_norm", 2.0, True),
+        ("parameter_norm", 40.0, False),
+    ],
+)
+def test_what_runs_away_is_not_explained(signal: str, since: float, explained: bool) -> None:
+    at = STEPS[3]
+    series = {"loss": 2.0, "learning_rate": 0.001, "parameter_norm": 1.0}
+    values = {
+        name: [value] * (at - 1) + [since if name == signal else value] * (401 - at) for name, value in series.items()
+    }
+    window = steps(**values, tables=GROWN.tables)
+    assert bool(judged_change(window, rise(at, 400))) is explained
+
+
 def test_longer_batches_explain_a_short_rise_alone() -> None:
     tokens = [256.0] * 100 + [448.0] * 100
     window = steps(loss=[2.0] * 200, tokens=tokens)

@@ -26,6 +26,7 @@ from steadytrain.statistics.progress import (
 )
 from steadytrain.statistics.reference import VALUE_MAX
 from steadytrain.statistics.rolling_baseline import TRACK_STEPS_MAX, has_slid, stride_of
+from steadytrain.statistics.run_away import ran_away
 from steadytrain.statistics.script_rows import script_rows
 
 LONG_ROWS, LONG_SCALES = 32, 1.5
@@ -325,7 +326,8 @@ class LostProgress(Detector):
             return "the script trains a policy, whose loss is no measure of what it has learned"
         if abs(float(loss.values[0])) <= self.zero_share * top and top < self.zero_rise_nats:
             return "it began at zero, as the loss of a policy or of a difference to a reference does"
-        planned = planned_change(window, int(loss.steps[rise.onset]), int(loss.steps[rise.stop - 1]))
+        first_step, last_step = int(loss.steps[rise.onset]), int(loss.steps[rise.stop - 1])
+        planned = None if ran_away(window, first_step, last_step) else planned_change(window, first_step, last_step)
         factor = Corroboration(window, loss).rescaled(rise.onset, rise.stop)
         if planned or factor is None:
             return planned

@@ -12,10 +12,10 @@ import numpy as np
 from steadytrain.core.model import COPY_FOLLOWS, OWN_OUTPUTS, OWN_ROLLOUTS, FloatArray, Series, Symptom, Window
 from steadytrain.grouping.catalog import declared
 from steadytrain.statistics.rolling_baseline import stride_of
+from steadytrain.statistics.run_away import grew, ran_away
 
-LOSS_RATIO = 1e3
-WEIGHT_RATIO, UPDATE_RATIO = 10.0, 30.0
-"""A value function that learns moves its weights by less: largest over the median before."""
+UPDATE_RATIO = 30.0
+"""A value function that learns moves its weights by less: largest update over the median before."""
 
 RATE_RATIO, RATE_STRIDES = 4.0, 64
 """A rate that rose at once by this much, so many logged steps before a rise or less, may be its reason."""
@@ -41,9 +41,8 @@ def follows_targets(window: Window, symptom: Symptom) -> str:
     first, last = symptom.first_step, symptom.last_step + AFTER_STRIDES * stride
     harm = (
         _rate_jumped(window.applied("learning_rate"), first - RATE_STRIDES * stride, last)
-        or _grew(window.applied("loss"), first, last, LOSS_RATIO, high=1.0)
-        or _grew(window.applied("parameter_norm"), first, last, WEIGHT_RATIO)
-        or _grew(_updates(window), first, last, UPDATE_RATIO)
+        or ran_away(window, first, last)
+        or grew(_updates(window), first, last, UPDATE_RATIO)
     )
     return "" if harm else REASONS.get(fact, "")
 
@@ -53,16 +52,6 @@ def _rate_jumped(rate: Series, first_step: int, last_step: int) -> bool:
     ratios: FloatArray = rate.values[1:] / np.maximum(rate.values[:-1], np.finfo(np.float64).tiny)
     inside = (rate.steps[1:] >= first_step) & (rate.steps[1:] <= last_step)
     return bool((inside & (rate.values[:-1] > 0) & (ratios > RATE_RATIO)).any())
-
-
-def _grew(series: Series, first_step: int, last_step: int, ratio: float, *, high: float = 0.5) -> bool:
-    """Whether the largest value of the steps is ``ratio`` times the quantile ``high`` of those before."""
-    before = np.abs(series.values[series.steps < first_step])
-    since = np.abs(series.between(first_step, last_step).values)
-    if not len(before):  # it begins with the run: the first steps are what came before
-        before, since = since[:1], since[1:]
-    before, since = before[before > 0], since[np.isfinite(since)]
-    return bool(len(before) and len(since) and since.max() > ratio * np.quantile(before, high))
 
 
 def _updates(window: Window) -> Series:

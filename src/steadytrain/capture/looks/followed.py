@@ -16,6 +16,7 @@ from steadytrain.capture.looks.label_counts import LabelCounts
 from steadytrain.capture.looks.late_clips import LateClips
 from steadytrain.capture.looks.loss_graph import LossGraph
 from steadytrain.capture.looks.loss_levels import LossLevels
+from steadytrain.capture.looks.loss_rises import LossRises
 from steadytrain.capture.looks.misplaced_moments import MisplacedMoments
 from steadytrain.capture.looks.missing_gradients import MissingGradients
 from steadytrain.capture.looks.plateau_modes import PlateauModes
@@ -65,6 +66,7 @@ class Followed:
     weights: TermWeights = field(default_factory=TermWeights)
     averages: SlowAverages = field(default_factory=SlowAverages)
     levels: LossLevels = field(default_factory=LossLevels)
+    rises: LossRises = field(default_factory=LossRises)
     cut: CutModules | None = None
     recurrent: RecurrentAxes | None = None
     missing: MissingGradients = field(default_factory=MissingGradients)

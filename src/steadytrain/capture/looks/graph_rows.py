@@ -26,8 +26,8 @@ from steadytrain.capture.step.input_recorder import MicroBatch, ids_of, tensors_
 def graph_rows(
     graph: LossGraph, call: MicroBatch | None, recurrent: Sequence[Attended], *, drawn: int, has_recurrent: bool
 ) -> Iterator[tuple[str, float]]:
-    """The measures of ``graph``, each with its value. ``judged`` is how many values the first loss function judges for
-    each sample.
+    """The measures of ``graph``, each with its value. ``judged`` is how many values the loss functions judge for each
+    sample.
 
     Args:
         call: the call of the model that made it, if it is known.
@@ -54,8 +54,9 @@ def graph_rows(
         batch = Batch(call.samples, drawn, frozenset(one.shape[1] for one in given if one.dim() >= 2))
         yield from mixed_rows(graph.attended, recurrent, graph.predicted, batch)
         yield from counted_rows(graph.looked_up, batch)
-        if graph.predicted and graph.predicted[0] and call.samples:
-            yield "judged", math.prod(graph.predicted[0]) / call.samples
+        judged = sum(math.prod(shape) for shape in graph.predicted if shape)
+        if judged and call.samples:
+            yield "judged", judged / call.samples
         if has_recurrent and graph.ends:
             yield from padded_end_rows(graph.ends, given)
 

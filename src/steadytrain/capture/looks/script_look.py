@@ -1,8 +1,8 @@
 """Chooses the steps of the looks, and writes their rows as readings of the table ``script``.
 
-A look happens in some of the first steps of a stream (``LOOK_STEPS``), and as many steps after the optimizer's
-parameters change. A row is ``MEASURE:PLACE``; the table has one column, ``value``. Rows that a look cannot measure are
-missing or NaN. All other steps cost a few comparisons.
+A look happens in some of the first steps of a stream (``LOOK_STEPS``), as many steps after the optimizer's parameters
+change, and right after the loss stood out. A row is ``MEASURE:PLACE``; the table has one column, ``value``. Rows that a
+look cannot measure are missing or NaN. All other steps cost a few comparisons.
 """
 
 from __future__ import annotations
@@ -308,6 +308,7 @@ class ScriptLook(StepObserver):
             rows |= dict(one.late.gate(seen.clipping, measured.record.scalars.get("gradient_norm")))
         one.averages.updated(stream, self._run.is_script, self._run.guard.report)
         one.since_change += 1
+        one.rises.stepped(measured.record.scalars.get("loss"))
         one.rows = rows
 
     def _step_ended(self, stream: Stream, folder: Path | None) -> None:
@@ -385,7 +386,7 @@ class ScriptLook(StepObserver):
 
     def _is_due(self, stream: Stream) -> bool:
         one = self._one(stream)
-        return stream.own_steps + 1 in LOOK_STEPS or one.since_change + 1 in LOOK_STEPS
+        return stream.own_steps + 1 in LOOK_STEPS or one.since_change + 1 in LOOK_STEPS or one.rises.is_due
 
     def _one(self, stream: Stream) -> Followed:
         return self._followed.setdefault(id(stream), Followed())
