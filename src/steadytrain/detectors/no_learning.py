@@ -242,7 +242,7 @@ class NoLearning(Detector):
         loss = window.applied("loss")
         if not (moved < self.update_ratio).all() or (not moved.any() and self._fell(loss)):
             return None
-        if has_moving_targets(window) and not loss.values.any():
+        if has_moving_targets(window) and not loss.values[loss.steps <= cells.steps[-1]].any():
             return None  # a value function before its first reward
         return Symptom(
             name="no-learning",
