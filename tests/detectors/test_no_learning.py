@@ -123,6 +123,14 @@ def test_weights_that_do_not_move_yet_are_a_note() -> None:
     assert symptom.message == "the weights hardly move: the median update is 1.5e-07 of its weight, the largest 2e-07"
 
 
+@pytest.mark.parametrize(("at_first", "found"), [(0.01, 1), (0.0, 0)])
+def test_a_loss_of_zero_is_told_by_another(at_first: float, found: int) -> None:
+    """``loss-collapse`` has it, or waits for a first reward. The newest reading of the weights is older than that."""
+    older = table("tensors", at=range(50, 1451, 50), update_ratio={"a": [0.0] * 29})
+    window = steps(loss=[at_first] * 1490 + [0.01] * 10, tables={"tensors": older})
+    assert len(NoLearning().check(window)) == found
+
+
 def test_a_sparse_log() -> None:
     (symptom,) = NoLearning().check(steps(loss=STUCK[:60], first_step=1, stride=300))
     assert symptom.severity == "warning"

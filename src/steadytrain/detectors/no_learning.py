@@ -11,7 +11,6 @@ import numpy as np
 from steadytrain.core.model import SEVERITIES, Series, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Aim, Detector
-from steadytrain.statistics.benign_changes import has_moving_targets
 from steadytrain.statistics.guess_levels import guesses, level_of, line_through, mean_guesses, steps_at_work
 from steadytrain.statistics.medians import median
 from steadytrain.statistics.rolling_baseline import holds_start, stride_of
@@ -242,8 +241,8 @@ class NoLearning(Detector):
         loss = window.applied("loss")
         if not (moved < self.update_ratio).all() or (not moved.any() and self._fell(loss)):
             return None
-        if has_moving_targets(window) and not loss.values[loss.steps <= cells.steps[-1]].any():
-            return None  # a value function before its first reward
+        if len(loss) and not loss.values[loss.steps <= cells.steps[-1]].any():
+            return None  # that is loss-collapse, or a value function before its first reward
         return Symptom(
             name="no-learning",
             severity="note" if len(rate) and steps_at_work(rate, self.early_rate_share) is None else "warning",
