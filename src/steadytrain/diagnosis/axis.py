@@ -58,10 +58,16 @@ WHERE: Mapping[str, str] = {
     "optimizer": "in the optimizer or its schedule",
     "precision": "in the number format",
     "distributed": "between the ranks",
-    "hardware": "in the hardware, or outside of the recorded state",
+    "hardware": "in the hardware",
     "harness": "in the training loop",
 }
 """Where the fault lies, in words."""
+
+
+DIFFERS = (
+    "an unchanged replay differs, so something outside of the recorded state takes part: the order of a set or of files, "
+    "a clock, threads, rarely the hardware"
+)
 
 
 def axis_of(cause: Cause | type[Cause]) -> str:
@@ -82,10 +88,7 @@ def axis_found(
     if top is not None:
         return _of_cause(top, next(one for one in suspects if one.name == top.cause), shown)
     if control.ran and control.judged and control.exact is False:
-        why = (
-            "the cause is unknown, but an unchanged replay differs: something outside of the recorded state takes part"
-        )
-        return Axis("hardware", why, (UNCHANGED,))
+        return Axis(UNKNOWN, DIFFERS, (UNCHANGED,))
     return _by_trials(suspects, belief, shown) or _by_signs(suspects, belief, shown)
 
 
