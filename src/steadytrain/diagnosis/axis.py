@@ -65,9 +65,10 @@ WHERE: Mapping[str, str] = {
 
 
 DIFFERS = (
-    "an unchanged replay differs, so something outside of the recorded state takes part: the order of a set or of files, "
-    "a clock, threads, rarely the hardware"
+    "an unchanged replay differs, so something outside of the recorded state takes part: the order of a set or of "
+    "files, a clock, threads, rarely the hardware"
 )
+"""Why no axis is named where nothing repeats."""
 
 
 def axis_of(cause: Cause | type[Cause]) -> str:
