@@ -7,6 +7,7 @@ import numpy as np
 from steadytrain.core.model import Window
 from steadytrain.detectors.spent_schedule import SpentSchedule
 from steadytrain.testing import newest, steps
+from steadytrain.testing.windows import table
 
 
 def rates(values: Sequence[float], *, first: int = 1) -> Window:
@@ -40,8 +41,10 @@ QUIET = (
     rates(exponential(0.8, 40) + [0.0] * 60),  # zero-learning-rate
     steps(),
 )
-HEALTHY = (*QUIET, WHOLE_RUN)
-SICK = (EACH_BATCH, STAIRS, rates(WARM_UP[::10] + exponential(0.8, 90)))
+GAMMA = {"script": table("script", at=[17], value={"gamma-an-update:ExponentialLR": [0.97]})}
+BY_GAMMA = steps(learning_rate=exponential(0.97, 230), tables=GAMMA)
+HEALTHY = (*QUIET, WHOLE_RUN, steps(learning_rate=exponential(0.97, 200), tables=GAMMA), rates(exponential(0.97, 230)))
+SICK = (EACH_BATCH, STAIRS, rates(WARM_UP[::10] + exponential(0.8, 90)), BY_GAMMA)
 
 
 def test_quiet() -> None:
@@ -62,6 +65,17 @@ def test_stairs() -> None:
     symptom = newest(SpentSchedule(), STAIRS)
     assert symptom is not None
     assert symptom.first_step == 41
+
+
+def test_a_factor_of_a_pass_in_each_update() -> None:
+    symptom = newest(SpentSchedule(), BY_GAMMA)
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step) == ("warning", 153)
+    assert symptom.message == (
+        "the learning rate decayed from 0.001 below a hundredth of it by step 153, by ExponentialLR with a factor of "
+        "0.97 in each update, and training went on for 77 steps, down to 9.3e-07"
+    )
+    assert [SpentSchedule().check(window) for window in HEALTHY[-2:]] == [(), ()]
 
 
 def test_a_decay_that_may_be_planned_over_the_whole_run_is_a_note() -> None:

@@ -11,6 +11,7 @@ from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Aim, Detector
 from steadytrain.statistics.rolling_baseline import holds_start, stride_of
+from steadytrain.statistics.script_rows import script_rows
 
 
 @final
@@ -21,8 +22,9 @@ class SpentSchedule(Detector):
     Means:
         The schedule is over, and the updates that follow change next to nothing. It is a note if they are two fifths as
         many as those of the decay, and a warning if they are as many. A decay that ends with the run does not show
-        this, and neither does one that stops at a floor of a thousandth or more. A drop in one step is a new phase:
-        nothing is said. zero-learning-rate reports a rate of exactly zero.
+        this, and neither does one that stops at a floor of a thousandth or more. An `ExponentialLR` that multiplies the
+        rate by 0.99 or less in each update is a warning at a hundredth: such a factor is one for a pass over the data.
+        A drop in one step is a new phase: nothing is said. zero-learning-rate reports a rate of exactly zero.
 
     Causes:
         - a schedule in passes over the data (`StepLR`, `ExponentialLR`, a cosine) that is stepped after each batch
@@ -34,12 +36,15 @@ class SpentSchedule(Detector):
         2. Step the schedule where its length is counted: once per pass, or once per update.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("learning_rate",)
+    needs: ClassVar[tuple[str, ...]] = ("learning_rate", "script.value")
     aim: ClassVar[Aim] = "progress"
     hasty: ClassVar[bool] = True
 
     peak_share: float = threshold(
         0.99e-3, "share of the peak rate below which an update is next to nothing. Floors of a thousandth are common"
+    )
+    swift_share: float = threshold(
+        1e-2, "the same where the script multiplies the rate by a factor of a pass in each update. Chosen"
     )
     spent_steps: int = threshold(16, "steps at least at such a rate")
     decay_share: float = threshold(
@@ -57,7 +62,8 @@ class SpentSchedule(Detector):
             return ()
         stride = stride_of(window.steps)
         peak = float(rate.values.max())
-        low = rate.values < self.peak_share * peak
+        swift = next(iter(script_rows(window, "gamma-an-update")), None)
+        low = rate.values < (self.peak_share if swift is None else self.swift_share) * peak
         if not low[-1] or not holds_start(window.steps, stride=stride):
             return ()
         first = int(np.flatnonzero(~low)[-1]) + 1
@@ -67,13 +73,16 @@ class SpentSchedule(Detector):
         jumped = rate.values[first - 1] > self.jump_share * peak
         if jumped or beyond < max(self.spent_steps * stride, self.decay_share * took):
             return ()
+        bound, by = "thousandth", ""
+        if swift is not None:
+            bound, by = "hundredth", f", by {swift.place} with a factor of {swift.last:.4g} in each update"
         return (
             Symptom(
                 name="spent-schedule",
-                severity="warning" if beyond >= self.sure_share * took else "note",
+                severity="warning" if swift is not None or beyond >= self.sure_share * took else "note",
                 first_step=since,
                 last_step=until,
-                message=f"the learning rate decayed from {peak:.3g} below a thousandth of it by step {since}, and "
+                message=f"the learning rate decayed from {peak:.3g} below a {bound} of it by step {since}{by}, and "
                 f"training went on for {beyond} steps, down to {now:.2g}",
                 signals=("learning_rate",),
                 numbers={"peak": peak, "rate": now, "steps": float(beyond)},

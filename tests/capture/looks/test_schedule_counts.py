@@ -102,6 +102,7 @@ SICK = [  # what each says is told of some schedule in the ordinary suite
     long(one_cycle, {"each_pass": 1}, {"mistimed-schedule": "warning"}),
     (cosine(2 * PASS * 4), {"each_batch": 4, "passes": 2}, {"mistimed-schedule": "note"}),
     (exponential(0.8), {"each_batch": 1}, {"spent-schedule": "warning"}),
+    (exponential(0.95), {"each_batch": 1, "passes": 5}, {"spent-schedule": "warning"}),
     long(stairs(5), {"each_batch": 1}, {"spent-schedule": "warning"}),
     (linear(20), {"each_batch": 1, "passes": 2}, {"zero-learning-rate": "warning"}),
     (milestones(16, 22), {"each_batch": 1, "passes": 4}, {"mistimed-schedule": "warning"}),
@@ -116,6 +117,7 @@ HEALTHY = [
     long(warm_up(40), {"each_batch": 1}),
     long(warm_up(2000), {"each_batch": 1}),
     (exponential(0.9), {"each_pass": 1}),
+    (exponential(0.97), {"each_batch": 1, "passes": 5}),
     (milestones(2, 3), {"each_pass": 1, "passes": 4}),
     (milestones(16, 3 * PASS), {"each_batch": 1, "passes": 4}),
     (milestones(16, 22), {"each_batch": 1, "passes": 2}),  # one may be meant, as for a short fine-tune

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.optim.lr_scheduler import CosineAnnealingLR, MultiStepLR, ReduceLROnPlateau
+from torch.optim.lr_scheduler import CosineAnnealingLR, ExponentialLR, MultiStepLR, ReduceLROnPlateau
 
 from steadytrain.capture.snapshots.loaded_states import schedulers_of
 from steadytrain.capture.step.optimizer_streams import Stream
@@ -28,6 +28,9 @@ WARM_SHARE, ONE_CYCLE_SHARE = 0.02, 0.05
 
 PASSES_SINCE = 3.0
 """Passes over the data after which a schedule that ended within the first one is reported."""
+
+GAMMA_MAX = 0.99
+"""Per pass over the data such a factor is usual; a factor for each update has more digits, as 0.9995."""
 
 COUNTED_SHARE = 1 / 16
 UPDATES_DUE = 100
@@ -75,6 +78,8 @@ class ScheduleCounts:
         passes or 100, 200, ... updates while it is small and the schedule counts few steps:
         ``steps-counted:CLASS``, in ``passes-made:CLASS`` passes. ``last-milestone:CLASS`` is the last milestone of a
         ``MultiStepLR`` that was reached after ``milestones-after:CLASS`` passes, 1 or less, three passes ago.
+        ``gamma-an-update:CLASS`` is the factor of an ``ExponentialLR`` that each of the first 16 updates applied, up to
+        0.99.
         """
         schedule = self._schedule() if self._schedule is not None else None
         if schedule is None:
@@ -89,6 +94,9 @@ class ScheduleCounts:
             self._each = counted if self._each in (None, counted) else 0
             if self._updates == STEADY_UPDATES + 1 and (self._each or 0) > 1 and self._each != _ranks():
                 yield f"steps-an-update:{name}", float(self._each or 0)
+            gamma = schedule.gamma if type(schedule) is ExponentialLR and self._each else 1.0
+            if self._updates == STEADY_UPDATES + 1 and 0.0 < gamma <= GAMMA_MAX:
+                yield f"gamma-an-update:{name}", float(gamma)
         yield from self._turned(schedule, most)
         yield from self._cut(schedule, passes, most)
         yield from self._warms(stream, name, count - self._start, passes)
