@@ -3,7 +3,7 @@
 #     docker run --rm -v "$PWD:/work" steadytrain run train.py
 #     docker run --rm -v "$PWD:/work" steadytrain analyze log.csv
 #
-# A GPU needs an image with a CUDA build of torch: `pip install steadytrain` there.
+# A GPU needs an image with a CUDA build of torch: install the wheel of the first stage there.
 
 FROM python:3.11-slim AS wheel
 WORKDIR /source

@@ -28,7 +28,7 @@ PACKAGE_FILES := $(shell find src -type f -not -path '*/__pycache__/*') README.m
 .PHONY: help demo demo-healthy test pytest test-all test-torch golden lint bench bench-gpu bench-rewind bench-locate bench-repro bench-store bench-statistics bench-symptoms bench-early bench-scripts bench-data bench-trials bench-against bench-guard zoo zoo-unseen pages docs docs-check newcomer site site-serve release-check clean bench-top bench-ui bench-ranks ways
 
 help:
-	@echo "make demo          a real training run goes wrong, is stopped, diagnosed and mended; about two minutes after the install"
+	@echo "make demo          a real training run goes wrong, is stopped, diagnosed and mended; some three minutes after the install"
 	@echo "make demo-healthy  the same run without its mistake, to the end"
 	@echo "make test          lint, types, layers and tests"
 	@echo "make test-all      the same with long tests and those that need a GPU"

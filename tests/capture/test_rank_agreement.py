@@ -98,7 +98,7 @@ def test_a_rank_that_differs_is_named(fault: str, tmp_path: Path) -> None:
 def test_ranks_that_agree(how: str, tmp_path: Path) -> None:
     ended = trained(tmp_path, how)
     assert not ended.warnings
-    assert "no symptom from" in ended.told
+    assert "; no symptom" in ended.told
     assert not [one for one in recorded(tmp_path).symptoms if one.severity != "note"]
 
 

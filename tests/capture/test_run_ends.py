@@ -82,7 +82,7 @@ def test_a_signal_that_ends_python_at_once_does_so_here(tmp_path: Path) -> None:
 
 def test_what_could_not_be_looked_for_is_said(tmp_path: Path) -> None:
     run = ended(tmp_path)
-    assert re.search(r"8 steps seen; no symptom from \d+ of \d+ detectors\n", run.err)
+    assert re.search(r"8 steps seen; no symptom\n", run.err)
     assert re.search(r"could not be looked for: [a-z-]+ needs \d+ steps; ", run.told)
     assert "no evaluation metric was recorded for forgetting, validation-gap" in run.told
     for absent in ("loss-scale-collapse", "diverged-replicas"):  # the script has neither a loss scale nor ranks

@@ -49,6 +49,14 @@ def test_a_training_can_be_watched_here(torch: Any) -> None:
     assert not [name for name in found["names"] if name["needed"] and not name["works"]]
 
 
+def test_a_process_of_its_own_tests_every_name(torch: Any) -> None:
+    """Nothing else has imported the names there."""
+    done = subprocess.run(
+        [sys.executable, "-m", "steadytrain", "doctor", "--json"], capture_output=True, text=True, check=True
+    )
+    assert [one["name"] for one in json.loads(done.stdout)["names"]] == [one.full for one in NAMES]
+
+
 def test_the_text_has_versions_and_the_verdict(torch: Any) -> None:
     status, out = run()
     assert status == 0

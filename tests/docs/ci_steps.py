@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-FROM_INDEX = re.compile(r"^pip install torch steadytrain$", re.MULTILINE)
+FROM_INDEX = re.compile(r'^pip install torch "\$STEADYTRAIN"$', re.MULTILINE)
 FROM_HERE = 'python -c "import steadytrain, torch"'
-"""Instead of the install from the package index: the package of this tree, which is in the environment of the tests."""
+"""Instead of the install from an address: the package of this tree, which is in the environment of the tests."""
 
 GITHUB = {"CI": "true", "GITHUB_ACTIONS": "true"}
 GITLAB = {"CI": "true", "GITLAB_CI": "true"}

@@ -71,7 +71,7 @@ def test_the_guide_has_one_job_of_each_system_that_installs_runs_judges_and_keep
     for system in SYSTEMS:
         job = of(system)
         script = "\n".join(step.script for step in job.steps)
-        for words in ("pip install torch steadytrain", "steadytrain preflight", "steadytrain run --name"):
+        for words in ('pip install torch "$STEADYTRAIN"', "steadytrain preflight", "steadytrain run --name"):
             assert script.count(words) == 1
         assert "gate.xml" in job.kept
         assert any(kept.startswith("steadytrain-runs/") for kept in job.kept)
@@ -149,6 +149,6 @@ def test_a_step_ends_at_its_first_failure_and_what_always_runs_runs(tmp_path: Pa
 
 def test_only_the_install_from_the_index_is_replaced() -> None:
     ran: list[str] = []
-    steps = (Step("pip install torch steadytrain"), Step("pip install -r requirements.txt"))
+    steps = (Step('pip install torch "$STEADYTRAIN"'), Step("pip install -r requirements.txt"))
     run_job(Job("x", steps, (), {}), lambda script, variables: ran.append(script) or 0)  # type: ignore[func-returns-value]
     assert ran == [FROM_HERE, "pip install -r requirements.txt"]

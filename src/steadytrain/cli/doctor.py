@@ -125,6 +125,7 @@ def _driver() -> str | None:
 
 
 def _private_names() -> list[dict[str, Any]]:
+    from steadytrain.core import torch_private  # noqa: F401 - its names enter the list when it is imported
     from steadytrain.core.torch_names import NAMES
 
     return [{"name": one.full, "works": one.works(), "needed": one.needed, "lost": one.lost} for one in NAMES]

@@ -48,13 +48,13 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
     told = _told(watcher.stories) if len(watcher.symptoms) > 1 else []
     told += [line for line in watcher.let_go if line not in " ".join(told)]
     waiting, idle = _unable(watcher, steps)
-    which = _which(watcher.detector_names, {*waiting, *idle})
+    by = _by(watcher.detector_names, {*waiting, *idle})
     if raised:
         verdict = f"symptoms: {', '.join(raised)} ({_counts(watcher)})"
     elif watcher.failure is not None:
-        verdict = f"nothing was wrong with the numbers until then, as far as {which} could look"
+        verdict = f"nothing was wrong with the numbers until then{by}"
     else:
-        verdict = f"no symptom from {which}"
+        verdict = f"no symptom{by}"
     if watcher.notes:
         verdict += f"; {len(watcher.notes)} {'note' if len(watcher.notes) == 1 else 'notes'} above"
     lines = [f"{seen}; {verdict}", *told, *of_other_ranks(run_dir, raised), *_not_looked(waiting, idle)]
@@ -80,12 +80,12 @@ def _unable(watcher: Watcher, steps: int) -> tuple[Mapping[str, int], list[str]]
     return waiting, [name for name in watcher.recorder.idle_detectors if name not in waiting]
 
 
-def _which(names: Sequence[str], unable: Collection[str]) -> str:
-    """The detectors that looked, by name where they are few; of how many, where some could not."""
+def _by(names: Sequence[str], unable: Collection[str]) -> str:
+    """By which detectors, where only a few of them looked, or none; "" where many did."""
     looked = [name for name in names if name not in unable]
-    if 0 < len(looked) <= NAMES_MAX:
-        return ", ".join(looked)
-    return f"{len(looked) or 'no'} {f'of {len(names)} ' if len(looked) < len(names) else ''}detectors"
+    if len(looked) > NAMES_MAX:
+        return ""
+    return f" as far as {', '.join(looked)} could look" if looked else ": no detector could look"
 
 
 def _not_looked(waiting: Mapping[str, int], idle: Sequence[str]) -> list[str]:
