@@ -263,3 +263,9 @@ def test_an_inf_that_the_script_made_in_float16_is_no_fault_of_the_data(half: bo
         "parameter_dtypes": ["float32"],
     }
     assert order(case_of(facts, "nonfinite-loss"))[0] == first
+
+
+def test_a_mask_that_lets_the_next_token_be_seen_is_a_leak_without_a_test_of_the_model() -> None:
+    case = case_of({"label_shift_trained": 1.0}, "visible-labels")
+    assert order(case)[0] == "causal-leak"
+    assert not any(sign.weight < 0 for sign in CAUSES["causal-leak"].signature(case).signs)

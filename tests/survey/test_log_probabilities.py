@@ -1,6 +1,8 @@
-"""What goes into a loss that takes log-probabilities."""
+"""What goes into a loss: log-probabilities where it takes those, and the target at the target's place."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -26,3 +28,18 @@ def test_scores_are_none(given: Tensor, wrong: bool) -> None:
     finally:
         calls.look(False)
     assert bool(calls.seen.logits_as_log_probabilities) is wrong
+
+
+@pytest.mark.parametrize(
+    ("loss", "wrong"), [(F.mse_loss, False), (F.smooth_l1_loss, False), (F.binary_cross_entropy, True)]
+)
+def test_only_a_loss_that_tells_them_apart_has_exchanged_arguments(loss: Callable[..., Tensor], wrong: bool) -> None:
+    """``F.mse_loss(target, prediction)`` is the usual line of a deep Q-network."""
+    values = torch.tensor([0.2, 0.7], requires_grad=True)
+    calls = Calls()
+    calls.look(True)
+    try:
+        loss(torch.tensor([0.0, 1.0]), values)
+    finally:
+        calls.look(False)
+    assert bool(calls.seen.swapped) is wrong

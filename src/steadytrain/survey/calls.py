@@ -25,7 +25,10 @@ from steadytrain.survey.tensor_kinds import KEEPS_KIND, KINDS, TensorKinds, clas
 HALF_MAX = 65504.0
 LOGIT_LOSSES = frozenset({"cross_entropy", "binary_cross_entropy_with_logits", "multilabel_soft_margin_loss"})
 LOG_PROBABILITY_LOSSES = frozenset({"nll_loss", "kl_div", "ctc_loss"})
-VALUE_LOSSES = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy"})
+DISTANCES = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
+"""The same whichever of the two is called the target."""
+
+VALUE_LOSSES = DISTANCES | {"binary_cross_entropy"}
 LOSSES = LOGIT_LOSSES | LOG_PROBABILITY_LOSSES | VALUE_LOSSES
 INSIDE_ONE = frozenset({"acos", "asin", "arccos", "arcsin", "atanh", "arctanh", "erfinv"})
 """Their value or derivative is infinite at -1 and 1."""
@@ -208,7 +211,7 @@ class Calls(TorchFunctionMode):
         finite = name in ("nll_loss", "kl_div") and not bool(given_input.isnan().any())
         if finite and not sums_to_one(exponents, class_dimension(given_input)):
             add_listed(self.seen.logits_as_log_probabilities, line)
-        if target.requires_grad and not given_input.requires_grad:
+        if target.requires_grad and not given_input.requires_grad and name not in DISTANCES:
             add_listed(self.seen.swapped, line)
         if name in VALUE_LOSSES and given_input.shape != target.shape:
             add_listed(self.seen.broadcast, f"{line}: {list(given_input.shape)} with {list(target.shape)}")

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import MATH_ATTENTION
 from steadytrain.diagnosis.row_signs import reads_other_rows
-from steadytrain.diagnosis.signs import above, equivalence, fact, layer_of, measured, ruled_out, surveyed, symptom, when
+from steadytrain.diagnosis.signs import (
+    above,
+    equivalence,
+    fact,
+    layer_of,
+    measured,
+    ruled_out,
+    seen,
+    surveyed,
+    symptom,
+    when,
+)
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -77,11 +88,12 @@ class CausalLeak(Cause):
                     "outputs depend on the other rows of the batch, too, which no mask prevents",
                     "fact batch_gradient",
                 ),
-                *symptom(case, STRONG, "visible-labels", "inverted-mask"),
+                *symptom(case, CERTAIN, "visible-labels", invariant=True),
+                *symptom(case, STRONG, "inverted-mask"),
                 *symptom(case, FAIR, "loss-collapse"),
                 *ruled_out(measured(case, "causal_gradient") == 0.0, "no output depends on a later input"),
                 *when(
-                    surveyed(case) and fact(case, "causal_gradient") is None,
+                    surveyed(case) and fact(case, "causal_gradient") is None and seen(case, "visible-labels") is None,
                     -FAIR,
                     "the model is not causal, or could not be tested",
                     "facts",
