@@ -41,6 +41,7 @@ def test_a_code_is_found_and_filled(values: Tensor, codes: list[float]) -> None:
     "values",
     [
         measured(),
+        torch.tensor([0.045, -0.003, 0.002, 0.001]).repeat(128, 1),  # one row, again and again
         measured(a=8.0),  # limited, not coded
         torch.cat([measured(), torch.full((1, 4), 0.0).index_fill(1, torch.tensor([2]), 900.0)]),  # one outlier
         torch.zeros(8, 8).index_fill(1, torch.tensor([3]), -1e9),  # a mask

@@ -9,6 +9,9 @@ TIMES_MIN = 10.0
 """How far beyond all other values a code lies. Values that were limited lie at the end of the others."""
 
 PLACES_MIN, OTHERS_MIN = 2, 16
+DISTINCT_MIN = 8
+"""Different values among the others: rows that are all the same have no code, and each of their columns one value."""
+
 CODES_MAX = 4
 """Columns that were standardised each have a code of their own."""
 
@@ -35,7 +38,7 @@ def missing_codes(values: Tensor) -> list[float]:
         if not rest:
             break
         if abs(codes[-1]) > TIMES_MIN * rest:
-            return codes
+            return codes if known.unique().numel() >= DISTINCT_MIN else []
     return []
 
 
