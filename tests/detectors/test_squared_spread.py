@@ -16,4 +16,4 @@ def test_the_line_is_named() -> None:
     symptom = newest(SquaredSpread(), SICK[0])
     assert symptom is not None
     assert symptom.severity == "warning"
-    assert symptom.message.startswith("train_py_7 takes exp(logvar) for a standard deviation")
+    assert symptom.message.startswith("train_py_7 takes logvar or exp(logvar) for a standard deviation")

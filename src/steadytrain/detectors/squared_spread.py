@@ -14,12 +14,12 @@ class SquaredSpread(SourceRule):
     """A code is sampled with the variance where the standard deviation is meant.
 
     Means:
-        The divergence of the script takes `exp(logvar)` for the variance, and the code is drawn with it as the standard
-        deviation. The noise is the square of what the divergence counts: too small where the deviation is below 1, so
-        the code hides more than it pays for, and samples from the prior do not fit. This is read in the source.
+        The divergence of the script takes `exp(logvar)` for the variance, and the code is drawn with it, or with its
+        logarithm, as the standard deviation. The noise is not what the divergence counts: mostly too small, so the code
+        hides more than it pays for, and samples from the prior do not fit. This is read in the source.
 
     Causes:
-        - `std = torch.exp(logvar)` where `torch.exp(0.5 * logvar)` is meant
+        - `std = torch.exp(logvar)`, or `std = logvar`, where `torch.exp(0.5 * logvar)` is meant
 
     Next:
         1. `std = torch.exp(0.5 * logvar)`.
@@ -27,6 +27,6 @@ class SquaredSpread(SourceRule):
 
     kind: ClassVar[str] = "squared-spread"
     says: ClassVar[str] = (
-        "takes exp(logvar) for a standard deviation, and the divergence takes it for the variance: exp(0.5 * logvar) "
-        "is meant"
+        "takes logvar or exp(logvar) for a standard deviation, and the divergence takes exp(logvar) for the variance: "
+        "exp(0.5 * logvar) is meant"
     )

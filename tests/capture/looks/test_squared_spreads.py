@@ -31,6 +31,13 @@ SICK = {
             std = logvar.exp()
             return torch.distributions.Normal(mu, std).rsample()
     """,
+    "the logarithm itself": """
+        def kl(mu, logvar):
+            return -0.5 * torch.sum(1 + logvar - mu.pow(2) - logvar.exp())
+        def reparameterize(mu, logvar):
+            std = logvar
+            return mu + std * torch.randn_like(std)
+    """,
     "in place": """
         def kl(mu, logvar):
             return -0.5 * torch.sum(1 + logvar - mu.pow(2) - logvar.exp())

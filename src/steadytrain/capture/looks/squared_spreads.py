@@ -1,4 +1,5 @@
-"""Finds a code whose standard deviation is ``exp(logvar)``, while the divergence takes that for the variance."""
+"""Finds a code whose standard deviation is ``exp(logvar)``, or ``logvar`` itself, while the divergence takes the former
+for the variance."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ NOISE = ("randn_like", "randn", "normal", "normal_")
 
 
 def squared_spreads(tree: ast.Module) -> Iterator[int]:
-    """The line of the exponential."""
+    """The line where the deviation is made."""
     if not any(_takes_variance(node) for node in walk(tree)):
         return
     for scope in scopes(tree):
@@ -24,14 +25,14 @@ def squared_spreads(tree: ast.Module) -> Iterator[int]:
         text = ast.unparse(scope)
         spreads: dict[str, int] = {}
         for node in nodes:
-            if isinstance(node, ast.Assign) and _is_exp(node.value):
+            if isinstance(node, ast.Assign) and _is_wrong(node.value):
                 spreads |= {last_name(one): node.lineno for one in node.targets if SPREAD.fullmatch(last_name(one))}
         if "sqrt" in text or not any(one in text for one in (*NOISE, *NORMAL)):
             continue
         used = {last_name(one) for node in nodes for one in _factors(node)}
         yield from (line for name, line in spreads.items() if name in used)
         for node in nodes:
-            yield from (one.lineno for one in _factors(node) if _is_exp(one))
+            yield from (one.lineno for one in _factors(node) if _is_wrong(one))
 
 
 def _factors(node: ast.AST) -> Iterator[ast.expr]:
@@ -52,9 +53,9 @@ def _factors(node: ast.AST) -> Iterator[ast.expr]:
             yield from (product.func.value, *product.args)  # type: ignore[attr-defined]
 
 
-def _is_exp(value: ast.expr) -> bool:
-    """``logvar.exp()`` and ``torch.exp(logvar)``."""
-    return LOG_VARIANCE.fullmatch(_exponent(value)) is not None
+def _is_wrong(value: ast.expr) -> bool:
+    """``logvar.exp()``, ``torch.exp(logvar)`` and ``logvar``."""
+    return LOG_VARIANCE.fullmatch(_exponent(value) or last_name(value)) is not None
 
 
 def _exponent(value: ast.expr) -> str:
