@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from steadytrain.survey.input_facts import Batches
 
 ALIGNED = 0.99
+HIDDEN_SHARE_MAX = 0.5
 PAD_STEPS_SHARE = 0.5
 """Share of the steps that must show padding. A single batch may have full rows only."""
 
@@ -185,6 +186,8 @@ class Labels:
         trained = next((shift for shift, share in enumerate(equal) if share > ALIGNED), None)
         if trained is not None:
             self.facts["label_shift_trained"] = trained
+        elif float(used.float().mean()) < HIDDEN_SHARE_MAX or equal[0] > HIDDEN_SHARE_MAX:
+            return  # hidden or changed words are to be told: a model that copies the others is right
         if call.input.dim() == 2 and call.input.shape[0] == labels.numel() and call.name == "cross_entropy":
             logits = call.input.float().reshape(batch, width, -1)
             costs = {}

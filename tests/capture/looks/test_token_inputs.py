@@ -63,6 +63,18 @@ def test_tags_that_the_model_is_given_are_no_tokens() -> None:
     assert facts["labels_equal_inputs"] < 0.5
 
 
+@pytest.mark.parametrize(
+    ("hidden_share", "told_share", "compared"), [(0.15, 0.15, False), (0.15, 1.0, False), (0.0, 1.0, True)]
+)
+def test_hidden_words_are_no_next_tokens(hidden_share: float, told_share: float, compared: bool) -> None:
+    """A model that is to fill in words predicts the others as it reads them."""
+    ids = text()[:, :LENGTH]
+    chance = torch.rand(ids.shape, generator=torch.Generator().manual_seed(3))
+    read = torch.where(chance < hidden_share, 0, ids)
+    labels = torch.where(chance < told_share, ids, -100)
+    assert ("label_shift" in surveyed(Reads(), read, labels)) is compared
+
+
 @pytest.mark.parametrize(("begin", "shift"), [(0, 1), (1, 0)], ids=["shifted", "not shifted"])
 def test_labels_are_compared_with_what_a_decoder_reads(begin: int, shift: int) -> None:
     """Where these are the labels themselves, the decoder is given what it has to find out."""
