@@ -269,3 +269,13 @@ def test_a_mask_that_lets_the_next_token_be_seen_is_a_leak_without_a_test_of_the
     case = case_of({"label_shift_trained": 1.0}, "visible-labels")
     assert order(case)[0] == "causal-leak"
     assert not any(sign.weight < 0 for sign in CAUSES["causal-leak"].signature(case).signs)
+
+
+def test_a_batch_whose_gradients_were_not_clipped_does_not_clear_the_clip() -> None:
+    """Without a clip that works, one batch is too much for a rate that fits clipped gradients: leaving it out helps."""
+    case = case_of({"clip_before_backward": True, "clipped": True, "update_ratio_median": 0.04}, "clipped-after-step")
+    suspects = [Suspect(name, cause, cause.signature(case)) for name, cause in CAUSES.items()]
+    belief = weigh(suspects, [Verdict("drop-batch", "removed"), Verdict("learning-rate-third", "removed")])
+    assert next(iter(belief)) == "clip-before-unscale"
+    without = next(one for one in suspects if one.name == "learning-rate-too-high").signature
+    assert any("clipped gradients" in sign.what and sign.weight < 0 for sign in without.signs)

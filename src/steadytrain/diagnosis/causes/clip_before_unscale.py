@@ -33,7 +33,11 @@ class ClipBeforeUnscale(Cause):
     axis = "harness"
     base_rate = 10.0
     rivals = ("learning-rate-too-high", "loss-scale-disagreement", "scheduler-misstep")
-    expects = like("script", removed=("unscale-first", "clip"), either=("float32",))
+    expects = like(
+        "script",
+        removed=("unscale-first", "clip"),
+        either=("float32", "drop-batch", "fresh-data", "reorder", "perturbed", "other-seed"),  # what is not clipped
+    )
     confirming = ("unscale-first", "clip")
     spared = ("drop-batch",)
     interventions = (

@@ -133,6 +133,13 @@ class LearningRateTooHigh(Cause):
                 *symptom(case, HINT, "loss-spike", "update-norm-spike", "gradient-norm-spike", "no-learning"),
                 *holds(
                     case,
+                    "clip_before_backward",
+                    -CERTAIN,
+                    "the script's clip comes before the backward and does nothing, and the rate is one for clipped "
+                    "gradients",
+                ),
+                *holds(
+                    case,
                     "gradients_carried_over",
                     -FAIR,
                     "gradients of earlier steps are added, which is another cause",
