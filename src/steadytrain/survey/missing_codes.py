@@ -38,7 +38,7 @@ def missing_codes(values: Tensor) -> list[float]:
         if not rest:
             break
         if abs(codes[-1]) > TIMES_MIN * rest:
-            return codes if known.unique().numel() >= DISTINCT_MIN else []
+            return codes if torch.unique(known).numel() >= DISTINCT_MIN else []
     return []
 
 

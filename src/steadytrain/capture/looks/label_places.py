@@ -19,9 +19,14 @@ SUPERVISED_MIN = 8
 KINDS_MIN = 4
 """Labels with fewer distinct values match tokens by chance."""
 
+PARTS_MIN = 3
+"""Square attentions of a model that reads two texts: of each to itself, and of one to the other."""
+
 
 @torch.no_grad()
-def label_rows(one: Likelihood, given: Sequence[Tensor], rows: int, graph: LossGraph) -> Iterator[tuple[str, float]]:
+def label_rows(
+    one: Likelihood, given: Sequence[Tensor], rows: int, graph: LossGraph, *, has_recurrent: bool = False
+) -> Iterator[tuple[str, float]]:
     """Measures of one likelihood, by name.
 
     ``rows-without-label`` is the share of the batch's ``rows`` without a label. The other measures need labels that
@@ -29,7 +34,8 @@ def label_rows(one: Likelihood, given: Sequence[Tensor], rows: int, graph: LossG
     first. ``label-shift`` is the shift at which ``labels[i] == tokens[i + shift]``. ``padding-share`` is the share of
     the labels that are padding where the token is padding too.
     ``next-place-seen`` is the smallest attention weight, over the model's square attentions, from places with a label
-    to the next place; there is none if the model reads two texts of one length, because either may be attended to.
+    to the next place. If the model reads two texts of one length, either may be attended to: there is none, unless
+    encoder, decoder and what joins them are all there, no layer is recurrent, and not one of them is causal.
     ``causal`` is 1 if that weight is 0, else 0. Those of ``end_rows`` come with them.
     """
     labels = one.targets
@@ -57,7 +63,9 @@ def label_rows(one: Likelihood, given: Sequence[Tensor], rows: int, graph: LossG
         filled = (beside == pad) & (tokens[:, :width] == pad) & counted
         yield "padding-share", float(filled.sum()) / float(counted.sum())
     seen = [weight for part in graph.attention if (weight := _next_seen(part, counted, length)) is not None]
-    if shift is not None and seen and not _other_sequence(graph.looked_up, tokens):
+    two = bool(seen) and _other_sequence(graph.looked_up, tokens)
+    whole = len(seen) >= PARTS_MIN and not has_recurrent and min(seen) > 0.0
+    if shift is not None and seen and (whole or not two):
         yield "next-place-seen", min(seen)
         yield "causal", float(min(seen) == 0.0)
 

@@ -365,7 +365,7 @@ class ScriptLook(StepObserver):
             for likelihood in graph.likelihoods[:1] if call is not None and len(graph.likelihoods) == 1 else ():
                 assert call is not None
                 given = [each.to(likelihood.targets.device) for each in given if each.dtype.itemsize > 1]
-                found = label_rows(likelihood, given, call.samples, graph)
+                found = label_rows(likelihood, given, call.samples, graph, has_recurrent=layers)
                 rows |= {f"{measure}:{line}": value for measure, value in (*found, *one.labels.rows(likelihood))}
         return rows
 
