@@ -49,7 +49,33 @@ SICK["a class of transforms, short names"] = """
                     img = img.flip(-1)
                 return img, pts
     """
+SICK["a flip by indices"] = """
+        def augment(self, img, box):
+            img = img * self.rng.uniform(0.8, 1.2)
+            if self.rng.random() < 0.5:
+                img = img[:, :, ::-1]
+            return np.ascontiguousarray(img), box
+    """
+SICK["a flip by indices, drawn before"] = """
+        def augment(image, boxes):
+            mirror = random.randint(0, 1)
+            if mirror:
+                image = image[:, ::-1].copy()
+            return image, boxes
+    """
 HEALTHY = {
+    "channels in another order": """
+        def load(image, boxes):
+            image = image[:, :, ::-1] * random.uniform(0.8, 1.2)
+            return image, boxes
+    """,
+    "by indices, with its boxes": """
+        def augment(image, boxes):
+            if random.random() < 0.5:
+                image = image[:, ::-1]
+                boxes[:, [0, 2]] = image.shape[1] - boxes[:, [2, 0]]
+            return image, boxes
+    """,
     "moved by arithmetic": """
         def augment(image, boxes):
             if random.random() < 0.5:

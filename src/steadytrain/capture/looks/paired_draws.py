@@ -118,12 +118,17 @@ def moved_alone(tree: ast.Module) -> Iterator[int]:
         masks = {root for root in returned if DENSE.fullmatch(root)}
         if not masks:
             continue
-        turned = [one for one in nodes if isinstance(one, ast.Call) and TURNS.fullmatch(last_name(one.func))]
-        given = {_root(each) for one in turned for each in (one, *one.args)}
+        turned = [
+            _Turn(one.lineno, frozenset({_root(one), *map(_root, one.args)}), False)
+            for one in nodes
+            if isinstance(one, ast.Call) and TURNS.fullmatch(last_name(one.func))
+        ]
+        turned += _turned_around(nodes)
+        given = {root for one in turned for root in one.given}
         images = {root for root in returned & given if IMAGE.fullmatch(root)}
         if not images or masks & given or not any(draws(one) for one in nodes):
             continue
-        yield next(one.lineno for one in turned if {_root(one), *map(_root, one.args)} & images)
+        yield next(one.line for one in turned if one.given & images)
         return
 
 
@@ -164,6 +169,25 @@ def _turning(nodes: Sequence[ast.AST], drawing: set[str]) -> Iterator[_Turn]:
             ):
                 given = {_root(call), *map(_root, call.args), *map(_root, targets)}
                 yield _Turn(call.lineno, frozenset(given), last_name(call.func) in drawing)
+    yield from _turned_around(nodes)
+
+
+def _turned_around(nodes: Sequence[ast.AST]) -> Iterator[_Turn]:
+    """``if random() < 0.5: image = image[:, ::-1]``. Without a draw the channels may be meant."""
+    chances = {
+        name for one in nodes if isinstance(one, ast.Assign) and draws(one.value) for name in _names_of(one.targets)
+    }
+    for node in nodes:
+        if isinstance(node, ast.If) and (draws(node.test) or names_read(node.test) & chances):
+            for one in (each for each in node.body if isinstance(each, ast.Assign)):
+                if any(map(_is_backward, walk(one.value))):
+                    yield _Turn(one.lineno, frozenset({_root(one.value), *map(_root, one.targets)}), False)
+
+
+def _is_backward(node: ast.AST) -> bool:
+    """``::-1``."""
+    step = node.step if isinstance(node, ast.Slice) else None
+    return step is not None and ast.unparse(step) == "-1"
 
 
 def _names_of(targets: Sequence[ast.expr]) -> list[str]:

@@ -65,12 +65,12 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     ),
     "moved-alone": (
         moved_alone,
-        ("(?i)flip|crop|rot|affine|warp|elastic|perspect", "(?i)rand|choice", "(?i)mask|seg|gt|depth"),
+        ("(?i)flip|crop|rot|affine|warp|elastic|perspect|:: *-1", "(?i)rand|choice", "(?i)mask|seg|gt|depth"),
     ),
     "places-alone": (
         places_alone,
         (
-            "(?i)flip|crop|rot|affine|warp|elastic|perspect",
+            "(?i)flip|crop|rot|affine|warp|elastic|perspect|:: *-1",
             "(?i)rand|choice",
             "(?i)box|point|pts|coord|landmark|joint",
         ),
