@@ -103,10 +103,9 @@ def test_a_rate_above_the_loaded_one_is_a_note() -> None:
     assert symptom.message == "the first rate is 4.1 times the one that was loaded with the state of SGD"
 
 
-def risen(first: float, after: float, *, level: float = 0.3, count: int = 40) -> Window:
-    window = looked(
-        count, moments_left__AdamW=[12.0, NAN], level_before__main=[level, NAN], spread_before__main=[0.05, NAN]
-    )
+def risen(first: float, after: float, *, level: float = 0.3, count: int = 40, **beside: list[float]) -> Window:
+    rows = {"moments_left__AdamW": [12.0, NAN], "level_before__main": [level, NAN], "spread_before__main": [0.05, NAN]}
+    window = looked(count, **rows, **beside)
     window.signals["loss"][:] = [first, *[after] * (count - 1)]
     return window
 
@@ -128,3 +127,12 @@ def test_moments_that_were_left_are_a_warning_if_the_loss_rises_from_where_it_st
     assert symptom is not None
     assert symptom.severity == severity
     assert ("the loss stood at 0.3 before" in symptom.message) is (severity == "warning")
+
+
+def test_a_schedule_that_begins_anew_too_makes_a_smaller_rise_enough() -> None:
+    alone = newest(IncompleteResume(), risen(1.0, 1.08, level=1.0))
+    both = newest(IncompleteResume(), risen(1.0, 1.08, level=1.0, schedule_left__CosineAnnealingLR=[340.0, NAN]))
+    assert alone is not None
+    assert both is not None
+    assert (alone.severity, both.severity) == ("note", "warning")
+    assert "CosineAnnealingLR begins anew, too, which stood at 340" in both.message

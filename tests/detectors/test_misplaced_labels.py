@@ -12,7 +12,7 @@ QUIET = (
     looked(label_shift__train=[1.0, 0.0, 1.0]),  # a batch of one token
 )
 HEALTHY = (*QUIET, AUTOENCODER)
-SICK = (COPIES, looked(label_shift__train=[2.0]))
+SICK = (COPIES, looked(label_shift__train=[2.0]), looked(label_shift__train=[0.0], other_text__train=[1.0]))
 
 
 def test_quiet() -> None:
@@ -24,7 +24,9 @@ def test_where_they_stand() -> None:
     assert said == [
         "each label of the loss of train is the token at the same place, not the next one",
         "each label of the loss of train is the token 2 places later, not the next one",
+        "each label of the loss of train is the token at the same place, not the next one",
     ]
+    assert {newest(MisplacedLabels(), window).severity for window in SICK} == {"warning"}  # type: ignore[union-attr]
 
 
 def test_an_autoencoder_is_a_note() -> None:

@@ -31,7 +31,8 @@ class IncompleteResume(ScriptRule):
         second phase may be meant. It is a warning if the checkpoint of the weights holds a schedule with the same
         settings, and the rate leaves the loaded one by a factor of 4. Moments in that checkpoint that no optimizer was
         given are a note: fine-tuning begins so. They are a warning if the training before ran in the same process,
-        its loss goes on, and the next 32 losses are higher. A note, too, is a checkpoint that says how many steps or
+        its loss goes on, and the next 32 losses are higher (by less, if a schedule of the same settings begins anew,
+        too). A note, too, is a checkpoint that says how many steps or
         epochs it has behind it and holds no optimizer state, and a first rate of at least twice the loaded one. It is
         a warning, too, if the optimizer was given moments of another shape than their parameter, if it names its
         parameters in another order than the checkpoint does, if the second moments of two parameters of one shape fit
@@ -75,6 +76,9 @@ class IncompleteResume(ScriptRule):
         1.0, "and those that the median of the others must be above: that of 32 losses varies by a fifth of one"
     )
     risen_share: float = threshold(0.15, "and the share of the level. Chosen")
+    both_share: float = threshold(
+        0.05, "the same where a schedule of the checkpoint's settings begins anew, too. Chosen"
+    )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         begun = self._begun(window) or self._left(window) or self._jumped(window)
@@ -100,9 +104,12 @@ class IncompleteResume(ScriptRule):
         goes_on = losses[0] <= before.level + self.same_scales * max(
             before.spread, SPREAD_SHARE_MIN * abs(before.level)
         )
-        if not goes_on or not before.is_passed(after, scales=self.risen_scales, share=self.risen_share):
+        left = next(iter(script_rows(window, "schedule-left")), None)
+        share = self.risen_share if left is None else self.both_share
+        if not goes_on or not before.is_passed(after, scales=self.risen_scales, share=share):
             return ""
-        return before.sentence(after, len(losses))
+        anew = f"{left.place} begins anew, too, which stood at {left.last:.0f}; " if left is not None else ""
+        return anew + before.sentence(after, len(losses))
 
     def _begun(self, window: Window) -> tuple[Symptom, ...]:
         schedules, moments = script_rows(window, "schedule-at"), script_rows(window, "moments-at")

@@ -20,8 +20,8 @@ class MisplacedLabels(ScriptRule):
         The labels of the loss were compared with the tokens that the model was given. A model that predicts the next
         token has labels that are the token one place later. With labels at the same place it learns to copy its input:
         the loss falls to nearly nothing within some hundred steps, and generated text repeats itself. Labels two places
-        later were shifted twice. It is a warning where attention is causal or the shift is two or more, else a note: an
-        autoencoder may be meant.
+        later were shifted twice. It is a warning where attention is causal, the shift is two or more, or a decoder is
+        given beside another text what it is to write; else a note: an autoencoder may be meant.
 
     Causes:
         - labels equal to the inputs, and no shift in the loss
@@ -37,6 +37,7 @@ class MisplacedLabels(ScriptRule):
     def check(self, window: Window) -> tuple[Symptom, ...]:
         found = []
         causal = any(row.last > 0.0 for row in script_rows(window, "causal"))
+        copied = {row.place for row in script_rows(window, "other-text")}
         for row in script_rows(window, "label-shift"):
             wrong = row.values != 1.0
             if wrong.sum() < self.looks_min or not wrong.all():
@@ -46,7 +47,7 @@ class MisplacedLabels(ScriptRule):
             found.append(
                 Symptom(
                     name="misplaced-labels",
-                    severity="warning" if causal or shift > 1 else "note",
+                    severity="warning" if causal or shift > 1 or row.place in copied else "note",
                     first_step=int(row.steps[0]),
                     last_step=int(window.steps[-1]),
                     message=f"each label of the loss of {row.place} is {where}, not the next one",

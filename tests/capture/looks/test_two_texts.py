@@ -32,7 +32,7 @@ class Translator(nn.Module):
         return torch.as_tensor(self.head(state + self.join(state, told, told)[0]))
 
 
-def translates(*, masked: bool, recurrent: bool = False) -> Callable[[], Step]:
+def translates(*, masked: bool, recurrent: bool = False, unshifted: bool = False) -> Callable[[], Step]:
     def begin() -> Step:
         model = Translator(recurrent=recurrent)
         optimizer = adam(model)
@@ -41,7 +41,8 @@ def translates(*, masked: bool, recurrent: bool = False) -> Callable[[], Step]:
         def step(at: int) -> None:
             source = torch.randint(2, TOKENS, (8, LENGTH))
             target = torch.cat([torch.ones(8, 1, dtype=torch.int64), source.sort(1).values], 1)
-            scores = model(source, target[:, :-1], mask)
+            given = target[:, 1:] if unshifted else target[:, :-1]
+            scores = model(source, given, mask)
             update(optimizer, F.cross_entropy(scores.flatten(0, 1), target[:, 1:].flatten()))
 
         return step
@@ -58,3 +59,9 @@ def test_a_decoder_without_a_mask_sees_the_answer(tmp_path: Path) -> None:
 )
 def test_attention_to_the_other_text_is_no_answer(begin: Callable[[], Step], tmp_path: Path) -> None:
     assert "visible-labels" not in found(tmp_path / "run", begin)
+
+
+@pytest.mark.parametrize("recurrent", [True, False])
+def test_a_decoder_that_reads_what_it_is_to_write(recurrent: bool, tmp_path: Path) -> None:
+    begin = translates(masked=not recurrent, recurrent=recurrent, unshifted=True)
+    assert found(tmp_path / "run", begin)["misplaced-labels"] == "warning"

@@ -59,7 +59,8 @@ def resumed_rows(
         rate = optimizer.param_groups[0].get("lr")
         if given and rate is not None:
             yield f"rate-over-loaded:{name}", float(rate) / given
-        for one in (each for ref in schedulers if (each := ref()) is not None) if given and beside.settings else ():
+        known = beside.settings and (given or beside.parameters == len(held))
+        for one in (each for ref in schedulers if (each := ref()) is not None) if known else ():
             if getattr(one, "last_epoch", None) == 0 and same_settings(one, beside.settings or {}):
                 yield f"schedule-left:{type(one).__name__}", float(beside.schedule_at)
 
