@@ -43,6 +43,10 @@ class Modules:
         self.root_in_eval = False
         """The module that a training step calls is itself in evaluation mode, not only parts of it."""
 
+        self._root_now = False
+        self._in_eval_now: set[int] = set()
+        """The modes since the last step. What an evaluation after it leaves belongs to no step."""
+
         self.evaluated_in_training = False
         self.facts: dict[str, Any] = {}
         self.in_eval: set[int] = set()
@@ -55,7 +59,7 @@ class Modules:
     def root_called(self, module: nn.Module) -> None:
         """Registers a call of a root module with gradients enabled."""
         self._roots[id(module)] = module
-        self.root_in_eval = not module.training
+        self._root_now = not module.training
 
     def step_begins(self) -> None:
         self._calls.in_forward = 0
@@ -63,6 +67,7 @@ class Modules:
         self._dead = {}
 
     def step(self, names: dict[int, str]) -> None:
+        self.root_in_eval, self.in_eval = self._root_now, set(self._in_eval_now)
         if not self._first_outputs and self._outputs:
             self._first_outputs = self._outputs
 
@@ -112,7 +117,7 @@ class Modules:
             return
         self._called.add(key)
         if isinstance(module, MODE_MATTERS):
-            (self.in_eval.discard if module.training else self.in_eval.add)(key)
+            (self._in_eval_now.discard if module.training else self._in_eval_now.add)(key)
         value = next((part for part in _tensors(output) if part.is_floating_point()), None)
         if value is None or value.numel() == 0:
             return
