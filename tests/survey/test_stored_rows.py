@@ -158,3 +158,12 @@ def test_copies_are_counted_from_the_onset_on_and_before_it(mined: bool) -> None
     facts = batches.finish()
     assert facts["repeated_rows_before"] < 0.2
     assert (facts["repeated_rows_since"] > 0.8) is mined
+
+
+def test_a_row_of_ids_is_all_of_them() -> None:
+    """A user and a film are given apart: the user comes again, and the pair does not."""
+    torch.manual_seed(0)
+    pairs, batches = torch.randperm(20 * 40), Batches()
+    for step, part in enumerate(pairs.split(32), start=1):
+        batches.called(step, (part // 40, part % 40), {})
+    assert batches.finish()["repeated_rows"] == 0.0

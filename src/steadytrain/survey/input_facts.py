@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -129,7 +129,7 @@ class Batches:
             self._statistics[step] = torch.cat(parts)
         if first:
             self._size = (False, -1)
-            self._count_rows(inputs[0][1])
+            self._count_rows(_row_parts([value for _, value in inputs]))
         self._follow_rows([value for name, value in inputs if name not in computed])
         # An agent acts on single observations, and an evaluation on a fixed set, between two batches that train.
         size = (learns, sum(value.numel() for _, value in inputs))
@@ -242,16 +242,25 @@ class Batches:
             facts[name] = 1 - len(set(rows)) / len(rows) if rows else 0.0
         return facts
 
-    def _count_rows(self, value: Tensor) -> None:
-        if value.dim() == 0 or len(self._row_digests) > ROW_DIGESTS_MAX:
+    def _count_rows(self, parts: Sequence[Tensor]) -> None:
+        if not parts or len(self._row_digests) > ROW_DIGESTS_MAX:
             return
-        rows = value.detach().cpu().contiguous().reshape(value.shape[0], -1)
-        for row in rows:
-            key = hashlib.blake2b(_bytes(row), digest_size=16).digest()
+        columns = [value.detach().cpu().contiguous().reshape(value.shape[0], -1) for value in parts]
+        for row in zip(*columns, strict=True):
+            key = hashlib.blake2b(b"".join(map(_bytes, row)), digest_size=16).digest()
             self._rows_seen += 1
             self._rows_repeated += key in self._row_digests
             self._row_digests[key] = self._step
             self._rows_of.setdefault(self._step, []).append(key)
+
+
+def _row_parts(inputs: Sequence[Tensor]) -> list[Tensor]:
+    """What makes a row: the first input; all of as many rows where that is one value a row, as the id of a user."""
+    first = inputs[0]
+    if first.dim() == 0:
+        return []
+    single = first.numel() == first.shape[0]
+    return [one for one in inputs if one.dim() and one.shape[0] == first.shape[0]] if single else [first]
 
 
 def _distance(before: list[Tensor], after: list[Tensor]) -> float | None:
