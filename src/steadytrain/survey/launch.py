@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadytrain.core.errors import UsageError
+from steadytrain.core.work_time import work_time
 from steadytrain.experiments.facts import document_of, facts_path
 from steadytrain.replay.command_runner import as_program, leave, run_followed
 from steadytrain.replay.failing_step import Tell, check_launch, launch
@@ -106,7 +107,7 @@ def _launch(opened: Source, moved: Moved, arguments: list[str], result: Path, wa
         folder=environment.get("cwd"),
         wait_s=wait_s,
         until="first update",
-        limit="half of --budget, at most 300 s",
+        limit=f"half of --budget, at most 300 s{work_time.note()}",
         tell=tell,
     )
     if why is not None:
