@@ -17,6 +17,7 @@ from steadytrain.core.living_objects import living
 from steadytrain.core.torch_private import DATASET, LOADER_ITERATOR
 from steadytrain.preflight_runs.model_copies import Workbench
 from steadytrain.preflight_runs.observer import Observed
+from steadytrain.preflight_runs.source_rules import mistakes_read
 from steadytrain.preflight_runs.task import task_of
 from steadytrain.tracing.investigator import plain_module
 
@@ -58,7 +59,11 @@ def subject_of_script(observed: Observed, *, dataset: int | None, thorough: bool
         clip_norm=observed.clip_norm,
         accumulation=observed.accumulation,
         planned_steps=_planned_steps(observed.owner),
-        observed={"steps": [asdict(facts) for facts in observed.steps], "variables": observed.variables},
+        observed={
+            "steps": [asdict(facts) for facts in observed.steps],
+            "variables": observed.variables,
+            "source": mistakes_read(),
+        },
         owner=observed.owner,
         thorough=thorough,
     )
