@@ -57,6 +57,14 @@ def test_a_cause_brings_its_axis_with_the_trials_that_decided() -> None:
     )
 
 
+def test_a_trial_that_went_against_the_cause_is_no_reason_for_its_axis() -> None:
+    axis = found({"zero-grad": "persists"}, top="missing-zero-grad")
+    assert axis.why == "missing-zero-grad is a fault in the training loop, by what was seen"
+    assert (axis.name, axis.trials) == ("harness", ())
+    axis = found({"zero-grad": "removed", "drop-batch": "persists"}, top="missing-zero-grad")
+    assert axis.trials == ("zero-grad", "drop-batch")
+
+
 @pytest.mark.parametrize(("layer", "axis"), [(None, "loss"), ("blocks.2.norm", "model")])
 def test_an_operation_in_a_layer_lies_in_the_model(layer: str | None, axis: str) -> None:
     assert found({}, top="singular-operation", layer=layer).name == axis

@@ -98,7 +98,9 @@ def _of_cause(top: RankedCause, suspect: Suspect, shown: Mapping[str, str]) -> A
     if name == "loss" and top.layer:
         name = "model"  # the operation lies in a layer
     asked = (*suspect.cause.confirming, *suspect.cause.spared, *_square())
-    decided = tuple(trial for trial in dict.fromkeys(asked) if trial in shown)
+    # What went against the cause is no reason for where it lies.
+    decided = tuple(one for one in dict.fromkeys(asked) if suspect.cause.expected(one) in ("either", shown.get(one)))
+    decided = tuple(trial for trial in decided if trial in shown)
     why = f"{top.cause} is a fault {WHERE[name]}"
     return Axis(name, f"{why}: {_said(decided, shown)}" if decided else f"{why}, by what was seen", decided)
 

@@ -17,6 +17,7 @@ from steadytrain.diagnosis import interventions as shared
 from steadytrain.diagnosis.answer import Remedy
 from steadytrain.diagnosis.cause import Cause, Intervention, Signature
 from steadytrain.experiments.specs import PRICE, Verdict
+from steadytrain.experiments.watched_rules import higher_loss
 
 if TYPE_CHECKING:  # reading an answer needs no trial
     from steadytrain.experiments.contrast import Contrast
@@ -127,14 +128,14 @@ def _remedy(
 def _note(
     one: Intervention, verdict: Verdict | None, refused: Mapping[str, str], contrasts: Mapping[str, Contrast]
 ) -> str:
-    """Why a fix could not be tried, or why its success proves nothing."""
+    """Why a fix could not be tried, why its success proves nothing, or what it costs."""
     if one.trial is None:
         return ""
     if verdict is None:
         return refused.get(one.trial, "")
     if verdict.effect == "removed":
         contrast = contrasts.get(one.trial)
-        return contrast.why if contrast is not None and not contrast.held else ""
+        return contrast.why if contrast is not None and not contrast.held else higher_loss(verdict)
     return verdict.why
 
 
