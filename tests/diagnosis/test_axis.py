@@ -83,16 +83,28 @@ def test_garbage_of_several_batches_lies_in_the_data_although_the_cause_is_unkno
 SQUARE: list[tuple[Mapping[str, Effect], str]] = [
     ({"drop-batch": "removed", "beta2-lower": "removed", "suspect-batch-earlier": "removed"}, "optimizer"),
     ({"drop-batch": "removed", "beta2-lower": "removed", "suspect-batch-earlier": "persists"}, "data"),
-    ({"drop-batch": "removed", "beta2-lower": "removed"}, "data"),
+    ({"drop-batch": "removed", "beta2-lower": "removed"}, UNKNOWN),
+    ({"drop-batch": "removed", "reinitialize": "removed"}, UNKNOWN),
+    ({"float32": "removed", "reinitialize": "removed"}, UNKNOWN),
     ({"float32": "removed", "drop-batch": "persists"}, "precision"),
     ({"learning-rate-third": "removed", "clip": "removed", "rewarm": "removed"}, UNKNOWN),
 ]
 
 
-@pytest.mark.parametrize(("effects", "axis"), SQUARE, ids=["state", "batch", "not crossed", "precision", "lower rate"])
+@pytest.mark.parametrize(
+    ("effects", "axis"),
+    SQUARE,
+    ids=["state", "batch", "not crossed", "other weights", "two cures", "precision", "lower rate"],
+)
 def test_the_two_by_two_of_state_and_batch_decides(effects: Mapping[str, Effect], axis: str) -> None:
     """A lower rate, which helps against everything, decides nothing."""
     assert found(effects).name == axis
+
+
+def test_an_unknown_cause_with_two_cures_says_which_they_are() -> None:
+    axis = found({"drop-batch": "removed", "reinitialize": "removed"})
+    assert axis.why.startswith("the cause is unknown, and changes on several axes each removed the symptom: ")
+    assert axis.trials == ("drop-batch", "reinitialize")
 
 
 def test_signs_alone_name_an_axis_only_with_most_of_the_probability() -> None:
