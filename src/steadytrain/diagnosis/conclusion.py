@@ -53,7 +53,7 @@ class Circumstances:
     survey looked for silent causes, ``waiting`` lists trials that could run but did not, ``target`` is the incident.
     ``of_note`` says that the incident is that of a note. ``contrasts`` are those of the trials that would confirm,
     ``refused`` the trials that do not apply, with the reason. ``optimizer`` is the class of the script's, ``onset``
-    the step at which the symptom begins.
+    the step at which the symptom begins, ``kept_rate`` what a rate that jumped should stay at.
     """
 
     symptom: str
@@ -67,6 +67,7 @@ class Circumstances:
     refused: Mapping[str, str] = field(default_factory=dict)
     optimizer: str | None = None
     onset: int | None = None
+    kept_rate: str = ""
 
 
 def in_words(symptom: Symptom | None) -> str:
@@ -239,7 +240,7 @@ def _diagnosis(judged: _Judged, status: Status) -> RankedCause:
             replayed=judged.known.control.ran,
             refused=judged.known.refused,
             contrasts=judged.known.contrasts,
-            of_script=OfScript(judged.known.optimizer, judged.known.onset),
+            of_script=OfScript(judged.known.optimizer, judged.known.onset, judged.known.kept_rate),
         ),
         why=_reason(suspect, proven),
     )

@@ -30,6 +30,15 @@ STOPGAPS = frozenset({shared.DROP_BATCH.name})
 
 _SHARED: tuple[Intervention, ...] = tuple(one for one in vars(shared).values() if isinstance(one, Intervention))
 
+RATE_CUTS = frozenset(
+    one.name
+    for one in (
+        *(shared.LOWER_RATE, shared.TENTH_RATE, shared.FAR_LOWER_RATE, shared.FARTHEST_LOWER_RATE),
+        *(shared.HOLD_RATE, shared.LONGER_WARMUP),
+    )
+)
+"""Fixes whose code changes the rate of the whole run. Where it jumped, only the jump is at fault."""
+
 OF_NO_STEP = "continue  # in the step at fault, whose number is not known; the cause stays"
 
 _USUAL_OPTIMIZER = re.compile(r"\bAdamW\(")
@@ -37,13 +46,17 @@ _USUAL_OPTIMIZER = re.compile(r"\bAdamW\(")
 
 @dataclass(frozen=True)
 class OfScript:
-    """What the code of a fix names: the class of the script's ``optimizer``, and the ``step`` at fault."""
+    """What the code of a fix names: the class of the script's ``optimizer``, the ``step`` at fault, and what a learning
+    rate that jumped should be kept at (``kept_rate``), "" without a jump."""
 
     optimizer: str | None = None
     step: int | None = None
+    kept_rate: str = ""
 
     def code(self, one: Remedy) -> str:
         """The code of a fix with the script's own optimizer and step; without the step, in words."""
+        if self.kept_rate and one.name in RATE_CUTS:
+            return f"# {self.kept_rate}"
         name = (self.optimizer or "").rpartition(".")[2]
         made = _USUAL_OPTIMIZER.sub(f"{name}(", one.code) if name.isidentifier() else one.code
         if shared.AT_STEP not in made:

@@ -47,7 +47,7 @@ from steadytrain.storage.run_folder import Run, open_run
 from steadytrain.storage.run_search import run_around
 from steadytrain.survey.launch import CannotSurveyError, survey
 from steadytrain.tracing.involved_rows import batch_rows
-from steadytrain.trial_runs import close_pools, lack_of_time, run_trials
+from steadytrain.trial_runs import close_pools, lack_of_time, patched_files, run_trials
 from steadytrain.trial_runs.contrasts import Known, run_contrasts
 from steadytrain.trial_runs.verdicts import OWN_BATCH, control_of, verdict_of
 
@@ -395,5 +395,6 @@ def _circumstances(bench: _Bench) -> Circumstances:
         contrasts=bench.contrasts,
         refused=bench.refused,
         optimizer=fact(bench.case, "optimizer"),
+        kept_rate=patched_files.kept_rate(bench.case, bench.request.moved),
         onset=bench.case.onset if bench.case.symptom is not None else None,
     )

@@ -10,11 +10,20 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 
-from steadytrain.diagnosis.patches import data_rows, loop_lines, loss_calls, named_lines, safe_values, settings
+from steadytrain.diagnosis.patches import (
+    data_rows,
+    loop_lines,
+    loss_calls,
+    named_lines,
+    rate_jumps,
+    safe_values,
+    settings,
+)
 from steadytrain.diagnosis.patches.edits import CannotPatchError, Source, applied
 from steadytrain.diagnosis.patches.settings import EPSILON
 from steadytrain.diagnosis.patches.wound import Maker, Patch, Wound
 
+_NO_JUMP = ("the learning rate as it was before it jumped", rate_jumps.rate_before_jump)
 _THIRD = ("a third of the learning rate", settings.rate(1 / 3))
 _TENTH = ("a tenth of the learning rate", settings.rate(1 / 10))
 _HUNDREDTH = ("a hundredth of the learning rate", settings.rate(1 / 100))
@@ -57,7 +66,7 @@ _MAKERS: Mapping[str, Sequence[tuple[str, Maker]]] = {
     "momentum-too-high": (("a momentum of 0.9", settings.usual_momentum),),
     "second-moment-lag": (("a second beta of 0.9", settings.shorter_memory),),
     "weight-decay-misuse": (("a third of the weight decay", settings.lower_decay),),
-    "learning-rate-too-high": (_THIRD, _TENTH, _HUNDREDTH, _THOUSANDTH),
+    "learning-rate-too-high": (_NO_JUMP, _THIRD, _TENTH, _HUNDREDTH, _THOUSANDTH),
     "learning-rate-too-low": (("ten times the learning rate", settings.rate(10)),),
     "missing-warmup": (_THIRD, _CLIP),
 }
