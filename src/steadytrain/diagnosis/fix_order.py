@@ -34,7 +34,7 @@ RATE_CUTS = frozenset(
     one.name
     for one in (
         *(shared.LOWER_RATE, shared.TENTH_RATE, shared.FAR_LOWER_RATE, shared.FARTHEST_LOWER_RATE),
-        *(shared.HOLD_RATE, shared.LONGER_WARMUP),
+        shared.HOLD_RATE,
     )
 )
 """Fixes whose code changes the rate of the whole run. Where it jumped, only the jump is at fault."""

@@ -20,6 +20,7 @@ from steadytrain.diagnosis.patches import (
     settings,
 )
 from steadytrain.diagnosis.patches.edits import CannotPatchError, Source, applied
+from steadytrain.diagnosis.patches.logits_form import lasting_form
 from steadytrain.diagnosis.patches.settings import EPSILON
 from steadytrain.diagnosis.patches.wound import Maker, Patch, Wound
 
@@ -96,7 +97,9 @@ def patches_for(cause: str, text: str, wound: Wound, *, name: str) -> tuple[list
             refused.append(str(error))
             continue
         if made != text:
-            found.append(Patch(cause, what, diff_of(text, made, name), made))
+            lasting = lasting_form(source, wound) if maker is safe_values.safe_operation else ""
+            said = f"{what}; what lasts: {lasting}" if lasting else what
+            found.append(Patch(cause, said, diff_of(text, made, name), made))
     return found, "" if found else "; ".join(dict.fromkeys(refused)) or "no line to change was found"
 
 
