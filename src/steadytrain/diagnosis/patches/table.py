@@ -1,7 +1,7 @@
 """The table of patches: for each cause the recipes that mend it, the one that changes least first. Text in, diff out.
 
-A patch is made only where the syntax tree leaves no doubt: one optimizer, one backward, one operation on the named
-line. Everywhere else ``patches_for`` says why there is none. Nothing here runs or writes a script: that is
+A patch is made only where the syntax tree leaves no doubt: one optimizer, one backward, operations of one kind on the
+named line. Everywhere else ``patches_for`` says why there is none. Nothing here runs or writes a script: that is
 ``trial_runs.patched_run``.
 """
 
