@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch")
-from check_outcomes import outcome  # noqa: E402
-from healthy_models import tabular  # noqa: E402
+from check_outcomes import outcome
+from healthy_models import tabular
 
 ZOO = Path(__file__).parents[2] / "zoo" / "silent"
 FOUND = {"name": "wrong-best", "severity": "warning", "message": "train.py:7 keeps the worst"}

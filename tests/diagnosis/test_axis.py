@@ -57,6 +57,14 @@ def test_a_cause_brings_its_axis_with_the_trials_that_decided() -> None:
     )
 
 
+def test_a_trial_that_went_against_the_cause_is_no_reason_for_its_axis() -> None:
+    axis = found({"zero-grad": "persists"}, top="missing-zero-grad")
+    assert axis.why == "missing-zero-grad is a fault in the training loop, by what was seen"
+    assert (axis.name, axis.trials) == ("harness", ())
+    axis = found({"zero-grad": "removed", "drop-batch": "persists"}, top="missing-zero-grad")
+    assert axis.trials == ("zero-grad", "drop-batch")
+
+
 @pytest.mark.parametrize(("layer", "axis"), [(None, "loss"), ("blocks.2.norm", "model")])
 def test_an_operation_in_a_layer_lies_in_the_model(layer: str | None, axis: str) -> None:
     assert found({}, top="singular-operation", layer=layer).name == axis
@@ -75,16 +83,28 @@ def test_garbage_of_several_batches_lies_in_the_data_although_the_cause_is_unkno
 SQUARE: list[tuple[Mapping[str, Effect], str]] = [
     ({"drop-batch": "removed", "beta2-lower": "removed", "suspect-batch-earlier": "removed"}, "optimizer"),
     ({"drop-batch": "removed", "beta2-lower": "removed", "suspect-batch-earlier": "persists"}, "data"),
-    ({"drop-batch": "removed", "beta2-lower": "removed"}, "data"),
+    ({"drop-batch": "removed", "beta2-lower": "removed"}, UNKNOWN),
+    ({"drop-batch": "removed", "reinitialize": "removed"}, UNKNOWN),
+    ({"float32": "removed", "reinitialize": "removed"}, UNKNOWN),
     ({"float32": "removed", "drop-batch": "persists"}, "precision"),
     ({"learning-rate-third": "removed", "clip": "removed", "rewarm": "removed"}, UNKNOWN),
 ]
 
 
-@pytest.mark.parametrize(("effects", "axis"), SQUARE, ids=["state", "batch", "not crossed", "precision", "lower rate"])
+@pytest.mark.parametrize(
+    ("effects", "axis"),
+    SQUARE,
+    ids=["state", "batch", "not crossed", "other weights", "two cures", "precision", "lower rate"],
+)
 def test_the_two_by_two_of_state_and_batch_decides(effects: Mapping[str, Effect], axis: str) -> None:
     """A lower rate, which helps against everything, decides nothing."""
     assert found(effects).name == axis
+
+
+def test_an_unknown_cause_with_two_cures_says_which_they_are() -> None:
+    axis = found({"drop-batch": "removed", "reinitialize": "removed"})
+    assert axis.why.startswith("the cause is unknown, and changes on several axes each removed the symptom: ")
+    assert axis.trials == ("drop-batch", "reinitialize")
 
 
 def test_signs_alone_name_an_axis_only_with_most_of_the_probability() -> None:

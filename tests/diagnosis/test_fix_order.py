@@ -6,7 +6,7 @@ from steadytrain.diagnosis.answer import SIGNATURE, Remedy
 from steadytrain.diagnosis.cause import CERTAIN, Cause, Sign, Signature
 from steadytrain.diagnosis.cause_catalog import causes
 from steadytrain.diagnosis.conclusion import Circumstances, conclude
-from steadytrain.diagnosis.fix_order import fitting, remedies
+from steadytrain.diagnosis.fix_order import OfScript, fitting, group_of, remedies
 from steadytrain.diagnosis.proof import Control
 from steadytrain.diagnosis.weighing import Suspect
 from steadytrain.experiments.fix_verification import PRICE
@@ -51,14 +51,32 @@ def test_a_fix_that_was_tried_is_told_in_any_case() -> None:
 def test_the_code_of_a_fix_names_the_optimizer_of_the_script() -> None:
     cause = CAUSES["learning-rate-too-high"]
     for given, expected in (("torch.optim.sgd.SGD", "SGD("), (None, "AdamW("), ("<locals>", "AdamW(")):
-        made = remedies(cause, cause.interventions, [], target="run/x", replayed=True, optimizer=given)
+        script = OfScript(given)
+        made = remedies(cause, cause.interventions, [], target="run/x", replayed=True, of_script=script)
         (code,) = (one.code for one in made if one.name == "lower-learning-rate")
         assert code.startswith(f"optimizer = {expected}")
 
 
 def test_a_change_that_mends_comes_before_one_that_hides_although_its_rung_is_higher() -> None:
     names = [one.name for one in offered("singular-operation", drop_batch="removed", safe_operation="removed")]
-    assert names[:2] == ["safe-operation", "drop-batch"]
+    assert (names[0], names[-1]) == ("safe-operation", "drop-batch")
+
+
+def test_leaving_a_batch_out_is_a_stopgap_that_comes_after_what_mends() -> None:
+    for name in ("no-supervised-tokens", "singular-operation", "bad-batch", "nonfinite-input"):
+        found = offered(name, drop_batch="removed")
+        groups = [group_of(one) for one in found]
+        assert (found[0].name != "drop-batch", groups.count("stopgap")) == (True, 1)
+        assert "works" not in groups
+    assert [group_of(one) for one in offered("bad-batch", drop_batch="persists")][-1] == "failed"
+
+
+def test_the_code_of_a_stopgap_names_the_step() -> None:
+    cause = CAUSES["bad-batch"]
+    for step, expected in ((150, "if step == 150: continue"), (None, "continue")):
+        made = remedies(cause, cause.interventions, [], target="run/x", replayed=True, of_script=OfScript(None, step))
+        (code,) = (one.code for one in made if one.name == "drop-batch")
+        assert code.partition("  #")[0] == expected
 
 
 def test_what_worked_comes_first_with_its_price_and_what_failed_last() -> None:

@@ -146,9 +146,9 @@ def test_a_denominator_that_is_assigned_on_another_line_is_bounded_there() -> No
     [
         ("m = a / b  # here", "div", "is no count"),
         ("m = q / q.sum(dim=1)  # here", "div", "is no count"),
-        ("m = torch.log(a) + torch.log(b)  # here", "log", "2 operations"),
-        ("m = a.exp()  # here", "exp", "no operations"),
-        ("m = a.std(0)  # here", "std", "no operations"),
+        ("m = torch.log(1 + torch.log(b))  # here", "log", "within each other"),
+        ("m = a.exp()  # here", "exp", "no kinds"),
+        ("m = a.std(0)  # here", "std", "no kinds"),
     ],
 )
 def test_an_operation_that_is_ambiguous_is_left(body: str, operation: str, why: str) -> None:

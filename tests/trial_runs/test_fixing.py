@@ -84,6 +84,12 @@ def test_a_rule_is_kept_or_broken_whatever_the_loss_does(run: Followed, effect: 
     assert fixing.judged(RULE_CASE, run)[0] == effect
 
 
+def test_a_loss_that_is_higher_without_the_broken_rule_is_told() -> None:
+    told = "the loss may be higher for a while"
+    assert told in fixing.judged(RULE_CASE, followed([2.5] * 80))[1]
+    assert told not in fixing.judged(RULE_CASE, followed([2.0] * 80))[1]
+
+
 def test_a_rule_is_followed_as_long_as_it_took_to_see_it() -> None:
     assert fixing.broken_rule(RULE_CASE) == "live-target"
     assert fixing.steps_to_follow(RULE_CASE, 1e9) == 80

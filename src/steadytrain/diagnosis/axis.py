@@ -2,6 +2,7 @@
 
 A practitioner narrows to an axis before naming a cause, and an axis is known more often than a cause. A confirmed or
 likely cause brings its own. Without one, the trials decide: what was removed by a change on one axis alone lies there.
+What changes on several axes each removed lies on none that is known.
 The 2 x 2 of state and batch separates the data from the rest: other batches in this state (``drop-batch``,
 ``fresh-data``, ``synthetic-batch``), and this batch in another state (``suspect-batch-earlier``). A lower rate helps
 against nearly everything, so it decides nothing.
@@ -90,7 +91,7 @@ def axis_found(
         return _of_cause(top, next(one for one in suspects if one.name == top.cause), shown)
     if control.ran and control.judged and control.exact is False:
         return Axis(UNKNOWN, DIFFERS, (UNCHANGED,))
-    return _by_trials(suspects, belief, shown) or _by_signs(suspects, belief, shown)
+    return _by_trials(shown) or _by_signs(suspects, belief, shown)
 
 
 def _of_cause(top: RankedCause, suspect: Suspect, shown: Mapping[str, str]) -> Axis:
@@ -98,23 +99,26 @@ def _of_cause(top: RankedCause, suspect: Suspect, shown: Mapping[str, str]) -> A
     if name == "loss" and top.layer:
         name = "model"  # the operation lies in a layer
     asked = (*suspect.cause.confirming, *suspect.cause.spared, *_square())
-    decided = tuple(trial for trial in dict.fromkeys(asked) if trial in shown)
+    # What went against the cause is no reason for where it lies.
+    decided = tuple(one for one in dict.fromkeys(asked) if suspect.cause.expected(one) in ("either", shown.get(one)))
+    decided = tuple(trial for trial in decided if trial in shown)
     why = f"{top.cause} is a fault {WHERE[name]}"
     return Axis(name, f"{why}: {_said(decided, shown)}" if decided else f"{why}, by what was seen", decided)
 
 
-def _by_trials(suspects: Sequence[Suspect], belief: Mapping[str, float], shown: Mapping[str, str]) -> Axis | None:
-    """The axis whose trials removed the symptom, None if none did or several axes stay."""
+def _by_trials(shown: Mapping[str, str]) -> Axis | None:
+    """The axis whose trials removed the symptom, unknown if those of several axes did, None if none did."""
     removed = [trial for trial, effect in shown.items() if effect == "removed" and trial in _axes()]
     found = {_axes()[trial] for trial in removed}
     if "data" in found and len(found) > 1:
         # A hard batch and a state that cannot digest it: the state is at fault if the batch is harmless elsewhere.
-        found = found - {"data"} if shown.get(OTHER_STATE) == "removed" else {"data"} & found
-    if len(found) > 1:
-        mass = _mass(suspects, belief)
-        found = {max(sorted(found), key=lambda axis: mass.get(axis, 0.0))}
+        crossed = shown.get(OTHER_STATE)
+        found = {"data"} if crossed == "persists" else found - {"data"} if crossed == "removed" else found
     if not found:
         return None
+    if len(found) > 1:
+        why = f"the cause is unknown, and changes on several axes each removed the symptom: {_said(removed, shown)}"
+        return Axis(UNKNOWN, why, tuple(removed))
     (name,) = found
     decided = tuple(trial for trial in shown if _axes().get(trial) == name or trial in _square() or (trial in removed))
     return Axis(name, f"the cause is unknown, but it lies {WHERE[name]}: {_said(decided, shown)}", decided)

@@ -19,6 +19,7 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from steadytrain.core.model import Symptom
 from steadytrain.diagnosis.answer import (
     SIGNATURE,
     STATUSES,
@@ -33,7 +34,7 @@ from steadytrain.diagnosis.answer import (
 from steadytrain.diagnosis.axis import axis_found
 from steadytrain.diagnosis.cause import CERTAIN
 from steadytrain.diagnosis.cause_catalog import interventions_of
-from steadytrain.diagnosis.fix_order import fitting, remedies
+from steadytrain.diagnosis.fix_order import OfScript, fitting, remedies
 from steadytrain.diagnosis.proof import Control, Proof, proof
 from steadytrain.diagnosis.weighing import Suspect, plain, weigh
 from steadytrain.experiments.contrast import Contrast
@@ -51,7 +52,8 @@ class Circumstances:
     ``symptom`` describes the symptom in a sentence, "" if there was nothing above a note. ``surveyed`` says whether a
     survey looked for silent causes, ``waiting`` lists trials that could run but did not, ``target`` is the incident.
     ``of_note`` says that the incident is that of a note. ``contrasts`` are those of the trials that would confirm,
-    ``refused`` the trials that do not apply, with the reason. ``optimizer`` is the class of the script's.
+    ``refused`` the trials that do not apply, with the reason. ``optimizer`` is the class of the script's, ``onset``
+    the step at which the symptom begins, ``kept_rate`` what a rate that jumped should stay at.
     """
 
     symptom: str
@@ -64,6 +66,13 @@ class Circumstances:
     contrasts: Mapping[str, Contrast] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
     optimizer: str | None = None
+    onset: int | None = None
+    kept_rate: str = ""
+
+
+def in_words(symptom: Symptom | None) -> str:
+    """The symptom as an answer tells it, "" for none above a note."""
+    return f"{symptom.name}: {symptom.message}" if symptom is not None and symptom.severity != "note" else ""
 
 
 def conclude(
@@ -231,7 +240,7 @@ def _diagnosis(judged: _Judged, status: Status) -> RankedCause:
             replayed=judged.known.control.ran,
             refused=judged.known.refused,
             contrasts=judged.known.contrasts,
-            optimizer=judged.known.optimizer,
+            of_script=OfScript(judged.known.optimizer, judged.known.onset, judged.known.kept_rate),
         ),
         why=_reason(suspect, proven),
     )

@@ -1,8 +1,8 @@
 """The fixes of a cause in the order in which they are offered, each with what its trial showed. Pure.
 
-First what was seen to work on the replay, then what was not tried, last what was tried and did not help. Within each
-group, a change that mends the cause itself comes before one that only hides it (a smaller step, a batch left out), then
-what applies to the script before what does not, then fast before invasive.
+First what was seen to work on the replay, then what was not tried, then what only gets past the step (``STOPGAPS``),
+and last what was tried and did not help. Within each group, a change that mends the cause itself comes before one that
+only hides it (a smaller step), then what applies to the script before what does not, then fast before invasive.
 """
 
 from __future__ import annotations
@@ -10,23 +10,58 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from steadytrain.diagnosis import interventions as shared
 from steadytrain.diagnosis.answer import Remedy
 from steadytrain.diagnosis.cause import Cause, Intervention, Signature
 from steadytrain.experiments.specs import PRICE, Verdict
+from steadytrain.experiments.watched_rules import higher_loss
 
 if TYPE_CHECKING:  # reading an answer needs no trial
     from steadytrain.experiments.contrast import Contrast
 
-Group = Literal["works", "untried", "failed"]
-GROUPS: tuple[Group, ...] = ("works", "untried", "failed")
+Group = Literal["works", "untried", "stopgap", "failed"]
+GROUPS: tuple[Group, ...] = ("works", "untried", "stopgap", "failed")
+
+STOPGAPS = frozenset({shared.DROP_BATCH.name})
+"""Fixes that leave the cause as it is, whatever their trial showed: a replay without the batch is a trial, no cure."""
 
 _SHARED: tuple[Intervention, ...] = tuple(one for one in vars(shared).values() if isinstance(one, Intervention))
 
+RATE_CUTS = frozenset(
+    one.name
+    for one in (
+        *(shared.LOWER_RATE, shared.TENTH_RATE, shared.FAR_LOWER_RATE, shared.FARTHEST_LOWER_RATE),
+        shared.HOLD_RATE,
+    )
+)
+"""Fixes whose code changes the rate of the whole run. Where it jumped, only the jump is at fault."""
+
+OF_NO_STEP = "continue  # in the step at fault, whose number is not known; the cause stays"
+
 _USUAL_OPTIMIZER = re.compile(r"\bAdamW\(")
+
+
+@dataclass(frozen=True)
+class OfScript:
+    """What the code of a fix names: the class of the script's ``optimizer``, the ``step`` at fault, and what a learning
+    rate that jumped should be kept at (``kept_rate``), "" without a jump."""
+
+    optimizer: str | None = None
+    step: int | None = None
+    kept_rate: str = ""
+
+    def code(self, one: Remedy) -> str:
+        """The code of a fix with the script's own optimizer and step; without the step, in words."""
+        if self.kept_rate and one.name in RATE_CUTS:
+            return f"# {self.kept_rate}"
+        name = (self.optimizer or "").rpartition(".")[2]
+        made = _USUAL_OPTIMIZER.sub(f"{name}(", one.code) if name.isidentifier() else one.code
+        if shared.AT_STEP not in made:
+            return made
+        return made.replace(shared.AT_STEP, str(self.step)) if self.step is not None else OF_NO_STEP
 
 
 def remedies(
@@ -38,7 +73,7 @@ def remedies(
     replayed: bool,
     refused: Mapping[str, str] | None = None,
     contrasts: Mapping[str, Contrast] | None = None,
-    optimizer: str | None = None,
+    of_script: OfScript | None = None,
 ) -> tuple[Remedy, ...]:
     """The interventions in the order of this module.
 
@@ -47,7 +82,7 @@ def remedies(
         refused: the trials that do not apply to this run, with the reason. A change that does not apply and does not
             mend the cause is not offered.
         contrasts: the placebos of the trials that would confirm.
-        optimizer: class of the script's optimizer, which the code of a fix then names.
+        of_script: what the code of a fix names.
     """
     refused, contrasts = refused or {}, contrasts or {}
     by_trial = {one.trial: one for one in verdicts}
@@ -55,7 +90,7 @@ def remedies(
     apply = [one for one in offered if one.name in mending or one.trial not in refused]
     offers = [*apply, *_unlisted(cause, offered, by_trial)]
     made = [_remedy(one, by_trial, target, replayed, refused, contrasts) for one in offers]
-    made = [replace(one, code=_of_optimizer(one.code, optimizer)) for one in made]
+    made = [replace(one, code=(of_script or OfScript()).code(one)) for one in made]
     order = {group: place for place, group in enumerate(GROUPS)}
     place = {one.name: (order[group_of(one)], one.name not in mending, one.trial in refused) for one in made}
     return tuple(sorted(made, key=lambda one: (*place[one.name], one.rung, one.name)))
@@ -73,14 +108,14 @@ def fitting(
     return fit or tuple(offered)
 
 
-def _of_optimizer(code: str, optimizer: str | None) -> str:
-    """``code`` with the script's own optimizer in place of the usual one, if the name of its class is known."""
-    name = (optimizer or "").rpartition(".")[2]
-    return _USUAL_OPTIMIZER.sub(f"{name}(", code) if name.isidentifier() else code
-
-
 def group_of(one: Remedy) -> Group:
-    """Where a fix is shown: only what ran and removed the symptom works; what could not be run was not tried."""
+    """Where a fix is shown: what ran and removed the symptom works, unless it is a stopgap."""
+    found = seen_to(one)
+    return "stopgap" if one.name in STOPGAPS and found != "failed" else found
+
+
+def seen_to(one: Remedy) -> Group:
+    """What was seen of a fix: only what ran and removed the symptom works; what could not be run was not tried."""
     if one.tried == "removed":
         return "works"
     return "untried" if one.tried in (None, "not-run") else "failed"
@@ -127,14 +162,14 @@ def _remedy(
 def _note(
     one: Intervention, verdict: Verdict | None, refused: Mapping[str, str], contrasts: Mapping[str, Contrast]
 ) -> str:
-    """Why a fix could not be tried, or why its success proves nothing."""
+    """Why a fix could not be tried, why its success proves nothing, or what it costs."""
     if one.trial is None:
         return ""
     if verdict is None:
         return refused.get(one.trial, "")
     if verdict.effect == "removed":
         contrast = contrasts.get(one.trial)
-        return contrast.why if contrast is not None and not contrast.held else ""
+        return contrast.why if contrast is not None and not contrast.held else higher_loss(verdict)
     return verdict.why
 
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from steadytrain.diagnosis.cause import Intervention
 
+AT_STEP = "BAD_STEP"
+"""Stands in the code of a fix for the number of the step at fault."""
+
 LOWER_RATE = Intervention(
     "lower-learning-rate",
     1,
@@ -145,9 +148,9 @@ WEIGHT_DECAY_LOWER = Intervention(
 DROP_BATCH = Intervention(
     "drop-batch",
     4,
-    "continue without the batch",
+    "stopgap: leave the batch out",
     "drop-batch",
-    code="if step == BAD_STEP: continue  # or drop its rows from the data set",
+    code=f"if step == {AT_STEP}: continue  # counted from 1; its rows stay in the data set, and the cause stays",
 )
 FRESH_DATA = Intervention(
     "fresh-data",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from steadytrain.diagnosis.answer import UNKNOWN, Diagnosis
-from steadytrain.diagnosis.fix_order import group_of
+from steadytrain.diagnosis.fix_order import seen_to
 from steadytrain.diagnosis.patches.table import has_recipe
 
 
@@ -43,4 +43,4 @@ def after(answer: Diagnosis) -> NextCommand:
 def _fix_that_works(answer: Diagnosis) -> str | None:
     """The trial of the first fix that a trial has shown to work, of the first cause."""
     fixes = (fix for cause in answer.diagnoses[:1] for fix in cause.interventions)
-    return next((fix.trial for fix in fixes if group_of(fix) == "works" and fix.trial is not None), None)
+    return next((fix.trial for fix in fixes if seen_to(fix) == "works" and fix.trial is not None), None)

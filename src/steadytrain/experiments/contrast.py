@@ -18,6 +18,7 @@ from steadytrain.experiments.outcome_measures import highest_loss, place_of, ste
 from steadytrain.experiments.specs import Change, NotApplicable, Outcome, Placebo, Spec, Verdict
 from steadytrain.experiments.trial import Trial
 from steadytrain.experiments.trial_catalog import plan_of, trial
+from steadytrain.experiments.watched_rules import shows_rule
 
 USUAL = "random-step"
 """The trial that is the placebo of those that declare none."""
@@ -104,11 +105,13 @@ def contrasted(
         return Contrast(
             one.name, False, f"with another seed {one.name} did not remove it ({second.why})", numbers, rows
         )
-    if case.aim == "progress" and numbers.get("effect_high", 1.0) <= 0.0:
+    by_rule = any(shows_rule(case, outcome) for outcome in controls)
+    if case.aim == "progress" and numbers.get("effect_high", 1.0) <= 0.0 and not by_rule:
         why = f"{one.name} does not lower the loss that makes no progress"
         return Contrast(one.name, False, why, numbers, rows)
+    sized = "the same with another seed" if by_rule else _sized(numbers)
     if isinstance(plan.placebo, NotApplicable):
-        return Contrast(one.name, True, _sized(numbers), numbers, rows)
+        return Contrast(one.name, True, sized, numbers, rows)
     what, specs = plan.placebo.what, plan.placebo.specs
     judged = one.judge(case, controls, [outcome for outcome in ran if outcome.spec in specs])
     placebo = replace(judged, trial=specs[0].trial, why=f"placebo of {one.name}: {judged.why}")
@@ -118,7 +121,7 @@ def contrasted(
         return Contrast(one.name, False, why, numbers, rows, placebo_helped=True)
     if placebo.effect == "not-run":
         return Contrast(one.name, False, f"the placebo of {one.name} ({what}) did not run: {judged.why}", numbers, rows)
-    return Contrast(one.name, True, f"{_sized(numbers)}; {what} does not".removeprefix("; "), numbers, rows)
+    return Contrast(one.name, True, f"{sized}; {what} does not".removeprefix("; "), numbers, rows)
 
 
 def effect_size(case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> dict[str, float]:

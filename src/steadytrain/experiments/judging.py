@@ -36,11 +36,11 @@ from steadytrain.experiments.outcome_measures import (
 from steadytrain.experiments.specs import UNCHANGED, Effect, Outcome, Verdict
 from steadytrain.experiments.training_fall import compared, fall_of, learns_more
 from steadytrain.experiments.trial_starts import EARLY_ONSET
+from steadytrain.experiments.watched_rules import judged_by_rule, shows_rule
 
 PERSISTS_SHARE, WORSE_SHARE = 0.5, 1.5
 """Fractions of the control's excess. Between them the symptom persists; between removed and persists the trial is
-inconclusive.
-"""
+inconclusive."""
 
 DELAYED_ENTRIES = 3
 """A non-finite value must come this many entries later to count as delayed."""
@@ -112,9 +112,11 @@ def shows(case: Case, control: Outcome, controls: Sequence[Outcome]) -> tuple[bo
     if not control.ran:
         return False, str(control.why_not)
     if case.aim == "finite":
-        at = control.first_nonfinite
-        return at is not None, "a value is not finite" if at is not None else "every value is finite"
+        bad = control.first_nonfinite is not None
+        return bad, "a value is not finite" if bad else "every value is finite"
     if case.aim == "progress":
+        if (rule := shows_rule(case, control)) is not None:
+            return rule
         excess, fall = excess_in(case, control), fall_of(control)
         if excess is None and fall is not None:
             return True, f"the training loss ends at {fall.end:.3g}"
@@ -216,14 +218,14 @@ class _Pair:
 def _judge_one(pair: _Pair) -> Verdict:
     shown, what = shows(pair.case, pair.control, pair.controls)
     if not shown:
-        unshown = pair.says("inconclusive", f"the unchanged replay does not show the symptom: {what}")
-        return _by_learning(pair) or unshown
+        why = f"the unchanged replay does not show the symptom: {what}"
+        return _by_learning(pair) or pair.says("inconclusive", why)
     if pair.case.aim == "finite":
         return _by_first_nonfinite(pair)
     if pair.outcome.first_nonfinite is not None and pair.control.first_nonfinite is None:
         return pair.says("worse", "a value is not finite, which the control does not show")
     if pair.case.aim == "progress":
-        return _by_progress(pair)
+        return judged_by_rule(pair.trial, pair.case, pair.control, pair.outcome) or _by_progress(pair)
     if pair.control.first_nonfinite is not None:
         return _by_first_nonfinite_and_rise(pair)
     # Judge what the symptom is about before the step losses: a hard batch nearby is another story.

@@ -56,6 +56,13 @@ def fall_of(outcome: Outcome) -> Fall | None:
     return Fall(known[0], tuple(known[-(len(known) // END_SHARE) :]))
 
 
+def end_of(outcome: Outcome) -> float | None:
+    """The middle loss of the last quarter of the steps; None if one of them is not known or not finite."""
+    losses = [one.loss for one in outcome.steps[-max(1, len(outcome.steps) // END_SHARE) :]]
+    known = [loss for loss in losses if loss is not None and math.isfinite(loss)]
+    return float(np.median(known)) if known and len(known) == len(losses) else None
+
+
 def compared(there: Fall, here: Fall, controls: Sequence[Outcome]) -> tuple[Effect, str]:
     """The effect of a trial that falls as ``here`` against the unchanged re-run ``there``, and why.
 

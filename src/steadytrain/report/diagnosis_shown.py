@@ -8,7 +8,7 @@ from itertools import groupby
 
 from steadytrain.core.model import Severity
 from steadytrain.diagnosis.answer import SIGNATURE, UNKNOWN, BatchRow, Diagnosis, Evidence, RankedCause, Remedy, Status
-from steadytrain.diagnosis.fix_order import GROUPS, Group, group_of
+from steadytrain.diagnosis.fix_order import GROUPS, Group, group_of, seen_to
 from steadytrain.report.wording import clean, count, enumerated, number
 
 EVIDENCE_MAX = 6
@@ -26,6 +26,7 @@ CONTROL = "unchanged"
 FIX_HEADINGS: Mapping[Group, str] = {
     "works": "Fixes seen to work on the replay",
     "untried": "Fixes not tried",
+    "stopgap": "To get past the step, with the cause left as it is",
     "failed": "Fixes tried and not seen to help",
 }
 _SEVERITIES: dict[Status | None, Severity | None] = {"confirmed": "critical", "likely": "warning", None: "note"}
@@ -264,7 +265,7 @@ _FAILED = {
 def _tried(remedy: Remedy) -> str:
     """What is known of a fix: ``removes it; the loss before the onset changes by +0.0003``."""
     note = f": {remedy.note}" if remedy.note else ""
-    group = group_of(remedy)
+    group = seen_to(remedy)
     if group == "untried":
         return f"could not be tried{note}" if note else "by hand" if remedy.trial is None else "not tried"
     if group == "failed":

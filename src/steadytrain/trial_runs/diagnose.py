@@ -22,7 +22,7 @@ from steadytrain.diagnosis.answer import UNKNOWN, Diagnosis
 from steadytrain.diagnosis.answer_files import keep
 from steadytrain.diagnosis.batch_trigger import batch_note
 from steadytrain.diagnosis.case_with_run import open_story
-from steadytrain.diagnosis.conclusion import Circumstances, conclude
+from steadytrain.diagnosis.conclusion import Circumstances, conclude, in_words
 from steadytrain.diagnosis.interventions import DROP_BATCH
 from steadytrain.diagnosis.opening import looked
 from steadytrain.diagnosis.proof import Control, needed, proof
@@ -47,7 +47,7 @@ from steadytrain.storage.run_folder import Run, open_run
 from steadytrain.storage.run_search import run_around
 from steadytrain.survey.launch import CannotSurveyError, survey
 from steadytrain.tracing.involved_rows import batch_rows
-from steadytrain.trial_runs import close_pools, lack_of_time, run_trials
+from steadytrain.trial_runs import close_pools, lack_of_time, patched_files, run_trials
 from steadytrain.trial_runs.contrasts import Known, run_contrasts
 from steadytrain.trial_runs.verdicts import OWN_BATCH, control_of, verdict_of
 
@@ -384,10 +384,8 @@ def _absent(bench: _Bench) -> list[Verdict]:
 
 
 def _circumstances(bench: _Bench) -> Circumstances:
-    symptom = bench.case.symptom
-    told = symptom is not None and symptom.severity != "note"
     return Circumstances(
-        symptom=f"{symptom.name}: {symptom.message}" if symptom is not None and told else "",
+        symptom=in_words(bench.case.symptom),
         control=bench.control,
         surveyed=surveyed(bench.case),
         waiting=tuple(name for name in bench.plans if name not in bench.outcomes),
@@ -397,4 +395,6 @@ def _circumstances(bench: _Bench) -> Circumstances:
         contrasts=bench.contrasts,
         refused=bench.refused,
         optimizer=fact(bench.case, "optimizer"),
+        kept_rate=patched_files.kept_rate(bench.case, bench.request.moved),
+        onset=bench.case.onset if bench.case.symptom is not None else None,
     )

@@ -23,7 +23,7 @@ from steadytrain.experiments.case import Case
 from steadytrain.experiments.facts import read_facts
 from steadytrain.experiments.health import START_STEPS, above_start, first_of, last_of, range_before
 from steadytrain.experiments.specs import Effect
-from steadytrain.grouping.catalog import needed_tables
+from steadytrain.experiments.watched_rules import broken_rule
 from steadytrain.storage.redaction import redact_text
 from steadytrain.trial_runs.patched_files import OwnFile, own_files, patches_of
 from steadytrain.trial_runs.patched_run import Followed, Wanted, follow
@@ -136,11 +136,6 @@ def fix(
         best[1].text if best is not None else None,
         control.state if control is not None else None,
     )
-
-
-def broken_rule(case: Case) -> str:
-    """The symptom of a case if it is a rule that the script itself breaks: its loss need not show that; else ""."""
-    return case.symptom.name if case.symptom is not None and needed_tables(case.symptom.name) == {"script"} else ""
 
 
 def steps_to_follow(case: Case, left_s: float) -> int:
@@ -270,7 +265,10 @@ def judged(case: Case, followed: Followed) -> tuple[Effect, str]:
             return "persists", f"{rule} is seen again within {count} steps"
         if count < case.step:
             return "inconclusive", f"followed for {count} steps only{short}; {rule} was seen by step {case.step}"
-        return "removed", f"{rule} is not seen in {count} steps; in the recorded run it was by step {case.step}"
+        before, after = _last_common(case, followed)
+        higher = before is not None and after is not None and after > before
+        said = f"{rule} is not seen in {count} steps; in the recorded run it was by step {case.step}"
+        return "removed", f"{said}; the loss may be higher for a while" if higher else said
     if count < case.onset + 1:
         return "inconclusive", f"followed for {count} steps only{short}, before the onset at step {case.onset}"
     if case.aim == "finite":

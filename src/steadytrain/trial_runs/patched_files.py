@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from steadytrain.core.errors import UsageError
+from steadytrain.diagnosis.patches.edits import CannotPatchError, Source
+from steadytrain.diagnosis.patches.rate_jumps import place_of
 from steadytrain.diagnosis.patches.table import patches_for
-from steadytrain.diagnosis.patches.wound import Patch, wound_of
+from steadytrain.diagnosis.patches.wound import Patch, jump_before, wound_of
 from steadytrain.experiments.case import Case
 from steadytrain.replay.moved_files import Moved
 from steadytrain.storage.bundle import is_bundle, open_bundle
@@ -66,7 +68,7 @@ def patches_of(
 ) -> tuple[list[tuple[OwnFile, Patch]], str]:
     """The patches of a cause in the script, else in the only module where one can be made; and why there are none."""
     located = case.finding.located if case.finding else None
-    rows, optimizer = _bad_rows(case), _optimizer_of(case)
+    rows, optimizer, jump = _bad_rows(case), _optimizer_of(case), jump_before(case.window, case.onset)
     why, in_modules = "", []
     for own in files:
         wound = replace(
@@ -75,6 +77,7 @@ def patches_of(
             symptoms=frozenset(one.name for one in case.symptoms),
             named=_named_lines(case, own.recorded),
             optimizer=optimizer,
+            jump=jump,
         )
         made, refused = patches_for(cause, own.text, wound, name=own.path.name)
         if own.is_script and made:
@@ -87,6 +90,21 @@ def patches_of(
         return in_modules[0], ""
     names = ", ".join(patches[0][0].path.name for patches in in_modules)
     return [], f"{len(in_modules)} modules could be changed ({names})" if in_modules else why
+
+
+def kept_rate(case: Case, moved: str) -> str:
+    """What a learning rate that jumped should stay at, and the line that set it if that can be told; "" if none did."""
+    jump = jump_before(case.window, case.onset)
+    if jump is None:
+        return ""
+    places = []
+    for own in own_files(case, moved)[0]:
+        try:
+            places.append(f"{own.path.name}:{place_of(Source(own.text, _optimizer_of(case)), jump)[0].lineno}")
+        except CannotPatchError:
+            continue
+    where = f" at {places[0]}" if len(places) == 1 else ""
+    return f"keep the rate at {jump.before:.6g}{where}: it became {jump.after:.6g} in step {jump.step}"
 
 
 def _named_lines(case: Case, file: str) -> dict[str, int]:

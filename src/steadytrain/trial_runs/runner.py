@@ -173,6 +173,7 @@ class TrialRun(StepObserver):
 
     def loss_seen(self, root: Tensor) -> None:
         loss = self._early.of(root)
+        self._shown.backward_begins(self.process.role if self._jumped else "", self.process.parameters)
         if self._copy is not None and self._early.is_loss and not self._rounds_before and not self._others.streams:
             self._copy.answer(loss)
 

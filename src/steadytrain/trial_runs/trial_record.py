@@ -10,6 +10,7 @@ from torch import Tensor
 
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.experiments.specs import Outcome, ProbeSeen, Spec, StepSeen
+from steadytrain.experiments.watched_rules import CARRIED_OVER, LOOKED
 from steadytrain.replay.batch_feeding import norms_of
 from steadytrain.replay.recorded_steps import OtherUpdate, RecordedStep
 from steadytrain.trial_runs.changes import LiveChange
@@ -27,6 +28,8 @@ class TrialRecord:
         self._exact: bool | None = None
         self._notes: list[str] = []
         self._before: list[Tensor] = []
+        self._carries: bool | None = None
+        self._looked = self._carried = 0
 
     def note(self, *notes: str) -> None:
         self._notes += [note for note in notes if note not in self._notes]
@@ -34,7 +37,17 @@ class TrialRecord:
     def step(self, entry: int, measured: Measurement, loss: float | None) -> None:
         """Records a trained step at its gate."""
         finite = not measured.is_incident
+        self._looked += self._carries is not None
+        self._carried += self._carries is True
+        self._carries = None
         self.steps.append(StepSeen(entry, loss, measured.record.scalars.get("gradient_norm"), finite))
+
+    def backward_begins(self, role: str, parameters: Sequence[Tensor]) -> None:
+        """Looks, in a step that trains after another one did, whether the gradients of that are still there. A later
+        backward of the step may find them cleared."""
+        if role == "train" and self.steps and self._carries is not False:
+            gradients = [one.grad for one in parameters if one.grad is not None]
+            self._carries = any(bool(one.any()) for one in gradients)
 
     def compare(self, recorded: RecordedStep, measured: Measurement) -> None:
         """Compares losses and gradient norms with the recorded step, bit for bit."""
@@ -90,5 +103,9 @@ class TrialRecord:
             exact=self._exact,
             ended=f"{ended} after {len(self.steps)} of {wanted} steps" if ended else None,
             notes=tuple(self._notes),
-            measured={name: value for one in changes for name, value in one.measured().items()},
+            measured={
+                LOOKED: float(self._looked),
+                CARRIED_OVER: float(self._carried),
+                **{name: value for one in changes for name, value in one.measured().items()},
+            },
         )

@@ -6,8 +6,10 @@ They change what the operation gets only where it would fail.
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from steadytrain.diagnosis.patches.edits import (
     CannotPatchError,
@@ -19,12 +21,14 @@ from steadytrain.diagnosis.patches.edits import (
     keyword,
     name_of,
     number,
+    receiver,
 )
 from steadytrain.diagnosis.patches.wound import Wound
 
 TINY = "1e-12"
 """Smallest argument of log, root and division: far below values of data, and its logarithm (-27.6) is harmless."""
 
+NOT_OF_TENSORS = ("math", "np", "numpy")
 IGNORED = "-100"
 MASK_NAME = re.compile(
     r"(?:^|_)(mask|masks|valid|keep|kept|count|counts|counted|selected|supervised|nonpad|notpad)(?:_|$)"
@@ -36,28 +40,50 @@ def safe_operation(source: Source, wound: Wound) -> Iterator[Edit]:
     if wound.line is None:
         raise CannotPatchError("the first bad operation lies in no line of the script itself")
     parts = set(wound.operation.replace("backward0", "").lower().split("_"))
-    here = [
-        node
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.expr) and node.lineno <= wound.line <= (node.end_lineno or node.lineno)
-    ]
-    found: list[Edit] = []
+    here = expressions_of(source, wound.line)
+    found: dict[str, list[Edit]] = {}
     for name in ("log", "sqrt", "rsqrt"):
         if name in parts:
-            found += [_clamped(source, node) for node in here if isinstance(node, ast.Call) and name_of(node) == name]
+            found[name] = [_clamped(source, node) for node in here if of_tensors(node, name)]
     if parts & {"div", "divide"}:
-        found += [
+        found["div"] = [
             _denominator(source, node.right)
             for node in here
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and number(node.right) is None
         ]
     if parts & {"std", "var"}:
-        found += [edit for node in here if (edit := _of_one(source, node)) is not None]
+        found["std"] = [edit for node in here if (edit := _of_one(source, node)) is not None]
     if "mean" in parts or "div" in parts:
-        found += [edit for node in here if (edit := _mean_of_selected(source, node)) is not None]
-    if len(found) != 1:
-        raise CannotPatchError(f"line {wound.line} holds {len(found) or 'no'} operations that can be clamped, not one")
-    yield found[0]
+        found["mean"] = [edit for node in here if (edit := _mean_of_selected(source, node)) is not None]
+    kinds = [edits for edits in found.values() if edits]
+    if len(kinds) != 1:
+        raise CannotPatchError(
+            f"line {wound.line} holds {len(kinds) or 'no'} kinds of operations that can be clamped, not one"
+        )
+    yield from _apart(wound.line, kinds[0])
+
+
+def expressions_of(source: Source, line: int) -> list[ast.expr]:
+    """The expressions that a line has a part in."""
+    nodes = (node for node in ast.walk(source.tree) if isinstance(node, ast.expr))
+    return [node for node in nodes if node.lineno <= line <= (node.end_lineno or node.lineno)]
+
+
+def of_tensors(node: ast.expr, name: str) -> TypeGuard[ast.Call]:
+    """Whether a node calls the function or method ``name`` of tensors."""
+    return isinstance(node, ast.Call) and name_of(node) == name and receiver(node) not in NOT_OF_TENSORS
+
+
+def _apart(line: int, edits: list[Edit]) -> list[Edit]:
+    """The edits of all operations of one kind, each once: the same bound guards them all.
+
+    Raises:
+        CannotPatchError: one stands within another.
+    """
+    once = sorted(set(edits), key=lambda edit: edit.begin)
+    if any(later.begin < one.end for one, later in itertools.pairwise(once)):
+        raise CannotPatchError(f"line {line} holds operations within each other")
+    return once
 
 
 def _clamped(source: Source, call: ast.Call) -> Edit:

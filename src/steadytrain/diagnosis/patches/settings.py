@@ -36,7 +36,7 @@ def option(name: str, value: Callable[[float], str | None]) -> Maker:
 
     def maker(source: Source, wound: Wound) -> Iterator[Edit]:
         optimizer, made = only_optimizer(source)
-        node = _number_of(source, keyword(made, name))
+        node = number_of(source, keyword(made, name))
         old = number(node)
         if node is None or old is None or (new := value(old)) is None:
             raise CannotPatchError(f"{name} of {optimizer} is no number in the script that this would change")
@@ -45,7 +45,7 @@ def option(name: str, value: Callable[[float], str | None]) -> Maker:
     return maker
 
 
-def _number_of(source: Source, node: ast.expr | None) -> ast.expr | None:
+def number_of(source: Source, node: ast.expr | None) -> ast.expr | None:
     """The number that a name is assigned, if it is assigned once; else ``node``."""
     if isinstance(node, ast.Name):
         values = assigned(source, node.id)
@@ -59,10 +59,12 @@ def rate(factor: float) -> Maker:
     and where the loop writes it into the groups."""
 
     def maker(source: Source, wound: Wound) -> Iterator[Edit]:
+        if wound.jump is not None and factor < 1:
+            raise CannotPatchError("the rate before the jump was no fault")
         optimizer, made = only_optimizer(source)
         own = keyword(made, "lr") or (made.args[1] if len(made.args) > 1 else None)
         several = len(list(optimizers(source))) > 1
-        written = [node for node in _written_rates(source) if not several or _is_of(source, node, optimizer)]
+        written = [node for node in written_rates(source) if not several or is_of(source, node, optimizer)]
         peaks = [
             node
             for call in calls(source, lambda one: name_of(one) in PEAKS)
@@ -79,7 +81,7 @@ def rate(factor: float) -> Maker:
         for node in [one for one in (own, *peaks, *written) if one is not None]:
             if shared and node in written and _follows(source, node, shared):
                 continue
-            target = _number_of(source, node)
+            target = number_of(source, node)
             assert target is not None
             if target is not node and isinstance(node, ast.Name):
                 shared[node.id] = node
@@ -90,18 +92,18 @@ def rate(factor: float) -> Maker:
     return maker
 
 
-def _written_rates(source: Source) -> list[ast.expr]:
+def written_rates(source: Source) -> list[ast.expr]:
     """What the script writes into ``group["lr"]``, apart from multiples of what is there."""
     return [
         node.value
         for node in ast.walk(source.tree)
         if isinstance(node, ast.Assign)
-        and any(_is_rate(target) for target in node.targets)
-        and not any(_is_rate(part) for part in ast.walk(node.value))
+        and any(is_rate(target) for target in node.targets)
+        and not any(is_rate(part) for part in ast.walk(node.value))
     ]
 
 
-def _is_of(source: Source, node: ast.AST, optimizer: str) -> bool:
+def is_of(source: Source, node: ast.AST, optimizer: str) -> bool:
     """Whether a written rate is that of a group of ``optimizer``: its loop or its target names it."""
     groups, above = f"{optimizer}.param_groups", source.parents.get(node)
     while above is not None:
@@ -113,7 +115,7 @@ def _is_of(source: Source, node: ast.AST, optimizer: str) -> bool:
     return False
 
 
-def _is_rate(node: ast.AST) -> bool:
+def is_rate(node: ast.AST) -> bool:
     return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == "lr"
 
 
@@ -162,7 +164,7 @@ def lower_decay(source: Source, wound: Wound) -> Iterator[Edit]:
                 for key, value in zip(node.keys, node.values, strict=True)
                 if isinstance(key, ast.Constant) and key.value == "weight_decay" and number(value) != 0
             ]
-    targets = {_number_of(source, one) for one in found if one is not None} - {None}
+    targets = {number_of(source, one) for one in found if one is not None} - {None}
     if not targets:
         raise CannotPatchError("no weight decay is written in the script")
     for target in targets:
@@ -177,7 +179,7 @@ def usual_momentum(source: Source, wound: Wound) -> Iterator[Edit]:
     optimizer, made = only_optimizer(source)
     pair = keyword(made, "betas")
     is_pair = isinstance(pair, ast.Tuple | ast.List) and len(pair.elts) == 2
-    node = _number_of(source, pair.elts[0] if is_pair else keyword(made, "momentum"))  # type: ignore[union-attr]
+    node = number_of(source, pair.elts[0] if is_pair else keyword(made, "momentum"))  # type: ignore[union-attr]
     old = number(node)
     if node is None or old is None or old <= float(MOMENTUM):
         raise CannotPatchError(f"the momentum of {optimizer} is no number above {MOMENTUM} in the script")

@@ -1,7 +1,7 @@
 """The table of patches: for each cause the recipes that mend it, the one that changes least first. Text in, diff out.
 
-A patch is made only where the syntax tree leaves no doubt: one optimizer, one backward, one operation on the named
-line. Everywhere else ``patches_for`` says why there is none. Nothing here runs or writes a script: that is
+A patch is made only where the syntax tree leaves no doubt: one optimizer, one backward, operations of one kind on the
+named line. Everywhere else ``patches_for`` says why there is none. Nothing here runs or writes a script: that is
 ``trial_runs.patched_run``.
 """
 
@@ -10,11 +10,21 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 
-from steadytrain.diagnosis.patches import data_rows, loop_lines, loss_calls, named_lines, safe_values, settings
+from steadytrain.diagnosis.patches import (
+    data_rows,
+    loop_lines,
+    loss_calls,
+    named_lines,
+    rate_jumps,
+    safe_values,
+    settings,
+)
 from steadytrain.diagnosis.patches.edits import CannotPatchError, Source, applied
+from steadytrain.diagnosis.patches.logits_form import lasting_form
 from steadytrain.diagnosis.patches.settings import EPSILON
 from steadytrain.diagnosis.patches.wound import Maker, Patch, Wound
 
+_NO_JUMP = ("the learning rate as it was before it jumped", rate_jumps.rate_before_jump)
 _THIRD = ("a third of the learning rate", settings.rate(1 / 3))
 _TENTH = ("a tenth of the learning rate", settings.rate(1 / 10))
 _HUNDREDTH = ("a hundredth of the learning rate", settings.rate(1 / 100))
@@ -57,7 +67,7 @@ _MAKERS: Mapping[str, Sequence[tuple[str, Maker]]] = {
     "momentum-too-high": (("a momentum of 0.9", settings.usual_momentum),),
     "second-moment-lag": (("a second beta of 0.9", settings.shorter_memory),),
     "weight-decay-misuse": (("a third of the weight decay", settings.lower_decay),),
-    "learning-rate-too-high": (_THIRD, _TENTH, _HUNDREDTH, _THOUSANDTH),
+    "learning-rate-too-high": (_NO_JUMP, _THIRD, _TENTH, _HUNDREDTH, _THOUSANDTH),
     "learning-rate-too-low": (("ten times the learning rate", settings.rate(10)),),
     "missing-warmup": (_THIRD, _CLIP),
 }
@@ -87,7 +97,9 @@ def patches_for(cause: str, text: str, wound: Wound, *, name: str) -> tuple[list
             refused.append(str(error))
             continue
         if made != text:
-            found.append(Patch(cause, what, diff_of(text, made, name), made))
+            lasting = lasting_form(source, wound) if maker is safe_values.safe_operation else ""
+            said = f"{what}; what lasts: {lasting}" if lasting else what
+            found.append(Patch(cause, said, diff_of(text, made, name), made))
     return found, "" if found else "; ".join(dict.fromkeys(refused)) or "no line to change was found"
 
 

@@ -10,7 +10,9 @@ from typing import Any
 
 from steadytrain.core.incident import Located
 from steadytrain.core.json_values import JsonValue
+from steadytrain.core.model import Window
 from steadytrain.diagnosis.patches.edits import Edit, Source
+from steadytrain.statistics.corroboration import rate_jump
 
 FACT_LINES: Mapping[str, tuple[str, ...]] = {
     "no-supervised-tokens": ("empty_masks",),
@@ -30,6 +32,23 @@ class Patch(JsonValue):
 
 
 @dataclass(frozen=True)
+class RateJump:
+    """A steady learning rate became a far larger one from one step to the next."""
+
+    before: float
+    after: float
+    step: int
+
+
+def jump_before(window: Window, onset: int) -> RateJump | None:
+    """The last jump of the recorded learning rate up to ``onset``; None if it did not jump."""
+    rates = window.series("learning_rate")
+    values, steps = rates.values[rates.steps <= onset], rates.steps
+    row = rate_jump(values) if len(values) > 1 else None
+    return RateJump(float(values[row - 1]), float(values[row]), int(steps[row])) if row is not None else None
+
+
+@dataclass(frozen=True)
 class Wound:
     """What a patch needs besides the script. ``line`` is that of the first bad operation in the script itself, None if
     it lies elsewhere; ``operation`` its name. ``norm`` is the usual norm of the gradients, ``facts`` those of the
@@ -43,6 +62,9 @@ class Wound:
     rows: tuple[int, ...] = ()
     symptoms: frozenset[str] = frozenset()
     named: Mapping[str, int] = field(default_factory=dict)
+    jump: RateJump | None = None
+    """The jump of the learning rate from which the symptom came; None without one."""
+
     optimizer: str = ""
     """The script's own name of the optimizer whose steps show the symptom, where it has several."""
 
