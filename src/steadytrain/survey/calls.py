@@ -25,9 +25,7 @@ from steadytrain.survey.tensor_kinds import KEEPS_KIND, KINDS, TensorKinds, clas
 HALF_MAX = 65504.0
 LOGIT_LOSSES = frozenset({"cross_entropy", "binary_cross_entropy_with_logits", "multilabel_soft_margin_loss"})
 LOG_PROBABILITY_LOSSES = frozenset({"nll_loss", "kl_div", "ctc_loss"})
-DISTANCES = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
-"""The same whichever of the two is called the target."""
-
+DISTANCES = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})  # whichever is called the target
 VALUE_LOSSES = DISTANCES | {"binary_cross_entropy"}
 LOSSES = LOGIT_LOSSES | LOG_PROBABILITY_LOSSES | VALUE_LOSSES
 INSIDE_ONE = frozenset({"acos", "asin", "arccos", "arcsin", "atanh", "arctanh", "erfinv"})
