@@ -57,6 +57,24 @@ def test_the_code_of_a_fix_names_the_optimizer_of_the_script() -> None:
         assert code.startswith(f"optimizer = {expected}")
 
 
+def test_a_rate_that_jumped_is_kept_whatever_the_replay_made_of_it() -> None:
+    cause, script = CAUSES["learning-rate-too-high"], OfScript(kept_rate="keep the rate at 0.01 at train.py:6")
+    made = remedies(cause, cause.interventions, [], target="run/x", replayed=True, of_script=script)
+    (fix,) = (one for one in made if one.name == "lower-learning-rate")
+    assert fix.what.startswith("keep the learning rate as it was; the replay made ")
+    assert fix.code == "# keep the rate at 0.01 at train.py:6"
+
+
+def test_no_command_is_offered_for_what_cannot_run() -> None:
+    cause = CAUSES["missing-zero-grad"]
+    for why, offered_again in (("the optimizer is not known", False), ("the budget of time was spent", True)):
+        made = remedies(
+            cause, cause.interventions, [Verdict("zero-grad", "not-run", why=why)], target="x", replayed=True
+        )
+        (fix,) = (one for one in made if one.trial == "zero-grad")
+        assert (fix.command is not None) is offered_again
+
+
 def test_a_change_that_mends_comes_before_one_that_hides_although_its_rung_is_higher() -> None:
     names = [one.name for one in offered("singular-operation", drop_batch="removed", safe_operation="removed")]
     assert (names[0], names[-1]) == ("safe-operation", "drop-batch")

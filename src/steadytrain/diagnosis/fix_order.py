@@ -53,6 +53,12 @@ class OfScript:
     step: int | None = None
     kept_rate: str = ""
 
+    def what(self, one: Remedy) -> str:
+        """What the fix does: of a rate that jumped, the jump is undone, whatever cut of it the replay made."""
+        if self.kept_rate and one.name in RATE_CUTS:
+            return f"keep the learning rate as it was; the replay made {one.what}"
+        return one.what
+
     def code(self, one: Remedy) -> str:
         """The code of a fix with the script's own optimizer and step; without the step, in words."""
         if self.kept_rate and one.name in RATE_CUTS:
@@ -90,7 +96,8 @@ def remedies(
     apply = [one for one in offered if one.name in mending or one.trial not in refused]
     offers = [*apply, *_unlisted(cause, offered, by_trial)]
     made = [_remedy(one, by_trial, target, replayed, refused, contrasts) for one in offers]
-    made = [replace(one, code=(of_script or OfScript()).code(one)) for one in made]
+    script = of_script or OfScript()
+    made = [replace(one, code=script.code(one), what=script.what(one)) for one in made]
     order = {group: place for place, group in enumerate(GROUPS)}
     place = {one.name: (order[group_of(one)], one.name not in mending, one.trial in refused) for one in made}
     return tuple(sorted(made, key=lambda one: (*place[one.name], one.rung, one.name)))
@@ -143,7 +150,7 @@ def _remedy(
     command = None
     if one.command:
         command = one.command.format(incident=shlex.quote(target))
-    elif one.trial and replayed and one.trial not in refused:
+    elif one.trial and replayed and one.trial not in refused and not _cannot_run(verdict):
         command = f"steadytrain verify {shlex.quote(target)} --with {one.trial}"
     tried = verdict.effect if verdict is not None else None
     return Remedy(
@@ -157,6 +164,11 @@ def _remedy(
         code=one.code,
         note=_note(one, verdict, refused, contrasts),
     )
+
+
+def _cannot_run(verdict: Verdict | None) -> bool:
+    """Whether a trial does not fit the run, so that `verify` could not make it either; time may be had."""
+    return verdict is not None and verdict.effect == "not-run" and "budget" not in verdict.why
 
 
 def _note(
