@@ -123,6 +123,15 @@ def test_weights_that_do_not_move_yet_are_a_note() -> None:
     assert symptom.message == "the weights hardly move: the median update is 1.5e-07 of its weight, the largest 2e-07"
 
 
+@pytest.mark.parametrize(("head", "found"), [(1e-2, 0), (2e-7, 1)])
+def test_a_frozen_body_under_a_head_that_learns_is_left_alone(head: float, found: int) -> None:
+    values = {"body.a": [0.0] * 30, "body.b": [0.0] * 30, "head": [head] * 30}
+    window = steps(
+        loss=healthy_loss(ROWS), tables={"tensors": table("tensors", at=range(50, 1501, 50), update_ratio=values)}
+    )
+    assert len(NoLearning().check(window)) == found
+
+
 @pytest.mark.parametrize(("at_first", "found"), [(0.01, 1), (0.0, 0)])
 def test_a_loss_of_zero_is_told_by_another(at_first: float, found: int) -> None:
     """``loss-collapse`` has it, or waits for a first reward. The newest reading of the weights is older than that."""

@@ -237,7 +237,9 @@ class NoLearning(Detector):
             return None
         if not np.nanmedian(cells.values[-1]) < self.update_ratio:  # all of them would take fifty times as long
             return None
-        moved = np.nanmedian(cells.values, axis=1)
+        moves = cells.values > 0.0
+        frozen_too = bool(moves.any(axis=1).all())  # those that move at all are judged: others may be frozen for now
+        moved = np.nanmedian(np.where(moves, cells.values, np.nan) if frozen_too else cells.values, axis=1)
         loss = window.applied("loss")
         if not (moved < self.update_ratio).all() or (not moved.any() and self._fell(loss)):
             return None
