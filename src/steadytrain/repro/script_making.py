@@ -16,6 +16,7 @@ from typing import Any
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Finding
+from steadytrain.experiments.command_results import ROWS_WRITTEN
 from steadytrain.repro.bounded_process import run_python
 from steadytrain.storage.documents import write_text
 
@@ -40,6 +41,11 @@ class Repro:
     variants: Mapping[str, str] = field(default_factory=dict)
     finding: Finding | None = None
     rows: Mapping[str, list[int]] = field(default_factory=dict)
+
+    @property
+    def effect(self) -> str:
+        """What is kept of it: that rows of the batch were written in place of a script."""
+        return ROWS_WRITTEN if self.rows and not self.made else ""
 
 
 def check_folder(folder: Path) -> None:
