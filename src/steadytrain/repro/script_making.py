@@ -29,6 +29,10 @@ FRESH_WAIT_S = 120.0
 LOG_CHARACTERS_MAX = 300
 
 
+ROWS, ROWS_TEXT = "rows.pt", "ROWS.md"
+"""What is written in place of a script where the batch itself is damaged."""
+
+
 @dataclass(frozen=True)
 class Repro:
     """The result. ``why`` says what was made, or why nothing was. ``files`` maps names to sizes in bytes."""
@@ -49,10 +53,10 @@ class Repro:
 
 
 def check_folder(folder: Path) -> None:
-    """Raises ``UsageError`` if ``folder`` is not empty or is no folder."""
+    """Raises ``UsageError`` if ``folder`` is no folder, or holds more than the rows of a call without a script."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder}: not a folder; name another with -o")
-    if folder.is_dir() and any(folder.iterdir()):
+    if folder.is_dir() and {path.name for path in folder.iterdir()} - {ROWS, ROWS_TEXT}:
         raise UsageError(f"{folder}: this folder is not empty; name another with -o")
 
 
@@ -85,6 +89,8 @@ def put_down(
     text = script.read_text(encoding="utf-8")
     size = tensors.stat().st_size if tensors.is_file() else None
     folder.mkdir(parents=True, exist_ok=True)
+    for old in (ROWS, ROWS_TEXT):
+        (folder / old).unlink(missing_ok=True)
     if size is not None:
         shutil.copyfile(tensors, folder / tensors.name)
     write_text(folder / name, issue(text, size))

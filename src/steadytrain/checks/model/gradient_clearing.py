@@ -14,8 +14,8 @@ class GradientClearing(Check):
     """The script clears the gradients of an update before the next backward.
 
     Means:
-        When the first backward of a step began, the gradients that the update before had applied were still there, and
-        no later backward of that step found them cleared. So each update applies the sum of all batches so far.
+        The first backward of a step found the gradients that the update before had applied, and no later backward of
+        that step found them cleared. So each update applies the sum of all batches so far.
 
     Causes:
         - `optimizer.zero_grad()` is missing, or is called on another optimizer or another model
