@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from steadytrain.checks.subject.inputs import plain_output
@@ -32,6 +33,8 @@ FRAMES_MAX = 64
 ROUNDING_SHARE = 1e-5
 _TORCH_FOLDER = str(Path(torch.__file__).parent)
 _OWN_FOLDER = str(Path(__file__).parents[2])
+_MODULE_FILE = sys.modules[nn.Module.__module__].__file__
+"""The file whose functions call a module's forward."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,7 @@ def _place() -> tuple[str, bool]:
         code = frame.f_code
         if not place and not code.co_filename.startswith((_TORCH_FOLDER, _OWN_FOLDER, "<frozen")):
             place = f"{Path(code.co_filename).name}:{frame.f_lineno}"
-        in_model = in_model or code.co_name == "_call_impl"
+        in_model = in_model or code.co_filename == _MODULE_FILE
         if frame.f_back is None:
             break
         frame = frame.f_back
