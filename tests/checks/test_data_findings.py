@@ -147,6 +147,7 @@ CASES = [
     Case("row-order", "warn", lambda: [{"text": t, "source": f"s{p // 100}"} for p, t in enumerate(TEXT)], "source"),
     Case("label-balance", "fail", lambda: labelled(["yes"] * 400), "'yes'"),
     Case("label-balance", "warn", lambda: labelled([0] * 390 + [1] * 10), "97.5%"),
+    Case("label-balance", "warn", lambda: labelled([0] * 300 + [1] * 99 + [None]), "1 row without a label; 2 classes"),
     Case("ids-in-range", "fail", with_labels(right), "not below 19", {"vocabulary": 19}),
     Case("ids-in-range", "fail", with_labels(lambda n, i, labels: [-1, *labels[1:]]), "below 20", {"vocabulary": 20}),
     Case("ids-in-range", "fail", lambda: [{"input_ids": [7, 0] * 50}] * 20, "32 bits were read as 16"),

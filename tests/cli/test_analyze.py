@@ -52,6 +52,19 @@ def test_a_healthy_and_a_sick_run_for_a_person(tmp_path: Path) -> None:
     assert not any(line != line.rstrip() for line in lines)
 
 
+def test_a_note_is_in_the_headline_and_told_in_a_sentence(tmp_path: Path) -> None:
+    losses = [2.6 - 0.068 * min(step, 22) + 0.027 * max(step - 34, 0) for step in range(60)]
+    rows = [f"{step},{2 * math.exp(-step / 15)},{loss}" for step, loss in enumerate(losses)]
+    path = tmp_path / "run.csv"
+    path.write_text("\n".join(["epoch,train_loss,val_loss", *rows]) + "\n")
+    shown = analyze(path)
+    assert shown.splitlines()[1].startswith("  healthy, 1 note: ")
+    told = " ".join(shown.split())
+    assert "note validation-gap, steps 20 to 59: val_loss rises since step 20" in told
+    assert "; there are no " not in told
+    assert shown.splitlines()[-1].endswith(" explain validation-gap  # causes, and what to do")
+
+
 def test_a_hidden_nan_is_called_by_its_name(tmp_path: Path) -> None:
     rows = [f"{{'loss': {0.0 if s > 250 else 2.5}, 'grad_norm': {'nan' if s > 250 else 1.5}}}" for s in range(1, 301)]
     path = tmp_path / "train.log"

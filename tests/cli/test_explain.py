@@ -113,6 +113,21 @@ def test_words_find_what_is_about_them(asked: str, wanted: set[str]) -> None:
     assert "next  steadytrain explain " in text
 
 
+def test_the_verdict_comes_before_the_lists() -> None:
+    assert run("nan").startswith("Nothing is called 'nan'; these are about it.\n\nSymptoms:")
+
+
+def test_a_short_word_is_matched_whole() -> None:
+    assert "token-file" not in found("nan")  # nanoGPT's
+
+
+def test_causes_are_found_by_their_meaning_and_by_the_symptom_that_names_them() -> None:
+    causes = {"singular-operation", "no-supervised-tokens", "half-precision-overflow", "nonfinite-input"}
+    assert causes <= found("nan")
+    assert causes <= found("my", "loss", "is", "nan")
+    assert "missing-zero-grad" in found("gradients", "earlier", "updates")
+
+
 def test_a_further_word_narrows_the_search() -> None:
     assert len(found("rate", "optimizer")) < len(found("rate"))
 
@@ -121,7 +136,7 @@ def test_words_that_make_a_name_are_the_name() -> None:
     assert run("loss", "spike") == run("Loss_Spike") == run("loss-spike")
 
 
-@pytest.mark.parametrize("asked", ["xyzzy", "the", "?", " ", "*["])
+@pytest.mark.parametrize("asked", ["xyzzy", "the", "?", " ", "*[", "gpu out of memory"])
 def test_words_that_find_nothing_are_the_users_error(asked: str) -> None:
     with pytest.raises(UsageError, match="nothing is called"):
         CliRunner().invoke(command, [asked], catch_exceptions=False)

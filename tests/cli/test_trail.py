@@ -70,6 +70,6 @@ def test_a_misspelled_command_is_told_in_one_line(tmp_path: Path, entered: Enter
 
 
 def test_no_summary_is_cut() -> None:
-    listed = CliRunner().invoke(commands, ["--help"]).stdout.partition("Commands:")[2]
+    listed = CliRunner().invoke(commands, ["--help"]).stdout.partition("Watch:")[2]
     assert "show" in listed
     assert "..." not in listed

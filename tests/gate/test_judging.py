@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builders import symptom
+from builders import bad_run, symptom
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Action
 from steadytrain.core.model import Window
+from steadytrain.diagnosis.answer import Diagnosis
+from steadytrain.diagnosis.answer_files import keep
 from steadytrain.gate.judging import judge_run
 from steadytrain.gate.policy import Bounds, GatePolicy, read_policy
-from steadytrain.gate.recorded import Done, Recorded
+from steadytrain.gate.recorded import Confirmed, Done, Recorded, of_run
 from steadytrain.gate.result import Check
+from steadytrain.storage.run_folder import open_run
 
 
 def window(losses: Any, norms: Any = None, skipped: Any = None) -> Window:
@@ -50,6 +53,25 @@ def test_a_healthy_run_passes_every_check() -> None:
     assert [one.name for one in judged.checks] == ["ended", "symptoms", "nonfinite-losses", "actions"]
 
 
+def test_a_confirmed_cause_fails_though_its_symptom_is_a_warning() -> None:
+    run = recorded(confirmed=(Confirmed("loss-function-misuse", "misused-loss", "step-000072"),))
+    found = check("diagnosis", run)
+    assert (found.status, found.reason) == (
+        "fail",
+        "diagnose confirmed a cause: loss-function-misuse (step-000072)",
+    )
+    assert check("diagnosis", run, GatePolicy(allowed_symptoms=("misused-loss",))).status == "pass"
+    assert check("diagnosis", run, GatePolicy(fail_on="never")).status == "pass"
+
+
+@pytest.mark.parametrize(("status", "count"), [("confirmed", 1), ("likely", 0), (None, 0)])
+def test_the_stored_answers_of_a_run_and_its_incidents_are_read(status: Any, count: int, tmp_path: Path) -> None:
+    run = bad_run(tmp_path / "run")
+    place = run / "incidents" / "step-412"
+    keep(place, Diagnosis(str(run), "nonfinite-loss: NaN", "exact", "", "bad-row", status, "", (), ()))
+    assert of_run(open_run(run)).confirmed == (Confirmed("bad-row", "nonfinite-loss", "step-412"),) * count
+
+
 @pytest.mark.parametrize("value", [-np.inf, np.inf, np.nan])
 def test_a_loss_that_is_not_finite_fails(value: float) -> None:
     found = check("nonfinite-losses", recorded([3.0, value, value, 1.0]))
@@ -77,6 +99,9 @@ def test_steps_that_were_not_recorded_are_named() -> None:
 def test_symptoms_count_from_the_severity_of_the_policy() -> None:
     run = recorded(symptoms=(symptom(7, severity="warning", name="loss-spike"),))
     assert check("symptoms", run).status == "pass"
+    told = check("symptoms", run).reason
+    assert told.endswith('1 warning is not counted (fail-on = "warning" in the file of --policy counts them)')
+    assert "not counted" not in check("symptoms", run, GatePolicy(allowed_symptoms=("loss-spike",))).reason
     strict = GatePolicy(fail_on="warning")
     assert (check("symptoms", run, strict).status, check("symptoms", run, strict).step) == ("fail", 7)
     assert check("symptoms", run, replace(strict, allowed_symptoms=("loss-spike",))).status == "pass"

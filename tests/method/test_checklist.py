@@ -17,7 +17,14 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.own_command import pasteable
 from steadytrain.diagnosis import answer_files
 from steadytrain.diagnosis.answer import Diagnosis, PatchTried
-from steadytrain.experiments.command_results import FILE, CommandResult, keep_result, keep_verdicts, results_of
+from steadytrain.experiments.command_results import (
+    FILE,
+    ROWS_WRITTEN,
+    CommandResult,
+    keep_result,
+    keep_verdicts,
+    results_of,
+)
 from steadytrain.experiments.outcome_files import SCHEMA, trials_folder
 from steadytrain.experiments.specs import Entry, Outcome, Spec, Verdict
 from steadytrain.experiments.trial_catalog import trials
@@ -55,7 +62,9 @@ def test_nothing_is_ticked_without_evidence(run: Path) -> None:
 def test_a_run_without_a_symptom_is_given_no_command_that_would_be_refused(tmp_path: Path) -> None:
     found = ticks(builders.quiet_run(tmp_path / "quiet"))
     assert found["reproduction"].evidence == ("the run has no symptom that could be reproduced",)
-    assert [found[name].command for name in ("reproduction", "precision", "tuning")] == [None, None, None]
+    asked = [found[name] for name in ("reproduction", "precision", "tuning")]
+    assert [(tick.state, tick.command) for tick in asked] == [("not-needed", None)] * 3
+    assert all("the run has no symptom that" in tick.evidence[0] for tick in asked)
 
 
 def test_results_of_commands_tick_and_are_named_with_their_day(run: Path) -> None:
@@ -72,7 +81,16 @@ def test_results_of_commands_tick_and_are_named_with_their_day(run: Path) -> Non
 def test_a_repro_that_was_not_made_is_no_tick(run: Path) -> None:
     keep_result(incident(run), CommandResult("repro", False, "it did not fail again"))
     assert not ticks(run)["reproduction"].done
+    assert ticks(run)["reproduction"].is_open
+    assert ticks(run)["reproduction"].command is None
     assert "it did not fail again" in ticks(run)["reproduction"].evidence[0]
+
+
+def test_a_repro_that_wrote_the_rows_in_place_of_a_script_is_not_needed(run: Path) -> None:
+    keep_result(incident(run), CommandResult("repro", False, "no operation is to blame", ROWS_WRITTEN))
+    found = ticks(run)["reproduction"]
+    assert (found.state, found.done, found.command) == ("not-needed", False, None)
+    assert "no operation is to blame" in found.evidence[0]
 
 
 def test_rate_warm_up_and_clipping_are_all_needed(run: Path) -> None:
@@ -93,7 +111,8 @@ def test_a_trial_that_was_refused_does_not_count(run: Path) -> None:
 
 def test_a_run_in_float32_has_no_precision_to_compare(tmp_path: Path) -> None:
     run = builders.quiet_run(tmp_path / "run", facts={**builders.FACTS, "precision": FLOAT32})
-    assert ticks(run)["precision"].done
+    assert ticks(run)["precision"].state == "not-needed"
+    assert ticks(run)["precision"].evidence[0].startswith("nothing to compare")
     mixed = {**FLOAT32, "autocast": {"cpu": "torch.bfloat16"}}
     other = builders.quiet_run(tmp_path / "other", facts={**builders.FACTS, "precision": mixed})
     assert not ticks(other)["precision"].done
@@ -142,11 +161,13 @@ def test_a_folder_that_cannot_be_written_keeps_nothing_and_fails_nothing(tmp_pat
 def test_the_terminal_and_the_document_say_the_same(run: Path) -> None:
     printed = CliRunner().invoke(command, [str(run)], catch_exceptions=False)
     assert printed.exit_code == 0
-    assert printed.output.splitlines()[-3] == f"0 of 5 done for {run}"
+    assert printed.output.splitlines()[-3] == f"of 5: 0 done, 5 open; for {run}"
     assert f"repro {incident(run)} -o repro  # what is left to do" in printed.output.splitlines()[-1]
+    assert printed.output.splitlines()[0] == "[x] done   [-] not needed: the first line says why   [ ] open"
     document = json.loads(CliRunner().invoke(command, [str(run), "--json"], catch_exceptions=False).output)
     assert document["schema"] == "steadytrain.checklist/1"
     for tick in document["ticks"]:
+        assert (tick["state"], tick["done"]) == ("open", False)
         assert f"[ ] {tick['title']}" in printed.output
         assert f"next: {pasteable(tick['command'])}" in printed.output
 
@@ -170,7 +191,8 @@ def test_every_trial_belongs_to_a_step() -> None:
 def test_what_cannot_be_cut_is_not_asked_for(tmp_path: Path) -> None:
     dead = builders.symptom(9, name="dead-units", severity="warning", message="units are dead")
     found = ticks(builders.quiet_run(tmp_path / "run", symptoms=[dead]))["reproduction"]
-    assert (found.done, found.command, found.evidence) == (False, None, ("repro makes no script for dead-units",))
+    assert (found.state, found.command) == ("not-needed", None)
+    assert found.evidence == ("repro makes no script for dead-units",)
 
 
 def test_a_note_leaves_nothing_to_reproduce(tmp_path: Path) -> None:
@@ -184,5 +206,6 @@ def test_a_patch_that_works_needs_no_tuning(run: Path) -> None:
     answer = Diagnosis(str(run), "nonfinite-loss", "exact", "", "nonfinite-input", "confirmed", "", (), (), patch=patch)
     answer_files.keep(incident(run), answer)
     found = ticks(run)["tuning"]
-    assert (found.done, found.command) == (True, None)
+    assert (found.state, found.command) == ("not-needed", None)
+    assert "learning rate: never tried" in found.evidence
     assert found.evidence[0] == "a patch removes the symptom: leave the rows out"

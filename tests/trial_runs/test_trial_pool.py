@@ -249,8 +249,11 @@ def test_the_commands(run: Path, case: Case) -> None:
     )
     assert json.loads(other.stdout)["result"] == "no effect"
     assert other.return_value == 1
-    listed = CliRunner().invoke(trial_command, [str(run), "--onset", str(ONSET)])
-    assert "drop-batch" in listed.stdout
+    short = CliRunner().invoke(trial_command, [str(run), "--onset", str(ONSET)])
+    assert "drop-batch" in short.stdout
+    assert "(does not apply" not in short.stdout
+    assert "do not apply here; --all says why" in short.stdout
+    listed = CliRunner().invoke(trial_command, [str(run), "--onset", str(ONSET), "--all"])
     assert "(does not apply: no broken tie is known)" in listed.stdout
     for arguments, said in (
         ([*where, "no-such-trial"], "no trial is called"),
@@ -260,7 +263,7 @@ def test_the_commands(run: Path, case: Case) -> None:
         with pytest.raises(UsageError, match=said):
             CliRunner().invoke(trial_command, arguments, catch_exceptions=False)
     for arguments, said in (
-        ([*where, "--with", "no-such"], "no trial is called"),
+        ([*where, "--with", "no-such"], "no trial or fix is called so"),
         ([*where, "--with", "clip=much"], "is not a number"),
         ([*where, "--with", "clean-data"], "made by hand"),
         ([*where, "--with", "clip", "--steps", "0"], "between 1 and"),

@@ -147,7 +147,7 @@ def _print(judged: Sequence[AnalyzedRun], pages: Sequence[tuple[Path, int]]) -> 
         say(f"{path}  {size / 1024:,.0f} KiB")
     from steadytrain.core.model import SEVERITIES
 
-    symptoms = [one for entry in judged for one in entry.judgement.symptoms if one.severity != "note"]
+    symptoms = [one for entry in judged for one in entry.judgement.symptoms]
     if symptoms:
         gravest = max(symptoms, key=lambda one: SEVERITIES.index(one.severity))
         say_next("explain", gravest.name, why="causes, and what to do")
@@ -182,7 +182,11 @@ def _run_line(entry: AnalyzedRun) -> Text:
     from steadytrain.report.wording import clean
 
     health = entry.judgement.health
-    parts = ((health, _HEALTH_STYLES[health]), f"  {clean(entry.log.name)}", (f"  {_steps_of(entry.log)}", _DIM))
+    parts = (
+        (_health_of(entry), _HEALTH_STYLES[health]),
+        f"  {clean(entry.log.name)}",
+        (f"  {_steps_of(entry.log)}", _DIM),
+    )
     return Text.assemble(*parts, no_wrap=True, overflow="ignore")
 
 
@@ -197,7 +201,7 @@ def _run_parts(entry: AnalyzedRun, untold: dict[str, str]) -> Iterator[Renderabl
     log, judgement = entry.log, entry.judgement
     yield Text(clean(log.name), style="bold", no_wrap=True, overflow="ignore")
     lines = [
-        Text.assemble((judgement.health, _HEALTH_STYLES[judgement.health]), f": {clean(judgement.why)}"),
+        Text.assemble((_health_of(entry), _HEALTH_STYLES[judgement.health]), f": {clean(judgement.why)}"),
         Text(f"{_steps_of(log)}, {log.kind}", style=_DIM),
         *_loss_of(log),
     ]
@@ -210,9 +214,7 @@ def _run_parts(entry: AnalyzedRun, untold: dict[str, str]) -> Iterator[Renderabl
         counts = Counter(story.severity for story in grave if story.number not in told)
         left = ", ".join(f"{counts[severity]:,} {severity}" for severity in ("critical", "warning") if counts[severity])
         lines.append(Text(f"and more stories: {left} (--json has all)", style=_DIM))
-    noted = [symptom for symptom in judgement.symptoms if symptom.severity == "note"]
-    if noted:
-        lines.append(Text(_noted(noted), style=_DIM))
+    lines += [Text(line) for line in _noted(entry)]
     lines += [Text(clean(note), style=_DIM) for note in log.notes[:NOTES_SHOWN_MAX]]
     if len(log.notes) > NOTES_SHOWN_MAX:
         lines.append(Text(f"and {len(log.notes) - NOTES_SHOWN_MAX} more notes (--json has all)", style=_DIM))
@@ -246,18 +248,29 @@ def _steps_between(first: int, last: int) -> str:
     return f"step {first}" if first == last else f"steps {first} to {last}"
 
 
-def _noted(symptoms: Sequence[Symptom]) -> str:
-    """Notes in one line."""
-    from steadytrain.report.wording import clean, enumerated
+def _health_of(entry: AnalyzedRun) -> str:
+    """The verdict, with the number of notes where nothing is above one."""
+    from steadytrain.logs.numerals import counted
+
+    notes = sum(symptom.severity == "note" for symptom in entry.judgement.symptoms)
+    health = entry.judgement.health
+    return f"{health}, {counted(notes, 'note')}" if notes and health in _QUIET else health
+
+
+def _noted(entry: AnalyzedRun) -> Iterator[str]:
+    """Notes, each with its sentence; of a name with several the first."""
+    from steadytrain.report.wording import clean
 
     by_name: dict[str, list[Symptom]] = {}
-    for symptom in symptoms:
-        by_name.setdefault(clean(symptom.name), []).append(symptom)
-    told = []
-    for name, (first, *others) in by_name.items():
-        more = f" and {len(others):,} more" if others else ""
-        told.append(f"{name} ({_steps_between(first.first_step, first.last_step)}{more})")
-    return f"Noted: {enumerated(told, NOTED_SHOWN_MAX)}."
+    for symptom in entry.judgement.symptoms:
+        if symptom.severity == "note":
+            by_name.setdefault(symptom.name, []).append(symptom)
+    for name, (first, *others) in list(by_name.items())[:NOTED_SHOWN_MAX]:
+        more = f" (and {len(others):,} more)" if others else ""
+        where = _steps_between(first.first_step, first.last_step)
+        yield f"note {clean(name)}, {where}{more}: {clean(first.message)}"
+    if len(by_name) > NOTED_SHOWN_MAX:
+        yield f"and notes of {len(by_name) - NOTED_SHOWN_MAX} more names (--json has all)"
 
 
 def _steps_of(log: Log) -> str:

@@ -14,6 +14,9 @@ from steadytrain.cli._output import say_document, say_lines
 if TYPE_CHECKING:
     from steadytrain.method.ticks import Checklist
 
+MARKS: dict[str, str] = {"done": "x", "not-needed": "-", "open": " "}
+LEGEND = "[x] done   [-] not needed: the first line says why   [ ] open"
+
 
 @click.command()
 @click.argument("target", required=False, metavar="[RUN|INCIDENT]")
@@ -23,9 +26,10 @@ def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
     """Show what was done about a run, and what is left to do.
 
     Five questions: Is there a minimal reproduction? Were the data tested? Were gradients and activations recorded? Was
-    the precision tried? Were learning rate, warm-up and clipping tried? Each has its evidence (which command or trial,
-    its result, the day) or the command that would answer it. RUN is by default the newest; of a run, results of all its
-    incidents count. Reads only what is on disk and needs no PyTorch. Exits with 0 whatever the answers.
+    the precision tried? Were learning rate, warm-up and clipping tried? Each is done, with its evidence (which command
+    or trial, its result, the day), not needed, with the reason, or open, with the command that would answer it. RUN is
+    by default the newest; of a run, results of all its incidents count. Reads only what is on disk and needs no
+    PyTorch. Exits with 0 whatever the answers.
     """
     from steadytrain.api.method_steps import checklist
 
@@ -42,12 +46,11 @@ def _lines(found: Checklist) -> list[str]:
     from steadytrain.core.own_command import pasteable
     from steadytrain.report.wording import clean
 
-    lines = []
+    lines = [LEGEND]
     for tick in found.ticks:
-        lines.append(f"[{'x' if tick.done else ' ' if tick.is_open else '-'}] {tick.title}")
+        lines.append(f"[{MARKS[tick.state]}] {tick.title}")
         lines += [f"      {clean(line)}" for line in tick.evidence]
         lines += [f"      next: {pasteable(clean(tick.command))}"] if tick.command is not None else []
-    done = sum(tick.done for tick in found.ticks)
-    moot = sum(not tick.done and not tick.is_open for tick in found.ticks)
-    rest = f", {moot} cannot be done" if moot else ""
-    return [*lines, f"{done} of {len(found.ticks)} done{rest} for {clean(found.target)}"]
+    counts = [(sum(tick.state == state for tick in found.ticks), state.replace("-", " ")) for state in MARKS]
+    told = ", ".join(f"{number} {words}" for number, words in counts if number or words == "done")
+    return [*lines, f"of {len(found.ticks)}: {told}; for {clean(found.target)}"]

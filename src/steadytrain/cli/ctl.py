@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._misspelt import no_option
 from steadytrain.cli._next import say_next_of
 from steadytrain.cli._output import say, say_document
 
@@ -15,8 +16,8 @@ ENDS = ("stop", "status")
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("target", metavar="RUN")
-@click.argument("words", nargs=-1, required=True, metavar="COMMAND")
+@click.argument("target", metavar="RUN", callback=no_option)
+@click.argument("words", nargs=-1, required=True, metavar="COMMAND", callback=no_option)
 @_options.runs_dir
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.ctl/1).")
 def command(target: str, words: tuple[str, ...], runs_dir: Path, *, as_json: bool) -> None:

@@ -55,9 +55,9 @@ def command(as_json: bool, words: tuple[str, ...]) -> None:
     if as_json:
         _say_document(found, asked=asked)
         return
-    _say_lists(found)
     more = f" {len(hits) - FOUND_MAX} more are about it: a further word narrows the search." if hits[FOUND_MAX:] else ""
-    say_lines(f"\nNothing is called {asked!r}; these are about it.{more}")
+    say_lines(f"Nothing is called {asked!r}; these are about it.{more}\n")
+    _say_lists(found)
     say_lines(f"\nnext  steadytrain explain {hits[0].page.name}")
 
 

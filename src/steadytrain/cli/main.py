@@ -11,7 +11,7 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 import click
@@ -29,6 +29,18 @@ USAGE_STATUS = 2
 RUN_SCRIPTS = ("run", "preflight")
 """Commands whose process runs the user's script, the first word after ``steadytrain``."""
 
+SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "Watch": ("run", "show", "report", "runs", "top", "ui", "ctl", "policy", "ledger", "checkpoints", "query"),
+    "After a fault": (
+        *("debug", "diagnose", "fix", "verify", "trial", "replay", "onset", "locate", "repro", "bisect"),
+        *("explain", "checklist", "compare", "audit", "collectives"),
+    ),
+    "Before a run": ("preflight", "check-data"),
+    "CI and pipelines": ("gate", "analyze", "export", "notify"),
+    "Administration": ("doctor", "bundle", "completion"),
+}
+"""The sections of ``steadytrain --help``, with their commands in the order of use."""
+
 SUMMARY_MAX = 1000
 """Characters of a command's summary: far more than any has, so none is cut."""
 
@@ -43,7 +55,9 @@ class Commands(click.Group):
     """The modules of this package as subcommands."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        return [name.replace("_", "-") for name in module_names(steadytrain.cli, besides=("main",))]
+        here = [name.replace("_", "-") for name in module_names(steadytrain.cli, besides=("main",))]
+        ordered = [name for names in SECTIONS.values() for name in names]
+        return sorted(here, key=lambda name: ordered.index(name) if name in ordered else len(ordered))
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in self.list_commands(context):
@@ -67,8 +81,10 @@ class Commands(click.Group):
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Each command with its whole first sentence: a summary that is cut says less than none."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, self._sentence(context, name)) for name in self.list_commands(context)])
+        width = max(map(len, self.list_commands(context)))
+        for section, names in SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl([(name.ljust(width), self._sentence(context, name)) for name in names])
 
     def _sentence(self, context: click.Context, name: str) -> str:
         command = self.get_command(context, name)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._misspelt import no_option
 from steadytrain.cli._next import next_line
 from steadytrain.core.bounded_files import DOCUMENT_BYTES_MAX, read_json
 from steadytrain.core.errors import UsageError
@@ -120,7 +121,7 @@ class Outlets:
 @_options.runs_dir
 @_options.allow_network
 @click.option("--name", default=None, help="Name of the --then-run run.")
-@click.argument("script")
+@click.argument("script", callback=no_option)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @_options.gathered(lambda: PreflightOptions, into="options")
 def command(as_module: bool, script: str, arguments: tuple[str, ...], options: PreflightOptions) -> int:

@@ -87,7 +87,7 @@ def command(
         repro = make_rising_repro(subject, folder, wait_s=wait_s)
         source, step, run = subject.source, subject.symptom.first_step, subject.run
     place = f" ({folder / 'repro.py'}, {repro.lines} lines)" if repro.made else ""
-    keep_result(source, CommandResult("repro", bool(repro.files), f"{repro.why}{place}"))
+    keep_result(source, CommandResult("repro", repro.made, f"{repro.why}{place}", repro.effect))
     if as_json:
         say_document(repro_document(source, folder, repro))
         return 0 if repro.made else NOT_MADE_STATUS

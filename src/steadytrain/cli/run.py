@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steadytrain.cli import _options
+from steadytrain.cli._misspelt import no_option
 from steadytrain.cli._output import say
 from steadytrain.cli._settings import ConfiguredCommand
 from steadytrain.cli.main import ENTERED
@@ -196,7 +197,7 @@ def _target(as_module: bool, script: str, arguments: tuple[str, ...]) -> Target:
     help="Exit with 71 if a symptom of this severity or above was found and the script itself ended with 0.",
 )
 @click.option("--top", is_flag=True, help="Show the run live under the output of SCRIPT, as `steadytrain top` does.")
-@click.argument("script")
+@click.argument("script", callback=no_option)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @_bare_when_off
 @_options.gathered(_options_of_a_run, into="options")

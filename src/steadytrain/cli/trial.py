@@ -12,6 +12,7 @@ from steadytrain.cli import _consent, _options
 from steadytrain.cli._next import say_next_of
 from steadytrain.cli._output import say, say_document, say_lines
 from steadytrain.cli._progress import progress
+from steadytrain.logs.numerals import counted
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -23,6 +24,7 @@ CANNOT_TELL_STATUS = 125
 @click.command()
 @click.argument("incident", required=False)
 @click.argument("names", nargs=-1, metavar="NAME...")
+@click.option("--all", "every", is_flag=True, help="Without NAME: also list the trials that do not apply, with why.")
 @_options.workers
 @click.option("--budget", metavar="TIME", help="Start no trial after this time: 90s, 10m; a bare number is in seconds.")
 @_options.symptom
@@ -38,6 +40,7 @@ CANNOT_TELL_STATUS = 125
 def command(
     incident: str | None,
     names: tuple[str, ...],
+    every: bool,
     budget: str | None,
     runs_dir: Path,
     as_json: bool,
@@ -45,10 +48,10 @@ def command(
 ) -> int:
     """Replay the steps around an incident with one change at a time.
 
-    INCIDENT is a bundle, or a run (its most severe incident, or the run itself if it has none). Without NAME, lists all
-    trials, with the reason if one does not apply; "all" runs every one that applies. Each trial is compared with the
-    unchanged replay. Finished trials are saved with the incident and not run again. Exits with 0, or with 125 if even
-    the unchanged replay could not run.
+    INCIDENT is a bundle, or a run (its most severe incident, or the run itself if it has none). Without NAME, lists the
+    trials that apply (--all: the others too, with the reason); "all" runs every one that applies. Each trial is
+    compared with the unchanged replay. Finished trials are saved with the incident and not run again. Exits with 0, or
+    with 125 if even the unchanged replay could not run.
     """
     from steadytrain.api.targets import incident_or_run_of, needs_torch
     from steadytrain.experiments import result_table
@@ -58,13 +61,13 @@ def command(
     from steadytrain.trial_runs.trial_session import run_named
 
     if incident is None:
-        _list(None, None, as_json=as_json)
+        _list(None, None, every=True, as_json=as_json)
         return 0
     budget_s = _options.seconds(budget) if budget is not None else None
     path = incident_or_run_of(incident, runs_dir)
     case = options.case(path)
     if not names:
-        _list(case, path, as_json=as_json)
+        _list(case, path, every=every, as_json=as_json)
         return 0
     needs_torch("trials need PyTorch to run the steps again")
     if names == ("all",):
@@ -96,8 +99,8 @@ def _late(
     return note(late, (one for ran in outcomes.values() for one in ran), case.step_s) if late else ""
 
 
-def _list(case: Case | None, path: Path | None, *, as_json: bool) -> None:
-    """Print all trials, each with the reason why it does not apply to ``case``, the incident at ``path``."""
+def _list(case: Case | None, path: Path | None, *, every: bool, as_json: bool) -> None:
+    """Print the trials that apply to ``case``, the incident at ``path``; ``every``: the others too, with the reason."""
     from steadytrain.experiments.specs import NotApplicable
     from steadytrain.experiments.trial_catalog import plan_of, summary, trials
 
@@ -115,8 +118,11 @@ def _list(case: Case | None, path: Path | None, *, as_json: bool) -> None:
         incident = str(path) if path is not None else None
         say_document({"schema": "steadytrain.trial-list/1", "incident": incident, "trials": listed})
         return
-    width = max(map(len, plans))
-    for one in trials():
+    shown = [one for one in trials() if every or not isinstance(plans[one.name], NotApplicable)]
+    width = max((len(one.name) for one in shown), default=0)
+    for one in shown:
         plan = plans[one.name]
         why = f"  (does not apply: {plan.why})" if isinstance(plan, NotApplicable) else ""
         say_lines(f"{one.name:<{width}}  {summary(one)}{why}")
+    if others := len(plans) - len(shown):
+        say_lines(f"\n{counted(others, 'other trial')} {'do' if others > 1 else 'does'} not apply here; --all says why")

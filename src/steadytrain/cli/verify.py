@@ -14,6 +14,8 @@ from steadytrain.cli._output import say, say_document, say_lines
 from steadytrain.cli._progress import progress
 from steadytrain.core.errors import UsageError
 from steadytrain.core.own_command import NAME, pasteable
+from steadytrain.experiments.specs import LOOP_OVER
+from steadytrain.logs.numerals import counted
 
 if TYPE_CHECKING:
     from steadytrain.experiments.fix_verification import Verified
@@ -33,7 +35,11 @@ REMOVED_STATUS, NOT_REMOVED_STATUS, CANNOT_TELL_STATUS = 0, 1, 125
     metavar="NAME[=VALUE]",
     help="Trial or intervention, optionally with a number.",
 )
-@click.option("--steps", type=int, help="Steps after the onset; by default max(10, 3 x lead, 1/(1-beta2)).")
+@click.option(
+    "--steps",
+    type=int,
+    help="Steps after the onset, at most to the end of the script; by default as many as the optimizer remembers.",
+)
 @_options.workers
 @_options.symptom
 @_options.onset
@@ -111,8 +117,9 @@ def _print(found: Verified, onset: int) -> None:
     for change in found.changed:
         say_lines(f"  changed: {change}")
     if found.verdict.effect != "not-run":
-        why = f"; {found.ended}" if found.ended else ""
-        say_lines(f"  followed for {found.followed} steps after the onset at step {onset}{why}")
+        over = (found.ended or "").startswith(LOOP_OVER)
+        why = ": the script ends there" if over else f"; {found.ended}" if found.ended else ""
+        say_lines(f"  followed for {counted(found.followed, 'step')} after the onset at step {onset}{why}")
     if found.price_before is not None:
         say_lines(
             f"  its price before the onset: {found.price_before:+.3g} in the loss on fixed batches, against the "

@@ -99,7 +99,7 @@ class Pages:
 
     def of(self, plugin: Any) -> Page:
         """Make the page of a plug-in or its class."""
-        summary, sections = split_docstring(inspect.cleandoc(plugin.__doc__ or ""), self.headings)
+        summary, sections = split_docstring(inspect.cleandoc(plugin.__doc__ or "").replace("``", "`"), self.headings)
         if self.flows:
             sections = {title: " ".join(text.split()) for title, text in sections.items()}
         return Page(

@@ -45,9 +45,19 @@ SAME_MEANING: Mapping[str, tuple[str, ...]] = {
     "increases": ("rise", "rose", "grow", "climb", "diverg"),
     "seed": ("seed", "random"),
 }
-"""Short and colloquial words, with the words of the pages that mean the same. Both are matched by their beginnings."""
+"""Short and colloquial words, with the words of the pages that mean the same."""
+
+PHRASES: Mapping[str, str] = {"out of memory": "oom", "out-of-memory": "oom"}
+"""Words that mean something only together."""
+
+CAUSES = "causes"
+"""The kind whose pages are also found by their meaning, and by the causes that look like one that was found."""
 
 WORD_MIN, STEM_MIN = 2, 4
+WHOLE_MAX = 4
+"""Up to so many letters a word is matched whole, with an ending: ``nan`` is not the beginning of ``nanoGPT``."""
+
+ENDINGS = r"(?:e?s|e?d|ing)?(?![a-z0-9])"
 FEW = 4
 
 
@@ -62,8 +72,9 @@ class Hit:
 def search(words: Iterable[str], kinds: Iterable[Pages], *, partly: bool = True) -> list[Hit]:
     """The pages that hold every word, those with more of them in the name first.
 
-    A page counts by its name and first sentence. Where few pages have all words there, those follow that have them in
-    their whole text; and if none has all of them, the pages with most, where that is more than half.
+    A page counts by its name and first sentence, a cause also by its meaning and by the causes that it looks like.
+    Where few pages have all of several words there, those follow that have them in their whole text; and if none has
+    all of them, the pages with most, where that is more than half, and one of them in the name or first sentence.
 
     Args:
         words: as a user typed them; words that say nothing (``my``, ``is``) are left out.
@@ -74,26 +85,55 @@ def search(words: Iterable[str], kinds: Iterable[Pages], *, partly: bool = True)
         return []
     patterns = [_pattern(word) for word in asked]
     hits = [Hit(kind, page) for kind in kinds for page in kind.all()]
-    found: list[Hit] = []
-    for text_of in (_head, _whole):
-        if len(found) < FEW:
-            more = [hit for hit in hits if hit not in found and all(one.search(text_of(hit.page)) for one in patterns)]
-            found += sorted(more, key=lambda hit: -_in_name(hit.page, patterns))
+    found = _by_name([hit for hit in hits if _has_all(_head(hit.page), patterns)], patterns)
+    if found:
+        found += _causes(hits, found, patterns)
+    if len(found) < FEW and len(patterns) > 1:
+        rest = [hit for hit in hits if hit not in found]
+        found += _by_name([hit for hit in rest if _has_all(_whole(hit.page), patterns)], patterns)
     if found or not partly:
         return found
     counts = {id(hit): sum(pattern.search(_whole(hit.page)) is not None for pattern in patterns) for hit in hits}
     most = max(counts.values(), default=0)
-    return [hit for hit in hits if counts[id(hit)] == most] if 2 * most > len(patterns) > 1 else []
+    most_of = [hit for hit in hits if counts[id(hit)] == most and _has_some(_head(hit.page), patterns)]
+    return most_of if 2 * most > len(patterns) > 1 else []
+
+
+def _causes(hits: Sequence[Hit], found: Sequence[Hit], patterns: Sequence[re.Pattern[str]]) -> list[Hit]:
+    """The causes whose meaning has all words, then those that a found symptom names or a found cause looks like."""
+    linked: set[str] = set()
+    for hit in found:
+        text = hit.page.sections.get("causes", "") if hit.kind.key != CAUSES else ""
+        linked |= {*re.findall(r"[a-z]+(?:-[a-z0-9]+)+", text), *hit.page.traits.get("rivals", ())}
+    rest = [hit for hit in hits if hit.kind.key == CAUSES and hit not in found]
+    meant = [hit for hit in rest if _has_all(hit.page.sections.get("means", ""), patterns)]
+    return [*meant, *(hit for hit in rest if hit.page.name in linked and hit not in meant)]
+
+
+def _by_name(hits: Sequence[Hit], patterns: Sequence[re.Pattern[str]]) -> list[Hit]:
+    return sorted(hits, key=lambda hit: -_in_name(hit.page, patterns))
+
+
+def _has_all(text: str, patterns: Sequence[re.Pattern[str]]) -> bool:
+    return all(pattern.search(text) for pattern in patterns)
+
+
+def _has_some(text: str, patterns: Sequence[re.Pattern[str]]) -> bool:
+    return any(pattern.search(text) for pattern in patterns)
 
 
 def _words(texts: Iterable[str]) -> list[str]:
-    return [word for text in texts for word in re.findall(r"[\w']+", text.lower().replace("_", "-"))]
+    asked = " ".join(" ".join(texts).lower().replace("_", "-").split())
+    for phrase, word in PHRASES.items():
+        asked = asked.replace(phrase, word)
+    return re.findall(r"[\w']+", asked)
 
 
 def _pattern(word: str) -> re.Pattern[str]:
-    """Matches ``word``, or what means the same, at the beginning of a word."""
+    """Matches ``word``, or what means the same: short ones as whole words, others at the beginning of a word."""
     meant: Sequence[str] = SAME_MEANING.get(word, (_stem(word),))
-    return re.compile(rf"(?<![a-z0-9])(?:{'|'.join(map(re.escape, meant))})", re.IGNORECASE)
+    spelled = (re.escape(one) + (ENDINGS if len(one) <= WHOLE_MAX else "") for one in meant)
+    return re.compile(rf"(?<![a-z0-9])(?:{'|'.join(spelled)})", re.IGNORECASE)
 
 
 def _stem(word: str) -> str:

@@ -17,12 +17,12 @@ class GradientsCarriedOver(ScriptRule):
     """Gradients of earlier updates are still there: each step applies the sum of all batches so far.
 
     Means:
-        When a step's first backward began, the gradients that the update before had applied were still there, and no
-        later backward of the step found them cleared. What the optimizer applies grows with the steps: it works like a
+        The first backward of a step found the gradients that the update before had applied, and no later backward of
+        that step found them cleared. What the optimizer applies grows with the steps: it works like a
         momentum that forgets nothing.
 
     Causes:
-        - `optimizer.zero_grad()` is missing, or is called on another optimizer or another model
+        - `optimizer.zero_grad()` is missing (missing-zero-grad), or is called on another optimizer or another model
         - it is called after `backward()` of the next batch only, or in a branch that is not reached
         - accumulation that clears every few batches, but updates at each of them
 

@@ -27,10 +27,13 @@ class NonfiniteLoss(Detector):
         they log it (`logging_nan_inf_filter` of Hugging Face's Trainer is on by default).
 
     Causes:
-        - a value above 65504 in float16, most often in a model that was pre-trained in bfloat16 (T5, Gemma)
-        - log, sqrt or a division at zero; an epsilon that float16 rounds to zero
-        - an attention row in which every key is masked (pytorch#41508), or a batch with no label left to predict
-        - NaN or Inf already in the batch, or in weights that an earlier update broke
+        - a value above 65504 in float16, most often in a model that was pre-trained in bfloat16 (T5, Gemma):
+          half-precision-overflow
+        - log, sqrt or a division at zero (singular-operation); an epsilon that float16 rounds to zero
+          (optimizer-epsilon-underflow)
+        - an attention row in which every key is masked (fully-masked-attention, pytorch#41508), or a batch with no
+          label left to predict (no-supervised-tokens)
+        - NaN or Inf already in the batch (nonfinite-input), or in weights that an earlier update broke
         - weights that diverged: look for loss-spike, divergence or nonfinite-gradient at earlier steps
 
     Next:

@@ -5,7 +5,7 @@ The causes are the plug-ins of ``steadytrain.diagnosis.causes``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -69,10 +69,16 @@ def _traits(cause: Cause) -> dict[str, Any]:
     }
 
 
+def _spared(trials: Sequence[str]) -> str:
+    """That these trials do not remove the symptom."""
+    *others, last = trials
+    return f"neither {', '.join(others)} nor {last} does" if others else f"{last} does not"
+
+
 def _closing(page: Page) -> list[str]:
     traits = page.traits
     proof = f"{' or '.join(traits['confirmed_by'])} removes the symptom"
-    proof += f", and none of {', '.join(traits['spared'])} does." if traits["spared"] else "."
+    proof += f", and {_spared(traits['spared'])}." if traits["spared"] else "."
     mends = [
         f"{one['rung']}. {one['what']}" + (f" (trial {one['trial']})" if one["trial"] else "")
         for one in traits["interventions"]
@@ -92,7 +98,7 @@ def _markdown_closing(page: Page) -> list[str]:
     here = [rival for rival in traits["rivals"] if rival in shipped()]
     links = ", ".join(f"[{rival}](#{rival})" for rival in here) or "nothing else"
     confirmed = " or ".join(f"`{trial}`" for trial in traits["confirmed_by"])
-    spared = f", and none of {', '.join(f'`{trial}`' for trial in traits['spared'])} does" if traits["spared"] else ""
+    spared = f", and {_spared([f'`{trial}`' for trial in traits['spared']])}" if traits["spared"] else ""
     rows = [
         f"| {one['rung']} | {one['what']} | {'`' + one['trial'] + '`' if one['trial'] else ''} |"
         for one in traits["interventions"]

@@ -20,6 +20,9 @@ SCHEMA = "steadytrain.commands/1"
 FILE = "commands.json"
 RESULTS_MAX = 500
 WHAT_MAX = 500
+ROWS_WRITTEN = "rows"
+"""The effect of a `repro` that wrote the rows of a damaged batch: there is no operation to make a script of."""
+
 BYTES_MAX = 4 << 20
 
 
@@ -30,7 +33,7 @@ class CommandResult(JsonValue):
     ``command`` is its name with what it tried (``replay``, ``trial clip``, ``verify clip``), ``done`` whether it came
     to a result, ``what`` the result as one line, ``when`` a time in ISO 8601, UTC. ``effect`` is that of a trial
     (``experiments.specs.EFFECTS``); of a replay `again`, `gone` (the symptom), `exact` (there is none) or `differs`; of
-    `check-data` the status of its report.
+    `check-data` the status of its report; of `repro` `rows` if it wrote rows of the batch in place of a script.
     """
 
     command: str

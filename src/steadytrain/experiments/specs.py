@@ -138,6 +138,7 @@ PRICE = "price_before"
 """The number of a verdict that holds the price of its change: probe loss with it minus without it, before the onset."""
 
 SCRIPT_FAILED = "the script failed"
+LOOP_OVER = "the script's loop was over"
 """Begins the reason of a trial whose script raised an error: a missing module or file, or the trial's own change."""
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.plugin_pages import Page, Pages, wrapped
-from steadytrain.core.plugins import Broken, Kind, nearest
+from steadytrain.core.plugins import Broken, Kind, nearest, similar
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.specs import UNCHANGED, NotApplicable, Spec
 from steadytrain.experiments.trial import AXES, KINDS, Trial
@@ -147,7 +147,15 @@ def trial(name: str) -> Trial:
     known = {one.name: one for one in trials()}
     if name in known:
         return known[name]
-    raise UsageError(f"no trial is called {name!r}; {nearest(name, known)}")
+    raise UsageError(f"no trial is called {name!r}; {nearest_names(name, known)}")
+
+
+def nearest_names(name: str, known: Iterable[str]) -> str:
+    """The names that may be meant, or those that are spelled most like it, and what lists all."""
+    names = list(known)
+    closest = similar(name, names, cutoff=0.0)
+    near = nearest(name, names, otherwise=f"the nearest names are {', '.join(closest)}")
+    return f"{near} (`steadytrain trial` lists all)"
 
 
 def summary(one: Trial) -> str:

@@ -31,6 +31,8 @@ def _checks(run: Recorded, policy: GatePolicy, references: Sequence[Recorded]) -
     if run.is_run and not policy.unfinished:
         yield _ended(run)
     yield _symptoms(run, policy)
+    if run.confirmed:
+        yield _diagnosis(run, policy)
     yield _losses(run, policy)
     if policy.loss.given:
         yield _bounds("loss-bounds", "loss", _series(run, LOSS), policy.loss)
@@ -69,7 +71,27 @@ def _symptoms(run: Recorded, policy: GatePolicy) -> Check:
         return Check(name, "fail", f"{where}: {clean(first.message)}{more}", first.first_step)
     if not run.looked or not run.windows:
         return Check(name, "unknown", "no detector could look at this run")
-    return Check(name, "pass", f"no {' or '.join(bad)} symptom from {count(run.looked)} detectors")
+    looked = f"no {' or '.join(bad)} symptom from {count(run.looked)} detectors"
+    return Check(name, "pass", f"{looked}{_uncounted(run, policy, bad)}")
+
+
+def _uncounted(run: Recorded, policy: GatePolicy, bad: Sequence[str]) -> str:
+    """The warnings below the severity of the policy, and the entry that would count them."""
+    names = [one.name for one in run.symptoms if one.severity == "warning"] if "warning" not in bad else []
+    warnings = sum(name not in policy.allowed_symptoms for name in names)
+    if not warnings:
+        return ""
+    which = 'fail-on = "warning" in the file of --policy'
+    return f"; {_of(warnings, 'warning is', 'warnings are')} not counted ({which} counts them)"
+
+
+def _diagnosis(run: Recorded, policy: GatePolicy) -> Check:
+    """A confirmed cause fails, unless the policy allows its symptom."""
+    bad = [one for one in run.confirmed if policy.fail_on != "never" and one.symptom not in policy.allowed_symptoms]
+    if not bad:
+        return Check("diagnosis", "pass", "the policy allows the symptoms of the confirmed causes")
+    causes = enumerated(list(dict.fromkeys(f"{clean(one.cause)} ({clean(one.where)})" for one in bad)), NAMES_MAX)
+    return Check("diagnosis", "fail", f"diagnose confirmed a cause: {causes}")
 
 
 def _losses(run: Recorded, policy: GatePolicy) -> Check:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from steadytrain.core.incident import Action
 from steadytrain.core.model import Symptom, Window
+from steadytrain.diagnosis import answer_files
 from steadytrain.grouping import judge
 from steadytrain.grouping.catalog import log_detectors
 from steadytrain.logs import Log
@@ -24,11 +25,21 @@ class Done:
 
 
 @dataclass(frozen=True)
+class Confirmed:
+    """A stored diagnosis with a confirmed cause: of which symptom, and of which incident (the run's name: of none)."""
+
+    cause: str
+    symptom: str
+    where: str
+
+
+@dataclass(frozen=True)
 class Recorded:
     """A run as a gate sees it. ``windows`` are its streams, ``main`` first, then those of other ranks.
 
     ``looked`` is the number of detectors that could look. ``is_run`` says that it is a run folder: only such a run has
     an end, a ledger, a ``checklist``, a ``preflight`` and checks of its ``data``.
+    ``confirmed`` are the causes that stored answers of `diagnose` confirm.
     ``unrecorded`` is the number of steps in which the recording rested.
     """
 
@@ -44,6 +55,7 @@ class Recorded:
     preflight: tuple[Done, ...] = ()
     data: tuple[Done, ...] = ()
     unrecorded: int = 0
+    confirmed: tuple[Confirmed, ...] = ()
 
 
 def of_log(log: Log) -> Recorded:
@@ -84,7 +96,16 @@ def of_run(
         tuple(preflight),
         tuple(data),
         sum(_rested(record) for record in records),
+        tuple(_confirmed(run)),
     )
+
+
+def _confirmed(run: Run) -> Iterator[Confirmed]:
+    """The confirmed causes of the run and its incidents. A stored answer is evidence, whatever its day."""
+    for place in (run.path, *run.incidents):
+        answer = answer_files.read(place)
+        if answer is not None and answer.status == "confirmed":
+            yield Confirmed(answer.verdict, answer.symptom.split(":")[0], place.name)
 
 
 def _rested(run: Run) -> int:

@@ -100,12 +100,10 @@ class _Asked:
 
     @property
     def seen(self) -> str:
-        """The basis of a silent result: how many detectors read what, and what the others lack."""
+        """The basis of a silent result: how many detectors read what."""
         every, what = len(self.looked) + len(self.not_run), ", ".join(self._read)
         who = f"{len(self.looked)} of {every} detectors could look" if self.not_run else f"all {every} detectors looked"
-        return f"{who} at {len(self._window):,} steps ({what}) and saw nothing above a note" + (
-            f"; there are {self.missing}" if self.not_run else ""
-        )
+        return f"{who} at {len(self._window):,} steps ({what}) and saw nothing above a note"
 
     @property
     def missing(self) -> str:

@@ -183,7 +183,7 @@ def _repro(given: Given) -> str | None:
     if not made.files:
         return _refused(given, "repro", made.why)
     what = f"{made.why} ({folder}{f', {made.lines} lines' if made.made else ''})"
-    keep_result(given.source, CommandResult("repro", True, what))
+    keep_result(given.source, CommandResult("repro", made.made, what, made.effect))
     return None
 
 

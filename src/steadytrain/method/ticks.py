@@ -9,9 +9,11 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from steadytrain.core.json_values import JsonValue
 from steadytrain.core.notebook import as_html
+from steadytrain.experiments.command_results import ROWS_WRITTEN
 from steadytrain.grouping.catalog import declared
 from steadytrain.method.evidence import NOT_JUDGED, Evidence, Tried, evidence_of
 from steadytrain.method.steps import CLIPPING, FULL_PRECISION, LOWER_RATE, WARM_UP
@@ -33,21 +35,36 @@ PLACEHOLDER = "PATH"
 FLOAT32 = "torch.float32"
 
 
+State = Literal["done", "not-needed", "open"]
+
+
 @dataclass(frozen=True)
-class Tick(JsonValue):
-    """One question of the checklist. ``evidence`` are lines that name the command or trial, its result and the day;
-    ``command`` is the one that would tick it, None where it is done or nothing can."""
+class Tick(JsonValue, keys="name title state done evidence command"):
+    """One question of the checklist. ``state``: it was ``done``, it is ``not-needed`` (the first line of ``evidence``
+    says why: a run without a symptom has none to reproduce), or it is ``open``.
+
+    ``evidence`` are lines that name the command or trial, its result and the day; ``command`` is the one that would
+    tick it, None if it is not open or nothing can.
+    """
 
     name: str
     title: str
-    done: bool
+    state: State
     evidence: tuple[str, ...]
     command: str | None
 
     @property
+    def done(self) -> bool:
+        return self.state == "done"
+
+    @property
     def is_open(self) -> bool:
-        """Whether something is left to do: a run without a symptom has none to reproduce."""
-        return not self.done and self.command is not None
+        return self.state == "open"
+
+    @property
+    def words(self) -> str:
+        """The state in a line of text."""
+        return self.state.replace("-", " ")
 
 
 @dataclass(frozen=True)
@@ -70,11 +87,12 @@ class Checklist(JsonValue, schema=SCHEMA):
         return f"<Checklist of {self.target!r}: {sum(tick.done for tick in self.ticks)} of {len(self.ticks)} done>"
 
     def _repr_html_(self) -> str:
-        shown = {tick.title: "; ".join(("done" if tick.done else "not done", *tick.evidence)) for tick in self.ticks}
+        shown = {tick.title: "; ".join((tick.words, *tick.evidence)) for tick in self.ticks}
         return as_html(f"Checklist of {self.target}", shown)
 
 
 NOTHING_SEEN = "the run has no symptom that could be reproduced"
+NOTHING_TO_REMOVE = "the run has no symptom that a trial could remove"
 
 
 def checklist_of(path: Path) -> Checklist:
@@ -93,13 +111,18 @@ def _reproduction(evidence: Evidence) -> Tick:
     lines = [f"repro, {made.when[:10]}: {made.what}"] if made is not None else []
     replayed = evidence.commands.get("replay")
     lines += [f"replay, {replayed.when[:10]}: {replayed.what}"] if replayed is not None else []
-    done = made is not None and made.done
-    if not done and not evidence.has_symptom:
-        return Tick("reproduction", "Minimal reproduction", done, (*lines, NOTHING_SEEN), None)
-    able = not evidence.alarms or any(_can_be_cut(one.name) for one in evidence.alarms)
-    command = f"steadytrain repro {named(evidence.source)} -o repro" if able and not done else None
-    why = "no repro was made" if able else f"repro makes no script for {evidence.alarms[0].name}"
-    return Tick("reproduction", "Minimal reproduction", done, tuple(lines) or (why,), command)
+    name, title = "reproduction", "Minimal reproduction"
+    if made is not None and made.done:
+        return Tick(name, title, "done", tuple(lines), None)
+    if made is not None and made.effect == ROWS_WRITTEN:
+        return Tick(name, title, "not-needed", tuple(lines), None)
+    if not evidence.has_symptom:
+        return Tick(name, title, "not-needed", (NOTHING_SEEN, *lines), None)
+    if evidence.alarms and not any(_can_be_cut(one.name) for one in evidence.alarms):
+        why = f"repro makes no script for {evidence.alarms[0].name}"
+        return Tick(name, title, "not-needed", (why, *lines), None)
+    command = f"steadytrain repro {named(evidence.source)} -o repro" if made is None else None
+    return Tick(name, title, "open", tuple(lines) or ("no repro was made",), command)
 
 
 def _can_be_cut(symptom: str) -> bool:
@@ -122,25 +145,25 @@ def _data(evidence: Evidence) -> Tick:
             f"only the survey of diagnose looked at batches ({surveyed} steps)" if surveyed else "no data test was run"
         )
     run = evidence.run.path if evidence.run is not None else evidence.source
-    done = bool(looked or checked)
-    command = None if done else f"steadytrain check-data PATH --keep-with {named(run)}"
-    return Tick("data", "Data tests", done, tuple(lines[:EVIDENCE_MAX]), command)
+    state: State = "done" if looked or checked else "open"
+    command = None if state == "done" else f"steadytrain check-data PATH --keep-with {named(run)}"
+    return Tick("data", "Data tests", state, tuple(lines[:EVIDENCE_MAX]), command)
 
 
 def _telemetry(evidence: Evidence) -> Tick:
     run, title = evidence.run, "Gradient and activation telemetry"
     if run is None:
-        return Tick("telemetry", title, False, ("the run of this incident is not here",), None)
+        return Tick("telemetry", title, "open", ("the run of this incident is not here",), None)
     streams = run.streams()
     tables = run.tables(streams[0]) if streams else []
     level = run.description.get("level") or "?"
     have = [what for name, what in _MEASURED if name in tables]
     lacks = [what for name, what in _MEASURED if name not in tables]
-    done = {"gradients", "modules"} <= set(tables)
+    state: State = "done" if {"gradients", "modules"} <= set(tables) else "open"
     told = [f"run, level {level}, {_day(run)}: {', '.join(have) or 'losses only'} ({run.steps:,} steps)"]
     told += [f"not recorded: {', '.join(lacks)}"] if lacks else []
-    command = None if done else f"steadytrain run --level standard {_script(evidence)}"
-    return Tick("telemetry", title, done, tuple(told[:EVIDENCE_MAX]), command)
+    command = None if state == "done" else f"steadytrain run --level standard {_script(evidence)}"
+    return Tick("telemetry", title, state, tuple(told[:EVIDENCE_MAX]), command)
 
 
 _MEASURED = (
@@ -154,13 +177,15 @@ def _precision(evidence: Evidence) -> Tick:
     title = "Precision experiment (fp32 against mixed)"
     ran = _ran(evidence, FULL_PRECISION)
     if ran:
-        return Tick("precision", title, True, tuple(map(_line, ran))[:EVIDENCE_MAX], None)
+        return Tick("precision", title, "done", tuple(map(_line, ran))[:EVIDENCE_MAX], None)
     if in_float32(evidence):
         why = "nothing to compare: parameters, gradients and logits are float32, without autocast"
-        return Tick("precision", title, True, (why,), None)
+        return Tick("precision", title, "not-needed", (why,), None)
     refused = [evidence.tried[name] for name in FULL_PRECISION if name in evidence.tried]
-    command = f"steadytrain trial {named(evidence.source)} float32" if evidence.has_symptom else None
-    return Tick("precision", title, False, tuple(map(_line, refused))[:EVIDENCE_MAX] or ("never tried",), command)
+    if not evidence.has_symptom:
+        return Tick("precision", title, "not-needed", (NOTHING_TO_REMOVE, *map(_line, refused))[:EVIDENCE_MAX], None)
+    command = f"steadytrain trial {named(evidence.source)} float32"
+    return Tick("precision", title, "open", tuple(map(_line, refused))[:EVIDENCE_MAX] or ("never tried",), command)
 
 
 def in_float32(evidence: Evidence) -> bool:
@@ -173,23 +198,25 @@ def in_float32(evidence: Evidence) -> bool:
 
 
 def _tuning(evidence: Evidence) -> Tick:
-    title, lines, missing, ran_any = "Learning rate, warm-up and clipping tried", [], [], False
+    name, title = "tuning", "Learning rate, warm-up and clipping tried"
+    lines: list[str] = []
+    missing: list[str] = []
     for what, names in (("learning rate", LOWER_RATE), ("warm-up", WARM_UP), ("clipping", CLIPPING)):
         ran = _ran(evidence, names)
         if ran:
-            ran_any = True
             lines.append(f"{what}: {'; '.join(map(_line, ran[:2]))}")
             continue
         refused = next((evidence.tried[name] for name in names if name in evidence.tried), None)
         lines.append(f"{what}: {_line(refused) if refused is not None else 'never tried'}")
         missing.append(names[0])
-    if missing and evidence.mended_by:
-        return Tick("tuning", title, True, (f"a patch removes the symptom: {evidence.mended_by}", *lines), None)
-    done = ran_any and not missing
-    command = (
-        f"steadytrain trial {named(evidence.source)} {' '.join(missing)}" if missing and evidence.has_symptom else None
-    )
-    return Tick("tuning", title, done, tuple(lines), command)
+    if not missing:
+        return Tick(name, title, "done", tuple(lines), None)
+    if evidence.mended_by:
+        why = f"a patch removes the symptom: {evidence.mended_by}"
+        return Tick(name, title, "not-needed", (why, *lines), None)
+    if not evidence.has_symptom:
+        return Tick(name, title, "not-needed", (NOTHING_TO_REMOVE, *lines), None)
+    return Tick(name, title, "open", tuple(lines), f"steadytrain trial {named(evidence.source)} {' '.join(missing)}")
 
 
 def _ran(evidence: Evidence, names: Sequence[str]) -> list[Tried]:

@@ -25,6 +25,7 @@ from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.script_frames import LoopLines, loop_lines, running_frames, user_frames
 from steadytrain.checks.subject.model_check import Batch, changed_tree, tensors_of
+from steadytrain.preflight_runs.carried_gradients import CarriedGradients
 from steadytrain.preflight_runs.loss_again import LinesWay, ModelWay, StepWay, Way, names_in, values_of_call
 from steadytrain.preflight_runs.model_copies import Values, tensors_of_modules
 from steadytrain.tracing.investigator import loss_places
@@ -35,6 +36,8 @@ BATCH_BYTES_MAX = 1 << 30
 RAW_MAX = 64
 FRAMES_MAX = 64
 VARIABLES_MAX = 4096
+ONE_STEP_TIMES = 3.0
+"""A second step, which shows whether gradients were cleared, may end so many times later than others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,9 +45,8 @@ class StepFacts:
     """Measurements of one of the script's own steps.
 
     ``gradient_norm`` is before clipping; ``applied_norm`` is that of the optimizer's gradients, None if unknown.
-    ``clips``
-    counts the calls of ``clip_grad_norm_``. The last one had ``clip_limit`` and saw ``clip_total`` (None: no
-    gradients).
+    ``clips`` counts the calls of ``clip_grad_norm_``. The last one had ``clip_limit`` and saw ``clip_total`` (None: no
+    gradients). ``carried_over``: the gradients of the update before were not cleared (None: there was none).
     """
 
     step: int
@@ -56,6 +58,7 @@ class StepFacts:
     clips: int = 0
     clip_limit: float | None = None
     clip_total: float | None = None
+    carried_over: bool | None = None
 
 
 @dataclass(eq=False)
@@ -123,6 +126,7 @@ class Observer(StepObserver):
         self._objects: dict[int, Any] = {}
         self._variables: Mapping[str, Any] = {}
         self._why = ""
+        self._carried = CarriedGradients()
 
     # -- events of the watcher -------------------------------------------------------------------------------------
 
@@ -142,6 +146,10 @@ class Observer(StepObserver):
         if self._forming.owner is None:
             self._forming.owner = _training_step()
         return None
+
+    def backward_begins(self) -> None:
+        if not self._over:
+            self._carried.backward_begins()
 
     def loss_seen(self, root: Tensor) -> None:
         if self._over or len(self._batches) + len(self._forming.backwards) >= MICRO_BATCHES_MAX:
@@ -172,7 +180,8 @@ class Observer(StepObserver):
         self._keep_initial(list(stream.roots()))
         self._take(forming, stream, seen, measured)
         self.observed = self._summary(stream, seen)
-        late = self._began is not None and time.monotonic() - self._began > self._seconds
+        seconds = self._seconds if len(self._facts) > 1 else ONE_STEP_TIMES * self._seconds
+        late = self._began is not None and time.monotonic() - self._began > seconds
         if measured.record.step >= self._steps or late:
             self.finish()
 
@@ -226,6 +235,7 @@ class Observer(StepObserver):
                 clipping.clips,
                 clipping.limit,
                 _norm_at_clipping(clipping),
+                self._carried.gate(stream),
             )
         )
 

@@ -28,6 +28,7 @@ from steadytrain.storage.run_index import INDEX_FILE
 from steadytrain.storage.secret_words import REDACTED
 
 DIFFERENCES_SHOWN = 5
+NO_SOURCE = "the source of the script was not recorded, so nobody can see whether it has changed"
 INCIDENTS = "incidents"
 
 
@@ -47,9 +48,13 @@ class LaunchNotice:
         return [
             f"runs {self.command}",
             f"  {self.place}",
-            *(f"  differs from what was recorded: {one}" for one in self.differences[:DIFFERENCES_SHOWN]),
+            *(f"  {_compared(one)}" for one in self.differences[:DIFFERENCES_SHOWN]),
             *([f"  and {more} more differences"] if more > 0 else []),
         ]
+
+
+def _compared(difference: str) -> str:
+    return difference if difference == NO_SOURCE else f"differs from what was recorded: {difference}"
 
 
 def launch_notice(source: Path, moved: Moved) -> LaunchNotice | None:
@@ -126,7 +131,7 @@ def _differences(recorded: Mapping[str, Any], moved: Moved) -> Iterator[str]:
     present = {moved.path(str(path)): file_digest(moved.path(str(path))) for path in sources}
     yield from (f"{clean(path)}: the file is gone" for path, digest in present.items() if digest is None)
     if not sources:
-        yield "its source was not recorded, so a change cannot be seen"
+        yield NO_SOURCE
     there = {path: digest for path, digest in sources.items() if present[moved.path(str(path))] is not None}
     now = {
         "sources": present,

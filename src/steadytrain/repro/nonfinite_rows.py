@@ -12,11 +12,11 @@ from torch import Tensor
 
 from steadytrain.core.incident import Samples
 from steadytrain.replay.bundle_state import read_batches
+from steadytrain.repro.script_making import ROWS, ROWS_TEXT
 from steadytrain.storage.bundle import Bundle
 from steadytrain.storage.documents import write_text
 from steadytrain.tracing.tensor_summary import summarize
 
-ROWS, ROWS_TEXT = "rows.pt", "ROWS.md"
 ROWS_KEPT_MAX = 64
 ROWS_BYTES_MAX = 64_000
 PLACES_TOLD_MAX = 16

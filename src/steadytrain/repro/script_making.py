@@ -16,6 +16,7 @@ from typing import Any
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Finding
+from steadytrain.experiments.command_results import ROWS_WRITTEN
 from steadytrain.repro.bounded_process import run_python
 from steadytrain.storage.documents import write_text
 
@@ -26,6 +27,10 @@ FRESH_WAIT_S = 120.0
 """For a script of a few operations. Importing torch from a slow disk takes most of it."""
 
 LOG_CHARACTERS_MAX = 300
+
+
+ROWS, ROWS_TEXT = "rows.pt", "ROWS.md"
+"""What is written in place of a script where the batch itself is damaged."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +46,17 @@ class Repro:
     finding: Finding | None = None
     rows: Mapping[str, list[int]] = field(default_factory=dict)
 
+    @property
+    def effect(self) -> str:
+        """What is kept of it: that rows of the batch were written in place of a script."""
+        return ROWS_WRITTEN if self.rows and not self.made else ""
+
 
 def check_folder(folder: Path) -> None:
-    """Raises ``UsageError`` if ``folder`` is not empty or is no folder."""
+    """Raises ``UsageError`` if ``folder`` is no folder, or holds more than the rows of a call without a script."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder}: not a folder; name another with -o")
-    if folder.is_dir() and any(folder.iterdir()):
+    if folder.is_dir() and {path.name for path in folder.iterdir()} - {ROWS, ROWS_TEXT}:
         raise UsageError(f"{folder}: this folder is not empty; name another with -o")
 
 
@@ -79,6 +89,8 @@ def put_down(
     text = script.read_text(encoding="utf-8")
     size = tensors.stat().st_size if tensors.is_file() else None
     folder.mkdir(parents=True, exist_ok=True)
+    for old in (ROWS, ROWS_TEXT):
+        (folder / old).unlink(missing_ok=True)
     if size is not None:
         shutil.copyfile(tensors, folder / tensors.name)
     write_text(folder / name, issue(text, size))

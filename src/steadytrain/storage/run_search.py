@@ -93,6 +93,8 @@ def find(target: str | None, runs_dir: Path) -> Path:
         if short is not None:
             return short
         exists = Path(target).exists()
+    except UsageError:
+        raise
     except (OSError, ValueError) as error:
         raise UsageError(f"{target[:200]!r}: not a path that can be read ({error})") from None
     begun = {one.path.name: one for one in begun_runs(runs_dir)}

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from steadytrain.core.errors import UsageError
-from steadytrain.experiments.specs import SCRIPT_FAILED, Change, Outcome, Spec
+from steadytrain.experiments.specs import LOOP_OVER, SCRIPT_FAILED, Change, Outcome, Spec
 from steadytrain.replay.child_processes import die_with_parent
 from steadytrain.replay.command_runner import hear_of_exit, leave, run_followed
 from steadytrain.replay.failing_step import path_hint
@@ -151,7 +151,7 @@ class _Stage:
         run = self._run
         if run is not None and run.probing:
             leave()
-        why = "the script's loop was over"
+        why = LOOP_OVER
         if error is not None and not isinstance(error, SystemExit):
             traceback.print_exception(type(error), error, error.__traceback__)
             text = str(error).strip().splitlines() or [""]

@@ -11,7 +11,7 @@ from steadytrain.core.errors import UsageError
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.fix_verification import FOLLOWED_MIN, Verified, plan_fix, steps_to_follow, verified
 from steadytrain.experiments.specs import NotApplicable, Outcome, Spec, Verdict
-from steadytrain.experiments.trial_catalog import always_run, plan_of, trial, trials, with_controls
+from steadytrain.experiments.trial_catalog import always_run, nearest_names, plan_of, trial, trials, with_controls
 from steadytrain.storage.tape_files import find_recording, read_chunk
 from steadytrain.storage.tree import decode
 from steadytrain.trial_runs import run_trials
@@ -126,7 +126,8 @@ def _trial_of(name: str) -> str:
         if found is None or found not in known:
             raise UsageError(f"--with {name}: this one is made by hand; no replay can try it")
         return found
-    return trial(name).name  # raises with the nearest names
+    tried = [*known, *(one for one, found in interventions.items() if found in known)]
+    raise UsageError(f"--with {name}: no trial or fix is called so; {nearest_names(name, tried)}")
 
 
 class _NoTensors(dict[str, Any]):

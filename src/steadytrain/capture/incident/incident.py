@@ -167,14 +167,14 @@ def state_plan(
     if bound == 0:
         return "not kept: --state-mb 0 keeps none", False
     if size > bound:
-        return f"not kept: {size / 1e6:.1f} MB is over the bound of {bound / 1e6:.1f} MB (--state-mb)", False
+        return f"not kept: {_megabytes(size)} is over the bound of {_megabytes(bound)} (--state-mb)", False
     free = freeze.free_bytes(folder)
     if 2 * size > free:
-        return f"not kept: {size / 1e6:.1f} MB would fill the disk ({free / 1e6:.1f} MB free)", False
+        return f"not kept: {_megabytes(size)} would fill the disk ({_megabytes(free)} free)", False
     when = "in the middle of" if seen.moved_weights else "before"
     missing = freeze.left_out(roots)
     without = f", without {len(missing)} that cannot be written ({', '.join(missing[:NAMES_MAX])})" if missing else ""
-    return f"kept as it was {when} step {stream.step + 1}: {size / 1e6:.1f} MB{without}", True
+    return f"kept as it was {when} step {stream.step + 1}: {_megabytes(size)}{without}", True
 
 
 def process_facts(settings: Settings) -> dict[str, Any]:
@@ -230,3 +230,7 @@ def _batch_note(seen: StepInProgress) -> str:
     if changed:
         return f"{len(batches)} kept, but {changed} changed in place after use: not what the step saw"
     return f"{len(batches)} kept as the model received them"
+
+
+def _megabytes(size: float) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"

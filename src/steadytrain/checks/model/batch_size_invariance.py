@@ -9,6 +9,7 @@ import torch
 
 from steadytrain.checks.subject.inputs import output_by_rows, rows_or_refuse, time_may_come_first
 from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, not_run, passed
+from steadytrain.checks.subject.random_draws import why_not_comparable
 from steadytrain.checks.subject.short_training import evaluating, few_rows
 from steadytrain.core.plugins import threshold
 
@@ -66,5 +67,7 @@ class BatchSizeInvariance(Check):
                 return not_run(
                     "a layer takes [time, rows, ...]: the first dimension may be time, and no rows", **numbers
                 )
+            if why := why_not_comparable(subject, batch):
+                return not_run(why, **numbers)
             return failed(f"a row alone differs from the same row among {rows} by {worst:.2g}", **numbers)
         return passed(f"a row gets the same alone as among {rows}, to {worst:.1g} of {largest:.2g}", **numbers)

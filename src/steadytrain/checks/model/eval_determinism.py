@@ -10,6 +10,7 @@ import torch
 
 from steadytrain.checks.subject.model_calls import calls_of, difference, outputs_of
 from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, not_run, passed, warned
+from steadytrain.checks.subject.random_draws import Draw, DrawWatch
 from steadytrain.checks.subject.short_training import evaluating, few_rows
 from steadytrain.core.plugins import threshold
 
@@ -43,9 +44,11 @@ class EvalDeterminism(Check):
 
     def inspect(self, subject: Subject) -> Outcome:
         calls = calls_of(subject, few_rows(subject.batches[0], ROWS_MAX))
+        watch = DrawWatch()
         with contextlib.ExitStack() as modes:
             for module in (subject.model, *(call[0] for call in calls)):
                 modes.enter_context(evaluating(module))
+            modes.enter_context(watch)
             torch.manual_seed(1)
             one = [tensor for call in calls for tensor in outputs_of(call)]
             torch.manual_seed(2)
@@ -55,9 +58,7 @@ class EvalDeterminism(Check):
         worst, largest = difference(one, two)
         numbers: dict[str, Any] = {"difference": worst, "largest": largest}
         if worst > self.rounding_share * max(largest, 1e-12):
-            return failed(
-                f"two calls in evaluation mode differ by {worst:.2g} (largest value {largest:.2g})", **numbers
-            )
+            return _drawn(f"two calls in evaluation mode differ by {worst:.2g}", largest, watch.draw, numbers)
         if worst > 0.0:
             return warned(
                 f"two calls in evaluation mode differ by rounding ({worst:.2g})",
@@ -66,3 +67,19 @@ class EvalDeterminism(Check):
                 **numbers,
             )
         return passed("two calls in evaluation mode are the same to the last bit", **numbers)
+
+
+def _drawn(found: str, largest: float, draw: Draw | None, numbers: dict[str, Any]) -> Outcome:
+    """A fault, unless the model samples: a variational autoencoder does so on purpose."""
+    if draw is None:
+        return failed(f"{found} (largest value {largest:.2g})", **numbers)
+    numbers |= {"function": draw.function, "place": draw.place}
+    if draw.is_dropout:
+        return failed(f"{found}: {draw.function} is on at {draw.place}", **numbers)
+    return warned(
+        f"{found}: the model draws random numbers ({draw})",
+        meaning="The model samples in evaluation, too. A variational autoencoder or a policy does so on purpose; its "
+        "scores then vary from one evaluation to the next.",
+        next=f"If the scores must not vary, return the mean at {draw.place} when self.training is False.",
+        **numbers,
+    )

@@ -19,6 +19,7 @@ from steadytrain.checks.subject.model_check import (
     passed,
     tensors_of,
 )
+from steadytrain.checks.subject.random_draws import why_not_comparable
 from steadytrain.checks.subject.short_training import evaluating, few_rows
 from steadytrain.core.plugins import threshold
 
@@ -71,6 +72,8 @@ class OrderInvariance(Check):
                 return not_run(
                     "a layer takes [time, rows, ...]: the first dimension may be time, and no rows", **numbers
                 )
+            if why := why_not_comparable(subject, batch):
+                return not_run(why, **numbers)
             return failed(f"the loss is {first:.5g}, and {other:.5g} with the rows turned round", **numbers)
         return passed(f"the loss is the same with the {rows} rows turned round", **numbers)
 

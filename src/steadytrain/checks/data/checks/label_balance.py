@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any, ClassVar, final
 
 from steadytrain.checks.data.data_check import Circumstances, DataCheck, Judgement, Part
+from steadytrain.logs.numerals import counted
 
 CLASSES_MAX = 100_000
 MAJORITY_MAX = 0.9
@@ -24,7 +25,7 @@ class LabelBalance(DataCheck):
         and accuracy means little.
 
     Next:
-        Compare the loss with ``baseline_loss``. With unequal classes, use a metric for each class.
+        Compare the loss with that of a guess, which is named. With unequal classes, use a metric for each class.
     """
 
     reads: ClassVar[tuple[str, ...]] = ("classes",)
@@ -69,5 +70,5 @@ class LabelBalance(DataCheck):
             return Judgement("fail", f"all {rows:,} rows have the label {label!r}", numbers)
         told = f"{len(shares)} classes, the largest {label!r} with {most / rows:.1%}; a guess costs {entropy:.4g} nats"
         if self._missing:
-            return Judgement("warn", f"{self._missing:,} rows without a label; {told}", numbers)
+            return Judgement("warn", f"{counted(self._missing, 'row')} without a label; {told}", numbers)
         return Judgement("warn" if most / rows > MAJORITY_MAX else "pass", told, numbers)

@@ -19,8 +19,8 @@ class TokenFrequencies(DataCheck):
     """No token makes up most of the data.
 
     Means:
-        ``baseline_loss`` is the entropy of single tokens: a language model whose loss stays there has learned which
-        tokens are frequent and nothing of their order. A token at more than half of all positions is padding or filler:
+        A guess costs the entropy of single tokens: a language model whose loss stays there has learned which tokens are
+        frequent and nothing of their order. A token at more than half of all positions is padding or filler:
         the loss then starts low and means little.
 
     Next:

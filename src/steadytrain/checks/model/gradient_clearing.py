@@ -1,0 +1,49 @@
+"""Whether the script clears gradients between its updates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+from steadytrain.checks.subject.model_check import Check, Cost, Outcome, Subject, failed, not_run, passed, warned
+
+
+@final
+@dataclass(frozen=True)
+class GradientClearing(Check):
+    """The script clears the gradients of an update before the next backward.
+
+    Means:
+        The first backward of a step found the gradients that the update before had applied, and no later backward of
+        that step found them cleared. So each update applies the sum of all batches so far.
+
+    Causes:
+        - `optimizer.zero_grad()` is missing, or is called on another optimizer or another model
+        - it is called between `backward()` and `optimizer.step()` of another step, or in a branch that is not reached
+        - accumulation that clears every few batches, but updates at each of them
+
+    Next:
+        1. Call `optimizer.zero_grad()` once after each `optimizer.step()`.
+        2. With accumulation, call both under the same condition.
+    """
+
+    cost: ClassVar[Cost] = "free"
+    source: ClassVar[str] = "PyTorch documentation of torch.autograd.backward: gradients accumulate in the leaves"
+
+    def inspect(self, subject: Subject) -> Outcome:
+        steps: list[dict[str, Any]] = list(subject.observed.get("steps", ()))
+        if not steps:
+            return not_run("no step of a script was seen; run `steadytrain preflight SCRIPT` for this")
+        judged = [step for step in steps if step.get("carried_over") is not None]
+        if not judged:
+            return not_run("a second update of the same optimizer was not seen")
+        carried = [step["step"] for step in judged if step["carried_over"]]
+        numbers: dict[str, Any] = {"steps": [step["step"] for step in judged], "carried_over": carried}
+        if len(carried) == len(judged):
+            return failed(
+                f"gradients are not cleared: step {carried[0]} still held those of the step before", **numbers
+            )
+        if carried:
+            some = f"{len(carried)} of {len(judged)} updates"
+            return warned(f"{some} still held the gradients of the update before", **numbers)
+        return passed("each update begins with cleared gradients", **numbers)
