@@ -116,7 +116,7 @@ def _message(
     path: Path | None,
     samples: Sequence[Samples],
 ) -> str:
-    lines = [verdict, *finding_lines(finding), *sample_lines(samples)]
+    lines = [verdict, *finding_lines(finding, samples), *sample_lines(samples)]
     if bad:
         names = ", ".join(tensor.name for tensor in bad[:TENSORS_SHOWN])
         more = f" (+{len(bad) - TENSORS_SHOWN} more)" if len(bad) > TENSORS_SHOWN else ""
@@ -132,9 +132,11 @@ def _message(
     return "\n".join(lines)
 
 
-def finding_lines(finding: Finding) -> list[str]:
+def finding_lines(finding: Finding, samples: Sequence[Samples] = ()) -> list[str]:
     """The first bad operation with its place and inputs, or the reason why none is named."""
     located = finding.located
+    if finding.is_half_traced(samples):
+        return [f"  first bad operation  not traced yet, `steadytrain locate` looks for it: {finding.why}"]
     if located is None:
         return [f"  first bad operation  not named: {finding.why}"]
     where = f"{located.file}:{located.line}" if located.file else "unknown"
