@@ -45,6 +45,12 @@ def damaged_state(
     return f"this update was not applied, but {names} held NaN or Inf already, {when}; {kept}"
 
 
+def off_course(left_at: int, kept: Path | None) -> str:
+    """The text about weights before a refused update, where the loss had left its course by then."""
+    where = f"snapshot {kept.parent.name}" if kept is not None else "none kept"
+    return f"this update was refused, but the loss left its course at step {left_at:,}; weights from before: {where}"
+
+
 def stop_message(
     step: int,
     reason: str,
