@@ -252,7 +252,7 @@ def _phase_and_module(operation: str, place: Place, watch: Watch) -> tuple[Phase
     if place.inside == "module":
         return "forward", place.module or ""
     if place.inside == "outside":
-        if place.before_model and watch.calls.any:
+        if place.before_model and watch.from_batch:
             return "preprocessing", ""
         # Before the last backward this is loss code, possibly in an optimizer's closure. After it, no loss remains.
         if place.losses_before < watch.losses_marked:

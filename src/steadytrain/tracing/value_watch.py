@@ -103,13 +103,15 @@ def call_of(number: int, function: Any, args: Sequence[Any], kwargs: Mapping[str
 
 
 class Watch:
-    """The state of a trace: origins of non-finite values, marked losses, module calls."""
+    """The state of a trace: origins of non-finite values, marked losses, module calls. ``from_batch``: it began before
+    the script made the input of its model."""
 
     def __init__(self) -> None:
         self.calls = ModuleCalls()
         self.holdings = Holdings()
         self.losses: list[Target] = []
         self.losses_marked = 0
+        self.from_batch = False
         self.records = 0
         self.trouble: str | None = None
 
@@ -133,6 +135,7 @@ class Watch:
 
     def note_inputs(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Records which of ``tensors`` hold non-finite values that no traced operation made."""
+        self.from_batch = True
         for name, tensor in tensors.items():
             if not self._is_made_here(tensor):
                 with unseen():
