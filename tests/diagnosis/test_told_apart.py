@@ -290,6 +290,7 @@ def test_nan_that_the_script_made_before_its_model_is_no_fault_of_the_data(
     assert order(case)[0] == first
     against = [sign.what for sign in CAUSES["nonfinite-input"].signature(case).signs if sign.weight < 0]
     assert any("finite when it was loaded" in what for what in against) is (first == "singular-operation")
+    assert (CAUSES["singular-operation"].signature(case).layer is None) is (first == "singular-operation")
 
 
 def test_an_operation_that_was_traced_before_the_model_acquits_the_data() -> None:
