@@ -180,3 +180,44 @@ def test_a_run_without_an_incident_is_one_line(tmp_path: Path) -> None:
     done = locate(str(path))
     assert done.returncode == 2
     assert "this run has no incident" in done.stderr
+
+
+PREPARES = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data = torch.randn(400, 4)
+data[8 * 39 + 3] = {row}
+for step in range(45):
+    batch = data[8 * step : 8 * step + 8]
+    batch = (batch - batch.mean(1, keepdim=True)) / batch.std(1, keepdim=True)
+    loss = model(batch).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("row", "made"), [("2.0", True), ("float('nan')", False)])
+def test_what_the_script_makes_of_its_batch_is_told_from_bad_data(row: str, made: bool, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(PREPARES.format(row=row), encoding="utf-8")
+    outcome = run_script(tmp_path, script)
+    assert "not traced yet, `steadytrain locate` looks for it" in outcome.err
+    path = str(outcome.run.incidents[0])
+    done = call("repro", path, "-o", str(tmp_path / "again"), "--compiled-wait-s", "0")
+    assert ("aten.div.Tensor makes NaN" in done.stdout) is made
+    assert ("no operation is to blame" in done.stdout) is not made
+    assert locate(path).returncode == 0
+    finding = open_bundle(Path(path)).finding
+    if made:
+        assert finding.located is not None
+        assert (finding.located.phase, finding.located.operation) == ("preprocessing", "aten.div.Tensor")
+        onset = call("onset", path)
+        assert "the data was finite: aten.div.Tensor" in onset.stdout
+    else:
+        assert "no operation of the step made it" in finding.came_in

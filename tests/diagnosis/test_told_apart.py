@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import builders
+from steadytrain.core.incident import Finding
 from steadytrain.core.model import Symptom
 from steadytrain.diagnosis.cause import CERTAIN, Signature
 from steadytrain.diagnosis.cause_catalog import causes
@@ -279,3 +281,36 @@ def test_a_batch_whose_gradients_were_not_clipped_does_not_clear_the_clip() -> N
     assert next(iter(belief)) == "clip-before-unscale"
     without = next(one for one in suspects if one.name == "learning-rate-too-high").signature
     assert any("clipped gradients" in sign.what and sign.weight < 0 for sign in without.signs)
+
+
+MADE = {"operation": "div", "made": "NaN", "step": 90, "line": "train.py:16: x / x.std(1)", "rows": [17], "of": 64}
+HELD = {"step": 90, "input": "0", "rows": [17], "count": 16}
+
+
+@pytest.mark.parametrize(
+    ("made", "held", "first"),
+    [
+        ({**MADE, "before_model": True}, [HELD], "singular-operation"),
+        ({**MADE, "before_model": True, "rows": []}, [HELD], "singular-operation"),
+        ({**MADE, "before_model": False}, [HELD], "nonfinite-input"),
+        ({**MADE, "before_model": True}, [{**HELD, "rows": [3, 17]}], "nonfinite-input"),  # the data held row 3
+        ({**MADE, "before_model": True}, [{**HELD, "input": "0 of the loader's batch"}], "nonfinite-input"),
+        ({**MADE, "before_model": True, "step": 4}, [HELD], "nonfinite-input"),
+    ],
+)
+def test_nan_that_the_script_made_before_its_model_is_no_fault_of_the_data(
+    made: dict[str, Any], held: list[dict[str, Any]], first: str
+) -> None:
+    found = Finding(None, "the batch already holds NaN: args[0], when the model got it; it reached the loss")
+    case = case_of({"batch_nonfinite": held, "nonfinite_made": [made]}, "nonfinite-loss", finding=found)
+    assert order(case)[0] == first
+    against = [sign.what for sign in CAUSES["nonfinite-input"].signature(case).signs if sign.weight < 0]
+    assert any("finite when it was loaded" in what for what in against) is (first == "singular-operation")
+    assert (CAUSES["singular-operation"].signature(case).layer is None) is (first == "singular-operation")
+
+
+def test_an_operation_that_was_traced_before_the_model_acquits_the_data() -> None:
+    found = Finding(builders.located(phase="preprocessing", module=""), "aten.log.default made it")
+    case = case_of({"batch_nonfinite": [HELD]}, "nonfinite-loss", finding=found)
+    assert order(case)[0] == "singular-operation"
+    assert CAUSES["singular-operation"].signature(case).layer is None

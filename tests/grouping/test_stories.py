@@ -48,7 +48,18 @@ def test_at_one_step_a_nan_goes_from_the_loss_to_the_gradient_and_no_order_in_ti
     loss = saw("nonfinite-loss", 500, 600, severity="critical")
     gradient = saw("nonfinite-gradient", 500, 600, severity="critical", signals=("gradient_norm",))
     (story,) = judge(steps(loss=LOSS), [Sees((gradient, loss))]).stories
-    assert story.text == "Nonfinite-loss at 500; with it, nonfinite-gradient at 500."
+    assert [symptom.name for symptom in story.symptoms] == [loss.name, gradient.name]
+    assert story.text == "Nonfinite-loss at 500; 1 more symptom follows from it."
+
+
+def test_what_follows_from_a_nan_is_counted_and_what_came_before_it_is_told() -> None:
+    spike = saw("exploding-gradients", 490, 500, signals=("gradient_norm",))
+    names = ("nonfinite-loss", "nonfinite-gradient", "nonfinite-activation", "nonfinite-weight")
+    broken = [saw(name, 500 + at, 600, severity="critical") for at, name in enumerate(names)]
+    (story,) = judge(steps(loss=LOSS), [Sees((spike, *broken))]).stories
+    assert story.text.startswith(
+        "Exploding-gradients at 490; then nonfinite-loss at 500; 3 more symptoms follow from it."
+    )
 
 
 def test_what_lies_apart_are_two_stories() -> None:

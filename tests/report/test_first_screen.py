@@ -89,6 +89,10 @@ def test_the_status_says_how_it_ended_and_what_was_touched() -> None:
         "✓ weights intact: the bad update was not made",
         "! touched by the guard: 1 update refused",
     ]
+    off_course = first_screen.status_line("stopped", False, refused, True, left_at=122)
+    assert f"{off_course[1].sign} {off_course[1].text}" == (
+        "✗ the bad update was refused, but the loss left its course at step 122"
+    )
     assert words("failed", False, observed, True)[:2] == [
         "✗ crashed",
         "✗ the bad update was not refused: weights may be damaged",

@@ -194,7 +194,7 @@ def test_a_bad_batch_is_named_with_the_place_of_the_value() -> None:
         loss.backward()
     assert tracer.finding() == Finding(
         None,
-        "the batch already holds NaN: args[0], 1 of 64 values, first at [1, 17], before any operation; "
+        "the batch already holds NaN: args[0], 1 of 64 values, first at [1, 17], when the model got it; "
         "it reached the loss",
     )
 

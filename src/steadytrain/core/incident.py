@@ -5,7 +5,7 @@ Inert, frozen values, as in ``model``. Not here: the bundle on disk (``storage``
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -13,9 +13,9 @@ from steadytrain.core.json_values import JsonValue
 from steadytrain.core.model import Symptom, worst
 from steadytrain.core.notebook import as_card
 
-Phase = Literal["forward", "loss", "backward", "clip", "optimizer", "communication"]
-"""Where an operation ran. ``clip`` covers all changes to gradients between backward and the update: clipping,
-unscaling, averaging.
+Phase = Literal["preprocessing", "forward", "loss", "backward", "clip", "optimizer", "communication"]
+"""Where an operation ran. ``preprocessing`` is what the script does to a batch before the model gets it. ``clip``
+covers all changes to gradients between backward and the update: clipping, unscaling, averaging.
 """
 
 Policy = Literal["observe", "stop", "skip", "steady"]
@@ -112,6 +112,9 @@ UNKNOWN_OWNER = "a tensor from before the re-run"
 BATCH_IS_BAD, WEIGHTS_ARE_BAD = "the batch already holds", "the parameter already holds"
 """How the reason of a finding begins where the bad value was there before any operation."""
 
+NOT_MADE_HERE = "no operation of the step made it"
+"""In the reason of a finding: what the script did before it called the model was traced, too."""
+
 
 @dataclass(frozen=True)
 class Finding(JsonValue):
@@ -124,6 +127,12 @@ class Finding(JsonValue):
     def came_in(self) -> str:
         """What held the bad value before any operation, the batch or a parameter; "" if an operation made it."""
         return self.why if self.located is None and self.why.startswith((BATCH_IS_BAD, WEIGHTS_ARE_BAD)) else ""
+
+    def is_half_traced(self, samples: Sequence[Samples] = ()) -> bool:
+        """Whether the batch was bad when the model got it, and nobody knows yet what made it so: neither was that
+        traced, nor do ``samples`` show that it was loaded with it."""
+        loaded = any(one.nonfinite_rows for one in samples)
+        return self.came_in.startswith(BATCH_IS_BAD) and NOT_MADE_HERE not in self.why and not loaded
 
 
 @dataclass(frozen=True)

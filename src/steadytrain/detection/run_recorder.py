@@ -33,7 +33,7 @@ from steadytrain.detection.step_history import StepHistory
 from steadytrain.detectors import Detector
 from steadytrain.grouping.catalog import needed_tables, spoils_weights
 from steadytrain.grouping.courses import OPEN
-from steadytrain.grouping.stories import Story, tell
+from steadytrain.grouping.stories import Story, is_of_nonfinite, of_nonfinite, tell
 from steadytrain.storage.ranks_of_run import rank_folder
 from steadytrain.storage.retention import Keeper
 from steadytrain.storage.run_folder import RUN_FILE, RunWriter
@@ -309,13 +309,27 @@ class RunRecorder:
         return symptom
 
     def tell_symptoms(self, found: Sequence[Symptom]) -> None:
-        """Say each once, and again when it has become graver. A note is for the report only."""
+        """Say each once, and again when it has become graver. A note is for the report only, and of what follows from
+        one NaN the first is said, with the number of others seen with it."""
+        first = next((symptom for symptom in found if is_of_nonfinite(symptom)), None)
+        others = sum(is_of_nonfinite(symptom) and symptom.severity != "note" for symptom in found) - 1
         for symptom in found:
             key = (symptom.name, symptom.stream, symptom.first_step)
             if symptom.severity != "note" and self._told.get(key) != symptom.severity:
+                follows = is_of_nonfinite(symptom) and self._is_known_nonfinite(symptom)
                 self._told[key] = symptom.severity
-                if ranks.speaks(self.settings.run_dir):
-                    self._tell(f"{symptom.severity}: {symptom.message}")
+                if ranks.speaks(self.settings.run_dir) and not follows:
+                    more = f"; {of_nonfinite(others)}" if symptom is first and others > 0 else ""
+                    self._tell(f"{symptom.severity}: {symptom.message}{more}")
+
+    def _is_known_nonfinite(self, symptom: Symptom) -> bool:
+        """Whether the NaN or Inf that ``symptom`` is about was told: by an equally grave symptom that goes on."""
+        of_stream = [one for one in self.symptoms.values() if one.stream == symptom.stream and is_of_nonfinite(one)]
+        return any(
+            self._told.get((one.name, one.stream, one.first_step)) == symptom.severity
+            and one.first_step <= symptom.first_step <= one.last_step + RECENT_STEPS
+            for one in of_stream
+        )
 
     def close(self, streams: Sequence[Stream], facts: dict[str, Any]) -> None:
         """Close the segments and the folder, with how the run ended."""

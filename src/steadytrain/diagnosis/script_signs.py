@@ -38,6 +38,27 @@ def made_by_script(case: Case) -> str:
     return f"{made}{where_made(case)} at step {one['step']}: {one['line']}"
 
 
+LOADED = "of the loader's batch"
+"""How the survey names a tensor that a loader gave."""
+
+
+def made_before_model(case: Case) -> str:
+    """Which operation of the script made the NaN or Inf that the model got, out of the finite numbers that were loaded;
+    "" if none did, or the data held some, too."""
+    found = case.finding.located if case.finding is not None else None
+    bad = [one for one in fact(case, "batch_nonfinite") or () if one.get("step") in (case.onset, case.step)]
+    if any(str(one.get("input", "")).endswith(LOADED) for one in bad):
+        return ""
+    if found is not None:
+        at = f" at {found.file}:{found.line}" if found.file else ""
+        return f"{found.operation}{at} made it out of finite numbers" if found.phase == "preprocessing" else ""
+    one = _made(case)
+    if one is None or not one.get("before_model"):
+        return ""
+    made = set(one.get("rows") or ())
+    return "" if made and not all(made >= set(entry.get("rows") or ()) for entry in bad) else made_by_script(case)
+
+
 def made_in_half(case: Case) -> bool:
     """Whether that operation computed in float16, whose range or precision is then at fault, and not the data."""
     one, listed = _made(case), fact(case, "half_overflow")

@@ -238,7 +238,7 @@ def layer_of(case: Case) -> str | None:
     bad gradient is then no useful place.
     """
     found = located(case)
-    if found is not None and (found.module or found.phase in ("loss", "forward")):
+    if found is not None and (found.module or found.phase in ("loss", "forward", "preprocessing")):
         return found.module or None
     return next((s.tensors[0] for s in case.symptoms if s.tensors and s.severity != "note"), None)
 

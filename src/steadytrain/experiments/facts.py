@@ -143,8 +143,9 @@ FACTS: Mapping[str, str] = {
     "label_smoothing": "largest label smoothing of a cross-entropy",
     "dropout": "largest share that dropout sets to zero in training steps",
     "softmax_dimension": "lines where softmax was taken over the batch dimension of a classification",
-    "nonfinite_made": "list of {operation, line, step, made, rows, of, by}: operations of the script that made NaN or "
-    "Inf out of finite numbers; in which few of so many rows of their result; by what the divisor was made, if known",
+    "nonfinite_made": "list of {operation, line, step, made, rows, of, by, before_model}: operations of the script "
+    "that made NaN or Inf out of finite numbers; in which few of so many rows of their result; by what the divisor was "
+    "made, if known; whether before the step called a model",
     "singular_calls": "list of {operation, line, smallest, zeros} of log, sqrt, division, pow, acos, norm at the edge "
     "of their domain (zeros or less in the input) during surveyed steps",
     "initial_loss": "loss of the first step of the run",

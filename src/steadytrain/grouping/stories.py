@@ -111,6 +111,8 @@ def _text(symptoms: Sequence[Symptom], prelude: Sequence[str]) -> str:
     names = alarms or names
     if any(symptom.message.startswith(OF_RATE) for symptom in names):
         prelude = [one for one in prelude if not one.startswith(OF_RATE)]  # a symptom tells it with more
+    broken = [symptom for symptom in names if is_of_nonfinite(symptom)]
+    names = [symptom for symptom in names if symptom not in broken[1:]]
     text = "; then ".join([*prelude, names[0].message])
     for before, symptom in pairwise(names[:TOLD_MAX]):
         # A log does not show which of two things at one step came first.
@@ -118,6 +120,7 @@ def _text(symptoms: Sequence[Symptom], prelude: Sequence[str]) -> str:
     if len(names) > TOLD_MAX:
         more = len(names) - TOLD_MAX
         text += f"; then {more} more symptom{'s' if more > 1 else ''}"
+    text += f"; {of_nonfinite(len(broken) - 1)}" if len(broken) > 1 else ""
     if notes:
         text += f" (notes beside it: {', '.join(notes)})"
     sentences = [capital(text)]
@@ -125,6 +128,16 @@ def _text(symptoms: Sequence[Symptom], prelude: Sequence[str]) -> str:
     if ending and ending not in sentences[0]:
         sentences.append(capital(ending))
     return " ".join(f"{sentence}." for sentence in sentences)
+
+
+def is_of_nonfinite(symptom: Symptom) -> bool:
+    """Whether it is about NaN or Inf: of several in one story the first is told, and the others follow from it."""
+    return declared(symptom.name).nonfinite_rank is not None
+
+
+def of_nonfinite(count: int) -> str:
+    """How many symptoms follow from NaN or Inf, in words."""
+    return f"{count} more symptoms follow from it" if count > 1 else "1 more symptom follows from it"
 
 
 def _prelude(window: Window, first_step: int, before: int) -> list[str]:

@@ -30,6 +30,7 @@ from steadytrain.replay.engine import Replayer
 from steadytrain.replay.from_script import open_source
 from steadytrain.replay.moved_files import Moved
 from steadytrain.replay.own_steps import OwnSteps
+from steadytrain.replay.recorded_steps import RecordedSteps
 from steadytrain.replay.step_bound import gates_bound
 from steadytrain.replay.step_trace import StepTrace
 from steadytrain.replay.verdict import Replayed
@@ -41,9 +42,10 @@ from steadytrain.tracing.backend_comparison import compare_backends
 from steadytrain.tracing.compiled_graphs import intercept, is_used
 from steadytrain.tracing.float64_shadow import Float64Shadows
 from steadytrain.tracing.input_names import named_tensors
+from steadytrain.tracing.input_values import is_bad, same_inputs
 from steadytrain.tracing.investigator import plain_module
 from steadytrain.tracing.second_looks import SecondLook, opinion_of
-from steadytrain.tracing.tensor_summary import kinds_of
+from steadytrain.tracing.tensor_summary import kinds_of, unseen
 from steadytrain.tracing.tracer import OperationTracer
 
 COMPILED_LADDER = "the ladder has only the last step: compiled code bypasses module hooks"
@@ -67,6 +69,8 @@ class Locator(StepObserver):
         self._replayer = Replayer(
             recording, snapshot=snapshot, until=step, own_steps=own_steps, final=None, done=self._replayed
         )
+        self._recording = recording
+        self._from_batch = False
         self._first = snapshot.step + 1
         self._step = step
         self._done = done
@@ -107,7 +111,8 @@ class Locator(StepObserver):
     def call_begins(self, module: nn.Module, call: MicroBatch, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         if self._over:
             return None  # a backend comparison reruns the step: the calls are ours
-        given = self._replayer.call_begins(module, call, args, kwargs)
+        with unseen():
+            given = self._replayer.call_begins(module, call, args, kwargs)
         step = self._replayer.step_now
         if step is None:
             return given
@@ -115,6 +120,8 @@ class Locator(StepObserver):
             self._looked_at_start = True
             self._bad_at_start = bool(self._bad_weights())
         if step == self._step:
+            own = self._from_batch and (given is None or same_inputs(given, (args, kwargs)))
+            given = None if own else given
             args, kwargs = given or (args, kwargs)
             self._buffers.keep(module)
             self._calls.append(replace(call, args=tuple(args), kwargs=dict(kwargs), random=RandomState.take()))
@@ -122,7 +129,8 @@ class Locator(StepObserver):
                 self._begin_look()
             assert self._tracer is not None
             self._tracer.enter_module(plain_module(module))
-            self._tracer.note_sources(named_tensors(args, kwargs))
+            named = named_tensors(args, kwargs)
+            (self._tracer.note_inputs if own else self._tracer.note_sources)(named)
         elif step > self._step - LADDER_STEPS and self._ladder is None and self._stream is not None:
             self._begin_ladder()
         return given
@@ -169,12 +177,14 @@ class Locator(StepObserver):
 
     def calls_forgotten(self) -> None:
         self._replayer.calls_forgotten()
+        self._begin_at_batch()
 
     def step_ended(self, stream: Stream, folder: Path | None) -> None:
         step = self._replayer.step_now
         self._replayer.step_ended(stream, folder)
         if stream is self._stream:
             self._end_update(self._own_gates if step is None else step)
+            self._begin_at_batch()
 
     # -- measurements ----------------------------------------------------------------------------------------------
 
@@ -206,6 +216,15 @@ class Locator(StepObserver):
             self._second.end()
             if self._second.rungs is not None:
                 self._rungs.append(self._second.rungs)
+
+    def _begin_at_batch(self) -> None:
+        """If the recorded step called a model with a bad input, its look begins with what the script does before."""
+        if self._replayer.step_now == self._step and self._tracer is None and self._stream is not None:
+            recorded = RecordedSteps(self._recording).step(self._step)
+            calls = recorded.calls if recorded is not None else ()
+            if recorded is not None and any(is_bad(recorded.value(call["inputs"])) for call in calls):
+                self._from_batch = True
+                self._begin_look()
 
     def _begin_update(self) -> None:
         """Traces the update before the step: in the step itself, its fault shows only as a bad weight."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from steadytrain.core.errors import UsageError
+from steadytrain.core.incident import Incident
 from steadytrain.core.json_values import number_to_json
 from steadytrain.core.model import Symptom
 from steadytrain.onset.departures import (
@@ -94,8 +95,23 @@ def find_onset(source: Path, *, until: int | None, moved: Moved, wait_s: float, 
         notes.append(f"measuring begins with step {int(course.steps[0])}, and the deviation may have begun earlier")
     elif not found and symptom_step - int(course.steps[0]) < REFERENCE_STEPS_MIN:
         notes.append(f"only {max(0, symptom_step - int(course.steps[0]))} steps before the symptom could be measured")
+    notes += _made_before_model(incident, found)
     symptom = incident.symptoms[0] if incident is not None and incident.symptoms else None
     return Onset(source, symptom, symptom_step, course, found, tuple(search.rates), different_at, tuple(notes))
+
+
+def _made_before_model(incident: Incident | None, found: Sequence[Departure]) -> list[str]:
+    """What made the values of a batch that the model got bad, or that nobody knows yet."""
+    if incident is None or not found or found[0].phase != "batch" or math.isfinite(found[0].value):
+        return []
+    made = incident.finding.located
+    if made is not None and made.phase == "preprocessing":
+        return [f"the data was finite: {made.operation} at {made.file}:{made.line} made {WORDS[made.produced]} of it"]
+    half = incident.finding.is_half_traced(incident.samples)
+    return ["the script may have made it before it called the model: `steadytrain locate` looks for it"] if half else []
+
+
+WORDS = {"nan": "NaN", "inf": "Inf"}
 
 
 @dataclass

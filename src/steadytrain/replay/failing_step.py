@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from steadytrain.capture.hooks.seeding import hash_variables
 from steadytrain.core.errors import UsageError
-from steadytrain.core.incident import Finding
+from steadytrain.core.incident import NOT_MADE_HERE, Finding
 from steadytrain.replay.child_processes import process_group
 from steadytrain.replay.command_runner import as_program, leave, run_recorded, watch_with
 from steadytrain.replay.loop_command import check_typed, with_loop
@@ -251,10 +251,13 @@ def _attach(bundle: Bundle, result_path: Path) -> None:
 
 
 def keep_better(bundle: Bundle, finding: Finding) -> bool:
-    """Stores ``finding`` in the bundle if it names an operation and the bundle has none. Returns whether it did."""
+    """Stores ``finding`` in the bundle if it names an operation and the bundle has none, or if it is the first to know
+    that the batch was bad as it was loaded. Returns whether it did."""
     from steadytrain.storage.staged_bundle import update_incident
 
-    if finding.located is None or bundle.incident.finding.located is not None:
+    recorded = bundle.incident.finding
+    better = recorded.is_half_traced() and NOT_MADE_HERE in finding.came_in
+    if recorded.located is not None or not (better or finding.located is not None):
         return False
     update_incident(bundle.path, replace(bundle.incident, finding=finding))
     return True

@@ -30,7 +30,8 @@ from steadytrain.replay.result_files import write_output
 from steadytrain.replay.step_trace import StepTrace
 from steadytrain.replay.verdict import Difference, Replayed
 from steadytrain.storage.bundle import Bundle, open_bundle
-from steadytrain.tracing.investigator import _same_inputs, plain_module
+from steadytrain.tracing.input_values import same_inputs
+from steadytrain.tracing.investigator import plain_module
 
 ONE_STEP = "only the incident's own step was replayed: no snapshot with a tape after it is available"
 
@@ -83,7 +84,7 @@ class BundleRerun(LoopRerun):
             return None
         call: MicroBatch = self._calls.popleft()
         call.random.restore()
-        self._same_batches &= _same_inputs((args, kwargs), (call.args, call.kwargs))
+        self._same_batches &= same_inputs((args, kwargs), (call.args, call.kwargs))
         if self.trace is not None:
             self.trace.enter_module(plain_module(module))
         return call.args, call.kwargs

@@ -59,6 +59,7 @@ from steadytrain.report.slurm import sentence
 from steadytrain.report.symptoms_shown import SYMPTOMS_MAX, stories_of, story_lines, stream_names, symptom_rows
 from steadytrain.report.thinned_curves import Curve, curve
 from steadytrain.report.wording import clean, count, enumerated, facts_of, sentences, step_range
+from steadytrain.statistics.run_away import left_course_at
 from steadytrain.storage.bundle import Bundle, open_for_report
 from steadytrain.storage.left_overs import PROCESS
 from steadytrain.storage.processes import is_gone
@@ -107,7 +108,9 @@ def from_bundle(bundle: Bundle) -> Report:
     commands = next_commands.of_incident(incident, bundle.path, found)
     run = _run_of(bundle.path)
     first = FirstScreen(
-        status=_status(run, [incident.action], incident.kind == "nonfinite"),
+        status=_status(
+            run, [incident.action], incident.kind == "nonfinite", left_course_at(bundle.scalars, incident.step)
+        ),
         **_cards(incident_verdict(incident), incident, incident.symptoms, (found, diagnosis), commands),
         loss=loss_near(bundle.scalars, incident.onset_step, _last_step(incident.symptoms)),
     )
@@ -166,7 +169,7 @@ def from_run(run: Run, *, stream: str | None = None) -> Report:
     onset = gravest.onset_step if gravest is not None else next((one.first_step for one in told), None)
     leading = gravest.symptoms if gravest is not None else told
     first = FirstScreen(
-        status=_status(run, actions, any(one.name.startswith("nonfinite") for one in told)),
+        status=_status(run, actions, any(one.name.startswith("nonfinite") for one in told), _left_at(window, gravest)),
         **_cards(verdict, gravest, told, (found, diagnosis), commands),
         loss=_loss_of(run, window, leading, onset, names) if window is not None else None,
     )
@@ -234,10 +237,20 @@ def _last_step(symptoms: Sequence[Symptom]) -> int:
     return symptoms[0].last_step if symptoms else 0
 
 
-def _status(run: Run | None, actions: Sequence[Action], bad: bool) -> tuple[StatusWord, ...]:
+def _status(
+    run: Run | None, actions: Sequence[Action], bad: bool, left_at: int | None = None
+) -> tuple[StatusWord, ...]:
     if run is None:
-        return status_line(None, False, actions, bad, known=False)
-    return status_line(run.ended, is_gone(run.description.get(PROCESS)), run.actions or actions, bad)
+        return status_line(None, False, actions, bad, known=False, left_at=left_at)
+    gone = is_gone(run.description.get(PROCESS))
+    return status_line(run.ended, gone, run.actions or actions, bad, left_at=left_at)
+
+
+def _left_at(window: Window | None, incident: Incident | None) -> int | None:
+    """Where the loss left its course before the ``incident``."""
+    if window is None or incident is None or incident.stream != window.stream:
+        return None
+    return left_course_at(window, incident.step)
 
 
 def _run_of(bundle: Path) -> Run | None:

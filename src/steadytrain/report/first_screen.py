@@ -104,7 +104,13 @@ class FirstScreen:
 
 
 def status_line(
-    ended: str | None, gone: bool, actions: Sequence[Action], bad: bool, *, known: bool = True
+    ended: str | None,
+    gone: bool,
+    actions: Sequence[Action],
+    bad: bool,
+    *,
+    known: bool = True,
+    left_at: int | None = None,
 ) -> tuple[StatusWord, ...]:
     """How the run ended, the state of its weights, and whether the guard changed anything.
 
@@ -112,6 +118,7 @@ def status_line(
         ended: as the run recorded it. ``gone``: its process has ended without a record.
         bad: whether a loss or a gradient was not finite.
         known: False if only the incident is here and not its run.
+        left_at: the step at which the loss left its course before the refused update, None if it did not.
     """
     if ended in ENDINGS:
         end = StatusWord(ENDINGS[ended], "good" if ended == "finished" else "bad")
@@ -123,14 +130,16 @@ def status_line(
     touched = any(action.touched for action in actions)
     done = counted(actions)
     guard = StatusWord(f"touched by the guard: {done}" if done else "touched by the guard", "changed")
-    return (end, _weights(whats, bad), guard if touched else StatusWord("not touched by the guard", "good"))
+    return (end, _weights(whats, bad, left_at), guard if touched else StatusWord("not touched by the guard", "good"))
 
 
-def _weights(whats: set[str], bad: bool) -> StatusWord:
+def _weights(whats: set[str], bad: bool, left_at: int | None) -> StatusWord:
     if "refused-rest-of-update" in whats:
         return StatusWord("weights moved in part by the bad update", "bad")
     if bad and "observed" in whats:
         return StatusWord("the bad update was not refused: weights may be damaged", "bad")
+    if bad and left_at is not None:
+        return StatusWord(f"the bad update was refused, but the loss left its course at step {count(left_at)}", "bad")
     if whats & {"refused-update", "skipped-update"}:
         return StatusWord("weights intact: the bad update was not made", "good")
     if bad:

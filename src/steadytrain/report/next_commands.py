@@ -47,9 +47,14 @@ def of_incident(incident: Incident, path: Path, found: Found) -> tuple[Command, 
     commands.append(Command("keep this as a page", f"steadytrain report {target} -o report.html"))
     if incident.kind == "symptom":
         commands.insert(1, Command("find the first step that deviated", f"steadytrain onset {target}"))
-    elif incident.finding.located is None and not incident.finding.came_in and found is None:
+    elif found is None and _can_be_located(incident):
         commands.insert(0, Command("search for the first bad operation", f"steadytrain locate {target}"))
     return _terminal_safe(commands + _explanations(incident.symptoms))
+
+
+def _can_be_located(incident: Incident) -> bool:
+    finding = incident.finding
+    return finding.is_half_traced(incident.samples) or (finding.located is None and not finding.came_in)
 
 
 def _of_cause(incidents: Sequence[Path], found: Found) -> list[Command]:

@@ -82,7 +82,7 @@ def _attach(bundle: Bundle, folder: Path, request: Request) -> None:
             super().backward_begins(root)
 
     def rerun(incident_context: IncidentContext) -> ScriptLoopRerun:
-        laps.append(_Lap(incident_context, method=NEW_PROCESS, observer=trail))
+        laps.append(_Lap(incident_context, method=NEW_PROCESS, observer=trail, from_batch=True))
         return laps[0]
 
     def done(finding: Finding) -> None:

@@ -46,12 +46,19 @@ def bad_rows(bundle: Bundle) -> list[BadRows]:
     return [rows for rows in found if rows is not None]
 
 
-def write_rows(found: list[BadRows], folder: Path, samples: Sequence[Samples]) -> None:
-    """Writes the rows as tensors and as text, with their place in the data set if known."""
+UNTRACED = "What made the values is not known: what the script does before it calls the model was not traced."
+FROM_DATA = "No operation is to blame: the values were there before the first one ran."
+
+
+def write_rows(found: list[BadRows], folder: Path, samples: Sequence[Samples], *, traced: bool = True) -> None:
+    """Writes the rows as tensors and as text, with their place in the data set if known.
+
+    ``traced``: it is known that no operation of the script made the values.
+    """
     kept = {one.name: {"rows": torch.tensor(one.rows), "values": one.values} for one in found}
     torch.save(kept, folder / ROWS)
     lines = ["# The batch holds values that are not finite", ""]
-    lines.append("No operation is to blame: the values were there before the first one ran.")
+    lines.append(FROM_DATA if traced else UNTRACED)
     lines += ["", "| tensor | rows | first places | tensor in all |", "|---|---|---|---|"]
     for one in found:
         rows = ", ".join(map(str, one.rows[:PLACES_TOLD_MAX]))

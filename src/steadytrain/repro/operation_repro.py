@@ -19,7 +19,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from steadytrain.core.incident import BATCH_IS_BAD, UNKNOWN_OWNER, WEIGHTS_ARE_BAD, Finding
+from steadytrain.core.errors import UsageError
+from steadytrain.core.incident import BATCH_IS_BAD, NOT_MADE_HERE, UNKNOWN_OWNER, WEIGHTS_ARE_BAD, Finding
 from steadytrain.replay.child_processes import process_group
 from steadytrain.replay.failing_step import launch_again
 from steadytrain.repro.documented import documented
@@ -87,7 +88,8 @@ def make_repro(
         if captured.get("compiled"):
             return _compiled_only(work, folder, finding, compiled_wait_s)
         if not captured["programs"]:
-            return _without_script(bundle, folder, finding, str(captured["why"] or finding.why))
+            why = str(captured["why"] or finding.why)
+            return _without_script(bundle, folder, finding, why, untraced=captured.get("untraced"))
         made = _made(work)
         if made["why"] is not None:
             return Repro(False, made["why"], finding=finding)
@@ -105,7 +107,10 @@ def is_finite(bundle: Bundle) -> bool:
 
 def _captured(work: _Work) -> dict[str, Any]:
     """Launches the recorded command and captures the fault; twice if the step does not fit into memory."""
-    recorded = work.bundle.incident.finding
+    incident = work.bundle.incident
+    recorded = incident.finding
+    if recorded.is_half_traced(incident.samples):
+        return _captured_before_model(work, recorded)
     if recorded.located is None and recorded.why.startswith(BATCH_IS_BAD):
         return {"finding": recorded.to_json(), "programs": [], "why": None}
     request = Request(
@@ -131,6 +136,22 @@ def _captured(work: _Work) -> dict[str, Any]:
     return found
 
 
+def _captured_before_model(work: _Work, recorded: Finding) -> dict[str, Any]:
+    """The operation of the script that spoilt the batch before the model got it, if one did and the script can say so
+    again; else the recorded finding, with the reason."""
+    request = Request(work.before, whole_lead=True)
+    try:
+        found = _launched(work, request)
+    except UsageError as refusal:
+        return {"finding": recorded.to_json(), "programs": [], "why": None, "untraced": str(refusal)}
+    if found.get("keep"):
+        found = _launched(work, replace(request, keep=found["keep"]))
+    traced = Finding.from_json(found["finding"])
+    if found["programs"] or traced.located is not None or NOT_MADE_HERE in traced.why:
+        return found
+    return {"finding": recorded.to_json(), "programs": [], "why": None, "untraced": traced.why}
+
+
 def _is_another(recorded: Finding, found: Mapping[str, Any]) -> bool:
     """Whether a launch with one own step found nothing, or another operation than the incident's."""
     if found.get("keep"):
@@ -153,8 +174,11 @@ def _launched(work: _Work, request: Request) -> dict[str, Any]:
     return found
 
 
-def _without_script(bundle: Bundle, folder: Path, finding: Finding, why: str) -> Repro:
-    """Without a script: writes the non-finite batch rows if the batch is to blame."""
+def _without_script(bundle: Bundle, folder: Path, finding: Finding, why: str, *, untraced: str | None = None) -> Repro:
+    """Without a script: writes the non-finite batch rows if the batch is to blame.
+
+    ``untraced`` says why nobody knows what the script did to the batch.
+    """
     from steadytrain.repro.nonfinite_rows import bad_rows, write_rows
 
     # Only then: a batch may contain NaN that the model handles, which is not the cause.
@@ -162,10 +186,15 @@ def _without_script(bundle: Bundle, folder: Path, finding: Finding, why: str) ->
     if not found:
         return Repro(False, why, finding=finding)
     folder.mkdir(parents=True, exist_ok=True)
-    write_rows(found, folder, bundle.incident.samples)
+    write_rows(found, folder, bundle.incident.samples, traced=untraced is None)
     rows = {one.name: list(one.rows) for one in found}
     told = "; ".join(f"{one.name}, row {', '.join(map(str, one.rows[:4]))}" for one in found)
     why = f"no operation is to blame: the batch itself holds values that are not finite ({told}); its rows are written"
+    if untraced is not None:
+        why = (
+            f"the model got values that are not finite ({told}), and what made them could not be traced: {untraced}; "
+            "the rows are written"
+        )
     return Repro(False, why, files=sizes_of(folder), finding=finding, rows=rows)
 
 

@@ -10,6 +10,9 @@ LOSS_RATIO, WEIGHT_RATIO = 1e3, 10.0
 """Largest over the largest, and over the median, before. Chosen: rollouts of 12 steps in the place of 1 raise a summed
 loss by a factor of 5 over its first value, and one that learns values grows with its returns."""
 
+LEVEL_STEPS, LEFT_RATIO = 64, 10.0
+"""The median of so many losses is the level of the loss, and so many times that level is off its course."""
+
 
 def ran_away(window: Window, first_step: int, last_step: int) -> bool:
     """Whether the loss rose a thousandfold above all before it, or the weights grew tenfold."""
@@ -25,3 +28,19 @@ def grew(series: Series, first_step: int, last_step: int, ratio: float, *, high:
         before, since = since[:1], since[1:]
     before, since = before[before > 0], since[np.isfinite(since)]
     return bool(len(before) and len(since) and since.max() > ratio * np.quantile(before, high))
+
+
+def left_course_at(window: Window, step: int) -> int | None:
+    """The first step of the climb that went on until ``step`` and took the loss a thousandfold above its level and all
+    before it; None if there was none."""
+    loss = window.applied("loss")
+    values, steps = np.abs(loss.values[loss.steps < step]), loss.steps[loss.steps < step]
+    begins = len(values)
+    while begins > 1 and values[begins - 1] > LEFT_RATIO * np.median(values[: begins - 1][-LEVEL_STEPS:]):
+        begins -= 1
+    before, since = values[:begins], values[begins:]
+    if not len(before) or not len(since):
+        return None
+    level = float(np.median(before[-LEVEL_STEPS:]))
+    far = level > 0 and since.max() > LOSS_RATIO * level and since.max() > before.max()
+    return int(steps[begins]) if far else None

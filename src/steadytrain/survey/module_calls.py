@@ -92,6 +92,7 @@ class Modules:
 
     def _before(self, module: nn.Module, args: Any) -> None:
         self._calls.in_forward += 1
+        self._calls.made.model_called()
 
     def _after(self, module: nn.Module, args: Any, output: Any) -> None:
         self._calls.in_forward = max(0, self._calls.in_forward - 1)

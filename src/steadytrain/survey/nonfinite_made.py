@@ -26,20 +26,26 @@ HELD_MAX = 64
 
 
 class NonfiniteMade:
-    """``found`` lists ``{operation, line, step, made, rows, of, by}``.
+    """``found`` lists ``{operation, line, step, made, rows, of, by, before_model}``.
 
     ``rows`` are the indices along the first dimension of the result, of ``of``, where the bad values are; empty if they
     are in all of them, or in more than ``ROWS_MAX``. ``by`` is the function that made the divisor: a norm, a standard
-    deviation, a sum; "" if unknown.
+    deviation, a sum; "" if unknown. ``before_model``: the step had called no model yet.
     """
 
     def __init__(self) -> None:
         self.found: list[dict[str, Any]] = []
         self._makers: deque[tuple[Any, str]] = deque(maxlen=HELD_MAX)
+        self._before_model = True
 
     def step_begins(self) -> None:
         """Forgets the tensors of the previous step."""
         self._makers.clear()
+        self._before_model = True
+
+    def model_called(self) -> None:
+        """Reports that the step calls a model."""
+        self._before_model = False
 
     def saw(self, name: str, args: Sequence[Any], given: Mapping[str, Any], result: Any, line: str, step: int) -> None:
         if name in REDUCES:
@@ -53,7 +59,7 @@ class NonfiniteMade:
         made = "NaN" if bool(torch.isnan(result).any()) else "Inf"
         of = int(result.shape[0]) if result.dim() else 0
         found = {"operation": name.strip("_"), "line": line, "step": step, "made": made}
-        self.found.append({**found, "rows": _rows(result), "of": of, "by": by})
+        self.found.append({**found, "rows": _rows(result), "of": of, "by": by, "before_model": self._before_model})
 
 
 def _is_finite(values: Iterable[Tensor]) -> bool:

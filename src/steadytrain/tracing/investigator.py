@@ -30,12 +30,12 @@ from steadytrain.capture.incident.context import IncidentContext, Investigator, 
 from steadytrain.capture.step.input_recorder import AutocastState, MicroBatch, RandomState, tensors_in
 from steadytrain.capture.step.loss import LossTerm
 from steadytrain.capture.step.script_frames import LoopLines
-from steadytrain.capture.tensors.dense import same_values
 from steadytrain.core.incident import Finding
 from steadytrain.core.torch_private import CALL, COMPILED_CALL, KEEP_VERSION, ORIGINAL_MODULE
 from steadytrain.tracing.alone_among_ranks import has_whole_model, without_others
 from steadytrain.tracing.gradient_hooks import without_hooks
 from steadytrain.tracing.input_names import named_tensors
+from steadytrain.tracing.input_values import is_bad, same_inputs
 from steadytrain.tracing.line_rerun import CannotRunAgainError, compile_lines, run_lines
 from steadytrain.tracing.tracer import NOT_REPRODUCED, Observer, OperationTracer
 from steadytrain.tracing.value_origins import Record
@@ -99,10 +99,18 @@ class StepInvestigator(Investigator):
 
 
 class ScriptLoopRerun(LoopRerun):
-    """Traces one turn of the script's own loop, from the model call to the optimizer."""
+    """Traces one turn of the script's own loop, from the model call to the optimizer.
+
+    ``from_batch``: if a model call got a bad input, also what the script did before it, from the loop's next turn on.
+    """
 
     def __init__(
-        self, incident_context: IncidentContext, *, method: str = LOOP_RERUN, observer: Observer | None = None
+        self,
+        incident_context: IncidentContext,
+        *,
+        method: str = LOOP_RERUN,
+        observer: Observer | None = None,
+        from_batch: bool = False,
     ) -> None:
         self._incident_context = incident_context
         self._method = method
@@ -115,7 +123,9 @@ class ScriptLoopRerun(LoopRerun):
         self._tracing = False
         self._other_inputs = False
         self._restore_random()
-        if not incident_context.micro_batches:
+        calls = incident_context.micro_batches
+        self._from_batch = from_batch and any(map(is_bad, ((call.args, call.kwargs) for call in calls)))
+        if not calls or self._from_batch:
             self._start()  # no module call marks the start, so tracing starts here
 
     def forward_begins(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
@@ -127,8 +137,11 @@ class ScriptLoopRerun(LoopRerun):
         tracer.enter_module(plain_module(module))
         if call.changed_since():
             return None
-        same = _same_inputs((args, kwargs), (call.args, call.kwargs))
+        same = same_inputs((args, kwargs), (call.args, call.kwargs))
         self._other_inputs |= not same
+        if same and self._from_batch:
+            tracer.note_inputs(named_tensors(args, kwargs))
+            return args, kwargs
         if same and _computed((args, kwargs)):
             _note_inputs(tracer, args, kwargs)
             return None
@@ -244,7 +257,7 @@ def rerun_lines(incident_context: IncidentContext, loop: LoopLines, then: Callab
     def feed(module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
         fed.append(True)
         batch.random.restore()
-        if _same_inputs((args, kwargs), (batch.args, batch.kwargs)) and _computed((args, kwargs)):
+        if same_inputs((args, kwargs), (batch.args, batch.kwargs)) and _computed((args, kwargs)):
             _note_inputs(tracer, args, kwargs)
             return args, kwargs
         _note_inputs(tracer, batch.args, batch.kwargs)
@@ -375,11 +388,6 @@ def _note_inputs(tracer: OperationTracer, args: Any, kwargs: Any) -> None:
     tracer.note_sources({name: tensor for name, tensor in named.items() if tensor.grad_fn is None})
     later = {name: tensor for name, tensor in named.items() if tensor.grad_fn is not None}
     tracer.note_sources(later, owner=COMPUTED, traced=True)
-
-
-def _same_inputs(one: Any, other: Any) -> bool:
-    ours, theirs = list(tensors_in(one)), list(tensors_in(other))
-    return len(ours) == len(theirs) and all(map(same_values, ours, theirs))
 
 
 def _no_way(incident_context: IncidentContext, obstacle: str | None) -> str:

@@ -48,7 +48,7 @@ Line = tuple[str, int]
 class Place:
     """Where one operation ran. ``sequence`` is the number of the autograd node inside a backward.
 
-    ``in_update``: an optimizer's ``step`` was running.
+    ``in_update``: an optimizer's ``step`` was running. ``before_model``: no watched module had been called yet.
     """
 
     inside: Literal["module", "outside", "backward", "recomputation"]
@@ -57,6 +57,7 @@ class Place:
     line: Line | None
     losses_before: int
     in_update: bool = False
+    before_model: bool = False
 
 
 @dataclass
@@ -76,6 +77,11 @@ class ModuleCalls:
     open: list[_Call] = field(default_factory=list)
     past: list[_Call] = field(default_factory=list)
     handles: list[RemovableHandle] = field(default_factory=list)
+
+    @property
+    def any(self) -> bool:
+        """Whether a module was called."""
+        return bool(self.open or self.past)
 
     def watch(self, modules: Mapping[torch.nn.Module, str]) -> None:
         """Hooks every module that allows it (a scripted module does not)."""
@@ -146,7 +152,7 @@ def place_here(calls: ModuleCalls, *, losses_before: int) -> Place:
     if running is not None:
         return Place("module", running, None, line, losses_before)
     if _graph_task() == -1:
-        return Place("outside", None, None, line, losses_before, _in_update())
+        return Place("outside", None, None, line, losses_before, _in_update(), not calls.any)
     sequence, forward_line = _forward_of(BACKWARD_NODE())
     if recomputing:
         return Place("recomputation", None, sequence, line, losses_before)

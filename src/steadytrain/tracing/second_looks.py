@@ -119,7 +119,7 @@ class RerunWithSecondLooks(ScriptLoopRerun):
         modules = module_names(plain_module(root) for root in incident_context.roots)
         self._second = SecondLook(modules, incident_context.parameters, step=step)
         self._made: list[MicroBatch] = []
-        super().__init__(incident_context, method=method, observer=self._second.shadows)
+        super().__init__(incident_context, method=method, observer=self._second.shadows, from_batch=True)
 
     def forward_begins(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         waiting = self._calls[0] if self._calls else None

@@ -37,7 +37,7 @@ from steadytrain.tracing.operation_facts import COLLECTIVES
 from steadytrain.tracing.places import ModuleCalls, Place, code_at
 from steadytrain.tracing.tensor_summary import WORDS, Kinds
 from steadytrain.tracing.value_origins import Record, Target, ancestry, path_to
-from steadytrain.tracing.value_watch import Call, Watch, call_of
+from steadytrain.tracing.value_watch import BATCH, Call, Watch, call_of
 
 CHAIN_FIRST, CHAIN_LAST = 8, 4
 """A longer chain shows its start, where the cause is, and its end."""
@@ -119,15 +119,18 @@ class OperationTracer:
         if path is not None:
             self._watch.guarded(lambda: self._watch.calls.join({module: path}))
 
-    def note_sources(
-        self, tensors: Mapping[str, torch.Tensor], *, owner: str = "the batch", traced: bool = False
-    ) -> None:
+    def note_sources(self, tensors: Mapping[str, torch.Tensor], *, owner: str = BATCH, traced: bool = False) -> None:
         """Registers tensors that come from outside, before the run starts, so that a NaN in one can be named.
 
         Args:
             traced: whether a traced operation may have made them. What it explains stays as it is.
         """
         self._watch.guarded(lambda: self._watch.note(tensors, owner, traced=traced))
+
+    def note_inputs(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Registers what a model is called with, in a trace that began before the script computed it. A bad value that
+        one of its operations made stays explained by that; any other came with the data."""
+        self._watch.guarded(lambda: self._watch.note_inputs(tensors))
 
     def mark_loss(self, loss: torch.Tensor) -> None:
         """Registers a root of backward, right before each backward."""
@@ -249,6 +252,8 @@ def _phase_and_module(operation: str, place: Place, watch: Watch) -> tuple[Phase
     if place.inside == "module":
         return "forward", place.module or ""
     if place.inside == "outside":
+        if place.before_model and watch.from_batch:
+            return "preprocessing", ""
         # Before the last backward this is loss code, possibly in an optimizer's closure. After it, no loss remains.
         if place.losses_before < watch.losses_marked:
             return "loss", ""

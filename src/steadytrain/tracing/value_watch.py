@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from steadytrain.core.incident import UNKNOWN_OWNER, OperandRange
+from steadytrain.core.incident import NOT_MADE_HERE, UNKNOWN_OWNER, OperandRange
 from steadytrain.core.torch_private import STORAGE_ADDRESS
 from steadytrain.tracing.operation_facts import (
     C10D,
@@ -28,7 +28,7 @@ from steadytrain.tracing.operation_facts import (
 )
 from steadytrain.tracing.places import ModuleCalls, Place, place_here
 from steadytrain.tracing.tensor_summary import WORDS, Kinds, count_kind, kinds_of, storage_of, summarize, unseen
-from steadytrain.tracing.value_origins import Holdings, Record, Target, each_kind
+from steadytrain.tracing.value_origins import Holdings, Record, Target, ancestry, each_kind
 
 CARRIERS_MAX = 20_000
 """Bound on the records of operations that only carried a value. Beyond it, chains get shorter."""
@@ -43,6 +43,9 @@ OTHER_SIGN = {Kinds.POSITIVE_INF: Kinds.NEGATIVE_INF, Kinds.NEGATIVE_INF: Kinds.
 
 INFINITY_IS_MEANT = frozenset({UNKNOWN_OWNER, "the buffer"})
 """Places of ready-made masks. In a batch, parameter or gradient an Inf is a fault like a NaN."""
+
+BATCH = "the batch"
+"""The owner of what a model is called with."""
 
 
 @dataclass(frozen=True)
@@ -100,13 +103,15 @@ def call_of(number: int, function: Any, args: Sequence[Any], kwargs: Mapping[str
 
 
 class Watch:
-    """The state of a trace: origins of non-finite values, marked losses, module calls."""
+    """The state of a trace: origins of non-finite values, marked losses, module calls. ``from_batch``: it began before
+    the script made the input of its model."""
 
     def __init__(self) -> None:
         self.calls = ModuleCalls()
         self.holdings = Holdings()
         self.losses: list[Target] = []
         self.losses_marked = 0
+        self.from_batch = False
         self.records = 0
         self.trouble: str | None = None
 
@@ -127,6 +132,25 @@ class Watch:
                     kinds = tuple(kind for kind in kinds if not self.holdings.origins(tensor, kind))
                 if kinds:
                     self.holdings.write(tensor, [self._source(tensor, kind, owner, name) for kind in kinds])
+
+    def note_inputs(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Records which of ``tensors`` hold non-finite values that no traced operation made."""
+        self.from_batch = True
+        for name, tensor in tensors.items():
+            if not self._is_made_here(tensor):
+                with unseen():
+                    kinds = each_kind(kinds_of(tensor))
+                    made = [self._source(tensor, kind, BATCH, name, NOT_MADE_HERE) for kind in kinds]
+                    if made:
+                        self.holdings.write(tensor, made)
+
+    def _is_made_here(self, tensor: torch.Tensor) -> bool:
+        """Whether traced operations made all non-finite values of ``tensor``, out of what did not hold them."""
+        with unseen():
+            kinds = each_kind(kinds_of(tensor))
+            behind = [self.holdings.origins(tensor, kind) for kind in kinds]
+        reached = ancestry([Target("", records) for records in behind])
+        return bool(behind) and all(behind) and not any(one.source and not one.constant for one in reached)
 
     def mark_loss(self, loss: torch.Tensor) -> None:
         """Registers ``loss`` as the root of the next backward."""
@@ -252,9 +276,10 @@ class Watch:
         self.holdings.add(tensor, [record])
         return (record,)
 
-    def _source(self, tensor: torch.Tensor, kind: Kinds, owner: str, name: str) -> Record:
+    def _source(self, tensor: torch.Tensor, kind: Kinds, owner: str, name: str, when: str = "") -> Record:
         count, first = count_kind(tensor, kind)
-        where = f"{count} of {tensor.numel()} values, first at {first}, before any operation"
+        when = when or ("when the model got it" if owner == BATCH else "before any operation")
+        where = f"{count} of {tensor.numel()} values, first at {first}, {when}"
         meant = kind is not Kinds.NAN and owner in INFINITY_IS_MEANT
         text = f"{owner} already holds {WORDS[kind]}: {name}, {where}"
         return Record(self._next(), kind, "", constant=meant, source=text)

@@ -18,6 +18,7 @@ from steadytrain.core.json_values import number_to_json
 from steadytrain.diagnosis import answer_files
 from steadytrain.diagnosis.answer import Diagnosis, PatchTried, RankedCause
 from steadytrain.diagnosis.case_with_run import open_story
+from steadytrain.diagnosis.patched_answer import with_patch
 from steadytrain.diagnosis.patches.wound import Patch
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.facts import read_facts
@@ -123,7 +124,8 @@ def fix(
             tried.append((one, patch))
     best = next((pair for pair in tried if pair[0].effect == "removed"), tried[-1] if tried else None)
     if best is not None:
-        answer_files.keep(source, replace(answer, patch=best[0]))
+        answer = with_patch(answer, best[0])
+        answer_files.keep(source, answer)
     return Fixed(
         str(source),
         answer.verdict,

@@ -45,6 +45,12 @@ def damaged_state(
     return f"this update was not applied, but {names} held NaN or Inf already, {when}; {kept}"
 
 
+def off_course(left_at: int, kept: Path | None) -> str:
+    """The text about weights before a refused update, where the loss had left its course by then."""
+    where = f"snapshot {kept.parent.name}" if kept is not None else "none kept"
+    return f"this update was refused, but the loss left its course at step {left_at:,}; weights from before: {where}"
+
+
 def stop_message(
     step: int,
     reason: str,
@@ -116,7 +122,7 @@ def _message(
     path: Path | None,
     samples: Sequence[Samples],
 ) -> str:
-    lines = [verdict, *finding_lines(finding), *sample_lines(samples)]
+    lines = [verdict, *finding_lines(finding, samples), *sample_lines(samples)]
     if bad:
         names = ", ".join(tensor.name for tensor in bad[:TENSORS_SHOWN])
         more = f" (+{len(bad) - TENSORS_SHOWN} more)" if len(bad) > TENSORS_SHOWN else ""
@@ -132,9 +138,11 @@ def _message(
     return "\n".join(lines)
 
 
-def finding_lines(finding: Finding) -> list[str]:
+def finding_lines(finding: Finding, samples: Sequence[Samples] = ()) -> list[str]:
     """The first bad operation with its place and inputs, or the reason why none is named."""
     located = finding.located
+    if finding.is_half_traced(samples):
+        return [f"  first bad operation  not traced yet, `steadytrain locate` looks for it: {finding.why}"]
     if located is None:
         return [f"  first bad operation  not named: {finding.why}"]
     where = f"{located.file}:{located.line}" if located.file else "unknown"

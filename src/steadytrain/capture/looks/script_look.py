@@ -30,6 +30,7 @@ from steadytrain.capture.looks.label_places import label_rows
 from steadytrain.capture.looks.loaded_norms import LoadedNorms
 from steadytrain.capture.looks.loss_graph import read_graph
 from steadytrain.capture.looks.loss_levels import TrainingLevels
+from steadytrain.capture.looks.loss_lines import loss_place
 from steadytrain.capture.looks.moving_targets import MovingTargets
 from steadytrain.capture.looks.pass_orders import PassOrders
 from steadytrain.capture.looks.policy_code import policy_rows
@@ -46,7 +47,6 @@ from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, ids
 from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
-from steadytrain.capture.step.script_frames import innermost_place
 from steadytrain.core.incident import Samples
 from steadytrain.core.model import Reading
 
@@ -241,7 +241,7 @@ class ScriptLook(StepObserver):
         if len(self._seen.graphs) >= GRAPHS_MAX or not (due or labels or not self._run.streams):
             return
         graph = read_graph(root)
-        self._seen.graphs.append((innermost_place(), graph, self._seen.call))
+        self._seen.graphs.append((loss_place(), graph, self._seen.call))
         self._targets.loss_read(follows_itself=graph.follows_itself, compared=graph.compared)
         for stream in due:
             filled = [one for one in stream.parameters if id(one) in graph.parameters]

@@ -27,11 +27,14 @@ def nonfinite_parameters(stream: Stream) -> list[str]:
     return [name for name, values in suspects if not exact_state(values).finite]
 
 
-def last_good_snapshot(folder: Path) -> Path | None:
-    """The newest snapshot of the run or bundle at ``folder`` with only finite numbers; None if there is none."""
+def last_good_snapshot(folder: Path, before: int | None = None) -> Path | None:
+    """The newest snapshot of the run or bundle at ``folder`` with only finite numbers, of a step ``before`` this one;
+    None if there is none."""
     from safetensors.torch import load_file
 
     for shot in sorted(find_recording(folder).snapshots, key=lambda one: -one.step):
+        if before is not None and shot.step >= before:
+            continue
         tensors: Any = load_file(shot.tensors)
         if all(_is_finite(value) for value in _floating(tensors)):
             return shot.tensors

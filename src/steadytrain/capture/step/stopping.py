@@ -26,6 +26,7 @@ from steadytrain.capture.incident.message import (
     UNTOUCHED_AT_REST,
     damaged_state,
     not_recorded,
+    off_course,
     skip_message,
     stop_message,
 )
@@ -39,6 +40,7 @@ from steadytrain.capture.step.ranks import HAS_BAD_GRADIENT, WENT_WRONG, first_b
 from steadytrain.capture.step.run_stopped import RunStopped
 from steadytrain.core.incident import Action, Finding, Incident, Samples
 from steadytrain.core.model import Symptom
+from steadytrain.statistics.run_away import left_course_at
 from steadytrain.storage.ranks_of_run import FIRST_BAD_RANK
 from steadytrain.storage.staged_bundle import update_incident
 
@@ -114,7 +116,7 @@ class Stopping:
                 run.recorder.add_incident(path, incident)
                 samples = incident.samples
         if self._skipped_updates <= SKIPS_TOLD_MAX and not measured.is_of_another_rank:
-            state = UNTOUCHED if run.seen.rested is None else UNTOUCHED_AT_REST
+            state = self._finite_state(stream, step, path)
             most = run.settings.max_skips if run.settings.policy == "skip" and left_out is None else 0
             run.tell(skip_message(step, reason(measured), (in_a_row, most), state, path, samples))
 
@@ -197,13 +199,20 @@ class Stopping:
         """Describe the state of the weights after the refused update."""
         bad, rested = nonfinite_parameters(stream), self._run.seen.rested
         if not bad:
-            return UNTOUCHED if rested is None else UNTOUCHED_AT_REST
+            return self._finite_state(stream, step, frozen[0] if frozen is not None else None)
         symptoms = [one for one in self._run.recorder.symptoms.values() if one.name == "nonfinite-weight"]
         since = min((one.first_step for one in symptoms if one.stream == stream.name), default=None)
         if since is None and breaks_at(stream, step):
             since = step - 1
         good = last_good_snapshot(frozen[0]) if frozen is not None else None
         return damaged_state(bad, step, since, good, rested if since is None else None)
+
+    def _finite_state(self, stream: Stream, step: int, bundle: Path | None) -> str:
+        """The weights are finite and this update did not change them; an earlier one may have done harm."""
+        left_at = left_course_at(stream.history.window(), step)
+        if left_at is not None:
+            return off_course(left_at, last_good_snapshot(bundle, left_at) if bundle is not None else None)
+        return UNTOUCHED if self._run.seen.rested is None else UNTOUCHED_AT_REST
 
     def _finish(
         self, stream: Stream, measured: Measurement, frozen: tuple[Path, Incident] | None, finding: Finding

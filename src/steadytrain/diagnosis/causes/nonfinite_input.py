@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, DROP_BATCH
 from steadytrain.diagnosis.row_signs import holds_nan_from_before
-from steadytrain.diagnosis.script_signs import made_by_script, made_in_half
-from steadytrain.diagnosis.signs import fact, listed, not_finite, operation, ruled_out, surveyed, when
+from steadytrain.diagnosis.script_signs import made_before_model, made_by_script, made_in_half
+from steadytrain.diagnosis.signs import Signs, fact, listed, not_finite, operation, ruled_out, surveyed, when
 from steadytrain.diagnosis.trial_effects import like
 from steadytrain.experiments.trial_tables.updates import RATE_CUTS
 
@@ -49,16 +49,12 @@ class NonfiniteInput(Cause):
     source = "Megatron-LM #780; Marigold #111; openscene #75; ColossalAI #3439"
 
     def signature(self, case: Case) -> Signature:
+        made = made_before_model(case)
         return Signature(
             (
-                *listed(
-                    case,
-                    "batch_nonfinite",
-                    CERTAIN,
-                    f"the batch held NaN or Inf before the model touched it{_made(case)}: {{names}}",
-                    invariant=True,
-                ),
-                *when(_came_in_bad(case), STRONG, _why(case), "finding"),
+                *_held_before(case),
+                *when(bool(made), -CERTAIN, f"the batch was finite when it was loaded: {made}", "fact nonfinite_made"),
+                *when(_came_in_bad(case) and not made, STRONG, _why(case), "finding"),
                 *operation(
                     case, -STRONG, "the first bad value came out of {operation} from finite inputs", lambda _: True
                 ),
@@ -77,6 +73,12 @@ class NonfiniteInput(Cause):
             ),
             batch_rows=_rows(case),
         )
+
+
+def _held_before(case: Case) -> Signs:
+    """A broken rule if the data held it, and no operation of the script made it before it called the model."""
+    what = f"the batch held NaN or Inf before the model touched it{_made(case)}: {{names}}"
+    return () if made_before_model(case) else listed(case, "batch_nonfinite", CERTAIN, what, invariant=True)
 
 
 def _made(case: Case) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from steadytrain.core.incident import UNKNOWN_OWNER, Located, OperandRange
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import DROP_BATCH, EXAMPLE
-from steadytrain.diagnosis.script_signs import made_by_script, rows_made, where_made
+from steadytrain.diagnosis.script_signs import made_before_model, made_by_script, rows_made, where_made
 from steadytrain.diagnosis.setting_signs import changed_settings
 from steadytrain.diagnosis.signs import (
     above,
@@ -109,7 +109,7 @@ class SingularOperation(Cause):
                 *changed_settings(case, "other", -FAIR),
                 *ruled_out(not not_finite(case), "everything stayed finite", "symptoms"),
             ),
-            layer=layer_of(case),
+            layer=None if made_before_model(case) else layer_of(case),
             batch_rows=rows_made(case) or rows_of(case),
         )
 
