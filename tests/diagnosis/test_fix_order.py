@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
+from steadytrain.core.incident import Located
 from steadytrain.diagnosis.answer import SIGNATURE, Remedy
 from steadytrain.diagnosis.cause import CERTAIN, Cause, Sign, Signature
 from steadytrain.diagnosis.cause_catalog import causes
 from steadytrain.diagnosis.conclusion import Circumstances, conclude
-from steadytrain.diagnosis.fix_order import OfScript, fitting, group_of, remedies
+from steadytrain.diagnosis.fix_order import Hints, OfScript, fitting, group_of, remedies
+from steadytrain.diagnosis.guarded_operations import guarded
 from steadytrain.diagnosis.proof import Control
 from steadytrain.diagnosis.weighing import Suspect
 from steadytrain.experiments.fix_verification import PRICE
@@ -58,11 +62,32 @@ def test_the_code_of_a_fix_names_the_optimizer_of_the_script() -> None:
 
 
 def test_a_rate_that_jumped_is_kept_whatever_the_replay_made_of_it() -> None:
-    cause, script = CAUSES["learning-rate-too-high"], OfScript(kept_rate="keep the rate at 0.01 at train.py:6")
+    cause, script = CAUSES["learning-rate-too-high"], OfScript(hints=Hints("keep the rate at 0.01 at train.py:6"))
     made = remedies(cause, cause.interventions, [], target="run/x", replayed=True, of_script=script)
     (fix,) = (one for one in made if one.name == "lower-learning-rate")
     assert fix.what.startswith("keep the learning rate as it was; the replay made ")
     assert fix.code == "# keep the rate at 0.01 at train.py:6"
+
+
+@pytest.mark.parametrize(
+    ("operation", "code"),
+    [
+        ("aten.log.default", "torch.log(x.clamp(min=1e-6)), or the form that takes scores"),
+        ("aten.div.Tensor", "a / b.clamp(min=1e-6)"),
+        ("aten.sqrt_.default", "torch.sqrt(x.clamp(min=1e-12))"),
+        ("aten.linalg_vector_norm.default", "torch.sqrt(x.square()"),
+        ("aten._euclidean_dist.default", "torch.sqrt(x.square()"),
+        ("aten.std.correction", "x.std(correction=0)"),
+        ("aten.mm.default", "x.clamp(min=1e-6)  # around"),
+    ],
+)
+def test_the_code_of_a_safe_operation_is_that_of_the_one_that_was_found(operation: str, code: str) -> None:
+    found = Located("forward", operation, "inf", "", "/a/train.py", 8, "y", (), (), "the loss", "eager")
+    cause, script = CAUSES["singular-operation"], OfScript(hints=Hints(guarded=guarded(found)))
+    made = remedies(cause, cause.interventions, [], target="run/x", replayed=True, of_script=script)
+    (fix,) = (one for one in made if one.name == "safe-operation")
+    assert fix.code.startswith(code)
+    assert fix.code.endswith("  # train.py:8") is (operation != "aten.mm.default")
 
 
 def test_no_command_is_offered_for_what_cannot_run() -> None:

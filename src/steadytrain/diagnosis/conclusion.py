@@ -34,7 +34,7 @@ from steadytrain.diagnosis.answer import (
 from steadytrain.diagnosis.axis import axis_found
 from steadytrain.diagnosis.cause import CERTAIN
 from steadytrain.diagnosis.cause_catalog import interventions_of
-from steadytrain.diagnosis.fix_order import OfScript, fitting, remedies
+from steadytrain.diagnosis.fix_order import Hints, OfScript, fitting, remedies
 from steadytrain.diagnosis.proof import Control, Proof, proof
 from steadytrain.diagnosis.weighing import Suspect, plain, weigh
 from steadytrain.experiments.contrast import Contrast
@@ -53,7 +53,7 @@ class Circumstances:
     survey looked for silent causes, ``waiting`` lists trials that could run but did not, ``target`` is the incident.
     ``of_note`` says that the incident is that of a note. ``contrasts`` are those of the trials that would confirm,
     ``refused`` the trials that do not apply, with the reason. ``optimizer`` is the class of the script's, ``onset``
-    the step at which the symptom begins, ``kept_rate`` what a rate that jumped should stay at.
+    the step at which the symptom begins, ``hints`` what the code of fixes names.
     """
 
     symptom: str
@@ -67,7 +67,7 @@ class Circumstances:
     refused: Mapping[str, str] = field(default_factory=dict)
     optimizer: str | None = None
     onset: int | None = None
-    kept_rate: str = ""
+    hints: Hints = field(default_factory=Hints)
 
 
 def in_words(symptom: Symptom | None) -> str:
@@ -240,7 +240,7 @@ def _diagnosis(judged: _Judged, status: Status) -> RankedCause:
             replayed=judged.known.control.ran,
             refused=judged.known.refused,
             contrasts=judged.known.contrasts,
-            of_script=OfScript(judged.known.optimizer, judged.known.onset, judged.known.kept_rate),
+            of_script=OfScript(judged.known.optimizer, judged.known.onset, judged.known.hints),
         ),
         why=_reason(suspect, proven),
     )

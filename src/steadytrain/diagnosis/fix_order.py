@@ -39,30 +39,41 @@ RATE_CUTS = frozenset(
 )
 """Fixes whose code changes the rate of the whole run. Where it jumped, only the jump is at fault."""
 
+GUARDS = "safe-operation"
 OF_NO_STEP = "continue  # in the step at fault, whose number is not known; the cause stays"
 
 _USUAL_OPTIMIZER = re.compile(r"\bAdamW\(")
 
 
 @dataclass(frozen=True)
+class Hints:
+    """What a learning rate that jumped should be kept at, "" without a jump, and the code for the operation that was
+    found outside its domain, "" without one."""
+
+    kept_rate: str = ""
+    guarded: str = ""
+
+
+@dataclass(frozen=True)
 class OfScript:
-    """What the code of a fix names: the class of the script's ``optimizer``, the ``step`` at fault, and what a learning
-    rate that jumped should be kept at (``kept_rate``), "" without a jump."""
+    """What the code of a fix names: the class of the script's ``optimizer``, the ``step`` at fault, and hints."""
 
     optimizer: str | None = None
     step: int | None = None
-    kept_rate: str = ""
+    hints: Hints = Hints()
 
     def what(self, one: Remedy) -> str:
         """What the fix does: of a rate that jumped, the jump is undone, whatever cut of it the replay made."""
-        if self.kept_rate and one.name in RATE_CUTS:
+        if self.hints.kept_rate and one.name in RATE_CUTS:
             return f"keep the learning rate as it was; the replay made {one.what}"
         return one.what
 
     def code(self, one: Remedy) -> str:
         """The code of a fix with the script's own optimizer and step; without the step, in words."""
-        if self.kept_rate and one.name in RATE_CUTS:
-            return f"# {self.kept_rate}"
+        if self.hints.kept_rate and one.name in RATE_CUTS:
+            return f"# {self.hints.kept_rate}"
+        if self.hints.guarded and one.name == GUARDS:
+            return self.hints.guarded
         name = (self.optimizer or "").rpartition(".")[2]
         made = _USUAL_OPTIMIZER.sub(f"{name}(", one.code) if name.isidentifier() else one.code
         if shared.AT_STEP not in made:

@@ -395,6 +395,6 @@ def _circumstances(bench: _Bench) -> Circumstances:
         contrasts=bench.contrasts,
         refused=bench.refused,
         optimizer=fact(bench.case, "optimizer"),
-        kept_rate=patched_files.kept_rate(bench.case, bench.request.moved),
+        hints=patched_files.hints(bench.case, bench.request.moved),
         onset=bench.case.onset if bench.case.symptom is not None else None,
     )

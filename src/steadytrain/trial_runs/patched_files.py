@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from steadytrain.core.errors import UsageError
+from steadytrain.diagnosis.fix_order import Hints
+from steadytrain.diagnosis.guarded_operations import guarded
 from steadytrain.diagnosis.patches.edits import CannotPatchError, Source
 from steadytrain.diagnosis.patches.rate_jumps import place_of
 from steadytrain.diagnosis.patches.table import patches_for
@@ -90,6 +92,11 @@ def patches_of(
         return in_modules[0], ""
     names = ", ".join(patches[0][0].path.name for patches in in_modules)
     return [], f"{len(in_modules)} modules could be changed ({names})" if in_modules else why
+
+
+def hints(case: Case, moved: str) -> Hints:
+    """What the code of fixes names in this script."""
+    return Hints(kept_rate(case, moved), guarded(case.finding.located if case.finding else None))
 
 
 def kept_rate(case: Case, moved: str) -> str:

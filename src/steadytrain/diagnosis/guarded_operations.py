@@ -1,0 +1,39 @@
+"""The code that keeps an operation inside its domain, for the operation that was found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from steadytrain.core.incident import Located
+
+FORMS: Mapping[str, str] = {
+    "log": "torch.log(x.clamp(min=1e-6)), or the form that takes scores: log_softmax, logsigmoid, ..._with_logits",
+    "sqrt": "torch.sqrt(x.clamp(min=1e-12)): the derivative at 0 is infinite, too",
+    "div": "a / b.clamp(min=1e-6), or leave out what divides by 0",
+    "reciprocal": "1 / x.clamp(min=1e-6)",
+    "rsqrt": "torch.rsqrt(x.clamp(min=1e-12))",
+    "norm": "torch.sqrt(x.square().sum(-1).clamp(min=1e-12)): the derivative of a norm at 0 is not defined",
+    "std": "x.std(correction=0).clamp(min=1e-6): of one value, or of equal ones, there is none to divide by",
+    "exp": "torch.exp(x.clamp(max=80)), or work with logarithms (logsumexp)",
+    "pow": "x.clamp(min=1e-6) ** p: a power below 1 has an infinite derivative at 0, a negative one is infinite there",
+    "acos": "torch.acos(x.clamp(-1 + 1e-6, 1 - 1e-6))",
+    "asin": "torch.asin(x.clamp(-1 + 1e-6, 1 - 1e-6))",
+}
+_ALIKE: Mapping[str, str] = {
+    **dict.fromkeys(("log2", "log10", "log1p"), "log"),
+    **dict.fromkeys(("linalg_vector_norm", "cdist", "_cdist_forward", "_euclidean_dist"), "norm"),
+    **dict.fromkeys(("var", "std_mean", "var_mean"), "std"),
+    **dict.fromkeys(("expm1", "exp2"), "exp"),
+}
+
+
+def guarded(located: Located | None) -> str:
+    """Code for the operation that was located, with its line; "" for one that has no such form."""
+    if located is None:
+        return ""
+    name = located.operation.removeprefix("aten.").partition(".")[0]
+    name = re.sub(r"_backward\d*$|^_?foreach_|_$", "", name)
+    form = FORMS.get(_ALIKE.get(name, name), "")
+    place = f"  # {located.file.rpartition('/')[2]}:{located.line}" if located.file and located.line else ""
+    return f"{form}{place}" if form else ""
