@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from steadytrain.diagnosis.cause_catalog import causes
-from steadytrain.diagnosis.fix_order import OfScript, remedies
+from steadytrain.diagnosis.fix_order import Hints, OfScript, remedies
 from steadytrain.diagnosis.patches.table import patches_for
 from steadytrain.diagnosis.patches.wound import RateJump, Wound, jump_before
 from trial_cases import window
@@ -72,7 +72,7 @@ def test_a_jump_is_read_from_the_recorded_rates() -> None:
 
 def test_the_code_of_a_fix_keeps_the_rate_at_the_line_of_the_jump() -> None:
     cause = causes()[CAUSE]
-    script = OfScript("torch.optim.sgd.SGD", 127, "keep the rate at 0.01 at train.py:6")
+    script = OfScript("torch.optim.sgd.SGD", 127, Hints("keep the rate at 0.01 at train.py:6"))
     made = remedies(cause, cause.interventions, [], target="run/x", replayed=True, of_script=script)
     code = {one.name: one.code for one in made}
     assert code["lower-learning-rate"] == "# keep the rate at 0.01 at train.py:6"
