@@ -49,7 +49,7 @@ def test_a_symptom_waits_for_its_incident_and_is_then_one_answer() -> None:
     (alert,) = own.due(3.0 + SETTLE_S)
     assert alert.title == "copper-lynx: CRITICAL nonfinite-loss at step 412"
     assert alert.text == (
-        "The loss is NaN at step 412; with it, 2 of 3 gradients are not finite.\n"
+        "The loss is NaN at step 412; 1 more symptom follows from it.\n"
         "Where: aten.log.default made inf in model.head.norm (forward), /home/user/project/train.py:88: "
         "score = torch.log(probability)\n"
         "Since: step 412\n"
