@@ -59,3 +59,15 @@ def test_a_second_seed_proves_it_although_the_loss_is_higher() -> None:
     plan = ContrastPlan("zero-grad", (again.spec,), NotApplicable("none"))
     found = contrasted(trial("zero-grad"), CASE, [CONTROL], [mended], plan, [again])
     assert (found.held, found.why) == (True, "the same with another seed")
+
+
+SUNK = Symptom("loss-turned-negative", "critical", 3, 64, "the loss is negative")
+SINKS = finite_case(symptom=SUNK, symptoms=(SUNK,), onset=3, step=64)
+
+
+def test_a_loss_below_zero_is_shown_though_nothing_rises() -> None:
+    control = made("unchanged", [1.0, 0.2, -3.0, -40.0], [], begin=0)
+    assert shows(SINKS, control, [control]) == (True, "2 of 4 steps have a loss below zero")
+    assert judge("clip", SINKS, [control], [made("clip", [1.0, 0.3, -2.0, -9.0], [], begin=0)]).effect == "persists"
+    later = judge("learning-rate-tenth", SINKS, [control], [made("learning-rate-tenth", [1.0, 0.9, 0.8], [], begin=0)])
+    assert (later.effect, later.why.rpartition("; ")[2]) == ("inconclusive", "smaller steps may only come there later")

@@ -3,10 +3,9 @@
 Less than the control is not enough: only a run that is back to health (``health``) had its symptom removed. A symptom
 that comes later is *delayed*, one that is smaller is *weakened* (inconclusive); neither proves anything.
 
-Finite symptoms are judged on the fixed probe set: the rise of its loss over its first value, at the peak and at the
-end, compared with the control's. If the incident did no damage that the probes show (a clipped spike), the judgement
-uses the gradient or the update if the symptom is about it, then the losses of the steps, and says so. Non-finite values
-are judged by when the first one came. A run that does not learn is judged by how far the probe loss falls.
+Finite symptoms are judged on the fixed probes: the rise of their loss at the peak and at the end, beside the control's.
+If they show no damage, the gradient or the update decides if the symptom is about it, else the losses of the steps.
+Non-finite values are judged by when they came, no learning by the fall of the probe loss, a broken rule by the rule.
 """
 
 from __future__ import annotations
@@ -90,8 +89,7 @@ def judge(
 
 
 def unchanged(controls: Sequence[Outcome], begin: int | None = None) -> Outcome | None:
-    """The unchanged replay among the controls, None if it did not run. If several did, that from the snapshot
-    ``begin``, or else the first."""
+    """The unchanged replay among the controls, that from the snapshot ``begin`` if several ran; None if none did."""
     ran = [one for one in controls if one.ran and one.spec.trial == UNCHANGED]
     return next((one for one in ran if one.spec.begin == begin), ran[0] if ran else None)
 
@@ -114,9 +112,9 @@ def shows(case: Case, control: Outcome, controls: Sequence[Outcome]) -> tuple[bo
     if case.aim == "finite":
         bad = control.first_nonfinite is not None
         return bad, "a value is not finite" if bad else "every value is finite"
+    if (rule := shows_rule(case, control)) is not None:
+        return rule
     if case.aim == "progress":
-        if (rule := shows_rule(case, control)) is not None:
-            return rule
         excess, fall = excess_in(case, control), fall_of(control)
         if excess is None and fall is not None:
             return True, f"the training loss ends at {fall.end:.3g}"
@@ -224,8 +222,10 @@ def _judge_one(pair: _Pair) -> Verdict:
         return _by_first_nonfinite(pair)
     if pair.outcome.first_nonfinite is not None and pair.control.first_nonfinite is None:
         return pair.says("worse", "a value is not finite, which the control does not show")
+    if verdict := judged_by_rule(pair.trial, pair.case, pair.control, pair.outcome):
+        return verdict
     if pair.case.aim == "progress":
-        return judged_by_rule(pair.trial, pair.case, pair.control, pair.outcome) or _by_progress(pair)
+        return _by_progress(pair)
     if pair.control.first_nonfinite is not None:
         return _by_first_nonfinite_and_rise(pair)
     # Judge what the symptom is about before the step losses: a hard batch nearby is another story.

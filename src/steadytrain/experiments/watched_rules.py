@@ -1,7 +1,8 @@
-"""Symptoms that are a rule of the script: a trial judges them by the rule, if it can watch it while it runs. Pure.
+"""Symptoms that are a rule: a trial judges them by the rule, if it can watch it while it runs. Pure.
 
 What a script does wrong need not show in its loss: a sum of gradients may train faster than one gradient. A trial
-counts the steps that broke the rule (``Outcome.measured``). The losses are only told.
+counts the steps that broke the rule (``Outcome.measured``). The losses are only told. A loss that may not be negative
+is such a rule, too: it does not rise.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ CARRIED_OVER = "carried_over_steps"
 LOOKED_MIN = 2
 """Steps that must have kept a rule, so that the finding is gone."""
 
+BELOW_ZERO = frozenset({"loss-turned-negative"})
+
 _WATCHED: Mapping[str, tuple[str, str]] = {
     "gradients-carried-over": (CARRIED_OVER, "begin with the gradients of the one before"),
 }
@@ -37,6 +40,9 @@ def shows_rule(case: Case, outcome: Outcome) -> tuple[bool, str] | None:
     """Whether a run breaks the rule that the case is about, and a text with the counts; None if it was not watched."""
     name, does = _WATCHED.get(broken_rule(case), ("", ""))
     looked, broken = outcome.measured.get(LOOKED, 0.0), outcome.measured.get(name)
+    if case.symptom is not None and case.symptom.name in BELOW_ZERO:
+        losses = [seen.loss for seen in outcome.steps if seen.loss is not None]
+        looked, broken, does = float(len(losses)), float(sum(loss < 0.0 for loss in losses)), "have a loss below zero"
     if broken is None or (looked < LOOKED_MIN and not broken):
         return None
     return broken > 0, f"{broken:.0f} of {looked:.0f} steps {does}"
@@ -53,6 +59,8 @@ def judged_by_rule(trial: str, case: Case, control: Outcome, outcome: Outcome) -
     if ends[0] is not None and ends[1] is not None:
         why += f"; the training loss ends at {ends[0]:.3g}, in the control at {ends[1]:.3g}"
         numbers = {"loss": ends[0], "control_loss": ends[1]}
+    if not here[0] and case.symptom is not None and case.symptom.name in BELOW_ZERO:
+        return Verdict(trial, "inconclusive", numbers, f"{why}; smaller steps may only come there later")
     return Verdict(trial, "persists" if here[0] else "removed", numbers, why)
 
 
