@@ -5,6 +5,7 @@ import pytest
 
 from steadytrain.detectors.throughput_stall import ThroughputStall
 from steadytrain.testing import steps
+from steadytrain.testing.windows import table
 
 ROWS = 1200
 
@@ -44,6 +45,18 @@ def test_steps_that_take_three_times_as_long() -> None:
     assert symptom.numbers["step_s"] == pytest.approx(0.6, rel=0.1)
     assert symptom.numbers["usual_s"] == pytest.approx(0.2, rel=0.1)
     assert "waiting for data" in symptom.message
+
+
+@pytest.mark.parametrize(
+    ("busy", "own", "severity"), [(1.0, 0.1, "note"), (0.3, 0.1, "warning"), (1.0, 0.95, "warning")]
+)
+def test_other_processes_on_the_processors_make_it_a_note(busy: float, own: float, severity: str) -> None:
+    at = range(1, ROWS + 1, 50)
+    columns = {"cpu_busy_share": {"host": [busy] * len(at)}, "process_cpu_cores": {"host": [own] * len(at)}}
+    window = steps(step_s=seconds(slice(900, 1100)), tables={"machine": table("machine", at=at, **columns)})
+    (symptom,) = ThroughputStall().check(window)
+    assert symptom.severity == severity
+    assert ("other processes kept the processors busy" in symptom.message) is (severity == "note")
 
 
 def test_a_doubling_is_a_note_unless_it_is_data_that_is_waited_for() -> None:

@@ -16,6 +16,7 @@ from steadytrain.statistics.medians import median
 from steadytrain.statistics.rolling_baseline import known_first_step, stride_of
 from steadytrain.statistics.table_episodes import stretches
 
+OF_HOST = ("cpu_busy_share", "process_cpu_cores")
 BLOCK_STEPS = 16
 REFERENCE_BLOCKS = 16
 GAP_BLOCKS = 4
@@ -30,7 +31,7 @@ class ThroughputStall(Detector):
         The median time of a step has doubled for 64 steps or more. Nothing is wrong with the model; time is lost.
         Single long steps (a checkpoint, an evaluation, a garbage collection) do not count. Below two and a half times
         it is a note, unless the steps wait for data: another process on the same cores or GPU can cause that much. So
-        is what has cost less than ten seconds in all.
+        is what has cost less than ten seconds in all, and steps for which other processes left no processor time.
         `step_s` excludes the time that steadytrain itself spends.
 
     Causes:
@@ -46,7 +47,7 @@ class ThroughputStall(Detector):
         3. With several ranks: which one has the least time waiting for the others?
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("step_s",)
+    needs: ClassVar[tuple[str, ...]] = ("step_s", "machine.cpu_busy_share")
     waits_for: ClassVar[str] = "slow_steps"
     keeps_incident: ClassVar[bool] = False
 
@@ -63,6 +64,8 @@ class ThroughputStall(Detector):
     )
     slow_steps: int = threshold(64, "logged steps in a row: longer than a checkpoint or an evaluation takes")
     lost_s: float = threshold(10.0, "seconds lost in all before it is a warning: less is not worth a look")
+    busy_share: float = threshold(0.95, "of the processors' time in use: then others may have taken them")
+    own_cores_max: float = threshold(0.5, "of a core for this process beside that. A training thread alone uses one")
     step_min_s: float = threshold(0.02, "shorter steps are not judged: other processes dominate their time")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
@@ -98,7 +101,9 @@ class ThroughputStall(Detector):
             waited = median(wait) - median(waits) if len(wait) and len(waits) else 0.0
             shared = now < self.warning_ratio * then and waited < self.wait_share * (now - then)
             lost = (now - then) * (last_step - first_step + 1)
-            planned = batches_changed(window, span, (first_step, last_step))
+            planned = batches_changed(window, span, (first_step, last_step)) or self._taken(
+                window, first_step, last_step
+            )
             found.append(
                 Symptom(
                     name="throughput-stall",
@@ -119,6 +124,21 @@ class ThroughputStall(Detector):
                 )
             )
         return tuple(found)
+
+    def _taken(self, window: Window, first_step: int, last_step: int) -> str:
+        """That other processes had the processors meanwhile; "" if they had not, or nobody knows."""
+        table = window.tables.get("machine")
+        if (
+            table is None
+            or not {"cpu_busy_share", "process_cpu_cores"} <= set(table.columns)
+            or "host" not in table.rows
+        ):
+            return ""
+        busy, own = (table.series("host", name) for name in ("cpu_busy_share", "process_cpu_cores"))
+        during = busy.between(first_step, last_step).values, own.between(first_step, last_step).values
+        if not all(map(len, during)) or median(during[0]) < self.busy_share or median(during[1]) > self.own_cores_max:
+            return ""
+        return f"other processes kept the processors busy, and this one got {median(during[1]):.2g} of a core"
 
 
 def _medians(rows: FloatArray) -> FloatArray:
