@@ -205,7 +205,9 @@ def test_a_batch_with_nan_in_it_gives_its_rows_and_no_script(tmp_path: Path) -> 
     folder = tmp_path / "made"
     done = repro(str(outcome.run_dir), "-o", str(folder))
     assert done.returncode == 1
-    assert "the batch itself holds values that are not finite (args[0], row 3)" in done.stdout
+    told = "the script writes values that are not finite into the batch at nan_in_batch.py:13 (args[0], row 3)"
+    assert told in done.stdout
+    assert "at nan_in_batch.py:13" in (folder / "ROWS.md").read_text(encoding="utf-8")
     assert sorted(path.name for path in folder.iterdir()) == ["ROWS.md", "rows.pt"]
     kept = torch.load(folder / "rows.pt", weights_only=True)["args[0]"]
     assert kept["rows"].tolist() == [3]

@@ -177,7 +177,7 @@ def _document(folder: Path, request: Request, finding: Finding, culprit: Record 
     if finding.located is None or culprit is None:
         return {"why": finding.why, "programs": []}
     if not culprit.born or culprit.number is None:
-        return {"why": f"no operation broke: {finding.why}", "programs": []}
+        return {"why": finding.why, "programs": []}
     if culprit.number not in trail.entries:
         return {"why": f"{culprit.operation} could not be recorded with its inputs", "programs": []}
     programs: list[Any] = []

@@ -47,18 +47,19 @@ def bad_rows(bundle: Bundle) -> list[BadRows]:
 
 
 UNTRACED = "What made the values is not known: what the script does before it calls the model was not traced."
+WRITTEN = "The script writes the values into the batch itself, at {place}."
 FROM_DATA = "No operation is to blame: the values were there before the first one ran."
 
 
-def write_rows(found: list[BadRows], folder: Path, samples: Sequence[Samples], *, traced: bool = True) -> None:
+def write_rows(found: list[BadRows], folder: Path, samples: Sequence[Samples], *, said: str = FROM_DATA) -> None:
     """Writes the rows as tensors and as text, with their place in the data set if known.
 
-    ``traced``: it is known that no operation of the script made the values.
+    ``said``: the sentence on where the values come from.
     """
     kept = {one.name: {"rows": torch.tensor(one.rows), "values": one.values} for one in found}
     torch.save(kept, folder / ROWS)
     lines = ["# The batch holds values that are not finite", ""]
-    lines.append(FROM_DATA if traced else UNTRACED)
+    lines.append(said)
     lines += ["", "| tensor | rows | first places | tensor in all |", "|---|---|---|---|"]
     for one in found:
         rows = ", ".join(map(str, one.rows[:PLACES_TOLD_MAX]))

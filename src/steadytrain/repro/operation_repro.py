@@ -179,23 +179,36 @@ def _without_script(bundle: Bundle, folder: Path, finding: Finding, why: str, *,
 
     ``untraced`` says why nobody knows what the script did to the batch.
     """
-    from steadytrain.repro.nonfinite_rows import bad_rows, write_rows
+    from steadytrain.repro.nonfinite_rows import FROM_DATA, UNTRACED, WRITTEN, bad_rows, write_rows
 
+    place = _written_at(finding)
+    came_in = finding.located is None and finding.why.startswith(CAME_IN_BAD)
     # Only then: a batch may contain NaN that the model handles, which is not the cause.
-    found = bad_rows(bundle) if finding.located is None and finding.why.startswith(CAME_IN_BAD) else []
+    found = bad_rows(bundle) if place or came_in else []
     if not found:
         return Repro(False, why, finding=finding)
     folder.mkdir(parents=True, exist_ok=True)
-    write_rows(found, folder, bundle.incident.samples, traced=untraced is None)
+    said = WRITTEN.format(place=place) if place else FROM_DATA if untraced is None else UNTRACED
+    write_rows(found, folder, bundle.incident.samples, said=said)
     rows = {one.name: list(one.rows) for one in found}
     told = "; ".join(f"{one.name}, row {', '.join(map(str, one.rows[:4]))}" for one in found)
     why = f"no operation is to blame: the batch itself holds values that are not finite ({told}); its rows are written"
-    if untraced is not None:
+    if place:
+        why = f"the script writes values that are not finite into the batch at {place} ({told}); its rows are written"
+    elif untraced is not None:
         why = (
             f"the model got values that are not finite ({told}), and what made them could not be traced: {untraced}; "
             "the rows are written"
         )
     return Repro(False, why, files=sizes_of(folder), finding=finding, rows=rows)
+
+
+def _written_at(finding: Finding) -> str:
+    """The line that writes a value which is not finite into the batch as a constant; "" if an operation made it."""
+    found = finding.located
+    if found is None or found.phase != "preprocessing" or not found.file:
+        return ""
+    return f"{Path(found.file).name}:{found.line}"
 
 
 def _made(
