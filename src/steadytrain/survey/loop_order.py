@@ -53,6 +53,7 @@ class Loop:
     since_update: int = 0
     skips: int = 0
     loaders: list[Any] = field(default_factory=list)
+    notes: dict[str, str] = field(default_factory=dict)
 
     def watch(self) -> None:
         """Wraps the methods that the script may call."""
@@ -123,10 +124,11 @@ class Loop:
     def _unscaled(self, scaler: Any, *_: Any, **__: Any) -> None:
         self.unscaled = True
 
-    def _clipped(self, parameters: Any, limit: float, *_: Any, **__: Any) -> None:
+    def _clipped(self, *given: Any, **named: Any) -> None:
         if _called_by_torch():
             return
         self.clips += 1
+        limit = given[1] if len(given) > 1 else named.get("max_norm", named.get("clip_value", math.nan))
         self.clip_value = float(limit)
         self.clip_before_unscale |= self.scaler_used and not self.unscaled
         self.clip_before_backward |= self.since_update == 0 and self.updates > 0
@@ -179,7 +181,10 @@ class Loop:
 
         @functools.wraps(original)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            tell(*args, **kwargs)
+            try:
+                tell(*args, **kwargs)
+            except Exception as error:  # the script goes on, whatever a call of it looks like
+                self.notes.setdefault(name, f"{name} was not followed: {type(error).__name__}: {error}")
             result = original(*args, **kwargs)
             if name == "clip_grad_norm_":
                 self._norm_clipped(result)

@@ -222,7 +222,7 @@ class Observed(StepObserver):
             self._look(name, lambda part=part: facts.update(part()))  # type: ignore[misc]
         self._look("rows", lambda: facts.update(self.rows.finish(facts)))
         self._look("stored rows", lambda: facts.update(self._of_stored_rows()))
-        facts["survey_notes"] = [*self._notes, *self.calls.seen.notes][:NOTES_MAX]
+        facts["survey_notes"] = [*self._notes, *self.loop.notes.values(), *self.calls.seen.notes][:NOTES_MAX]
         self._done({name: plain(value) for name, value in facts.items() if value is not None})
 
     def _mark_rows(self) -> None:
