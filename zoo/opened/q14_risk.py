@@ -1,0 +1,72 @@
+# expect: healthy
+# symptom: none (eval mode with gradients for pushed inputs, train() before each epoch, averaged copy in eval)
+# axis: none
+# mended: none
+"""Batch-norm network on tabular risk data with a small training set; evaluated during the run."""
+
+import copy
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+torch.set_num_threads(1)
+torch.manual_seed(23)
+D = 40
+
+
+class RiskData:
+    def __init__(self, n, seed):
+        g = torch.Generator().manual_seed(seed)
+        z = torch.randn(n, D, generator=g)
+        self.x = z * torch.linspace(4.0, 0.5, D) + 3.0
+        score = z[:, 0] * z[:, 1] + torch.sin(2 * z[:, 2]) + z[:, 3] - 0.8 * z[:, 4].abs() + 0.6
+        score = score + 0.5 * torch.randn(n, generator=g)
+        self.y = torch.bucketize(score, torch.tensor([-1.5, 0.0, 1.5]))
+
+
+class RiskNet(nn.Module):
+    def __init__(self, width=256, p=0.4):
+        super().__init__()
+        dims = [D, width, width, width]
+        self.lin = nn.ModuleList(nn.Linear(a, b) for a, b in zip(dims, dims[1:]))
+        self.bn = nn.ModuleList(nn.BatchNorm1d(b) for b in dims[1:])
+        self.drop = nn.Dropout(p)
+        self.out = nn.Linear(width, 4)
+
+    def forward(self, x):
+        for lin, bn in zip(self.lin, self.bn):
+            x = self.drop(F.relu(bn(lin(x))))
+        return self.out(x)
+
+
+train, valid = RiskData(1920, 1), RiskData(1000, 2)
+net = RiskNet()
+shadow = copy.deepcopy(net).eval().requires_grad_(False)
+opt = torch.optim.Adam(net.parameters(), lr=2e-3)
+
+
+def validate(model, eps=0.05):
+    """validation loss on inputs moved by a small step against the model"""
+    model.eval()
+    x = valid.x.clone().requires_grad_(True)
+    (slope,) = torch.autograd.grad(F.cross_entropy(model(x), valid.y), x)
+    out = model((x + eps * slope.sign()).detach())
+    return F.cross_entropy(out, valid.y).item(), (out.argmax(1) == valid.y).float().mean().item()
+
+
+step = 0
+for epoch in range(15):
+    net.train()
+    for pick in torch.randperm(len(train.x)).split(64):
+        loss = F.cross_entropy(net(train.x[pick]), train.y[pick])
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        with torch.no_grad():
+            for s, p in zip(shadow.state_dict().values(), net.state_dict().values()):
+                s.lerp_(p, 0.05) if s.is_floating_point() else s.copy_(p)
+        if step % 15 == 0:
+            print(f"step {step} loss {loss.item():.4f}")
+        step += 1
+    print(f"epoch {epoch} pushed validation, net %.4f %.3f" % validate(net), "shadow %.4f %.3f" % validate(shadow))
