@@ -54,7 +54,7 @@ def test_only_the_line_of_the_jump_changes(bad: str, good: str) -> None:
 def test_nothing_is_patched_where_the_place_cannot_be_told(body: str, count: str) -> None:
     found, why = texts(body)
     assert found == []
-    assert f"jumped from 0.01 to 0.35 at step 121, and {count} lines" in why
+    assert f"jumped from 0.01 to 0.35 at step 121, and {count} line" in why
 
 
 def test_without_a_jump_the_rates_are_cut_as_before() -> None:

@@ -15,6 +15,7 @@ from steadytrain.diagnosis.cause import CERTAIN, Signature
 from steadytrain.diagnosis.cause_catalog import causes
 from steadytrain.diagnosis.conclusion import Circumstances, conclude
 from steadytrain.diagnosis.proof import Control
+from steadytrain.diagnosis.script_signs import made_before_model
 from steadytrain.diagnosis.weighing import Suspect, weigh
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.contrast import Contrast
@@ -271,6 +272,21 @@ def test_a_mask_that_lets_the_next_token_be_seen_is_a_leak_without_a_test_of_the
     case = case_of({"label_shift_trained": 1.0}, "visible-labels")
     assert order(case)[0] == "causal-leak"
     assert not any(sign.weight < 0 for sign in CAUSES["causal-leak"].signature(case).signs)
+
+
+def test_rows_of_classes_are_not_those_of_the_batch() -> None:
+    """A mean of each class divides by its count: the row that it spoils is a class, and all of the batch follow."""
+    made = {"operation": "div", "line": "train.py:9: x", "step": 90, "made": "NaN", "rows": [5], "by": "sum"}
+    bad = [{"step": 90, "input": "0", "rows": [0, 1, 2], "count": 30}]
+    found = []
+    for of in (6, 48):
+        facts = {"nonfinite_made": [{**made, "of": of, "before_model": True}], "batch_nonfinite": bad}
+        case = case_of(facts, "nonfinite-loss")
+        signals = {**case.window.signals, "samples": np.full(len(case.window), 48.0)}
+        present = {**case.window.present, "samples": np.ones(len(case.window), np.bool_)}
+        case = replace(case, onset=90, step=90, window=replace(case.window, signals=signals, present=present))
+        found.append(bool(made_before_model(case)))
+    assert found == [True, False]
 
 
 def test_a_batch_whose_gradients_were_not_clipped_does_not_clear_the_clip() -> None:

@@ -66,7 +66,9 @@ def contrast(case: Case, name: str, again: Sequence[float], beside: Sequence[flo
 def test_a_cure_that_comes_again_and_whose_placebo_does_nothing_holds(case: Case) -> None:
     found = contrast(case, "drop-batch", CALM, SPIKE)
     assert found.held
-    assert found.why == "the loss is 0.8 lower (0.8 to 0.8) over two seeds; leaving out the batch of step 88 does not"
+    assert (
+        found.why == "the loss is 0.8 lower, and the same with another seed; leaving out the batch of step 88 does not"
+    )
     assert [(row.trial, row.effect) for row in found.rows] == [
         ("drop-batch-second-seed", "removed"),
         ("drop-batch-placebo", "persists"),
@@ -78,6 +80,20 @@ def test_leaving_out_any_batch_proves_nothing(case: Case) -> None:
     found = contrast(case, "drop-batch", CALM, CALM)
     assert not found.held
     assert found.why == "leaving out the batch of step 88 removes it as well, so drop-batch proves nothing"
+
+
+def test_a_placebo_that_decides_nothing_is_no_placebo(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = Trial.judge
+
+    def blind(one: Trial, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
+        if any(outcome.spec.trial.endswith("placebo") for outcome in outcomes):
+            return Verdict(one.name, "inconclusive", {}, "it begins with another loss")
+        return judge(one, case, controls, outcomes)
+
+    monkeypatch.setattr(Trial, "judge", blind)
+    found = contrast(case, "drop-batch", CALM, SPIKE)
+    assert not found.held
+    assert found.why.endswith("(leaving out the batch of step 88) decides nothing: it begins with another loss")
 
 
 def test_a_cure_by_luck_proves_nothing(case: Case) -> None:

@@ -55,8 +55,11 @@ def made_before_model(case: Case) -> str:
     one = _made(case)
     if one is None or not one.get("before_model"):
         return ""
-    made = set(one.get("rows") or ())
-    return "" if made and not all(made >= set(entry.get("rows") or ()) for entry in bad) else made_by_script(case)
+    made, of = set(one.get("rows") or ()), one.get("of")
+    samples = case.window.series("samples").between(case.onset, case.onset).values
+    of_batch = not len(samples) or of in (None, int(samples[-1]))  # rows of classes or of nodes are others
+    apart = of_batch and made and not all(made >= set(entry.get("rows") or ()) for entry in bad)
+    return "" if apart else made_by_script(case)
 
 
 def made_in_half(case: Case) -> bool:

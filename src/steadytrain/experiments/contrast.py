@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from steadytrain.experiments.case import Case
+from steadytrain.experiments.judging import WEAKENED
 from steadytrain.experiments.outcome_measures import highest_loss, place_of, steps_before_onset
 from steadytrain.experiments.specs import Change, NotApplicable, Outcome, Placebo, Spec, Verdict
 from steadytrain.experiments.trial import Trial
@@ -121,6 +122,9 @@ def contrasted(
         return Contrast(one.name, False, why, numbers, rows, placebo_helped=True)
     if placebo.effect == "not-run":
         return Contrast(one.name, False, f"the placebo of {one.name} ({what}) did not run: {judged.why}", numbers, rows)
+    if placebo.effect == "inconclusive" and WEAKENED not in judged.numbers:
+        why = f"the placebo of {one.name} ({what}) decides nothing: {judged.why}"
+        return Contrast(one.name, False, why, numbers, rows)
     return Contrast(one.name, True, f"{sized}; {what} does not".removeprefix("; "), numbers, rows)
 
 
@@ -187,5 +191,7 @@ def _sized(numbers: Mapping[str, float]) -> str:
     """The effect in words, "" if it was not measured."""
     if "effect" in numbers:
         low, high = numbers["effect_low"], numbers["effect_high"]
+        if low == high:
+            return f"the loss is {numbers['effect']:.3g} lower, and the same with another seed"
         return f"the loss is {numbers['effect']:.3g} lower ({low:.3g} to {high:.3g}) over two seeds"
     return "" if "finite_steps" not in numbers else "the same with another seed"

@@ -321,7 +321,7 @@ class Calls(TorchFunctionMode):
         if name in DIVISIONS:
             value = (args[1] if len(args) > 1 else given.get("other")) if name != "__rtruediv__" else value
             scalar = isinstance(value, (int, float)) or (isinstance(value, Tensor) and value.numel() == 1)
-            self.masks.divided(value, line_of(frame))
+            self.masks.divided(args[0] if name != "__rtruediv__" else args[1], value, line_of(frame))
             if scalar and isinstance(args[0], Tensor) and args[0].dim() == 0 and float(value) > 1:
                 self.seen.divisors.append(float(value))
         if not isinstance(value, Tensor) or not value.is_floating_point() or value.numel() == 0:

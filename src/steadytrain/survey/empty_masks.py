@@ -68,8 +68,11 @@ class EmptyMasks:
             mask = next((mask for _, mask in self._empty), None)
         self._tell(line, [], mask)
 
-    def divided(self, denominator: Any, line: str) -> None:
-        """A division by ``denominator``, a tensor or a number, right before it."""
+    def divided(self, numerator: Any, denominator: Any, line: str) -> None:
+        """A division by ``denominator``, a tensor or a number, right before it. Only what is learned from is a mean
+        over labels: a count of neighbours or of words divides, too."""
+        if isinstance(numerator, Tensor) and not numerator.requires_grad:
+            return
         if isinstance(denominator, Tensor):
             source = next((mask for count, mask in self._counts if count is denominator), None)
             zeros = denominator.detach().reshape(-1) == 0

@@ -17,7 +17,7 @@ from steadytrain.checks.subject.model_check import (
     passed,
     warned,
 )
-from steadytrain.checks.subject.scores import best_constant_loss, guess_loss, whole_step
+from steadytrain.checks.subject.scores import best_constant_loss, guess_loss, loss_of_a_target, whole_step
 from steadytrain.core.plugins import threshold
 
 BATCHES_MAX = 2
@@ -61,7 +61,8 @@ class InitialLoss(Check):
         losses = []
         for batch in subject.batches[:BATCHES_MAX]:
             look = subject.look(batch)
-            losses.append(float(look.loss.detach()) * whole_step(batch, look))
+            summed = loss_of_a_target(look)
+            losses.append(float(look.loss.detach()) * whole_step(batch, look) if summed is None else summed)
         if not all(math.isfinite(loss) for loss in losses):
             return failed(
                 f"the first loss is {losses[0]:g}", meaning="It is not finite before any update.", losses=losses

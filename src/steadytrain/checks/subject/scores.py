@@ -93,6 +93,18 @@ def guess_loss(look: Look) -> tuple[float, str] | None:
     return None
 
 
+def loss_of_a_target(look: Look) -> float | None:
+    """The loss for each target, where the script sums over them (``reduction="sum"``): what else it adds or divides by
+    is not known. None for other losses."""
+    call = next((one for one in reversed(look.loss_calls) if isinstance(one.targets, Tensor)), None)
+    if call is None or call.options.get("reduction") != "sum" or not isinstance(call.result, Tensor):
+        return None
+    ignored = call.options.get("ignore_index", -100)
+    classes = call.function in ("cross_entropy", "nll_loss") and not call.targets.is_floating_point()
+    count = int((call.targets != ignored).sum()) if classes else call.targets.numel()
+    return float(call.result.detach()) / count if count else None
+
+
 def whole_step(batch: Batch, look: Look) -> float:
     """The factor that turns the loss into the mean over its own targets.
 

@@ -108,7 +108,7 @@ class LearningRateTooHigh(Cause):
                 *when(
                     jump > 1.5,
                     CERTAIN if jump > FAR_RATIO else STRONG,
-                    f"the learning rate rose {jump:.3g} times at step {case.onset} or shortly before"
+                    f"the learning rate became {jump:.3g} times as high at step {case.onset} or shortly before"
                     + _by_schedule(case),
                     "window learning_rate",
                     jump=jump,

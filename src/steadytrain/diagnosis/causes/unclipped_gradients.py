@@ -105,7 +105,7 @@ class UnclippedGradients(Cause):
                 *when(
                     jump > JUMP,
                     -FAIR,
-                    f"the learning rate rose {jump:.3g} times at step {case.onset} or shortly before",
+                    f"the learning rate became {jump:.3g} times as high at step {case.onset} or shortly before",
                     "window learning_rate",
                     jump=jump,
                 ),

@@ -30,8 +30,12 @@ def zero_grad(source: Source, wound: Wound) -> Iterator[Edit]:
         raise CannotPatchError(f"{optimizer}.zero_grad() is called in a loop already")
     backward = [source.statement(one) for one in calls(source, lambda one: name_of(one) == "backward")]
     beside = [one for one in backward if source.parents[one] is source.parents[step]]
-    if len(backward) == 1 and beside:
-        yield source.before(beside[0], f"{optimizer}.zero_grad()")
+    steps = [source.statement(one) for one in calls(source, lambda one: name_of(one) == "step")]
+    # What another optimizer's backward leaves after this step is no gradient of the next one either.
+    since = max((one.lineno for one in steps if one.lineno < step.lineno), default=0)
+    own = [one for one in beside if since < one.lineno < step.lineno]
+    if own and len(beside) == len(backward):
+        yield source.before(min(own, key=lambda one: one.lineno), f"{optimizer}.zero_grad()")
     else:
         yield source.after(step, f"{optimizer}.zero_grad()")
 

@@ -42,7 +42,7 @@ def place_of(source: Source, jump: RateJump) -> tuple[ast.expr, str]:
     if len(found) != 1:
         raise CannotPatchError(
             f"the learning rate jumped from {jump.before:.6g} to {jump.after:.6g} at step {jump.step}, and "
-            f"{len(found) or 'no'} lines of the script that can be read set it to that, not one"
+            + (f"{len(found)} lines set it to that" if found else "no line that sets it to that was found")
         )
     return next(iter(found.items()))
 
