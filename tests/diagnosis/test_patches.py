@@ -159,25 +159,6 @@ def test_an_operation_of_another_file_is_left() -> None:
     assert "no line of the script itself" in refused("singular-operation", LOOP)
 
 
-def test_gradients_of_one_of_two_optimizers_are_cleared_before_its_own_backward() -> None:
-    """What the backward of the other leaves after its step does not belong to the next one."""
-    body = """
-        other = torch.optim.Adam(generator.parameters())
-        for x, y in data:
-            real = loss(x, y)
-            real.backward()
-            loss(y, x).backward()
-            optimizer.step()
-            other.zero_grad()
-            loss(x, x).backward()
-            other.step()
-    """
-    script = HEAD + textwrap.dedent(body)
-    found, why = patches_for("missing-zero-grad", script, Wound(optimizer="optimizer"), name="t.py")
-    assert found, why
-    assert "    optimizer.zero_grad()\n    real.backward()\n" in found[0].text
-
-
 def test_gradients_of_accumulated_steps_are_cleared_after_the_update() -> None:
     body = """
         for at, (x, y) in enumerate(data):

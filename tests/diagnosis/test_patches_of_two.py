@@ -26,3 +26,23 @@ def test_of_two_optimizers_the_one_at_fault_is_changed() -> None:
     assert "1e-4" in found[0].text
     _, why = patches_for("learning-rate-too-high", head + body, Wound(), name="t.py")
     assert "2 optimizers" in why
+
+
+def test_gradients_of_one_of_two_optimizers_are_cleared_before_its_own_backward() -> None:
+    """What the backward of the other leaves after its step does not belong to the next one."""
+    body = """
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
+        other = torch.optim.Adam(generator.parameters())
+        for x, y in data:
+            real = loss(x, y)
+            real.backward()
+            loss(y, x).backward()
+            optimizer.step()
+            other.zero_grad()
+            loss(x, x).backward()
+            other.step()
+    """
+    script = "import torch\n" + textwrap.dedent(body)
+    found, why = patches_for("missing-zero-grad", script, Wound(optimizer="optimizer"), name="t.py")
+    assert found, why
+    assert "    optimizer.zero_grad()\n    real.backward()\n" in found[0].text
