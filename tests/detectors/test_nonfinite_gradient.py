@@ -43,7 +43,7 @@ BAD: dict[str, tuple[Norms, Sequence[int], tuple[int, int], tuple[str, ...], str
         [],
         (2, 2),
         ("a", "b"),
-        "the gradient of 2 of 3 tensors, a first, holds NaN or Inf at step 2",
+        "the gradient of 2 of 3 tensors (a first) holds NaN or Inf at step 2",
     ),
     "the first bad step names the tensors": (
         {"a": [1, 1, NAN], "b": [1, NAN, NAN]},

@@ -67,7 +67,7 @@ def test_episodes_name_first_what_began_first() -> None:
     assert (first.first_step, first.last_step, first.rows) == (20, 40, ("b", "a"))
     assert (second.first_step, second.last_step, second.rows) == (80, 80, ("a",))
     assert first.when() == "from step 20 to 40"
-    assert first.who("tensors") == "2 tensors, b first"
+    assert first.who("tensors") == "2 tensors (b first)"
     assert second.who("tensors") == "a"
 
 

@@ -149,7 +149,7 @@ class FrozenParameters(Detector):
         alive = [name for name, gone in zip(window.tensor_names, absent, strict=True) if not gone]
         meant = len(names) > self.design_share * len(absent) or all("pooler" in name for name in names)
         first, last = int(steps[0]), int(steps[-1])
-        which = names[0] if len(names) == 1 else f"{len(names)} parameters, {names[0]} first"
+        which = names[0] if len(names) == 1 else f"{len(names)} parameters ({names[0]} first)"
         return [
             Symptom(
                 name="frozen-parameters",

@@ -108,5 +108,5 @@ def _message(named: list[str], nan: int, tensors: int, first_step: int, last_ste
         beside = ", though that of every tensor is finite" if tensors else ""
         return f"the global gradient norm is not finite {when}{beside}"
     kind = "NaN" if nan == len(named) else "Inf" if nan == 0 else "NaN or Inf"
-    which = named[0] if len(named) == 1 else f"{len(named)} of {tensors} tensors, {named[0]} first,"
+    which = named[0] if len(named) == 1 else f"{len(named)} of {tensors} tensors ({named[0]} first)"
     return f"the gradient of {which} holds {kind} {when}"

@@ -71,7 +71,7 @@ class Episode:
     def who(self, what: str) -> str:
         """``rows[0]``, or how many there are and which came first."""
         first = self.rows[0] or "the model's output"
-        return first if len(self.rows) == 1 else f"{len(self.rows)} {what}, {first} first"
+        return first if len(self.rows) == 1 else f"{len(self.rows)} {what} ({first} first)"
 
 
 def applied_cells(window: Window, table: str, column: str, *, apart_steps: int = 1) -> Cells | None:
