@@ -119,8 +119,8 @@ def _data(step: Step, evidence: Evidence, taken: Taken) -> StepResult:
 
 def _damaged(evidence: Evidence) -> list[str]:
     """What is wrong with batches whatever the model is."""
-    facts, lines = evidence.facts, []
-    if facts.get("batch_nonfinite"):
+    facts, lines, loaded_so = evidence.facts, [], not _made_by_script(evidence)
+    if facts.get("batch_nonfinite") and loaded_so:
         lines += [f"a batch holds NaN or Inf: {_bad_rows(one)}" for one in facts["batch_nonfinite"][:1]]
     if facts.get("tokens_out_of_range"):
         lines.append(f"{facts['tokens_out_of_range']} ids or labels lie outside of their table")
@@ -129,8 +129,16 @@ def _damaged(evidence: Evidence) -> list[str]:
     if evidence.run is not None:
         named_here = [one for one in evidence.run.symptoms if one.name in DATA_SYMPTOMS and one.severity != "note"]
         lines += [f"{one.name}: {one.message}" for one in named_here[:SYMPTOMS_MAX]]
-        lines += [one for one in _findings(evidence) if one.startswith(BATCH_IS_BAD)] if not lines else []
+        lines += [one for one in _findings(evidence) if one.startswith(BATCH_IS_BAD)] if not lines and loaded_so else []
     return lines[:SHOWN_MAX]
+
+
+def _made_by_script(evidence: Evidence) -> bool:
+    """Whether the script made what is not finite out of finite data, before it called its model."""
+    located = evidence.finding.located if evidence.finding is not None else None
+    made = evidence.facts.get("nonfinite_made")
+    before = any(isinstance(one, dict) and one.get("before_model") for one in made) if isinstance(made, list) else False
+    return before or (located is not None and located.phase == "preprocessing")
 
 
 def _rows(evidence: Evidence) -> list[str]:
