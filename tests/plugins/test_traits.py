@@ -65,6 +65,7 @@ ONCE = [
     (DETECTORS, "quantity", "gradient_norm", "exploding-gradients gradient-norm-spike"),
     (DETECTORS, "quantity", "update_ratio", "update-norm-spike second-moment-lag"),
     (DETECTORS, "yields_to_update", True, "gradient-norm-spike"),
+    (DETECTORS, "is_below_zero", True, "loss-turned-negative"),
     (DETECTORS, "leaves_open", True, "no-learning"),
     (DETECTORS, "excused_z_max", 50.0, "loss-spike"),
     (DETECTORS, "nonfinite_rank", 3, "nonfinite-activation"),

@@ -50,6 +50,9 @@ class Detector(ABC):
     quantity: ClassVar[Quantity | None] = None
     """The number of each step that it is about, where neither the probes nor the losses have to show it."""
 
+    is_below_zero: ClassVar[bool] = False
+    """Whether it is a loss below zero, which need not rise: trials count the steps that have one."""
+
     yields_to_update: ClassVar[bool] = False
     """Whether a trial tries to remove an update that grew with it in its place: none can make it itself smaller."""
 

@@ -47,6 +47,7 @@ class LossTurnedNegative(Detector):
 
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     bursts: ClassVar[bool] = True
+    is_below_zero: ClassVar[bool] = True
     hasty: ClassVar[bool] = True
     spoils_weights: ClassVar[bool] = True
 

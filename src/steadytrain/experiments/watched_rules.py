@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.specs import Outcome, Verdict
 from steadytrain.experiments.training_fall import end_of
-from steadytrain.grouping.catalog import needed_tables
+from steadytrain.grouping.catalog import declared, needed_tables
 
 LOOKED = "rule_steps"
 """The number of steps of a trial in which its rules were looked at."""
@@ -22,8 +22,6 @@ CARRIED_OVER = "carried_over_steps"
 
 LOOKED_MIN = 2
 """Steps that must have kept a rule, so that the finding is gone."""
-
-BELOW_ZERO = frozenset({"loss-turned-negative"})
 
 _WATCHED: Mapping[str, tuple[str, str]] = {
     "gradients-carried-over": (CARRIED_OVER, "begin with the gradients of the one before"),
@@ -36,11 +34,15 @@ def broken_rule(case: Case) -> str:
     return case.symptom.name if case.symptom is not None and needed_tables(case.symptom.name) == {"script"} else ""
 
 
+def _is_below_zero(case: Case) -> bool:
+    return case.symptom is not None and declared(case.symptom.name).is_below_zero
+
+
 def shows_rule(case: Case, outcome: Outcome) -> tuple[bool, str] | None:
     """Whether a run breaks the rule that the case is about, and a text with the counts; None if it was not watched."""
     name, does = _WATCHED.get(broken_rule(case), ("", ""))
     looked, broken = outcome.measured.get(LOOKED, 0.0), outcome.measured.get(name)
-    if case.symptom is not None and case.symptom.name in BELOW_ZERO:
+    if _is_below_zero(case):
         losses = [seen.loss for seen in outcome.steps if seen.loss is not None]
         looked, broken, does = float(len(losses)), float(sum(loss < 0.0 for loss in losses)), "have a loss below zero"
     if broken is None or (looked < LOOKED_MIN and not broken):
@@ -59,7 +61,7 @@ def judged_by_rule(trial: str, case: Case, control: Outcome, outcome: Outcome) -
     if ends[0] is not None and ends[1] is not None:
         why += f"; the training loss ends at {ends[0]:.3g}, in the control at {ends[1]:.3g}"
         numbers = {"loss": ends[0], "control_loss": ends[1]}
-    if not here[0] and case.symptom is not None and case.symptom.name in BELOW_ZERO:
+    if not here[0] and _is_below_zero(case):
         return Verdict(trial, "inconclusive", numbers, f"{why}; smaller steps may only come there later")
     return Verdict(trial, "persists" if here[0] else "removed", numbers, why)
 
