@@ -1,4 +1,4 @@
-"""A model that samples in evaluation is told once, with its line; checks that compare two calls do not judge it."""
+"""One check names a model that samples in evaluation, with its line; checks that compare two calls do not judge it."""
 
 from __future__ import annotations
 

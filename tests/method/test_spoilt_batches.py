@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from steadytrain.core.incident import Finding, Located
+from steadytrain.diagnosis.script_signs import LOADED
 from steadytrain.method.evidence import Evidence
 from steadytrain.method.step_results import _damaged
 
-BAD = {"batch_nonfinite": [{"step": 150, "input": "0", "rows": [17], "count": 16}]}
+ENTRY = {"step": 150, "input": "0", "rows": [17], "count": 16}
+BAD = {"batch_nonfinite": [ENTRY]}
 MADE = {
     "operation": "div",
     "line": "train.py:16: x / s",
@@ -29,6 +31,7 @@ DIVIDED = Located("preprocessing", "aten.div.Tensor", "nan", "", "train.py", 16,
         (BAD, None, True),
         ({**BAD, "nonfinite_made": [MADE]}, None, False),
         ({**BAD, "nonfinite_made": [{**MADE, "before_model": False}]}, None, True),
+        ({"batch_nonfinite": [{**ENTRY, "input": f"0 {LOADED}"}], "nonfinite_made": [MADE]}, None, True),
         (BAD, Finding(DIVIDED, "div"), False),
     ],
 )

@@ -323,7 +323,7 @@ class RunRecorder:
                     self._tell(f"{symptom.severity}: {symptom.message}{more}")
 
     def _is_known_nonfinite(self, symptom: Symptom) -> bool:
-        """Whether the NaN or Inf that ``symptom`` is about was told: by an equally grave symptom that goes on."""
+        """Whether an equally grave symptom that goes on has reported the NaN or Inf that ``symptom`` is about."""
         of_stream = [one for one in self.symptoms.values() if one.stream == symptom.stream and is_of_nonfinite(one)]
         return any(
             self._told.get((one.name, one.stream, one.first_step)) == symptom.severity

@@ -62,15 +62,18 @@ class OfScript:
     step: int | None = None
     hints: Hints = Hints()
 
+    def _keeps_rate(self, one: Remedy) -> bool:
+        return bool(self.hints.kept_rate) and one.name in RATE_CUTS
+
     def what(self, one: Remedy) -> str:
         """What the fix does: of a rate that jumped, the jump is undone, whatever cut of it the replay made."""
-        if self.hints.kept_rate and one.name in RATE_CUTS:
+        if self._keeps_rate(one):
             return f"keep the learning rate as it was; the replay made {one.what}"
         return one.what
 
     def code(self, one: Remedy) -> str:
         """The code of a fix with the script's own optimizer and step; without the step, in words."""
-        if self.hints.kept_rate and one.name in RATE_CUTS:
+        if self._keeps_rate(one):
             return f"# {self.hints.kept_rate}"
         if self.hints.guarded and one.name == GUARDS:
             return self.hints.guarded

@@ -1,7 +1,7 @@
 """Symptoms that are a rule: a trial judges them by the rule, if it can watch it while it runs. Pure.
 
 What a script does wrong need not show in its loss: a sum of gradients may train faster than one gradient. A trial
-counts the steps that broke the rule (``Outcome.measured``). The losses are only told. A loss that may not be negative
+counts the steps that broke the rule (``Outcome.measured``). The losses are only shown. A loss that may not be negative
 is such a rule, too: it does not rise.
 """
 
@@ -15,7 +15,7 @@ from steadytrain.experiments.training_fall import end_of
 from steadytrain.grouping.catalog import declared, needed_tables
 
 LOOKED = "rule_steps"
-"""The number of steps of a trial in which its rules were looked at."""
+"""The number of steps of a trial in which it looked at its rules."""
 
 CARRIED_OVER = "carried_over_steps"
 """The number of those that began with the gradients that the update before had applied."""

@@ -131,7 +131,7 @@ def _text(symptoms: Sequence[Symptom], prelude: Sequence[str]) -> str:
 
 
 def is_of_nonfinite(symptom: Symptom) -> bool:
-    """Whether it is about NaN or Inf: of several in one story the first is told, and the others follow from it."""
+    """Whether it is about NaN or Inf: a story names the first of several, and the others follow from it."""
     return declared(symptom.name).nonfinite_rank is not None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from steadytrain.core.incident import BATCH_IS_BAD
+from steadytrain.diagnosis.script_signs import LOADED
 from steadytrain.method.evidence import Evidence
 from steadytrain.method.step_result import (
     SHOWN_MAX,
@@ -135,6 +136,8 @@ def _damaged(evidence: Evidence) -> list[str]:
 
 def _made_by_script(evidence: Evidence) -> bool:
     """Whether the script made what is not finite out of finite data, before it called its model."""
+    if any(str(one.get("input", "")).endswith(LOADED) for one in evidence.facts.get("batch_nonfinite") or ()):
+        return False
     located = evidence.finding.located if evidence.finding is not None else None
     made = evidence.facts.get("nonfinite_made")
     before = any(isinstance(one, dict) and one.get("before_model") for one in made) if isinstance(made, list) else False

@@ -187,7 +187,7 @@ class Labels:
         if trained is not None:
             self.facts["label_shift_trained"] = trained
         elif float(used.float().mean()) < HIDDEN_SHARE_MAX or equal[0] > HIDDEN_SHARE_MAX:
-            return  # hidden or changed words are to be told: a model that copies the others is right
+            return  # hidden or changed words are the targets: a model that copies the others is right
         if call.input.dim() == 2 and call.input.shape[0] == labels.numel() and call.name == "cross_entropy":
             logits = call.input.float().reshape(batch, width, -1)
             costs = {}

@@ -23,7 +23,7 @@ class GradientClearing(Check):
         - accumulation that clears every few batches, but updates at each of them
 
     Next:
-        1. Call `optimizer.zero_grad()` once after each `optimizer.step()`.
+        1. Call `optimizer.zero_grad()` before the backward of each step.
         2. With accumulation, call both under the same condition.
     """
 

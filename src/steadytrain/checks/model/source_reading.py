@@ -30,7 +30,7 @@ class SourceReading(Check):
     cost: ClassVar[Cost] = "free"
     source: ClassVar[str] = "docs/decisions/2026-11-source-is-read.md"
 
-    told_max: int = threshold(3, "mistakes that are told")
+    shown_max: int = threshold(3, "mistakes that the message lists")
 
     def inspect(self, subject: Subject) -> Outcome:
         found: list[dict[str, str]] | None = subject.observed.get("source")
@@ -39,7 +39,7 @@ class SourceReading(Check):
         if not found:
             return passed("no mistake that is known by sight was read in the source")
         numbers: dict[str, Any] = {"found": found}
-        told = [f"{one['message']} ({one['name']})" for one in found[: self.told_max]]
-        more = [f"{len(found) - self.told_max} more"] if len(found) > self.told_max else []
+        shown = [f"{one['message']} ({one['name']})" for one in found[: self.shown_max]]
+        more = [f"{len(found) - self.shown_max} more"] if len(found) > self.shown_max else []
         grave = any(one["severity"] != "note" for one in found)
-        return (failed if grave else warned)("; ".join([*told, *more]), **numbers)
+        return (failed if grave else warned)("; ".join([*shown, *more]), **numbers)

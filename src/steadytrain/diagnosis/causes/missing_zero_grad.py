@@ -29,7 +29,7 @@ class MissingZeroGrad(Cause):
         - an engine that keeps gradients (DeepSpeed PR 7839)
 
     Next:
-        1. Call `optimizer.zero_grad()` after each step.
+        1. Call `optimizer.zero_grad()` before the backward of each step.
         2. With accumulation: once per update, not per micro-batch.
         3. Check that the gradient norm does not grow while the loss stays constant.
     """
@@ -44,7 +44,7 @@ class MissingZeroGrad(Cause):
         Intervention(
             "zero-grad",
             5,
-            "clear gradients after each update",
+            "clear the gradients before each backward",
             "zero-grad",
             code="optimizer.zero_grad(set_to_none=True)  # before backward",
         ),
