@@ -173,3 +173,36 @@ def test_nan_before_clipping_is_refused_and_named(tmp_path: Path) -> None:
     assert all(torch.equal(a, b) for a, b in zip(kept, model.parameters(), strict=True))
     norms_before = watcher.streams[0].history.recent().gradient_norms[-1]
     assert np.isfinite(norms_before).tolist() == [True, False]
+
+
+def test_torch_has_its_own_functions_again_after_a_clip_and_after_one_that_failed() -> None:
+    owners = ((torch, "_foreach_norm"), (torch.linalg, "vector_norm"))
+    before = [getattr(owner, name) for owner, name in owners]
+    tensors = [nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(5))]
+    for one in tensors:
+        one.grad = torch.full_like(one, 2.0)
+    reading = Clipping().begin(tensors, ClipArguments(1.0, is_l2=True), Guard(print))
+    assert reading is not None
+
+    def fails() -> None:
+        with reading:
+            assert torch.linalg.vector_norm(torch.tensor([3.0, 4.0])) == 5.0
+            assert torch.linalg.vector_norm is not before[1]
+            raise RuntimeError("in between")
+
+    with pytest.raises(RuntimeError, match="in between"):
+        fails()
+    assert [getattr(owner, name) for owner, name in owners] == before
+
+
+@pytest.mark.parametrize("foreach", [True, False])
+def test_both_ways_of_torch_to_clip_hand_their_norms_over(foreach: bool) -> None:
+    tensors = [nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(5))]
+    for one in tensors:
+        one.grad = torch.full_like(one, 2.0)
+    clipping = Clipping()
+    reading = clipping.begin(tensors, ClipArguments(1.0, is_l2=True), Guard(print))
+    assert reading is not None
+    with reading:
+        nn.utils.clip_grad_norm_(tensors, 1.0, foreach=foreach)
+    assert [float(clipping.norms[id(one)]) for one in tensors] == pytest.approx([math.sqrt(12), math.sqrt(20)])

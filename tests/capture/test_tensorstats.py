@@ -22,6 +22,7 @@ from steadytrain.capture.tensors.statistics import (
     l2_norms,
     recorded_norm,
 )
+from steadytrain.capture.tensors.statistics import norms as norms_module
 
 NAN, INF = float("nan"), float("inf")
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -163,3 +164,14 @@ def test_nan_wins_over_inf_in_the_whole() -> None:
     assert math.isnan(global_norm([1.0, INF, NAN]))
     assert global_norm([]) == 0.0
     assert global_norm([3e38, 4e38]) == pytest.approx(5e38)
+
+
+def test_norms_that_lie_side_by_side_are_read_as_one_tensor_in_any_order_right() -> None:
+    whole = torch.arange(6, dtype=torch.float32)
+    slices = [whole[at] for at in range(2, 6)]
+    together = norms_module._side_by_side(slices)
+    assert together.tolist() == [2.0, 3.0, 4.0, 5.0]
+    assert together.data_ptr() == slices[0].data_ptr()
+    assert norms_module._side_by_side([slices[2], slices[0], slices[1]]).tolist() == [4.0, 2.0, 3.0]
+    assert norms_module._side_by_side([torch.tensor([7.0]), whole[1]]).tolist() == [7.0, 1.0]
+    assert norms_module._side_by_side([whole[5], torch.tensor(8.0)]).tolist() == [5.0, 8.0]

@@ -122,3 +122,25 @@ def test_memory_that_nobody_wrote_is_told_as_such() -> None:
     part = first_part(one, other)
     assert part is not None
     assert part.parting == "memory"
+
+
+def test_a_seed_that_fused_attention_leaves_unwritten_is_no_difference() -> None:
+    """On a GPU such a kernel returns the seed of its dropout, which without dropout is uninitialised memory."""
+    unwritten = iter(range(100))
+
+    @torch.library.custom_op("steadytrain_tests::_scaled_dot_product_on_a_gpu", mutates_args=())
+    def attention(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return values * 2.0, torch.full((), next(unwritten))
+
+    @torch.library.custom_op("steadytrain_tests::_scaled_dot_product_on_a_gpu_backward", mutates_args=())
+    def attention_backward(values: torch.Tensor, seed: torch.Tensor) -> torch.Tensor:
+        return values * 3.0
+
+    def with_attention(loss: Any, outputs: Any) -> Any:
+        out, seed = attention(outputs.detach())
+        return loss + attention_backward(out, seed).mean()
+
+    first, second = (training(with_attention, traced=True)[0] for _ in range(2))
+    seen = [one for one in first if "_on_a_gpu" in one.name]
+    assert [len(one.outputs) for one in seen] == [2, 1]
+    assert first_part(first, second) is None

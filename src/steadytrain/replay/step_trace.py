@@ -46,6 +46,10 @@ LOOKED_PAST = ("profiler", "prim")
 TAKES_IN = frozenset({"lift", "lift_fresh", "lift_fresh_copy"})
 """They create a tensor from Python numbers: they read their argument, whatever their schema says."""
 
+ATTENTION = "_scaled_dot_product_"
+"""Fused attention returns the seed and the offset of its dropout as integers. Without dropout nobody writes them, and
+with it the output shows them."""
+
 PLAIN = (bool, int, float, complex, str, torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size)
 
 
@@ -124,11 +128,13 @@ class StepTrace:
         ]
         made = [*written, *(tensor for tensor in _tensors(result) if all(tensor is not other for other in written))]
         from_memory = base_name(call.operation.name) in FROM_MEMORY
+        attends = base_name(call.operation.name).startswith(ATTENTION)
         outputs = []
         for number, tensor in enumerate(made):
-            self._remember(tensor, unwritten=from_memory)
+            is_seed = attends and not tensor.is_floating_point()
+            self._remember(tensor, unwritten=from_memory, is_seed=is_seed)
             # Uninitialised memory is no result. Its digest is recorded where an operation reads it.
-            text = f"{tensor.dtype}{list(tensor.shape)}" if from_memory else _digest(tensor)
+            text = f"{tensor.dtype}{list(tensor.shape)}" if from_memory or is_seed else _digest(tensor)
             outputs.append(Value(f"result {number}" if len(made) > 1 else "result", "tensor", text))
         place = self._place()
         entry = TracedOperation(call.operation.name, call.inputs, tuple(outputs), call.device, call.random, place)
@@ -140,6 +146,8 @@ class StepTrace:
             if operand.argument in unread:
                 return []
             memory = self._memory(value)
+            if memory is not None and memory.is_seed:
+                return []
             unwritten = memory is not None and memory.unwritten
             return [Value(operand.name, "tensor", _digest(value), memory is not None, unwritten)]
         if isinstance(value, torch.Generator):
@@ -151,12 +159,12 @@ class StepTrace:
         known = self._made.get(STORAGE_ADDRESS.of(storage)) if storage is not None else None
         return known if known is not None and not known.reference.expired() else None
 
-    def _remember(self, tensor: torch.Tensor, *, unwritten: bool) -> None:
+    def _remember(self, tensor: torch.Tensor, *, unwritten: bool, is_seed: bool) -> None:
         """Memory counts as written after the first operation that writes any part of it."""
         storage = storage_of(tensor)
         if storage is not None:
             reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
-            self._made[STORAGE_ADDRESS.of(storage)] = _Memory(reference, unwritten)
+            self._made[STORAGE_ADDRESS.of(storage)] = _Memory(reference, unwritten, is_seed)
 
     def _place(self) -> dict[str, Any]:
         place = place_here(self._calls, losses_before=self._backwards)
@@ -175,9 +183,10 @@ class StepTrace:
 class _Memory:
     """A storage that a traced operation created or wrote."""
 
-    def __init__(self, reference: Any, unwritten: bool) -> None:
+    def __init__(self, reference: Any, unwritten: bool, is_seed: bool) -> None:
         self.reference = reference
         self.unwritten = unwritten
+        self.is_seed = is_seed
 
 
 class _Call:

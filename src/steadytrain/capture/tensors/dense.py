@@ -20,7 +20,7 @@ def dense_values(tensor: Tensor) -> Tensor | None:
     format.
     """
     if type(tensor) in _PLAIN and tensor.layout is torch.strided and tensor.dtype.is_floating_point:
-        return None if tensor.device.type == "meta" else tensor.detach()
+        return None if tensor.is_meta else tensor.detach() if tensor.requires_grad else tensor
     if is_lazy(tensor):
         return None
     if hasattr(tensor, "to_local"):

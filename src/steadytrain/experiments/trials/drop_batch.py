@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import final
 
 from steadytrain.experiments.case import AFTER_STEP, Case
-from steadytrain.experiments.health import harms_others, stretch
+from steadytrain.experiments.health import harms_others, range_before, steps_from_onset, stretch
 from steadytrain.experiments.judging import judge
 from steadytrain.experiments.planning import planned
 from steadytrain.experiments.specs import NotApplicable, Outcome, Placebo, Spec, Verdict
@@ -15,6 +15,10 @@ from steadytrain.experiments.trial import Trial
 
 ALONE, BESIDE, BLOCK = 0, 1, 2
 """The ``repeat`` of the runs without the batch of the onset, also without its neighbours, without the whole block."""
+
+WELL_STEPS_MIN = 2
+"""After so many steps with a usual loss and gradient the state is sound, and a later batch that fails has its own
+fault."""
 
 HARMLESS = "the batch has a high loss, but no other step and no probe shows that it did any harm"
 
@@ -31,7 +35,7 @@ class DropBatch(Trial):
     Tells:
         If the symptom goes away, the data of these steps cause it, or trigger it in a vulnerable state: see
         suspect-batch-earlier. If only the second run removes it, the cause is the update before, or damage in several
-        batches.
+        batches. A later batch that fails after steps with a usual loss and gradient has a fault of its own.
 
     Beware:
         One update fewer, or three. A state that is already broken shows the symptom a step later.
@@ -101,6 +105,10 @@ class DropBatch(Trial):
             if wider.effect == "removed":
                 which = f"only without all of steps {case.onset} to {self._block(case)[-1]}"
                 return _told(wider, "only without its neighbours too" if repeat == BESIDE else which)
+        if ran[ALONE] and all(_fails_by_another_batch(case, one) for one in ran[ALONE]):
+            step = int(verdict.numbers["first_bad_step"])
+            why = f"the loss and the gradients are as before, until the batch of step {step} fails in the same way"
+            return _told(replace(verdict, effect="removed", why=why), "without the batch alone")
         return verdict
 
 
@@ -109,6 +117,18 @@ def _near(case: Case) -> Case:
     if case.aim != "finite" or case.after is not None:
         return case
     return case.following(AFTER_STEP + case.step - case.onset)
+
+
+def _fails_by_another_batch(case: Case, outcome: Outcome) -> bool:
+    """Whether the run without the batch is sound, until a later batch makes a value that is not finite."""
+    bad, usual = outcome.first_nonfinite, range_before(case)
+    if case.aim != "finite" or bad is None or usual is None:
+        return False
+    between = [one for one in steps_from_onset(case, outcome) if one.entry < bad]
+    return len(between) >= WELL_STEPS_MIN and all(
+        one.loss is not None and one.loss <= usual.loss and (one.gradient_norm or 0.0) <= usual.gradient
+        for one in between
+    )
 
 
 def _specs(plan: tuple[Spec, ...] | NotApplicable) -> tuple[Spec, ...]:

@@ -46,7 +46,7 @@ def log2_histogram(
     Tensors without float values (quantised, integers, meta, empty) have no row. ``with_sign`` adds a row
     ``gradient+:NAME`` for each ``gradient:NAME``: of the positive elements of a sample, the others counted as zero.
     """
-    with quiet(tensor for _, tensor in rows):
+    with quiet([tensor for _, tensor in rows]):
         dense = [(name, dense_values(tensor)) for name, tensor in rows]
         kept = [(name, values) for name, values in dense if values is not None and values.numel()]
         names = tuple(name for name, _ in kept)

@@ -29,9 +29,6 @@ the same cost."""
 ROWS_FROM = 1 << 14
 """Elements; torch processes all smaller tensors in one call."""
 
-ITEMS_MAX = 32
-"""So few values on the host are read one by one, which is faster than to copy them together."""
-
 EXACT_PIECE = 1 << 22
 """Elements that :func:`exact_state` widens at a time: 32 MiB of float64."""
 
@@ -93,18 +90,17 @@ def _accumulator(dtype: torch.dtype) -> torch.dtype:
 
 def fetch(scalars: Sequence[Tensor]) -> list[float]:
     """Values of 0-d or one-element tensors as Python floats, with one device-to-host copy per device."""
-    values = [math.nan] * len(scalars)
     with quiet(scalars):
-        if len(scalars) <= ITEMS_MAX and all(scalar.device.type == "cpu" for scalar in scalars):
-            return [float(scalar.detach().item()) for scalar in scalars]
+        if all(scalar.is_cpu for scalar in scalars):  # one by one is faster here than together
+            return [float(scalar.item()) for scalar in scalars]
+        values = [math.nan] * len(scalars)
         alike: dict[tuple[torch.device, torch.dtype], list[int]] = {}
         for position, scalar in enumerate(scalars):
             alike.setdefault((scalar.device, scalar.dtype), []).append(position)
         by_device: dict[torch.device, list[tuple[list[int], Tensor]]] = {}
         for (device, _), positions in alike.items():
-            chosen = [scalars[position].detach() for position in positions]
-            stacked = torch.stack([scalar if scalar.dim() == 0 else scalar.reshape(()) for scalar in chosen])
-            by_device.setdefault(device, []).append((positions, stacked))
+            together = _side_by_side([scalars[position] for position in positions])
+            by_device.setdefault(device, []).append((positions, together))
         for device, stacks in by_device.items():
             wide = torch.float32 if device.type == "mps" else torch.float64  # MPS has no float64
             all_wide = [stacked.to(wide) for _, stacked in stacks]
@@ -113,6 +109,18 @@ def fetch(scalars: Sequence[Tensor]) -> list[float]:
             for position, value in zip(order, together.tolist(), strict=True):
                 values[position] = value
     return values
+
+
+def _side_by_side(scalars: Sequence[Tensor]) -> Tensor:
+    """All ``scalars`` as one tensor. No copy if they lie side by side, as the norms of one call do on a GPU."""
+    first, count = scalars[0].detach(), len(scalars)
+    size, address = first.element_size(), first.data_ptr()
+    end = first.storage_offset() + count
+    if end * size <= first.untyped_storage().nbytes() and all(
+        scalar.data_ptr() == address + size * position for position, scalar in enumerate(scalars)
+    ):
+        return first.as_strided((count,), (1,))
+    return torch.stack([scalar.detach().reshape(()) for scalar in scalars])
 
 
 def global_norm(norms: Sequence[float]) -> float:

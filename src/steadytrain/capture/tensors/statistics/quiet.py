@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -18,7 +18,7 @@ class quiet:  # noqa: N801 (reads as a verb)
     Inference mode is disabled too, so tensors that we keep can be written later in any mode.
     """
 
-    def __init__(self, tensors: Iterable[Tensor] = ()) -> None:
+    def __init__(self, tensors: Sequence[Tensor] = ()) -> None:
         self._tensors = tensors
         self._function: Any = None
         self._others: ExitStack | None = None
@@ -34,7 +34,7 @@ class quiet:  # noqa: N801 (reads as a verb)
 
     def _disable_others(self) -> None:
         """A step enters this several times, so what is off already is left alone."""
-        autocast = [one for one in {"cpu", *(tensor.device.type for tensor in self._tensors)} if _has_autocast(one)]
+        autocast = [one for one in _device_types(self._tensors) if _has_autocast(one)]
         off = not (DISPATCH_DEPTH.get()() or torch.is_inference_mode_enabled() or torch.is_grad_enabled())
         if off and not autocast:
             return
@@ -56,6 +56,11 @@ class quiet:  # noqa: N801 (reads as a verb)
                 others.__exit__(*exception)
         finally:
             self._function.__exit__(*exception)
+
+
+def _device_types(tensors: Sequence[Tensor]) -> set[str]:
+    """The CPU's, and those of ``tensors``. Tensors that are together are on the CPU and on one kind of device."""
+    return {"cpu", *(tensors[at].device.type for at in (0, -1) if tensors)}
 
 
 def _has_autocast(device_type: str) -> bool:
