@@ -11,11 +11,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
+import steadytrain  # noqa: E402
 from scripts import call, run_script  # noqa: E402
 from steadytrain.capture.incident.crash import Moment, evidence_of, write_evidence  # noqa: E402
 from steadytrain.capture.incident.crash.index_range import Tables, tables_of  # noqa: E402
+from steadytrain.capture.step.sample_indices import DrawnSamples  # noqa: E402
 from steadytrain.core.incident import Samples  # noqa: E402
 from steadytrain.diagnosis.cause import CERTAIN  # noqa: E402
 from steadytrain.diagnosis.cause_catalog import causes  # noqa: E402
@@ -214,3 +217,25 @@ def test_a_script_on_a_device_is_told_the_row_of_its_loader(tmp_path: Path) -> N
     found = json.loads(call("diagnose", tmp_path / "runs" / "run", "--json", folder=tmp_path).stdout)
     assert (found["verdict"], found["status"]) == ("token-out-of-range", "likely")
     assert found["diagnoses"][0]["batch_rows"] == [5]
+
+
+def test_evidence_needs_no_batch_that_a_failed_gpu_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(*_: object) -> None:
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    monkeypatch.setattr(DrawnSamples, "samples_of", unreadable)
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def trains() -> None:
+        with steadytrain.watch(model, optimizer, runs_dir=tmp_path, name="run", to=("none",)):
+            for _ in range(3):
+                model(torch.randn(4, 3)).sum().backward()
+                optimizer.step()
+            model(torch.randn(4, 3)).sum().backward()
+            unreadable()
+
+    with pytest.raises(RuntimeError, match="device-side assert"):
+        trains()
+    found = json.loads((tmp_path / "run" / "evidence" / "index-out-of-range.json").read_text())
+    assert (found["late"], found["rows"]) == (True, [])

@@ -276,11 +276,17 @@ def test_a_real_gpu(started: Callable[..., MachineSampler]) -> None:
 
 @pytest.mark.gpu
 def test_a_real_gpu_is_not_synchronised(started: Callable[..., MachineSampler]) -> None:
+    torch.ones(1, device="cuda")
     machine = started(every_s=0.01)
-    done = torch.cuda.Event()
-    torch.cuda._sleep(2_000_000_000)
+
+    def readings() -> int:
+        return sum("cuda:0" in sample.reading.rows for sample in machine.recent())
+
+    until(lambda: readings() > 0)  # the first one loads a library
+    before, done = readings(), torch.cuda.Event()
+    torch.cuda._sleep(4_000_000_000)
     done.record()
-    until(lambda: sum("cuda:0" in sample.reading.rows for sample in machine.recent()) >= 2 or done.query())
+    until(lambda: readings() >= before + 2 or done.query())
     assert not done.query(), "readings went on while the GPU was busy"
     torch.cuda.synchronize()
 

@@ -9,7 +9,7 @@ from typing import Any
 from steadytrain.checks.subject.model_check import CannotError, Outcome, not_run
 from steadytrain.preflight_runs.check_catalog import chosen
 from steadytrain.preflight_runs.in_code import subject_of
-from steadytrain.preflight_runs.model_copies import fingerprint
+from steadytrain.preflight_runs.model_copies import fingerprint, moved
 
 
 def outcome(check: str, given: Mapping[str, Any], **parts: Any) -> Outcome:
@@ -22,5 +22,5 @@ def outcome(check: str, given: Mapping[str, Any], **parts: Any) -> Outcome:
             found = chosen((check,), ())[0].inspect(subject)
         except CannotError as why:
             found = not_run(str(why))
-    assert fingerprint([subject.model], subject.optimizers, subject.schedulers) == before
+    assert not moved(before, fingerprint([subject.model], subject.optimizers, subject.schedulers))
     return found

@@ -18,7 +18,7 @@ from steadytrain.capture.step.observers import CompositeObserver, StepObserver  
 from steadytrain.checks.subject.model_check import Batch, CannotError  # noqa: E402
 from steadytrain.core.errors import UsageError  # noqa: E402
 from steadytrain.preflight_runs.forward_calls import LossWatch  # noqa: E402
-from steadytrain.preflight_runs.model_copies import Values, Workbench, fingerprint  # noqa: E402
+from steadytrain.preflight_runs.model_copies import Values, Workbench, fingerprint, moved  # noqa: E402
 
 
 class Odd(nn.Module):
@@ -212,3 +212,10 @@ def test_what_says_most_for_its_time_comes_first() -> None:
     minutes = [check.quick for check in ordered if check.cost == "minutes"]
     assert minutes == sorted(minutes, reverse=True)
     assert {True, False} <= set(minutes)
+
+
+def test_a_gpu_that_was_not_in_use_before_was_not_moved() -> None:
+    before = {"random numbers of torch": "a", "random numbers of GPU 0": "b", "model 0: weight": "c"}
+    assert moved(before, {**before, "random numbers of GPU 1": "d"}) == ()
+    after = {**before, "random numbers of GPU 0": "e", "model 0: extra": "f"}
+    assert moved(before, after) == ("model 0: extra", "random numbers of GPU 0")

@@ -114,6 +114,9 @@ class Workbench:
         return fresh | Values.take(rest).fresh() if rest else fresh
 
 
+OF_GPU = "random numbers of GPU "
+
+
 def fingerprint(
     modules: Sequence[nn.Module],
     optimizers: Sequence[torch.optim.Optimizer] = (),
@@ -145,10 +148,16 @@ def fingerprint(
     found["random numbers of NumPy"] = _plain_digest(state.numpy) if state.numpy is not None else ""
     found["random numbers of torch"] = _digest(state.torch)
     for number, cuda in enumerate(state.cuda):
-        found[f"random numbers of GPU {number}"] = _digest(cuda)
+        found[f"{OF_GPU}{number}"] = _digest(cuda)
     for name, value in (others or {}).items():
         found[name] = _plain_digest(value)
     return found
+
+
+def moved(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
+    """The names whose digests differ. The random numbers of a GPU that was not in use before are nobody's."""
+    names = (name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    return tuple(sorted(name for name in names if name in before or not name.startswith(OF_GPU)))
 
 
 # Copy and restore.

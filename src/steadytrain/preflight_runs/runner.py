@@ -26,7 +26,7 @@ from steadytrain.checks.subject.model_check import (
 )
 from steadytrain.core.version import __version__
 from steadytrain.preflight_runs.check_catalog import check_name
-from steadytrain.preflight_runs.model_copies import Workbench, fingerprint
+from steadytrain.preflight_runs.model_copies import Workbench, fingerprint, moved
 
 SCHEMA = "steadytrain.preflight/1"
 FAST_S = 32.0
@@ -90,8 +90,7 @@ def run_checks(
         outcome = _run(check, replace(subject, time_left=_left(until, clock)), bench, late=started >= deadline)
         ran.append(Ran(name, check.cost, _explained(check, outcome), clock() - started))
     after = fingerprint(modules, subject.optimizers, subject.schedulers)
-    moved = tuple(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))
-    return Results(tuple(sorted(ran, key=lambda one: one.name)), clock() - began, moved)
+    return Results(tuple(sorted(ran, key=lambda one: one.name)), clock() - began, moved(before, after))
 
 
 def run_one(check: Check, subject: Subject, bench: Workbench) -> Outcome:

@@ -31,6 +31,10 @@ CLEAN_STATUS, SYMPTOM_STATUS, CANNOT_TELL_STATUS = 0, 1, 125
 """The exit statuses that ``git bisect run`` expects."""
 
 COMPILED = "kernels of torch.compile gave different bits for the same input; they cannot be traced one by one"
+COMPILED_AGAIN = (
+    "kernels of torch.compile, compiled again for the replay, gave other bits than those of the recorded run; they "
+    "cannot be traced one by one"
+)
 DETERMINISTIC = "steadytrain run --deterministic, or torch.use_deterministic_algorithms(True) before compiling"
 RUN_EAGERLY = "compiled code was run eagerly"
 """The note of a trace in which code of ``torch.compile`` ran eagerly."""
@@ -103,8 +107,9 @@ def judge(
     if all(replay.exact for replay in replays):
         return Judgement(None, "every replayed step was the same to the last bit", changed=changed)
     times = f"{len(replays)} replays"
-    if compiled and differ(replays) and (part is None or part.parting == "outside"):
-        return Judgement("nondeterministic-operation", COMPILED, None, DETERMINISTIC, changed)
+    if compiled and (differ(replays) or not changed) and (part is None or part.parting == "outside"):
+        why = COMPILED if differ(replays) else COMPILED_AGAIN
+        return Judgement("nondeterministic-operation", why, None, DETERMINISTIC, changed)
     if part is not None:
         found = _of_part(part, changed)
         if differ(replays) or not changed or found.kind == "outside-value":

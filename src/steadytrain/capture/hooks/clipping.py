@@ -69,7 +69,8 @@ class Clipping:
         self._clipped = [(parameter, parameter.grad) for parameter in parameters if parameter.grad is not None]
         if not arguments.is_l2 or not all(_reads_well(gradient) for _, gradient in self._clipped):
             self._keep(self._clipped, _norms([gradient for _, gradient in self._clipped]))
-            self._clipped.clear()
+            if not arguments.is_l2 or not all(_is_half(gradient) for _, gradient in self._clipped):
+                self._clipped.clear()
             return None
         owners = {id(gradient): parameter for parameter, gradient in self._clipped}
 
@@ -167,9 +168,13 @@ class NormsTaken:
 
 def _reads_well(gradient: Tensor) -> bool:
     """Whether torch's own norm of this gradient is usable for us."""
-    return (
-        type(gradient) is Tensor
-        and gradient.layout == torch.strided
-        and gradient.dtype in (torch.float32, torch.float64)
-        and gradient.numel() > 0
-    )
+    return _is_plain(gradient) and gradient.dtype in (torch.float32, torch.float64)
+
+
+def _is_half(gradient: Tensor) -> bool:
+    """Whether torch's own norm of this gradient is too coarse, but its coefficient of the clip is known."""
+    return _is_plain(gradient) and gradient.dtype in (torch.float16, torch.bfloat16)
+
+
+def _is_plain(gradient: Tensor) -> bool:
+    return type(gradient) is Tensor and gradient.layout == torch.strided and gradient.numel() > 0

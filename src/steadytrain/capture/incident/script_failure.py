@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from steadytrain.capture.hooks.script_errors import is_of_the_gpu
 from steadytrain.capture.incident.crash import Moment, evidence_of, write_evidence
 from steadytrain.capture.incident.crash.index_range import tables_of
 from steadytrain.capture.incident.source_hashes import is_library
 from steadytrain.capture.settings import started_at, utc_now
 from steadytrain.capture.step import ranks
-from steadytrain.capture.step.input_recorder import tensors_in
+from steadytrain.capture.step.input_recorder import MicroBatch, tensors_in
 from steadytrain.capture.step.script_frames import is_user
 
 if TYPE_CHECKING:
     from steadytrain.capture.step.live_run import LiveRun
+    from steadytrain.core.incident import Samples
 
 MESSAGE_MAX = 160
 ROWS_MAX = 3
@@ -53,7 +55,17 @@ def _batch(run: LiveRun) -> dict[str, Any]:
     """Rows and data set samples of the model's last input; empty if it was not called in this step."""
     calls = run.seen.micro_batches[-1:]
     tensors = [tensor for call in calls for tensor in tensors_in([call.args, call.kwargs]) if tensor.dim()]
-    return {"rows": tensors[0].shape[0], "drawn": run.draws.samples_of(calls)} if tensors else {}
+    return {"rows": tensors[0].shape[0], "drawn": _drawn(run, calls)} if tensors else {}
+
+
+def _drawn(run: LiveRun, calls: Sequence[MicroBatch]) -> tuple[Samples, ...]:
+    """The data set samples of ``calls``; none where the batch is on a GPU that has failed."""
+    try:
+        return run.draws.samples_of(calls)
+    except RuntimeError as error:
+        if is_of_the_gpu(error):
+            return ()
+        raise
 
 
 def how_it_ended(run: LiveRun, error: BaseException) -> str:

@@ -20,7 +20,7 @@ from steadytrain.capture.step.loss import loss_of_step, unscaled
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.ranks import HAS_BAD_GRADIENT, WENT_WRONG, BadRank, first_bad_rank, rank, world_size
 from steadytrain.capture.tensors.dense import has_empty_shard
-from steadytrain.capture.tensors.gradient_scaling import Scaling, overflow_share, underflow
+from steadytrain.capture.tensors.gradient_scaling import NO_UNDERFLOW, Scaling, overflow_share, underflow
 from steadytrain.capture.tensors.statistics import (
     OVERFLOWED,
     dense_values,
@@ -198,16 +198,15 @@ class _Look:
             self._unread = [
                 (at, values) for at, values in self.gradients if not clipping.knows_applied(stream.parameters[at])
             ]
-            parameters = enumerate(stream.parameters)
-            self._clipped = {at: norm for at, p in parameters if (norm := clipping.norms.get(id(p))) is not None}
+            before = clipping.norms
+            self._clipped = {at: before[id(p)] for at, p in enumerate(stream.parameters) if id(p) in before}
         found_inf, grad_scale = _tensor_of(optimizer, "found_inf"), _tensor_of(optimizer, "grad_scale")
         own = scaling.tensors()
-        self.underflow = underflow(
-            [values for _, values in self.gradients] if weigh else [],
-            scale=own[0] if own else next(iter(grad_scale), None),
-            carried=bool(grad_scale),
-        )
-        unread_norms = l2_norms([values for _, values in self._unread])
+        self.underflow = NO_UNDERFLOW
+        if weigh:
+            scale = own[0] if own else next(iter(grad_scale), None)
+            self.underflow = underflow([values for _, values in self.gradients], scale=scale, carried=bool(grad_scale))
+        unread_norms = l2_norms([values for _, values in self._unread]) if self._unread else []
         self._roots = asked.ask([term.root for term in seen.losses])
         self._factors = asked.ask([factor.value for term in seen.losses for factor in term.factors])
         self._counts = asked.ask([term.counted for term in seen.losses if isinstance(term.counted, Tensor)])

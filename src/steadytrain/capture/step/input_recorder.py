@@ -185,6 +185,10 @@ class KeptBuffer:
             self.buffer.data.copy_(self.values)
 
 
+WALK_EVERY = 8
+"""Steps in which the modules with buffers are taken to be the same."""
+
+
 class BufferKeeper:
     """Keeps the buffers of the called modules as they were before their first call in the step.
 
@@ -194,6 +198,7 @@ class BufferKeeper:
 
     def __init__(self) -> None:
         self._kept: dict[tuple[int, str], KeptBuffer] = {}
+        self._owners: dict[int, tuple[list[nn.Module], int]] = {}
         self._roots: set[int] = set()
         self._this_step: dict[tuple[int, str], KeptBuffer] = {}
         self._size_bytes = 0
@@ -208,7 +213,7 @@ class BufferKeeper:
             return
         self._roots.add(id(root))
         moving: list[KeptBuffer] = []
-        for owner in root.modules():
+        for owner in self._owners_in(root):
             for name, buffer in BUFFERS.of(owner).items():
                 key = (id(owner), name)
                 if buffer is None or key in self._this_step or not _can_be_kept(buffer):
@@ -227,8 +232,18 @@ class BufferKeeper:
         for kept in moving:
             kept.version = VERSION.of(kept.buffer)
 
+    def _owners_in(self, root: nn.Module) -> list[nn.Module]:
+        """The modules with buffers, looked for in every eighth step: to walk a model takes as long as a layer of it."""
+        owners, left = self._owners.get(id(root), ([], 0))
+        if not left:
+            owners = [owner for owner in root.modules() if BUFFERS.of(owner)]
+        self._owners[id(root)] = owners, (left or WALK_EVERY) - 1
+        return owners
+
     def step_ends(self) -> None:
         """The next call of a module begins a new step."""
+        if len(self._owners) > len(self._roots):
+            self._owners = {root: self._owners[root] for root in self._roots if root in self._owners}
         if len(self._kept) > len(self._this_step):
             self._kept = dict(self._this_step)  # do not keep dropped modules alive
         self._roots, self._this_step, self._size_bytes = set(), {}, 0
@@ -236,6 +251,7 @@ class BufferKeeper:
     def release(self) -> None:
         """Forget the buffers of modules without a call in this step."""
         self._kept = dict(self._this_step)
+        self._owners.clear()
 
     def as_now(self) -> list[KeptBuffer]:
         """The current values of the same buffers, for a later restore."""

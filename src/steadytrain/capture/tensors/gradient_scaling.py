@@ -221,6 +221,9 @@ class Underflow:
         return math.fsum(values) / self.count if self.count else None
 
 
+NO_UNDERFLOW = Underflow([], 0)
+
+
 @torch.no_grad()
 def underflow(gradients: Sequence[Tensor], *, scale: Tensor | None, carried: bool) -> Underflow:
     """Count the gradient elements that are zero or below full precision; no synchronisation.
