@@ -21,6 +21,7 @@ from hard_tensors import tensors, truth
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("runs under Triton's interpreter", allow_module_level=True)
 
+from steadytrain.capture.tensors.activations import outputs
 from steadytrain.capture.tensors.activations.outputs import look, look_by_kernel
 from steadytrain.capture.tensors.statistics import HISTOGRAM_COLUMNS, TensorWatch, log2_histogram, passes, triton_kernel
 from steadytrain.capture.tensors.statistics.histogram import count_bins
@@ -139,3 +140,15 @@ def test_a_reading_is_the_same_with_the_kernel(monkeypatch: pytest.MonkeyPatch) 
     assert found.values == pytest.approx(expected.values, rel=1e-5, abs=1e-9, nan_ok=True)
     assert found.values[3, found.columns.index("gradient_subnormal_share")] == 0.5
     assert np.array_equal(found_bins.values, expected_bins.values)
+
+
+def test_a_table_for_outputs_is_made_once_for_each_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "_TABLES", {})
+    monkeypatch.setattr(outputs, "TABLES_MAX", 2)
+    norms = []
+    for seed, size in enumerate([700, 300, 700, 300, 90]):
+        values = torch.randn(size, generator=torch.Generator().manual_seed(seed))
+        found = look_by_kernel(values, values, triton_kernel.Table, histogram=False)
+        norms.append((float(found.values[0].sqrt()), float(values.norm())))
+    assert all(found == pytest.approx(expected) for found, expected in norms)
+    assert [key[1] for key in outputs._TABLES] == [300, 90]

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 SAMPLE_MAX = 1 << 13
 """Elements sampled for kurtosis and zero share: the error of a zero share of one half is then 0.006."""
 
+TABLES_MAX = 32
+"""Sizes of outputs whose tables are kept."""
+
 NESTING_MAX = 4
 ENTRIES_MAX = 16
 
@@ -92,9 +95,24 @@ def look(values: Tensor, *, histogram: bool = False) -> Look:
 
 def look_by_kernel(values: Tensor, sample: Tensor, table: type[Table], *, histogram: bool) -> Look:
     """The same of dense values by the Triton kernel, with the moments of ``sample``."""
-    summaries = table([values.numel()], values.dtype, values.device).summarise([values], histogram=histogram)
+    summaries = _table_for(values, table).summarise([values], histogram=histogram)
     found = torch.cat([summaries.partials[0], torch.stack(_moments(sample)).to(summaries.partials.dtype)])
     return Look(values.dtype, found, summaries.histogram[0] if summaries.histogram is not None else None)
+
+
+_TABLES: dict[tuple[Any, ...], Table] = {}
+
+
+def _table_for(values: Tensor, table: type[Table]) -> Table:
+    """A table for tensors of this size. To send one to a GPU takes longer than to read most outputs, and the outputs of
+    a model have few sizes. Each stream has its own: a table is written on the stream that first needs it."""
+    stream = torch.cuda.current_stream(values.device).cuda_stream if values.is_cuda else 0
+    key = (table, values.numel(), values.dtype, values.device, stream)
+    found = _TABLES.pop(key, None) or table([values.numel()], values.dtype, values.device)
+    _TABLES[key] = found  # the last one used is the last
+    while len(_TABLES) > TABLES_MAX:
+        del _TABLES[next(iter(_TABLES))]
+    return found
 
 
 @np.errstate(all="ignore")  # the script may have had NumPy warn or raise
