@@ -221,3 +221,39 @@ def test_what_the_script_makes_of_its_batch_is_told_from_bad_data(row: str, made
         assert "the data was finite: aten.div.Tensor" in onset.stdout
     else:
         assert "no operation of the step made it" in finding.came_in
+
+
+SPOILS_A_WEIGHT = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+for step in range(40):
+    inputs = torch.randn(16, 8)
+    loss = nn.functional.mse_loss(model(inputs), inputs[:, :1])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        if step == 24:
+            model[0].weight[3] = 0.0  # a unit that is pruned
+        length = model[0].weight.norm(dim=1, keepdim=True)
+        model[0].weight.mul_(length.clamp(max=3.0) / length)
+"""
+
+
+@pytest.mark.slow
+def test_a_weight_that_the_script_spoils_between_two_steps_leads_to_its_line_and_is_confirmed(tmp_path: Path) -> None:
+    outcome = run_script(tmp_path, SPOILS_A_WEIGHT)
+    assert outcome.status == 70
+    assert "since the update of step 25, or what the script did after it" in outcome.told
+    located = json.loads(locate(str(outcome.run_dir), "--json").stdout)["located"]
+    assert (located["operation"], located["code"].strip()) == (
+        "aten.div.Tensor",
+        "model[0].weight.mul_(length.clamp(max=3.0) / length)",
+    )
+    found = json.loads(call("diagnose", str(outcome.run_dir), "--json").stdout)
+    assert (found["verdict"], found["status"]) == ("singular-operation", "confirmed")

@@ -23,7 +23,7 @@ from steadytrain.capture.step.input_recorder import BufferKeeper, MicroBatch, Ra
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.script_frames import loop_lines
-from steadytrain.core.incident import Finding
+from steadytrain.core.incident import WEIGHTS_ARE_BAD, Finding
 from steadytrain.locate.locate_failure import LADDER_STEPS, TAPE
 from steadytrain.replay.command_runner import as_program, leave, run_followed
 from steadytrain.replay.engine import Replayer
@@ -64,8 +64,10 @@ class Locator(StepObserver):
         snapshot: Snapshot,
         step: int,
         own_steps: OwnSteps,
+        weights_were_bad: bool,
         done: Callable[[Mapping[str, Any]], None],
     ) -> None:
+        self._weights_were_bad = weights_were_bad
         self._replayer = Replayer(
             recording, snapshot=snapshot, until=step, own_steps=own_steps, final=None, done=self._replayed
         )
@@ -218,8 +220,12 @@ class Locator(StepObserver):
                 self._rungs.append(self._second.rungs)
 
     def _begin_at_batch(self) -> None:
-        """If the recorded step called a model with a bad input, its look begins with what the script does before."""
+        """If the recorded step called a model with a bad input, or with bad weights that the last update left finite,
+        its look begins with what the script does before."""
         if self._replayer.step_now == self._step and self._tracer is None and self._stream is not None:
+            if self._weights_were_bad and not self._bad_weights():
+                self._begin_look()
+                return
             recorded = RecordedSteps(self._recording).step(self._step)
             calls = recorded.calls if recorded is not None else ()
             if recorded is not None and any(is_bad(recorded.value(call["inputs"])) for call in calls):
@@ -336,7 +342,17 @@ def main(source: str, result: str, moved: str, first: str, step: str, lead_s: st
     def locator() -> StepObserver:
         intercept()
         own_steps = opened.own_steps(snapshot.step, float(lead_s))
-        made = Locator(opened.recording, snapshot=snapshot, step=last, own_steps=own_steps, done=done)
+        incident = opened.incident
+        made = Locator(
+            opened.recording,
+            snapshot=snapshot,
+            step=last,
+            own_steps=own_steps,
+            weights_were_bad=incident is not None
+            and incident.step == last
+            and incident.finding.came_in.startswith(WEIGHTS_ARE_BAD),
+            done=done,
+        )
         made.gates_max = gates_bound(last)
         return made
 

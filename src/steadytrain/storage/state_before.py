@@ -12,6 +12,7 @@ from typing import Any
 from steadytrain.core.bounded_files import DOCUMENT_BYTES_MAX, read_json
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Incident
+from steadytrain.storage.nonfinite_tensors import holds_nonfinite
 from steadytrain.storage.tape_files import Recording, Snapshot, read_snapshot
 
 WEIGHTS, OPTIMIZERS, MOMENTS = "model.safetensors", "optimizer.json", "optimizer.safetensors"
@@ -21,9 +22,9 @@ NO_SCALERS: dict[str, list[Any]] = {"list": []}
 def step_before(bundle: Path, incident: Incident, recording: Recording) -> int | None:
     """The step before that of the incident, if its state can be restored from the bundle; else None.
 
-    The first bad operation must be known and have had finite inputs (so the weights were finite), and the state must be
-    all that a snapshot would hold: of the same optimizers, without a gradient scaler and without other optimizers that
-    take turns with them.
+    The first bad operation must be known and have had finite inputs. The weights must be finite: what the script did
+    between two steps may have spoilt them. The state must be all that a snapshot would hold: of the same optimizers,
+    without a gradient scaler and without other optimizers that take turns with them.
     """
     located = incident.located
     known = located is not None and not any(operand.nan or operand.inf for operand in located.inputs)
@@ -33,6 +34,8 @@ def step_before(bundle: Path, incident: Incident, recording: Recording) -> int |
         return None
     before = newest_before(recording, incident.step)
     try:
+        if located is not None and not located.module and holds_nonfinite(bundle / WEIGHTS):
+            return None
         whole = before is not None and _is_whole(bundle, read_snapshot(before))
     except (UsageError, OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -31,14 +31,15 @@ def not_recorded(rested: tuple[int, int], *, batch_kept: bool) -> str:
 
 
 def damaged_state(
-    bad: Sequence[str], step: int, since: int | None, good: Path | None, rested: tuple[int, int] | None = None
+    bad: Sequence[str], step: int, since: str | None, good: Path | None, rested: tuple[int, int] | None = None
 ) -> str:
-    """The text about weights that held NaN or Inf even before the refused update of ``step``."""
+    """The text about weights that held NaN or Inf even before the refused update of ``step``; ``since`` which event, if
+    that is known."""
     names = ", ".join(bad[:TENSORS_SHOWN]) + (
         f" (+{len(bad) - TENSORS_SHOWN} more)" if len(bad) > TENSORS_SHOWN else ""
     )
     earlier = f"since an update before step {step}" if step > 1 else "from the start"
-    when = f"since the update of step {since}" if since is not None else earlier
+    when = f"since {since}" if since is not None else earlier
     if rested is not None and rested[0] < step:
         when = f"since an update of the steps {rested[0]} to {step - 1}, which were not recorded because the run rested"
     kept = f"the last good state that is kept is {good}" if good is not None else "no good state is kept"

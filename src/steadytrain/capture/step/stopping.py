@@ -201,9 +201,10 @@ class Stopping:
         if not bad:
             return self._finite_state(stream, step, frozen[0] if frozen is not None else None)
         symptoms = [one for one in self._run.recorder.symptoms.values() if one.name == "nonfinite-weight"]
-        since = min((one.first_step for one in symptoms if one.stream == stream.name), default=None)
+        first = min((one.first_step for one in symptoms if one.stream == stream.name), default=None)
+        since = f"the update of step {first}" if first is not None else None
         if since is None and breaks_at(stream, step):
-            since = step - 1
+            since = f"the update of step {step - 1}, or what the script did after it"
         good = last_good_snapshot(frozen[0]) if frozen is not None else None
         return damaged_state(bad, step, since, good, rested if since is None else None)
 

@@ -105,7 +105,8 @@ class DropBatch(Trial):
             if wider.effect == "removed":
                 which = f"only without all of steps {case.onset} to {self._block(case)[-1]}"
                 return _told(wider, "only without its neighbours too" if repeat == BESIDE else which)
-        if ran[ALONE] and all(_fails_by_another_batch(case, one) for one in ran[ALONE]):
+        still = verdict.effect in ("persists", "delayed")
+        if still and ran[ALONE] and all(_fails_by_another_batch(case, one) for one in ran[ALONE]):
             step = int(verdict.numbers["first_bad_step"])
             why = f"the loss and the gradients are as before, until the batch of step {step} fails in the same way"
             return _told(replace(verdict, effect="removed", why=why), "without the batch alone")
