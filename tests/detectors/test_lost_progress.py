@@ -210,3 +210,17 @@ def test_a_loss_that_begins_at_zero(first: float, top: float, told: bool) -> Non
     symptoms = LostProgress().check(steps(loss=loss))
     assert symptoms
     assert any(one.severity != "note" for one in symptoms) is told
+
+
+def test_most_of_the_progress_lost_slowly_is_a_warning_while_the_rate_grows() -> None:
+    climb = np.concatenate([np.zeros(160), np.linspace(0.0, 1.6, 240)])
+    growing = np.linspace(1e-4, 4e-3, 400)
+    up_and_down = np.concatenate([growing[:300], growing[300:200:-1]])
+    (found,) = LostProgress().check(steps(loss=FINE + climb, learning_rate=growing))
+    assert found.severity == "warning"
+    assert "; the learning rate grew all the while, from 0.00" in found.message
+    for rates in (np.full(400, 1e-3), growing[::-1], up_and_down):
+        assert all(
+            one.severity == "note" for one in LostProgress().check(steps(loss=FINE + climb, learning_rate=rates))
+        )
+    assert not LostProgress().check(steps(loss=FINE, learning_rate=growing))

@@ -27,7 +27,7 @@ def facts_of(*steps: list[LossCall], table: Tensor | None = None) -> dict[str, A
     labels = Labels()
     for number, losses in enumerate(steps, 1):
         rows = len(losses[0].target)
-        batches = SimpleNamespace(rows=rows, values=table, ids=[], rows_of=lambda step: [])
+        batches = SimpleNamespace(rows=rows, values=table, ids=[], rows_of=lambda step: [], has_own_targets=bool)
         labels.step(number, SimpleNamespace(step_losses=losses, looked_up=[]), batches)  # type: ignore[arg-type]
         if number == len(steps):
             labels.mark(number)

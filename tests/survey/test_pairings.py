@@ -140,3 +140,16 @@ def test_the_rows_of_a_step_end_with_its_loss() -> None:
     assert batches.rows_of(1) == []
     batches.called(2, (DENSE,), {})
     assert batches.rows_of(2) == first
+
+
+def test_recorded_inputs_beside_the_targets_of_other_inputs_are_told_apart() -> None:
+    """A replay gives the model what was recorded; a target that the script computes itself is of its own inputs."""
+    own, recorded = torch.rand(ROWS, 9, generator=CHANCE), torch.rand(ROWS, 9, generator=CHANCE)
+    batches = Batches()
+    batches.given(1, ((own,), {}), ((own.clone(),), {}))
+    assert batches.has_own_targets(1)
+    batches.given(2, ((own,), {}), ((recorded,), {}))
+    assert not batches.has_own_targets(2)
+    assert len(batches.rows_of(2)) == ROWS
+    batches.given(3, ((own,), {}), ((own,), {}))
+    assert batches.has_own_targets(3)

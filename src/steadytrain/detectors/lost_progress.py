@@ -26,7 +26,7 @@ from steadytrain.statistics.progress import (
 )
 from steadytrain.statistics.reference import VALUE_MAX
 from steadytrain.statistics.rolling_baseline import TRACK_STEPS_MAX, has_slid, stride_of
-from steadytrain.statistics.run_away import ran_away
+from steadytrain.statistics.run_away import ran_away, rate_that_grew
 from steadytrain.statistics.script_rows import script_rows
 
 LONG_ROWS, LONG_SCALES = 32, 1.5
@@ -61,6 +61,7 @@ class LostProgress(Detector):
         or that a third of the progress was lost at once and for 12 logged steps, as other data do, too. Four notes of
         the first kind within 256 logged steps are a warning. A change of the gradient norm or a jump of the rate in
         the same steps counts as evidence. Before anything was learned, a positive loss rose far above where it began.
+        Most of the progress that is lost slowly, while the rate grows in every step to ones never seen, is a warning.
         The share lost is that of the highest level. It looks at the first 2,048 logged steps, from the sixth on.
 
     Causes:
@@ -138,6 +139,8 @@ class LostProgress(Detector):
     critical_share: float = threshold(0.6, "share of the progress that is critical, if it is lost for `critical_rows`")
     critical_rows: int = threshold(64, "the horizon after which the course of a symptom is judged")
 
+    grown_rows: int = threshold(32, "logged steps of a slow rise in which the rate grew all the while. Chosen")
+    grown_ratio: float = threshold(1.1, "and what its last rate is of its first. Chosen")
     zero_share: float = threshold(1e-4, "of a rise: a first loss this near to zero is zero but for rounding. Chosen")
     zero_rise_nats: float = threshold(1.0, "and how far such a loss may rise as a note. Chosen")
 
@@ -161,7 +164,18 @@ class LostProgress(Detector):
         parts = [
             one for one in self._parts(window, loss, levels, progress) if not any(_meet(one, other) for other in told)
         ]
-        return tuple(sorted((*told, *parts), key=lambda one: one.first_step))
+        grown = (self._while_the_rate_grew(window, one) for one in (*told, *parts))
+        return tuple(sorted(grown, key=lambda one: one.first_step))
+
+    def _while_the_rate_grew(self, window: Window, one: Symptom) -> Symptom:
+        """A slow loss of most of the progress is a warning if the rate grew in all these steps, to ones never seen."""
+        span = one.first_step, one.last_step
+        rates = rate_that_grew(window, *span, rows=self.grown_rows, ratio=self.grown_ratio)
+        small = one.severity != "note" or one.numbers["lost_share"] < self.lost_share
+        if small or rates is None or planned_change(window, *span):
+            return one
+        how = f"; the learning rate grew all the while, from {rates[0]:.3g} to {rates[1]:.3g}, more than ever before"
+        return replace(one, severity="warning", message=one.message + how)
 
     def _parts(self, window: Window, loss: Series, levels: Levels, progress: FloatArray) -> Iterator[Symptom]:
         """Rises that undo a part of the progress at once and for some rows."""

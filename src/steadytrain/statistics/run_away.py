@@ -30,6 +30,19 @@ def grew(series: Series, first_step: int, last_step: int, ratio: float, *, high:
     return bool(len(before) and len(since) and since.max() > ratio * np.quantile(before, high))
 
 
+def rate_that_grew(
+    window: Window, first_step: int, last_step: int, *, rows: int, ratio: float
+) -> tuple[float, float] | None:
+    """The learning rate at the first and the last step, if it never fell between them, at least ``rows`` logged steps,
+    was never as high before, and grew by ``ratio``; else None."""
+    rates = window.applied("learning_rate")
+    before, since = rates.values[rates.steps <= first_step], rates.between(first_step, last_step).values
+    if len(since) < rows or not len(before) or not since[0] > 0:
+        return None
+    grew_on = bool((np.diff(since) >= 0).all()) and since[0] >= before.max() and since[-1] >= ratio * since[0]
+    return (float(since[0]), float(since[-1])) if grew_on else None
+
+
 def left_course_at(window: Window, step: int) -> int | None:
     """The first step of the climb that went on until ``step`` and took the loss a thousandfold above its level and all
     before it; None if there was none."""

@@ -14,6 +14,7 @@ from torch import Tensor
 from steadytrain.capture.step.input_recorder import named_tensors_in
 from steadytrain.survey.missing_codes import missing_codes
 from steadytrain.survey.tensor_values import ROWS_LISTED_MAX
+from steadytrain.tracing.input_values import same_inputs
 
 ROW_DIGESTS_MAX = 1 << 16
 
@@ -61,7 +62,7 @@ class Batches:
         self._row_digests: dict[bytes, int] = {}
         self._rows_of: dict[int, list[bytes]] = {}
         self._whole = _Rows()
-        self._rows_taken = -1
+        self._rows_taken = self._others_of = -1
         self._rows_repeated = self._rows_seen = 0
         self._nonfinite: list[dict[str, Any]] = []
         self._loaded: list[tuple[str, Tensor]] = []
@@ -71,6 +72,17 @@ class Batches:
     def fetched(self, dataset: int, batch: Any) -> None:
         """Keeps what a loader gave until the model is called: the model's inputs leave out the targets."""
         self._loaded = [*self._loaded, *named_tensors_in(batch)][-LOADED_MAX:]
+
+    def given(self, step: int, own: tuple[Any, Any], given: tuple[Any, Any]) -> None:
+        """As :meth:`called` for a model that the script called with ``own``, and that got the recorded inputs ``given``:
+        the targets of other inputs are the script's own, and belong to those."""
+        if given is not own and not same_inputs(own, given):
+            self._others_of = step
+        self.called(step, *given)
+
+    def has_own_targets(self, step: int) -> bool:
+        """Whether the targets of ``step`` belong to its inputs."""
+        return self._others_of != step
 
     def called(self, step: int, args: Any, kwargs: Any) -> None:
         """Reads the inputs of a model call in ``step``."""

@@ -51,7 +51,7 @@ class Labels:
         self._counts: dict[int, int] = {}
         self._halves: list[dict[int, int]] = []
         self._pairs = self._equal = 0
-        self._marked = False
+        self._marked, self._own = False, True
         self._agreements: dict[int, dict[tuple[int, int], float]] = {}
         self._pairings = Pairings()
         self._scales: dict[int, float] = {}
@@ -67,16 +67,19 @@ class Labels:
         if not calls.step_losses:
             return
         call = _telling(calls.step_losses)
-        self._agreements[step] = agreements(call, batches.rows)
         classes = call.name in CLASS_LOSSES and not call.target.is_floating_point()
-        self._pairings.saw(step, batches.rows_of(step), call.target, _ignored(call) if classes else None)
+        rows = batches.rows_of(step)
+        self._own = batches.has_own_targets(step)
+        if self._own:
+            self._agreements[step] = agreements(call, batches.rows)
+            self._pairings.saw(step, rows, call.target, _ignored(call) if classes else None)
         if not self._marked:
             self.last = call
         if classes:
             self._classes(call, calls, batches)
         elif call.target.is_floating_point():
             self._values(call)
-            self._copied = held_by(batches.numbers, call.target, self._copied)
+            self._copied = held_by(batches.numbers, call.target, self._copied) if self._own else self._copied
             if call.target.numel():
                 self._scales[step] = float(call.target.float().abs().max())
         self._rows(call, batches)
@@ -140,9 +143,9 @@ class Labels:
             facts["log_partition"] = float(finite.logsumexp(-1).mean())
         table = batches.values
         room = sum(len(kept) for _, kept in self._columns) < LEAK_ROWS_MAX
-        if table is not None and room and labels.dim() == 1 and table.shape[0] == labels.shape[0]:
+        if self._own and table is not None and room and labels.dim() == 1 and table.shape[0] == labels.shape[0]:
             self._columns.append((table[~ignored].float().cpu(), used.cpu()))
-        tokens = tokens_beside(labels, batches.ids, calls.looked_up)
+        tokens = tokens_beside(labels, batches.ids, calls.looked_up) if self._own else None
         if tokens is not None:
             self._against_tokens(call, tokens)
             facts["labels_read"] = place_of_labels(labels, tokens, batches.ids, calls.looked_up)

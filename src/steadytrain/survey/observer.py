@@ -120,7 +120,7 @@ class Observed(StepObserver):
             self.calls.masks.call = len(self._micro_batches)
             self._look("modules", lambda: self.modules.root_called(module))
             self._look("operations", self.calls.watch_functions)
-            self._look("batches", lambda: self.batches.called(self._inner.now, given[0], given[1]))
+            self._look("batches", lambda: self.batches.given(self._inner.now, (args, kwargs), given))
             self._look("writes", lambda: self.calls.writes.given(self._inner.now, named_tensors(*given)))
             self._look("rows", lambda: self.rows.called(self._inner.now, named_tensors(given[0], given[1])))
         return changed
