@@ -136,3 +136,35 @@ def test_a_schedule_that_begins_anew_too_makes_a_smaller_rise_enough() -> None:
     assert both is not None
     assert (alone.severity, both.severity) == ("note", "warning")
     assert "CosineAnnealingLR begins anew, too, which stood at 340" in both.message
+
+
+def goes_on(losses: list[float], *, moments: float = 300.0, level: float = 0.43) -> Window:
+    return looked(
+        loss=losses,
+        level_before__main=[level, NAN],
+        spread_before__main=[0.02, NAN],
+        moments_given__Adam=[moments, NAN],
+    )
+
+
+def test_a_loss_that_does_not_go_on_where_the_optimizer_does() -> None:
+    symptom = newest(IncompleteResume(), goes_on([3.8, 3.3, 2.6, *[0.5] * 37]))
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step) == ("warning", 1)
+    assert "Adam went on with moments of 300 updates, and the first losses are 3.3 where" in symptom.message
+    for quiet in (
+        goes_on([0.45] * 40),
+        goes_on([0.8, 0.6, 0.5, *[0.45] * 37]),
+        goes_on([3.8] * 40, moments=0.0),
+        goes_on([3.8] * 40, level=-0.2),
+    ):
+        assert not IncompleteResume().check(quiet)
+
+
+def test_a_schedule_that_begins_anew_beside_moments_is_a_warning_if_the_loss_rises() -> None:
+    begins = {"schedule_at__LambdaLR": [0.0, NAN], "moments_at__AdamW": [520.0, NAN]}
+    flat, risen = [0.8] * 120, [*[0.8] * 40, *[1.0] * 80]
+    assert [one.severity for one in IncompleteResume().check(looked(120, loss=flat, **begins))] == ["note"]
+    (found,) = IncompleteResume().check(looked(120, loss=risen, **begins))
+    assert found.severity == "warning"
+    assert found.message.endswith("LambdaLR begins at 0, and the loss rose from 0.8 to 1")

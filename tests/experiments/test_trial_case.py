@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+import builders
 from steadytrain.core.model import Symptom
 from steadytrain.diagnosis.opening import with_symptoms
 from steadytrain.experiments.bursts import burst_before
 from steadytrain.experiments.case import Case
-from steadytrain.experiments.case_files import _began, _onset, leading_symptom
+from steadytrain.experiments.case_files import _began, _onset, leading_symptom, open_case
 from steadytrain.experiments.specs import NotApplicable, Spec
 from steadytrain.experiments.trial_catalog import trial
 from steadytrain.storage.tape_files import Recording
@@ -263,3 +264,18 @@ def test_a_batch_is_left_out_to_beyond_the_step_that_was_not_finite() -> None:
     bad = Symptom("nonfinite-loss", "critical", 94, 94, "NaN", ("loss",))
     case = finite_case(symptom=bad, symptoms=(bad,), onset=90, step=94)
     assert max(step for spec in planned("drop-batch", case) for step in fed(spec) if step is not None) >= 96
+
+
+def test_what_the_script_was_seen_to_do_after_an_incident_is_a_sign_and_no_symptom_to_remove(tmp_path: Path) -> None:
+    act = Symptom("uncopied-state", "warning", 430, 430, "loaded a state of its own tensors")
+    later = Symptom("loss-spike", "critical", 425, 430, "a spike")
+    note = Symptom("unsaved-state", "note", 430, 430, "nothing was saved")
+    run = builders.bad_run(tmp_path / "run", symptoms=[builders.symptom(), act, later, note])
+    (bundle,) = (run / "incidents").iterdir()
+    case = open_case(bundle)
+    assert [one.name for one in case.symptoms] == [builders.symptom().name, "uncopied-state"]
+    assert case.symptom is not None
+    assert case.symptom.name == builders.symptom().name
+    moved = tmp_path / "bundle"
+    bundle.rename(moved)
+    assert [one.name for one in open_case(moved).symptoms] == [builders.symptom().name]

@@ -13,7 +13,11 @@ from steadytrain.core.plugins import threshold
 from steadytrain.detectors import ScriptRule
 from steadytrain.statistics.level_before import level_before
 from steadytrain.statistics.medians import median
+from steadytrain.statistics.reference import MAD_TO_SIGMA
 from steadytrain.statistics.script_rows import script_rows
+
+FIRST_ROWS, BLOCK_ROWS = 3, 16
+"""Losses of which a median is taken: the first ones of a training, and those of a stretch of it."""
 
 SPREAD_SHARE_MIN = 0.02
 """Of the level: a loss that hardly varies is compared by this."""
@@ -32,13 +36,14 @@ class IncompleteResume(ScriptRule):
         settings, and the rate leaves the loaded one by a factor of 4. Moments in that checkpoint that no optimizer was
         given are a note: fine-tuning begins so. They are a warning if the training before ran in the same process,
         its loss goes on, and the next 32 losses are higher (by less, if a schedule of the same settings begins anew,
-        too). A note, too, is a checkpoint that says how many steps or
-        epochs it has behind it and holds no optimizer state, and a first rate of at least twice the loaded one. It is
-        a warning, too, if the optimizer was given moments of another shape than their parameter, if it names its
-        parameters in another order than the checkpoint does, if the second moments of two parameters of one shape fit
-        the gradients of the other one in the first 8 updates, or if second moments are 0 beside first moments that
-        are not: squares below 6e-8 are 0 in float16. Adam divides by their root, so the first updates are as large as
-        epsilon lets them be.
+        too). Moments beside a schedule that begins are one, too, if the loss rises by a fifth in 128 steps; and so are
+        moments that go on while the first losses are twice what they were at the end of the training before. A note,
+        too, is a checkpoint that says how many steps or epochs it has behind it and holds no optimizer state, and a
+        first rate of at least twice the loaded one. It is a warning, too, if the optimizer was given moments of another
+        shape than their parameter, if it names its parameters in another order than the checkpoint does, if the second
+        moments of two parameters of one shape fit the gradients of the other one in the first 8 updates, or if second
+        moments are 0 beside first moments that are not: squares below 6e-8 are 0 in float16. Adam divides by their
+        root, so the first updates are as large as epsilon lets them be.
 
     Causes:
         - a checkpoint that holds the model and the schedule only
@@ -80,8 +85,15 @@ class IncompleteResume(ScriptRule):
         0.05, "the same where a schedule of the checkpoint's settings begins anew, too. Chosen"
     )
 
+    elsewhere_ratio: float = threshold(
+        2.0, "first losses of a training that goes on, over the level before: other weights, ids or data. Chosen"
+    )
+    elsewhere_scales: float = threshold(10.0, "and the robust standard deviations that they are above it. Chosen")
+    rewarmed_steps: int = threshold(128, "steps in which the loss rises again where a schedule begins anew")
+    rewarmed_share: float = threshold(0.2, "and the share of its first level that it rises by. Chosen")
+
     def check(self, window: Window) -> tuple[Symptom, ...]:
-        begun = self._begun(window) or self._left(window) or self._jumped(window)
+        begun = self._elsewhere(window) or self._begun(window) or self._left(window) or self._jumped(window)
         found = [*begun, *_misplaced(window), *self._emptied(window)]
         return tuple(sorted(found, key=lambda one: one.first_step))
 
@@ -111,6 +123,34 @@ class IncompleteResume(ScriptRule):
         anew = f"{left.place} begins anew, too, which stood at {left.last:.0f}; " if left is not None else ""
         return anew + before.sentence(after, len(losses))
 
+    def _elsewhere(self, window: Window) -> tuple[Symptom, ...]:
+        """The optimizer goes on with its moments, and the loss does not go on from where it stood."""
+        before, loss = level_before(window), window.applied("loss")
+        for row in script_rows(window, "moments-given"):
+            whole = row.last >= self.steps_min and len(loss) >= FIRST_ROWS and loss.steps[0] <= row.steps[0] + 1
+            if before is None or before.level <= 0 or not whole:
+                continue
+            first = median(loss.values[:FIRST_ROWS])
+            if before.is_passed(first, scales=self.elsewhere_scales, share=self.elsewhere_ratio - 1.0):
+                said = (
+                    f"{row.place} went on with moments of {row.last:.0f} updates, and the first losses are {first:.4g} "
+                    f"where the training before stood at {before.level:.4g}: the weights are not its own, or the ids "
+                    "or the data mean something else now"
+                )
+                return (_symptom("warning", int(row.steps[0]), said, {"loss": first, "level": before.level}),)
+        return ()
+
+    def _rewarmed(self, window: Window) -> str:
+        """How far the loss rose again after a schedule began anew; "" if it did not."""
+        losses = window.applied("loss").values[: self.rewarmed_steps]
+        blocks = [median(losses[at : at + BLOCK_ROWS]) for at in range(0, len(losses) - BLOCK_ROWS + 1, BLOCK_ROWS)]
+        if len(blocks) < 2 or blocks[0] <= 0:
+            return ""
+        spread = MAD_TO_SIGMA * median(np.abs(losses[:BLOCK_ROWS] - blocks[0]))
+        top = max(blocks)
+        risen = top > blocks[0] + max(3.0 * spread, self.rewarmed_share * blocks[0])
+        return f", and the loss rose from {blocks[0]:.4g} to {top:.4g}" if risen else ""
+
     def _begun(self, window: Window) -> tuple[Symptom, ...]:
         schedules, moments = script_rows(window, "schedule-at"), script_rows(window, "moments-at")
         if not schedules or not moments:
@@ -120,7 +160,7 @@ class IncompleteResume(ScriptRule):
         lost = at >= self.steps_min and counted == 0.0
         if not lost and not (counted >= self.steps_min and at == 0.0):
             return ()
-        restarted = "" if lost else self._restarted(window, schedule.place)
+        restarted = "" if lost else self._restarted(window, schedule.place) or self._rewarmed(window)
         said = (
             f"{schedule.place} stood at step {at:.0f} and {held.place} had no moments: they begin at zero"
             if lost

@@ -77,7 +77,7 @@ def open_case(
     return Case(
         path=path,
         symptom=leading,
-        symptoms=tuple(symptoms),
+        symptoms=(*symptoms, *_later_acts(path, symptoms)),
         onset=min(began, seen),
         step=seen,
         window=window,
@@ -94,6 +94,20 @@ def open_case(
         stream=source.stream,
         later=later,
     )
+
+
+def _later_acts(path: Path, known: Sequence[Symptom]) -> list[Symptom]:
+    """What the run of the bundle at ``path`` showed later that its script did: it is a sign of a cause, and no symptom
+    that a trial could remove."""
+    run = path.parent.parent
+    if not is_bundle(path) or path.parent.name != "incidents":
+        return []
+    names = {one.name for one in known}
+    try:
+        seen = open_run(run).symptoms
+    except (UsageError, OSError):
+        return []
+    return [one for one in seen if one.name not in names and one.severity != "note" and declared(one.name).is_act]
 
 
 def _begins(recording: Recording, onset: int, *, later: bool) -> tuple[int, ...]:

@@ -74,8 +74,8 @@ class Batches:
         self._loaded = [*self._loaded, *named_tensors_in(batch)][-LOADED_MAX:]
 
     def given(self, step: int, own: tuple[Any, Any], given: tuple[Any, Any]) -> None:
-        """As :meth:`called` for a model that the script called with ``own``, and that got the recorded inputs ``given``:
-        the targets of other inputs are the script's own, and belong to those."""
+        """As :meth:`called` for a model that the script called with ``own``, and that got the recorded inputs
+        ``given``: if these are others, the targets that the script computes do not belong to them."""
         if given is not own and not same_inputs(own, given):
             self._others_of = step
         self.called(step, *given)

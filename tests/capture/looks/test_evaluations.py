@@ -57,6 +57,12 @@ def switched(model: nn.Module, rows: Tensor) -> None:
     model.train()
 
 
+def in_both_modes(model: nn.Module, rows: Tensor) -> None:
+    """A number in training mode, and the evaluation itself beside it."""
+    as_it_is(model, rows)
+    switched(model, rows)
+
+
 def sampled(model: nn.Module, rows: Tensor) -> None:
     for _ in range(4):
         model(rows)
@@ -96,6 +102,7 @@ SICK = [
 HEALTHY = [
     (small, switched),
     (small, sampled),
+    (small, in_both_modes),
     (small, of_new_rows),
     (lambda: Draws(plain), as_it_is),
     (lambda: Given(plain), switched),

@@ -56,6 +56,13 @@ SICK["a flip by indices"] = """
                 img = img[:, :, ::-1]
             return np.ascontiguousarray(img), box
     """
+SICK["a short name"] = """
+        def augment(self, im, box):
+            im = im * float(self.rng.uniform(0.8, 1.2))
+            if self.rng.random() < 0.5:
+                im = im.flip(-1)
+            return im, box
+    """
 SICK["a flip by indices, drawn before"] = """
         def augment(image, boxes):
             mirror = random.randint(0, 1)

@@ -166,7 +166,24 @@ ALONE = {
             return {"image": image, "mask": mask}
     """,
 }
+ALONE["by a function of the script"] = """
+        def turned(tensor, mirror):
+            return tensor.flip(-1) if mirror else tensor
+        def augment(img, mask):
+            mirror = bool(torch.rand(1) < 0.5)
+            img = turned(img, mirror)
+            return img, mask
+    """
 BESIDE = {
+    "both by a function of the script": """
+        def turned(tensor, mirror):
+            return tensor.flip(-1) if mirror else tensor
+        def augment(img, mask):
+            mirror = bool(torch.rand(1) < 0.5)
+            img = turned(img, mirror)
+            mask = turned(mask, mirror)
+            return img, mask
+    """,
     "both": """
         def __getitem__(self, i):
             image, mask = self.images[i], self.masks[i]

@@ -57,6 +57,12 @@ def test_a_mask_that_hides_padding(fused: bool) -> None:
     assert rows(of(Encoder(fused=fused)(IDS, KEYS)[:, 0].square().mean())) == {}
 
 
+def test_a_mask_that_leaves_the_end_of_the_text_which_has_the_id_of_the_padding() -> None:
+    shown = TOKENS | TOKENS.roll(1, 1)
+    keys = shown[:, None, None].expand(-1, 1, LENGTH, -1)
+    assert rows(of(Encoder()(IDS, keys)[:, 0].square().mean())) == {}
+
+
 def test_causal_attention() -> None:
     assert rows(of(Encoder()(IDS, CAUSAL.expand(ROWS, 1, -1, -1)).square().mean())) == {}
 

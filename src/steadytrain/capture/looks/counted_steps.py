@@ -42,8 +42,8 @@ def resumed_rows(
     ``moments-left:CLASS`` is the number of parameters whose moments the checkpoint of the weights holds, if the
     optimizer was given none. ``moments-unsaved:CLASS UNIT`` is how far the training had come whose checkpoint holds no
     moments, in its own word. ``schedule-left:CLASS`` is the step count of a schedule in that checkpoint, if one with
-    the same settings begins at 0. ``rate-over-loaded:CLASS`` is the learning rate as a multiple of the one that was
-    loaded with the optimizer's state.
+    the same settings begins at 0. ``moments-given:CLASS`` is the number of updates that loaded moments have counted.
+    ``rate-over-loaded:CLASS`` is the learning rate as a multiple of the one that was loaded with the optimizer's state.
     """
     first = stream.own_steps == 0
     for optimizer in stream.optimizers:
@@ -57,6 +57,8 @@ def resumed_rows(
         if beside.position and not beside.parameters and without:
             yield f"moments-unsaved:{name} {beside.unit}", float(beside.position)
         rate = optimizer.param_groups[0].get("lr")
+        if first and given and _updates(optimizer):
+            yield f"moments-given:{name}", _updates(optimizer)
         if given and rate is not None:
             yield f"rate-over-loaded:{name}", float(rate) / given
         known = beside.settings and (given or beside.parameters == len(held))

@@ -40,6 +40,8 @@ class _Burst:
     dropout: str = ""
     rows: list[bytes] = field(default_factory=list)
     trained: bytes = b""
+    knows_modes: bool = False
+    """Whether a model, or a part of one, was evaluated in evaluation mode beside it: the script knows the modes."""
 
 
 class Evaluations:
@@ -69,6 +71,8 @@ class Evaluations:
         """The script calls a model without gradients."""
         self._rows.called_aside(module, args, kwargs)
         now = self._now
+        if not module.training and not now.knows_modes and self._bursts < BURSTS_MAX:
+            now.knows_modes = any(module is part for model in self._trained for part in model.modules())
         if self._bursts >= BURSTS_MAX or len(now.rows) >= CALLS_MAX or module not in self._trained:
             return
         if module.training and module not in self._plain:
@@ -101,6 +105,8 @@ class Evaluations:
             self._evaluated += len(now.rows)
             if self._evaluated >= CALLS_MIN:
                 yield f"evaluated-with:{now.model} ({now.dropout})", float(self._evaluated)
+            return
+        if now.knows_modes:
             return
         first = self._seen.setdefault(b"".join(now.rows[:ROWS_COMPARED]), self._updates)
         if all(now.rows) and self._updates - first >= APART_UPDATES:

@@ -36,7 +36,7 @@ MOVES = re.compile(r"(?i).*(flip|crop|rot|affine|warp|roll|shift|elastic|perspec
 
 COIN_LINES_MAX = 2
 
-IMAGE = re.compile(r"(?i)(.*_)?(x|imgs?|images?|pics?|pictures?|frames?|photos?|scans?|slices?|inputs?)(_.*|\d*)")
+IMAGE = re.compile(r"(?i)(.*_)?(x|ims?|imgs?|images?|pics?|pictures?|frames?|photos?|scans?|slices?|inputs?)(_.*|\d*)")
 DENSE = re.compile(r"(?i)(.*_)?(masks?|seg\w*|gt|ground_?truth|depths?|heat_?maps?)(_.*|\d*)")
 TURNS = re.compile(r"(?i).*(flip|crop|rot|affine|warp|elastic|perspective).*")
 """What moves an image alone: more is meant with a tensor than with an image and its mask."""
@@ -112,6 +112,7 @@ def _in_branches(scope: Scope) -> Iterator[int]:
 
 def moved_alone(tree: ast.Module) -> Iterator[int]:
     """The line where an image is moved at random whose mask, which is returned beside it, is moved nowhere."""
+    helpers = _turning_helpers(tree)
     for scope in scopes(tree):
         nodes = list(statements(scope))
         returned = {root for one in nodes if isinstance(one, ast.Return) for root in _returned(one)}
@@ -121,7 +122,7 @@ def moved_alone(tree: ast.Module) -> Iterator[int]:
         turned = [
             _Turn(one.lineno, frozenset({_root(one), *map(_root, one.args)}), False)
             for one in nodes
-            if isinstance(one, ast.Call) and TURNS.fullmatch(last_name(one.func))
+            if isinstance(one, ast.Call) and (TURNS.fullmatch(last_name(one.func)) or last_name(one.func) in helpers)
         ]
         turned += _turned_around(nodes)
         given = {root for one in turned for root in one.given}
@@ -147,6 +148,18 @@ def places_alone(tree: ast.Module) -> Iterator[int]:
         if places and turned and drawn and not any(_moves_places(one, places, turned[0].line) for one in nodes):
             yield turned[0].line
             return
+
+
+def _turning_helpers(tree: ast.Module) -> set[str]:
+    """Functions of the source that move the one thing that they return, as their arguments say."""
+    return {
+        one.name
+        for one in walk(tree)
+        if isinstance(one, ast.FunctionDef)
+        and not any(draws(each) for each in walk(one))
+        and any(isinstance(each, ast.Call) and TURNS.fullmatch(last_name(each.func)) for each in walk(one))
+        and not any(isinstance(each, ast.Return) and isinstance(each.value, ast.Tuple) for each in walk(one))
+    }
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,14 @@ class ClipBeforeUnscale(Cause):
                     "gradients were clipped while the loss scale was on them",
                     invariant=True,
                 ),
-                *holds(case, "clip_before_backward", CERTAIN, "clipping saw no gradient of its step", invariant=True),
+                *holds(
+                    case,
+                    "clip_before_backward",
+                    CERTAIN,
+                    "clipping saw no gradient of its step: it runs before the backward or after the update, and has no "
+                    "effect",
+                    invariant=True,
+                ),
                 *below(
                     case, "clip_coefficient", 1e-3, FAIR, "clipping multiplies gradients by {value} in the usual step"
                 ),
