@@ -39,6 +39,7 @@ from steadytrain.capture.looks.repeated_inputs import Fetched, inputs_of
 from steadytrain.capture.looks.schedule_counts import ScheduleCounts, schedulers_at_start
 from steadytrain.capture.looks.script_reading import reading_rows
 from steadytrain.capture.looks.stopped_updates import StoppedUpdates
+from steadytrain.capture.looks.successive_optimizers import SuccessiveOptimizers
 from steadytrain.capture.looks.tied_tables import TiedTables
 from steadytrain.capture.looks.trained_elements import adapter_rows, descent_rows, trained_rows
 from steadytrain.capture.snapshots.loaded_states import LoadedStates
@@ -88,6 +89,7 @@ class ScriptLook(StepObserver):
         self._modes = ModeEffects()
         self._followed: dict[int, Followed] = {}
         self._levels = TrainingLevels(run.settings, loads.resumed)
+        self._successive = SuccessiveOptimizers()
         self._seen = Seen()
         self._data = Fetched()
         self._passes = Passes()
@@ -151,6 +153,7 @@ class ScriptLook(StepObserver):
         ended = self._followed.pop(id(stream), Followed())
         ended.release()
         self._levels.ended(ended.levels)
+        self._guarded(self._successive.done, stream)
 
     def close(self, *, finished: bool, noted: bool) -> None:
         for one in self._followed.values():
@@ -275,6 +278,7 @@ class ScriptLook(StepObserver):
             rows |= dict(counted_rows(stream, one.schedulers))
         rows |= dict(one.of_moments(stream, self._loads.resumed))
         rows |= dict(self._levels.rows(one.levels, stream, measured, self._followed.values()))
+        rows |= dict(self._successive.rows(stream)) if stream.own_steps == 0 else {}
         if stream.own_steps < RATE_UPDATES:
             rows |= dict(resumed_rows(stream, self._loads.resumed, one.schedulers))
         least, most = self._passes.since(one.begun)
@@ -315,6 +319,7 @@ class ScriptLook(StepObserver):
         one = self._one(stream)
         rows, one.rows = one.rows, {}
         one.updated, one.left_over = True, False
+        self._successive.updated(stream)
         one.foreign.updated()
         for other in self._followed.values():
             if other is not one:

@@ -1,0 +1,83 @@
+"""Counts optimizers of one kind that are made one after the other for the same parameters, which nobody else wrote to.
+
+Each of them begins without moments. Tasks, folds and clients give their model other weights in between, or train long.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.core.torch_private import VERSION
+
+FOLLOWED_STEPS_MAX = 256
+COUNTED_MAX = 8
+"""The rows of further ones would say the same."""
+
+PLAIN = (bool, int, float, str, tuple, type(None))
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """The last optimizer: its kind and settings, how many steps it made, and the parameters as it left them."""
+
+    kind: tuple[Any, ...]
+    steps: int
+    parameters: tuple[tuple[weakref.ref[Tensor], int], ...]
+
+    def left(self, parameters: list[Tensor]) -> bool:
+        """Whether these are its parameters, and nobody wrote to them since."""
+        return len(parameters) == len(self.parameters) and all(
+            held() is one and VERSION.of(one) == version
+            for one, (held, version) in zip(parameters, self.parameters, strict=True)
+        )
+
+
+class SuccessiveOptimizers:
+    """Serves all streams of a run."""
+
+    def __init__(self) -> None:
+        self._last: _Ended | None = None
+        self._count, self._longest = 1, 0
+        self._updated: tuple[int, tuple[int, ...]] = (0, ())
+
+    def updated(self, stream: Stream) -> None:
+        """``stream`` has made an update, one of its first: those of a long training are not followed."""
+        if stream.own_steps <= FOLLOWED_STEPS_MAX:
+            self._updated = id(stream), tuple(map(VERSION.of, stream.parameters))
+
+    def done(self, stream: Stream) -> None:
+        """The script has dropped the optimizers of ``stream``."""
+        key, versions = self._updated
+        followed = key == id(stream) and stream.own_steps <= FOLLOWED_STEPS_MAX
+        if len(stream.optimizers) != 1 or not followed or len(versions) != len(stream.parameters):
+            self._last = None
+            return
+        held = tuple(zip(map(weakref.ref, stream.parameters), versions, strict=True))
+        self._last = _Ended(_kind(stream.optimizers[0]), stream.own_steps, held)
+
+    def rows(self, stream: Stream) -> Iterator[tuple[str, float]]:
+        """Before the first update of ``stream``: ``optimizers-in-turn:CLASS`` is how many were made so, the newest
+        among them, and ``optimizer-steps:CLASS`` the most steps that one of the others made."""
+        last, self._last = self._last, None
+        goes_on = last is not None and len(stream.optimizers) == 1 and last.kind == _kind(stream.optimizers[0])
+        if last is None or not goes_on or not last.left(list(stream.parameters)):
+            self._count, self._longest = 1, 0
+            return
+        self._count, self._longest = self._count + 1, max(self._longest, last.steps)
+        name = type(stream.optimizers[0]).__name__
+        settings = stream.optimizers[0].defaults
+        if self._count <= COUNTED_MAX and (settings.get("betas") or settings.get("momentum")):
+            yield f"optimizers-in-turn:{name}", float(self._count)
+            yield f"optimizer-steps:{name}", float(self._longest)
+
+
+def _kind(optimizer: torch.optim.Optimizer) -> tuple[Any, ...]:
+    settings = sorted((key, value) for key, value in optimizer.defaults.items() if isinstance(value, PLAIN))
+    return type(optimizer), str(settings)
