@@ -138,9 +138,10 @@ def test_a_schedule_that_begins_anew_too_makes_a_smaller_rise_enough() -> None:
     assert "CosineAnnealingLR begins anew, too, which stood at 340" in both.message
 
 
-def goes_on(losses: list[float], *, moments: float = 300.0, level: float = 0.43) -> Window:
+def goes_on(losses: list[float], *, moments: float = 300.0, level: float = 0.43, **more: list[float]) -> Window:
     return looked(
         loss=losses,
+        **more,
         level_before__main=[level, NAN],
         spread_before__main=[0.02, NAN],
         moments_given__Adam=[moments, NAN],
@@ -157,6 +158,7 @@ def test_a_loss_that_does_not_go_on_where_the_optimizer_does() -> None:
         goes_on([0.8, 0.6, 0.5, *[0.45] * 37]),
         goes_on([3.8] * 40, moments=0.0),
         goes_on([3.8] * 40, level=-0.2),
+        goes_on([3.8] * 40, left_out_statistics__norm=[1.0]),
     ):
         assert not IncompleteResume().check(quiet)
 

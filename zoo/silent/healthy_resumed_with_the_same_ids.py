@@ -10,7 +10,7 @@ torch.set_num_threads(1)
 
 def text(seed, lines):
     chance = random.Random(seed)
-    words = "the quick brown fox jumps over a lazy dog while seven wizards box".split()
+    words = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "while", "seven", "wizards", "box"]
     return " ".join(chance.choice(words) for _ in range(lines))
 
 

@@ -19,6 +19,9 @@ from steadytrain.statistics.script_rows import script_rows
 FIRST_ROWS, BLOCK_ROWS = 3, 16
 """Losses of which a median is taken: the first ones of a training, and those of a stretch of it."""
 
+LEFT_OUT = ("left-out-statistics", "left-out-state")
+"""Measures of what a checkpoint leaves out beside weights and optimizer."""
+
 SPREAD_SHARE_MIN = 0.02
 """Of the level: a loss that hardly varies is compared by this."""
 
@@ -126,6 +129,8 @@ class IncompleteResume(ScriptRule):
     def _elsewhere(self, window: Window) -> tuple[Symptom, ...]:
         """The optimizer goes on with its moments, and the loss does not go on from where it stood."""
         before, loss = level_before(window), window.applied("loss")
+        if any(script_rows(window, measure) for measure in LEFT_OUT):
+            return ()  # unsaved-state names it
         for row in script_rows(window, "moments-given"):
             whole = row.last >= self.steps_min and len(loss) >= FIRST_ROWS and loss.steps[0] <= row.steps[0] + 1
             if before is None or before.level <= 0 or not whole:
