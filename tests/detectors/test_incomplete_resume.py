@@ -143,6 +143,7 @@ def goes_on(losses: list[float], *, moments: float = 300.0, level: float = 0.43,
         loss=losses,
         **more,
         level_before__main=[level, NAN],
+        updates_before__main=[300.0, NAN],
         spread_before__main=[0.02, NAN],
         moments_given__Adam=[moments, NAN],
     )
@@ -157,6 +158,7 @@ def test_a_loss_that_does_not_go_on_where_the_optimizer_does() -> None:
         goes_on([0.45] * 40),
         goes_on([0.8, 0.6, 0.5, *[0.45] * 37]),
         goes_on([3.8] * 40, moments=0.0),
+        goes_on([3.8] * 40, moments=120.0),  # from an earlier checkpoint
         goes_on([3.8] * 40, level=-0.2),
         goes_on([3.8] * 40, left_out_statistics__norm=[1.0]),
     ):

@@ -129,10 +129,13 @@ class IncompleteResume(ScriptRule):
     def _elsewhere(self, window: Window) -> tuple[Symptom, ...]:
         """The optimizer goes on with its moments, and the loss does not go on from where it stood."""
         before, loss = level_before(window), window.applied("loss")
-        if any(script_rows(window, measure) for measure in LEFT_OUT):
+        behind = [row.last for row in script_rows(window, "updates-before")]
+        if any(script_rows(window, measure) for measure in LEFT_OUT) or not behind:
             return ()  # unsaved-state names it
         for row in script_rows(window, "moments-given"):
-            whole = row.last >= self.steps_min and len(loss) >= FIRST_ROWS and loss.steps[0] <= row.steps[0] + 1
+            # From an earlier checkpoint the loss begins higher, and rightly.
+            of_its_end = row.last >= self.steps_min and abs(row.last - behind[0]) <= self.after_steps
+            whole = of_its_end and len(loss) >= FIRST_ROWS and loss.steps[0] <= row.steps[0] + 1
             if before is None or before.level <= 0 or not whole:
                 continue
             first = median(loss.values[:FIRST_ROWS])

@@ -65,3 +65,31 @@ def test_attention_to_the_other_text_is_no_answer(begin: Callable[[], Step], tmp
 def test_a_decoder_that_reads_what_it_is_to_write(recurrent: bool, tmp_path: Path) -> None:
     begin = translates(masked=not recurrent, recurrent=recurrent, unshifted=True)
     assert found(tmp_path / "run", begin)["misplaced-labels"] == "warning"
+
+
+class ShiftsItself(nn.Module):
+    """Gets the labels, and gives its decoder what stands before each of them. The texts differ in length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pair = Translator()
+
+    def forward(self, source: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        given = torch.cat([torch.ones_like(labels[:, :1]), labels[:, :-1]], 1)
+        return F.cross_entropy(self.pair(source, given, mask).flatten(0, 1), labels.flatten())
+
+
+def test_a_model_that_shifts_its_labels_itself(tmp_path: Path) -> None:
+    def begin() -> Step:
+        model = ShiftsItself()
+        optimizer = adam(model)
+        mask = nn.Transformer.generate_square_subsequent_mask(LENGTH)
+
+        def step(at: int) -> None:
+            source = torch.randint(2, TOKENS, (8, LENGTH - 4))
+            labels = torch.cat([source.sort(1).values, source.flip(1)[:, :4]], 1)
+            update(optimizer, model(source, labels, mask))
+
+        return step
+
+    assert found(tmp_path / "run", begin).get("misplaced-labels") != "warning"

@@ -31,7 +31,7 @@ def counted_rows(stream: Stream, schedulers: Sequence[weakref.ref[Any]]) -> Iter
         counts = [one.last_epoch for one in found if isinstance(getattr(one, "last_epoch", None), int)]
         if counts:
             yield f"schedule-at:{type(found[0]).__name__}", float(max(counts))
-            yield f"moments-at:{type(optimizer).__name__}", _updates(optimizer)
+            yield f"moments-at:{type(optimizer).__name__}", updates_of(optimizer)
 
 
 def resumed_rows(
@@ -51,14 +51,14 @@ def resumed_rows(
         held = [one for group in optimizer.param_groups for one in group["params"]]
         beside = resumed.take(held) if first else Beside()
         given = resumed.rate_of(optimizer)
-        without = not given and _keeps_moments(optimizer) and not _updates(optimizer)
+        without = not given and _keeps_moments(optimizer) and not updates_of(optimizer)
         if beside.parameters == len(held) and without:
             yield f"moments-left:{name}", float(beside.parameters)
         if beside.position and not beside.parameters and without:
             yield f"moments-unsaved:{name} {beside.unit}", float(beside.position)
         rate = optimizer.param_groups[0].get("lr")
-        if first and given and _updates(optimizer):
-            yield f"moments-given:{name}", _updates(optimizer)
+        if first and given and updates_of(optimizer):
+            yield f"moments-given:{name}", updates_of(optimizer)
         if given and rate is not None:
             yield f"rate-over-loaded:{name}", float(rate) / given
         known = beside.settings and (given or beside.parameters == len(held))
@@ -74,6 +74,6 @@ def _keeps_moments(optimizer: torch.optim.Optimizer) -> bool:
     return not isinstance(optimizer, torch.optim.SGD) or any(one.get("momentum") for one in optimizer.param_groups)
 
 
-def _updates(optimizer: torch.optim.Optimizer) -> float:
+def updates_of(optimizer: torch.optim.Optimizer) -> float:
     states = [state for state in optimizer.state.values() if isinstance(state, Mapping) and state]
     return max((float(state.get("step", 1.0)) for state in states), default=0.0)

@@ -39,8 +39,8 @@ def label_rows(
     ``next-place-seen`` is the smallest attention weight, over the model's square attentions, from places with a label
     to the next place. If the model reads two texts of one length, either may be attended to: there is none, unless
     encoder, decoder and what joins them are all there, no layer is recurrent, and not one of them is causal.
-    ``causal`` is 1 if that weight is 0, else 0. ``other-text`` is 1 where each label is the token at its own place and
-    the model reads another text, too. Those of ``end_rows`` come with them.
+    ``causal`` is 1 if that weight is 0, else 0. ``other-text`` is 1 where each label is the token at its own place,
+    the model reads that, and another text, too. Those of ``end_rows`` come with them.
     """
     labels = one.targets
     if labels.is_floating_point() or not labels.numel():
@@ -61,7 +61,8 @@ def label_rows(
     if shift is not None:
         shift -= min(shift, one.dropped)  # `scores[:, 1:]` are those of the places from the second on
         yield "label-shift", float(shift)
-        if shift == 0 and any(_is_other(ids, tokens) for ids in graph.looked_up):
+        read = any(_is_same(ids, tokens) for ids in graph.looked_up)  # labels that a model shifts itself are not
+        if shift == 0 and read and any(_is_other(ids, tokens) for ids in graph.looked_up):
             yield "other-text", 1.0
     yield from end_rows(one, given, graph.looked_up)
     if (found := padding_of(tokens)) is not None:
@@ -82,12 +83,16 @@ def _other_sequence(looked_up: Sequence[Tensor], tokens: Tensor) -> bool:
     return any(ids.shape == tokens.shape and _is_other(ids, tokens) for ids in looked_up)
 
 
+def _is_same(ids: Tensor, tokens: Tensor) -> bool:
+    return ids.shape == tokens.shape and bool((ids == tokens.to(ids.device)).all())
+
+
 def _is_other(ids: Tensor, tokens: Tensor) -> bool:
     """Whether ``ids`` are another text than ``tokens``. Positions (equal rows) and kinds of token (few values) are
     none."""
     if ids.dim() != 2 or len(ids) != len(tokens) or ids.shape[1] < LENGTH_MIN:
         return False
-    if ids.shape == tokens.shape and bool((ids == tokens.to(ids.device)).all()):
+    if _is_same(ids, tokens):
         return False
     return bool((ids != ids[:1]).any()) and len(torch.unique(ids)) >= KINDS_MIN
 
