@@ -53,7 +53,12 @@ NO_CALL = "no call of a module with gradients was seen in the recorded step"
 
 
 class Locator(StepObserver):
-    """Delegates to a replay and measures. ``done`` gets the document and does not return."""
+    """Delegates to a replay and measures.
+
+    Args:
+        weights_were_bad: whether the recorded step began with a weight that is not finite.
+        done: gets the document and does not return.
+    """
 
     replays = True
 
@@ -64,7 +69,7 @@ class Locator(StepObserver):
         snapshot: Snapshot,
         step: int,
         own_steps: OwnSteps,
-        weights_were_bad: bool,
+        weights_were_bad: bool = False,
         done: Callable[[Mapping[str, Any]], None],
     ) -> None:
         self._weights_were_bad = weights_were_bad
