@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from script_windows import NAN, looked
@@ -172,3 +174,12 @@ def test_a_schedule_that_begins_anew_beside_moments_is_a_warning_if_the_loss_ris
     (found,) = IncompleteResume().check(looked(120, loss=risen, **begins))
     assert found.severity == "warning"
     assert found.message.endswith("LambdaLR begins at 0, and the loss rose from 0.8 to 1")
+
+
+def test_what_a_window_that_has_slid_begins_with_is_not_the_beginning() -> None:
+    begins = {"schedule_at__LambdaLR": [0.0, NAN], "moments_at__AdamW": [520.0, NAN]}
+    risen = looked(120, loss=[*[0.8] * 40, *[1.0] * 80], **begins)
+    (found,) = IncompleteResume().check(replace(risen, steps=risen.steps + 5_000))
+    assert found.severity == "note"
+    late = goes_on([3.8] * 40)
+    assert not IncompleteResume().check(replace(late, steps=late.steps + 5_000))

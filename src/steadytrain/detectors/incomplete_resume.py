@@ -8,13 +8,13 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from steadytrain.core.model import Severity, Symptom, Window
+from steadytrain.core.model import Series, Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import ScriptRule
 from steadytrain.statistics.level_before import level_before
 from steadytrain.statistics.medians import median
 from steadytrain.statistics.reference import MAD_TO_SIGMA
-from steadytrain.statistics.script_rows import script_rows
+from steadytrain.statistics.script_rows import ScriptRow, script_rows
 
 FIRST_ROWS, BLOCK_ROWS = 3, 16
 """Losses of which a median is taken: the first ones of a training, and those of a stretch of it."""
@@ -130,13 +130,13 @@ class IncompleteResume(ScriptRule):
         """The optimizer goes on with its moments, and the loss does not go on from where it stood."""
         before, loss = level_before(window), window.applied("loss")
         behind = [row.last for row in script_rows(window, "updates-before")]
-        if any(script_rows(window, measure) for measure in LEFT_OUT) or not behind:
-            return ()  # unsaved-state names it
+        named_otherwise = any(script_rows(window, measure) for measure in LEFT_OUT)  # unsaved-state
+        if before is None or before.level <= 0 or not behind or named_otherwise:
+            return ()
         for row in script_rows(window, "moments-given"):
             # From an earlier checkpoint the loss begins higher, and rightly.
             of_its_end = row.last >= self.steps_min and abs(row.last - behind[0]) <= self.after_steps
-            whole = of_its_end and len(loss) >= FIRST_ROWS and loss.steps[0] <= row.steps[0] + 1
-            if before is None or before.level <= 0 or not whole:
+            if not of_its_end or not _begins_with(loss, row, FIRST_ROWS):
                 continue
             first = median(loss.values[:FIRST_ROWS])
             if before.is_passed(first, scales=self.elsewhere_scales, share=self.elsewhere_ratio - 1.0):
@@ -148,11 +148,12 @@ class IncompleteResume(ScriptRule):
                 return (_symptom("warning", int(row.steps[0]), said, {"loss": first, "level": before.level}),)
         return ()
 
-    def _rewarmed(self, window: Window) -> str:
+    def _rewarmed(self, window: Window, schedule: ScriptRow) -> str:
         """How far the loss rose again after a schedule began anew; "" if it did not."""
-        losses = window.applied("loss").values[: self.rewarmed_steps]
+        loss = window.applied("loss")
+        losses = loss.values[: self.rewarmed_steps]
         blocks = [median(losses[at : at + BLOCK_ROWS]) for at in range(0, len(losses) - BLOCK_ROWS + 1, BLOCK_ROWS)]
-        if len(blocks) < 2 or blocks[0] <= 0:
+        if len(blocks) < 2 or blocks[0] <= 0 or not _begins_with(loss, schedule, BLOCK_ROWS):
             return ""
         spread = MAD_TO_SIGMA * median(np.abs(losses[:BLOCK_ROWS] - blocks[0]))
         top = max(blocks)
@@ -168,7 +169,7 @@ class IncompleteResume(ScriptRule):
         lost = at >= self.steps_min and counted == 0.0
         if not lost and not (counted >= self.steps_min and at == 0.0):
             return ()
-        restarted = "" if lost else self._restarted(window, schedule.place) or self._rewarmed(window)
+        restarted = "" if lost else self._restarted(window, schedule.place) or self._rewarmed(window, schedule)
         said = (
             f"{schedule.place} stood at step {at:.0f} and {held.place} had no moments: they begin at zero"
             if lost
@@ -208,6 +209,11 @@ class IncompleteResume(ScriptRule):
                     "first moment that is not 0: they were too small for the format that kept them"
                 )
                 yield _symptom("warning", step, said, {"share": share})
+
+
+def _begins_with(loss: Series, row: ScriptRow, rows: int) -> bool:
+    """Whether the window, which slides, still has the first ``rows`` losses after a resume."""
+    return len(loss) >= rows and bool(loss.steps[0] <= row.steps[0] + 1)
 
 
 def _moments_left(window: Window) -> Iterator[Symptom]:
