@@ -127,7 +127,7 @@ class IncompleteResume(ScriptRule):
         return anew + before.sentence(after, len(losses))
 
     def _elsewhere(self, window: Window) -> tuple[Symptom, ...]:
-        """The optimizer goes on with its moments, and the loss does not go on from where it stood."""
+        """The optimizer has its moments of before, but the first losses are far above those of before."""
         before, loss = level_before(window), window.applied("loss")
         behind = [row.last for row in script_rows(window, "updates-before")]
         named_otherwise = any(script_rows(window, measure) for measure in LEFT_OUT)  # unsaved-state

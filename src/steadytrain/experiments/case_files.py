@@ -22,6 +22,7 @@ from steadytrain.grouping.catalog import declared
 from steadytrain.statistics.reference import MAD_TO_SIGMA
 from steadytrain.storage.bundle import is_bundle, open_bundle
 from steadytrain.storage.run_folder import open_run
+from steadytrain.storage.run_search import run_around
 from steadytrain.storage.state_before import step_before
 from steadytrain.storage.tape_files import Recording, find_recording, read_chunk
 
@@ -99,14 +100,8 @@ def open_case(
 def _later_acts(path: Path, known: Sequence[Symptom]) -> list[Symptom]:
     """What the run of the bundle at ``path`` showed later that its script did: it is a sign of a cause, and no symptom
     that a trial could remove."""
-    run = path.parent.parent
-    if not is_bundle(path) or path.parent.name != "incidents":
-        return []
-    names = {one.name for one in known}
-    try:
-        seen = open_run(run).symptoms
-    except (UsageError, OSError):
-        return []
+    run = run_around(path) if is_bundle(path) else None
+    seen, names = (run.symptoms if run is not None else ()), {one.name for one in known}
     return [one for one in seen if one.name not in names and one.severity != "note" and declared(one.name).is_act]
 
 

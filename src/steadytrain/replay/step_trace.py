@@ -21,7 +21,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from steadytrain.capture.hooks import module_hooks, patches
 from steadytrain.capture.snapshots.digests import digest
-from steadytrain.core.torch_private import COMPILED_CALL, COUNTERS, STORAGE_ADDRESS, compiler_is_loaded
+from steadytrain.capture.tensors.activations.compiled import graphs_traced
+from steadytrain.core.torch_private import COMPILED_CALL, STORAGE_ADDRESS, compiler_is_loaded
 from steadytrain.replay.determinism import FROM_MEMORY, base_name
 from steadytrain.replay.trace_comparison import TracedOperation, Value
 from steadytrain.tracing.anomaly_mode import BackwardStacks
@@ -74,7 +75,7 @@ class StepTrace:
         self._stacks.begin()
         if compiler_is_loaded():
             called = any(COMPILED_CALL.on(module) is not None for module in self._modules)
-            self.compiled = called or bool((COUNTERS.loaded() or {}).get("frames"))
+            self.compiled = called or graphs_traced() > 0
             self._stance = torch.compiler.set_stance("force_eager")
             self._stance.__enter__()
         self._calls.watch(self._modules)

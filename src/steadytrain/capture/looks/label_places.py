@@ -12,7 +12,7 @@ from torch import Tensor
 
 from steadytrain.capture.looks.loss_graph import Likelihood, LossGraph
 from steadytrain.capture.looks.masked_ends import end_rows
-from steadytrain.capture.looks.token_inputs import SHIFTS, padding_of, shares_equal, tokens_beside
+from steadytrain.capture.looks.token_inputs import SHIFTS, padding_of, same_ids, shares_equal, tokens_beside
 
 ALIGNED = 0.99
 SUPERVISED_MIN = 8
@@ -61,7 +61,7 @@ def label_rows(
     if shift is not None:
         shift -= min(shift, one.dropped)  # `scores[:, 1:]` are those of the places from the second on
         yield "label-shift", float(shift)
-        read = any(_is_same(ids, tokens) for ids in graph.looked_up)  # labels that a model shifts itself are not
+        read = any(same_ids(ids, tokens) for ids in graph.looked_up)  # labels that a model shifts itself are not
         if shift == 0 and read and any(_is_other(ids, tokens) for ids in graph.looked_up):
             yield "other-text", 1.0
     yield from end_rows(one, given, graph.looked_up)
@@ -83,16 +83,12 @@ def _other_sequence(looked_up: Sequence[Tensor], tokens: Tensor) -> bool:
     return any(ids.shape == tokens.shape and _is_other(ids, tokens) for ids in looked_up)
 
 
-def _is_same(ids: Tensor, tokens: Tensor) -> bool:
-    return ids.shape == tokens.shape and bool((ids == tokens.to(ids.device)).all())
-
-
 def _is_other(ids: Tensor, tokens: Tensor) -> bool:
     """Whether ``ids`` are another text than ``tokens``. Positions (equal rows) and kinds of token (few values) are
     none."""
     if ids.dim() != 2 or len(ids) != len(tokens) or ids.shape[1] < LENGTH_MIN:
         return False
-    if _is_same(ids, tokens):
+    if same_ids(ids, tokens):
         return False
     return bool((ids != ids[:1]).any()) and len(torch.unique(ids)) >= KINDS_MIN
 

@@ -29,11 +29,11 @@ def tokens_beside(labels: Tensor, given: Iterable[Tensor], looked_up: Sequence[T
     (which a model may embed beside its tokens), and then the last one (a decoder's input).
     """
     fitting = [ids for ids in given if _fits(ids, labels)]
-    read = [ids for ids in fitting if any(_same(ids, asked) for asked in looked_up)]
-    others = [ids for ids in fitting if not _same(ids, labels)]
+    read = [ids for ids in fitting if any(same_ids(ids, asked) for asked in looked_up)]
+    others = [ids for ids in fitting if not same_ids(ids, labels)]
     found, highest = None, -1.0
     candidates = list(reversed(read or others or fitting))
-    for ids in sorted(candidates, key=lambda one: _same(one, labels)):  # stable: the labels themselves come last
+    for ids in sorted(candidates, key=lambda one: same_ids(one, labels)):  # stable: the labels themselves come last
         share = max(shares_equal(labels.reshape(ids.shape[0], -1), ids))
         if share > highest + SHARE_MIN:
             found, highest = ids, share
@@ -42,9 +42,9 @@ def tokens_beside(labels: Tensor, given: Iterable[Tensor], looked_up: Sequence[T
 
 def place_of_labels(labels: Tensor, tokens: Tensor, given: Sequence[Tensor], looked_up: Sequence[Tensor]) -> int | None:
     """The place among ``given`` of the labels themselves, if an embedding looked them up beside their ``tokens``."""
-    if _same(tokens, labels) or not any(_same(asked, labels) for asked in looked_up):
+    if same_ids(tokens, labels) or not any(same_ids(asked, labels) for asked in looked_up):
         return None
-    return next((at for at, ids in enumerate(given) if _same(ids, labels)), None)
+    return next((at for at, ids in enumerate(given) if same_ids(ids, labels)), None)
 
 
 def shares_equal(labels: Tensor, tokens: Tensor, used: Tensor | None = None) -> list[float]:
@@ -87,5 +87,6 @@ def _fits(ids: Tensor, labels: Tensor) -> bool:
     return bool((ids != ids[0, 0]).any())  # a constant (a mask, a token type) matches nothing
 
 
-def _same(one: Tensor, other: Tensor) -> bool:
+def same_ids(one: Tensor, other: Tensor) -> bool:
+    """Whether both hold the same ids in the same order, in whatever shape."""
     return one.numel() == other.numel() and torch.equal(one.reshape(-1), other.reshape(-1).to(one))
