@@ -26,7 +26,7 @@ from steadytrain.capture.looks.constant_penalties import constant_penalties
 from steadytrain.capture.looks.cut_samples import cut_samples
 from steadytrain.capture.looks.drawn_windows import split_windows
 from steadytrain.capture.looks.early_fits import learned_before_split, scaled_before_split
-from steadytrain.capture.looks.end_padding import end_as_padding
+from steadytrain.capture.looks.end_padding import end_as_padding, ends_put_in
 from steadytrain.capture.looks.fits_of_splits import fits_of_splits
 from steadytrain.capture.looks.kept_by_reference import kept_by_reference
 from steadytrain.capture.looks.listed_pairs import half_sorted_pairs, unsorted_pairs
@@ -112,6 +112,7 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     "squared-spread": (squared_spreads, ("exp\\(", "(?i)log_?var|log_?sigma|lv", "randn|normal|Normal")),
     "unmasked-nodes": (unmasked_nodes, ("(?i)test_?mask|val_?mask|idx_?test|mask_test|test_?idx", "backward")),
     "end-as-padding": (end_as_padding, ("(?i)pad", "(?i)eos|eot|end|stop", "==|!=|ignore_index|DataCollator")),
+    "end-put-in": (ends_put_in, ("(?i)pad", "(?i)eos|eot|end|stop", "==|!=|ignore_index|DataCollator")),
     "live-target": (live_targets, ("(?i)gamma|discount|adv|delta|predictor", "(?i)q|value|critic|vf|predictor")),
     "split-fit": (
         fits_of_splits,
