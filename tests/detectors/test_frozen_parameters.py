@@ -52,7 +52,7 @@ HEALTHY = (
     window({**{f"base.{n}": [ABSENT] * 400 for n in range(20)}, "head.weight": LIVE}),  # a frozen base, handed over
     window({**LIVES, "branch": [0.0, 0.0, 1.0, 0.0] * 100}),  # stochastic depth
     window({**LIVES, "key.bias": [2e-9] * 400}),  # attention does not depend on it
-    window({**LIVES, "scaled.weight": [2e-9] * 40 + [1e-6] * 360}),  # a branch whose scale begins near zero
+    window({**LIVES, "scaled.weight": [2e-9] * 40 + [1e-4] * 360}),  # a branch whose scale begins near zero
     window({**LIVES, "router.weight": [2e-9] * 90 + [1e-3] * 310}, first_step=901),
     window({**LIVES, "experts.3.weight": [ABSENT] * 400}),
     window({**LIVES, "lora_A": [0.0] * 3 + [1.0] * 397}),  # its partner began at zero

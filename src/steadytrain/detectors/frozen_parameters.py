@@ -94,7 +94,7 @@ class FrozenParameters(Detector):
     )
 
     rounding_share: float = threshold(
-        1e-7, "share of the largest gradient norm of a step, below which a gradient is its rounding: 32 bits have 6e-8"
+        1e-6, "share of the largest gradient norm of a step, below which a gradient is its rounding: 32 bits have 6e-8"
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
