@@ -28,9 +28,17 @@ def test_the_names_and_the_severities_count_the_same_symptoms(tmp_path: Path) ->
     symptoms = [Symptom(name, "warning" if at == 0 else "note", 2 + at, 9, name) for at, name in enumerate(names)]
     recorder = SimpleNamespace(too_short_for=lambda _: {}, idle_detectors=[], actions=[])
     watcher: Any = SimpleNamespace(
-        **{"streams": [SimpleNamespace(own_steps=9, updates_before=0)], "stopped": None, "failure": None},
-        **{"symptoms": symptoms, "stories": [], "let_go": [], "recorded_steps": None, "recorder": recorder},
-        **{"detector_names": ["a"], "notes": ["a text"], "has_folder": False},
+        streams=[SimpleNamespace(own_steps=9, updates_before=0)],
+        stopped=None,
+        failure=None,
+        symptoms=symptoms,
+        stories=[],
+        let_go=[],
+        recorded_steps=None,
+        recorder=recorder,
+        detector_names=["a"],
+        notes=["a text"],
+        has_folder=False,
     )
     (line,) = summary(watcher, tmp_path)
     told = "foreign-gradients, lost-progress (3 times), divergence (1 warning, 4 notes)"

@@ -317,3 +317,11 @@ def test_a_whole_walk_confirms_and_makes_a_reproduction(tmp_path: Path) -> None:
     document = json.loads(ended.stdout)
     assert document["result"] == "found"
     assert document["steps"][9]["status"] == "done"
+
+
+def test_a_repro_that_was_refused_is_not_proposed_again(run: Path) -> None:
+    keep_result(incident(run), CommandResult("repro", False, "an argument cannot be written into a script"))
+    report = steps_of(run)["report"]
+    assert (report.status, report.why) == ("not possible", "an argument cannot be written into a script")
+    assert report.next is not None
+    assert report.next.startswith("steadytrain report ")

@@ -262,7 +262,7 @@ def _report(step: Step, evidence: Evidence, taken: Taken) -> StepResult:
         means = "this is what a bug report needs; nobody has to run your training"
         return result_of(step, "done", "", "repro", (made.what,), means, f"steadytrain report {named(evidence.source)}")
     if made is not None:
-        return result_of(step, "not possible", made.what, "", (), "", command)
+        return result_of(step, "not possible", made.what, "", (), "", f"steadytrain report {named(evidence.source)}")
     if not is_sick(evidence):
         why = "no symptom above a note, so there is nothing to reproduce"
         return result_of(step, "skipped", why, "", (), "", f"steadytrain checklist {named(evidence.source)}")
