@@ -325,3 +325,13 @@ def test_why_begins_with_the_symptom_of_the_incident(tmp_path: Path) -> None:
     assert first.why is not None
     assert first.why.lines[:2] == ("2 of 3 gradients are not finite", "the loss spiked")
     assert "the loss stands" not in first.why.lines
+
+
+def test_a_run_and_its_incident_name_the_same_next_command(tmp_path: Path) -> None:
+    untraced = builders.incident(finding=Finding(None, "not searched: no loss was seen"))
+    run = open_run(builders.bad_run(tmp_path / "run", incidents=[untraced]))
+    (bundle,) = run.incidents
+    reports = build.from_run(run), build.from_bundle(open_bundle(bundle))
+    purposes = [report.commands[0].purpose for report in reports]
+    assert purposes == ["search for the first bad operation"] * 2
+    assert reports[0].commands[0].line == reports[1].commands[0].line

@@ -9,7 +9,7 @@ from typing import Any
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.plugin_pages import Page, Pages, wrapped
-from steadytrain.core.plugins import Broken, Kind, nearest, similar
+from steadytrain.core.plugins import Broken, Kind, nearest
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.specs import UNCHANGED, NotApplicable, Spec
 from steadytrain.experiments.trial import AXES, KINDS, Trial
@@ -151,11 +151,9 @@ def trial(name: str) -> Trial:
 
 
 def nearest_names(name: str, known: Iterable[str]) -> str:
-    """The names that may be meant, or those that are spelled most like it, and what lists all."""
-    names = list(known)
-    closest = similar(name, names, cutoff=0.0)
-    near = nearest(name, names, otherwise=f"the nearest names are {', '.join(closest)}")
-    return f"{near} (`steadytrain trial` lists all)"
+    """The names that may be meant, and what lists all."""
+    near = nearest(name, known, otherwise=" ").strip()
+    return f"{near} (`steadytrain trial` lists all)" if near else "`steadytrain trial` lists all"
 
 
 def summary(one: Trial) -> str:
