@@ -242,3 +242,20 @@ def test_of_two_optimizers_that_are_called_the_same_the_variable_tells_which(tmp
             opt.step()
     """
     assert "only for the models that the Adam of Sequential (opt_a) updates" in run_script(tmp_path, source).told
+
+
+@pytest.mark.parametrize(
+    ("source", "status"),
+    [("print('no torch')", 71), ("import torch; torch.ones(2).sum()", 71), ("raise SystemExit(3)", 3)],
+    ids=["no-torch", "no-training", "its-own-status"],
+)
+def test_a_script_that_trains_nothing_does_not_pass_where_training_is_required(
+    source: str, status: int, tmp_path: Path
+) -> None:
+    run = run_script(tmp_path, source, "--require-training")
+    assert run.status == status, run.err
+    assert ("no step of a training was seen, so the exit status is 71" in run.told) is (status == 71)
+
+
+def test_one_that_trains_does(tmp_path: Path) -> None:
+    assert ended(tmp_path, "--require-training").status == 0
