@@ -66,7 +66,7 @@ def test_what_recording_cost_is_shown(tmp_path: Path) -> None:
     path = builders.quiet_run(tmp_path / "run", facts={**builders.FACTS, "ended": "finished", "cost": cost})
     assert json.loads(show(path, "--json"))["cost"] == cost
     assert re.search(
-        r"^ *cost +2.5 s of 50.0 s were steadytrain's work on the training thread", show(path), re.MULTILINE
+        r"^ *cost +2.5 s of 50.0 s were steadytrain's work on the\s+training thread", show(path), re.MULTILINE
     )
 
 

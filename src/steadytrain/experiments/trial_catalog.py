@@ -12,7 +12,7 @@ from steadytrain.core.plugin_pages import Page, Pages, wrapped
 from steadytrain.core.plugins import Broken, Kind, nearest
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.specs import UNCHANGED, NotApplicable, Spec
-from steadytrain.experiments.trial import AXES, KINDS, Trial
+from steadytrain.experiments.trial import AXES, KINDS, Trial, axis_word
 
 
 def _lacks(found: type[Trial] | Trial) -> str | None:
@@ -55,7 +55,7 @@ def _closing(page: Page) -> list[str]:
     if traits["either"]:
         parts.append(wrapped(f"May remove it, or not: {', '.join(traits['either'])}. Of all others it persists."))
     if traits["axis"]:
-        parts.append(f"Axis: {traits['axis']} ({AXES[traits['axis']]}).")
+        parts.append(f"Axis: {axis_word(traits['axis'])} ({AXES[traits['axis']]}).")
     if traits["alike"] and not traits["control"]:
         parts.append(wrapped(f"Together with other trials of the group `{traits['alike']}` it counts as one."))
     if traits["own_control"]:

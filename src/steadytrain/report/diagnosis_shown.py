@@ -7,8 +7,20 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from steadytrain.core.model import Severity
-from steadytrain.diagnosis.answer import SIGNATURE, UNKNOWN, BatchRow, Diagnosis, Evidence, RankedCause, Remedy, Status
+from steadytrain.diagnosis.answer import (
+    SIGNATURE,
+    UNKNOWN,
+    BatchRow,
+    Diagnosis,
+    Evidence,
+    PatchTried,
+    RankedCause,
+    Remedy,
+    Status,
+)
 from steadytrain.diagnosis.fix_order import GROUPS, Group, group_of, seen_to
+from steadytrain.experiments.fix_verification import MEANINGS
+from steadytrain.experiments.trial import axis_word
 from steadytrain.report.wording import clean, count, enumerated, number
 
 EVIDENCE_MAX = 6
@@ -121,11 +133,11 @@ def part(answer: Diagnosis) -> DiagnosisPart:
         record_next=tuple(map(clean, answer.record_next)),
         notes=tuple(map(clean, answer.notes)),
         texts=tuple(_rows(answer.rows[:BATCH_ROWS_MAX])),
-        axis=clean(f"{answer.axis.name}: {answer.axis.why}") if answer.axis is not None else "",
-        patch=clean(f"{answer.patch.what}: {answer.patch.effect}. {answer.patch.why}") if answer.patch else "",
+        axis=clean(f"{axis_word(answer.axis.name)}: {answer.axis.why}") if answer.axis is not None else "",
+        patch=clean(f"{answer.patch.what}: {_effect(answer.patch)}. {answer.patch.why}") if answer.patch else "",
         certainty=UNKNOWN if answer.verdict == UNKNOWN else answer.status or UNKNOWN,
         patch_what=clean(answer.patch.what) if answer.patch else "",
-        patch_effect=clean(f"in a patched copy of the script: {answer.patch.effect}. {answer.patch.why}")
+        patch_effect=clean(f"in a patched copy of the script: {_effect(answer.patch)}. {answer.patch.why}")
         if answer.patch
         else "",
         patch_works=answer.patch is not None and answer.patch.effect == "removed",
@@ -254,12 +266,8 @@ def _why_refuted(one: RankedCause) -> str:
     return _told(against[0]) if against else "the others explain more"
 
 
-_FAILED = {
-    "persists": "does not help",
-    "worse": "makes it worse",
-    "delayed": "only delays it",
-    "inconclusive": "undecided",
-}
+def _effect(patch: PatchTried) -> str:
+    return MEANINGS.get(patch.effect, patch.effect)
 
 
 def _tried(remedy: Remedy) -> str:
@@ -269,6 +277,6 @@ def _tried(remedy: Remedy) -> str:
     if group == "untried":
         return f"could not be tried{note}" if note else "by hand" if remedy.trial is None else "not tried"
     if group == "failed":
-        return f"{_FAILED.get(remedy.tried or '', '')}{note}"
+        return f"{MEANINGS.get(remedy.tried or '', '')}{note}"
     price = "" if remedy.price is None else f"; the loss before the onset changes by {remedy.price:+.2g}"
     return f"removes it{price}{f'; but {remedy.note}' if remedy.note else ''}"
