@@ -347,3 +347,11 @@ def test_one_word_for_what_a_fix_did_and_for_where_it_began(tmp_path: Path) -> N
     out = Console(width=100, file=io.StringIO())
     out.print(text_report.renderable(build.from_run(open_run(builders.bad_run(tmp_path / "run")))))
     assert "first bad operation" in out.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_run_without_a_symptom_has_no_cause_to_find() -> None:
+    ruled_out = RankedCause("weight-decay-misuse", "Decay.", "refuted", 0.0, (), None, (), (), "")
+    healthy = replace(diagnosis(None), symptom="", diagnoses=(ruled_out,))
+    part = diagnosis_shown.part(healthy)
+    assert (part.verdict, part.refuted) == ("No symptom, so no cause to find", ())
+    assert diagnosis_shown.part(diagnosis(None)).verdict == "Cause unknown"

@@ -80,8 +80,7 @@ def _closing(page: Page) -> list[str]:
     proof = f"{' or '.join(traits['confirmed_by'])} removes the symptom"
     proof += f", and {_spared(traits['spared'])}." if traits["spared"] else "."
     mends = [
-        f"{one['rung']}. {one['what']}" + (f" (trial {one['trial']})" if one["trial"] else "")
-        for one in traits["interventions"]
+        f"- {one['what']}" + (f" (trial {one['trial']})" if one["trial"] else "") for one in traits["interventions"]
     ]
     parts = {
         "Axis": wrapped(f"{axis_word(traits['axis'])}: {AXES[traits['axis']]}."),

@@ -40,7 +40,7 @@ AXES: Mapping[str, str] = {
     "precision": "dtypes, kernels, compiled code",
     "distributed": "several ranks, or a race",
     "hardware": "a fault of the machine",
-    "harness": "the training loop: modes, clearing, accumulating, clipping, resuming",
+    "harness": "modes, clearing, accumulating, clipping, resuming",
 }
 """The axes on which a fault can lie. A cause declares its own, a trial the one on which its change lies."""
 

@@ -115,6 +115,9 @@ class DiagnosisPart:
     """The rows that the first cause names, with their step: ``row 7 of step 83``."""
 
 
+NOTHING_TO_FIND = "No symptom, so no cause to find"
+
+
 def part(answer: Diagnosis) -> DiagnosisPart:
     """Convert ``answer`` to what is shown, with all text from disk made safe to print."""
     in_play = [one for one in answer.diagnoses if one.status != "refuted"]
@@ -126,7 +129,7 @@ def part(answer: Diagnosis) -> DiagnosisPart:
         symptom=clean(answer.symptom),
         replay=clean(f"{answer.replay}: {answer.replay_note}" if answer.replay_note else answer.replay),
         causes=tuple(_cause(one) for one in in_play),
-        refuted=tuple(clean(f"{one.cause}: {_why_refuted(one)}") for one in refuted),
+        refuted=tuple(clean(f"{one.cause}: {_why_refuted(one)}") for one in refuted if answer.symptom),
         trials=tuple(
             TrialLine(clean(row.trial), clean(row.effect), clean(row.why)) for row in answer.trials[:TRIALS_MAX]
         ),
@@ -173,7 +176,7 @@ def _after_sign(line: str) -> str:
 
 def _verdict(answer: Diagnosis) -> str:
     if answer.verdict == UNKNOWN:
-        return "Cause unknown"
+        return "Cause unknown" if answer.symptom or answer.status else NOTHING_TO_FIND
     confidence = next((one.confidence for one in answer.diagnoses if one.cause == answer.verdict), 0.0)
     return clean(f"{answer.status}: {answer.verdict} ({confidence:.2f})")
 
