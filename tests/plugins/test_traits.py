@@ -67,6 +67,11 @@ ONCE = [
     (DETECTORS, "yields_to_update", True, "gradient-norm-spike"),
     (DETECTORS, "is_below_zero", True, "loss-turned-negative"),
     (DETECTORS, "leaves_open", True, "no-learning"),
+    (
+        *(DETECTORS, "states_fact", True),
+        "gradients-carried-over misused-loss broadcast-loss clipped-after-step optimizer-without-gradients "
+        "unreachable-targets worker-duplicates",
+    ),
     (DETECTORS, "excused_z_max", 50.0, "loss-spike"),
     (DETECTORS, "nonfinite_rank", 3, "nonfinite-activation"),
     (DETECTORS, "nonfinite_rank", 4, "nonfinite-loss"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugins import threshold
@@ -62,6 +62,7 @@ class MisusedLoss(ScriptRule):
         6. Give every softmax its `dim`: -1 where the classes come last.
     """
 
+    states_fact: ClassVar[bool] = True
     looks_min: int = threshold(2, "looks that find it: the loss is made in the same way each time")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
