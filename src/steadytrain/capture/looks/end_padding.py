@@ -37,8 +37,9 @@ def _puts(node: ast.AST) -> bool:
         return END.search(last_name(node.value)) is not None and any(
             isinstance(one, ast.Subscript) for one in node.targets
         )
-    appends = isinstance(node, ast.Call) and last_name(node.func) == "append"
-    return appends and any(END.search(last_name(one)) for one in node.args)
+    if isinstance(node, ast.Call) and last_name(node.func) == "append":
+        return any(END.search(last_name(one)) for one in node.args)
+    return False
 
 
 def _assigned(tree: ast.Module) -> Iterator[int]:
