@@ -227,13 +227,14 @@ class ScriptLook(StepObserver):
 
     def _zeroed(self) -> None:
         self._stopped.zeroed()
-        for one in self._followed.values():
-            one.late.zeroed()
+        for stream in self._run.streams:
+            looked = self._seen.backward and stream.own_steps + 1 in LOOK_STEPS
+            self._one(stream).zeroed(stream, before_step=looked)
 
     def _loss_seen(self, root: Tensor) -> None:
         self._seen.backward = True
         for one in self._followed.values():
-            one.late.forget()
+            one.backward_begins()
         for stream in self._run.streams:
             self._one(stream).weights.read(root, stream.own_steps + 1)
         due = [stream for stream in self._run.streams if self._is_due(stream)]
@@ -310,6 +311,7 @@ class ScriptLook(StepObserver):
             rows |= {"clipped-scaled:gradients": float(self._run.scaling.clipped_before_unscaling)}
         if stream.own_steps + 1 in LOOK_STEPS:
             rows |= dict(one.late.gate(seen.clipping, measured.record.scalars.get("gradient_norm")))
+            rows |= dict(one.cleared.gate(stream))
         one.averages.updated(stream, self._run.is_script, self._run.guard.report)
         one.since_change += 1
         one.rises.stepped(measured.record.scalars.get("loss"))
