@@ -104,6 +104,11 @@ class Followed:
         self.late.forget()
         self.cleared.forget()
 
+    def of_gradients(self, stream: Stream, seen: StepInProgress, norm: float | None) -> Iterator[tuple[str, float]]:
+        """The rows of gradients, of this ``norm``, that are about to be applied."""
+        yield from self.late.gate(seen.clipping, norm)
+        yield from self.cleared.gate(stream)
+
     def of_moments(self, stream: Stream, resumed: ResumedStates) -> Iterator[tuple[str, float]]:
         """The rows of the moments that the optimizers of ``stream`` were given, at the start or since the last step,
         and those of what their checkpoint leaves out."""

@@ -310,8 +310,7 @@ class ScriptLook(StepObserver):
         if self._run.scaling.clipped_before_unscaling:
             rows |= {"clipped-scaled:gradients": float(self._run.scaling.clipped_before_unscaling)}
         if stream.own_steps + 1 in LOOK_STEPS:
-            rows |= dict(one.late.gate(seen.clipping, measured.record.scalars.get("gradient_norm")))
-            rows |= dict(one.cleared.gate(stream))
+            rows |= dict(one.of_gradients(stream, seen, measured.record.scalars.get("gradient_norm")))
         one.averages.updated(stream, self._run.is_script, self._run.guard.report)
         one.since_change += 1
         one.rises.stepped(measured.record.scalars.get("loss"))
