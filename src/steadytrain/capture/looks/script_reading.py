@@ -29,6 +29,7 @@ from steadytrain.capture.looks.early_fits import learned_before_split, scaled_be
 from steadytrain.capture.looks.end_padding import end_as_padding
 from steadytrain.capture.looks.fits_of_splits import fits_of_splits
 from steadytrain.capture.looks.kept_by_reference import kept_by_reference
+from steadytrain.capture.looks.kept_graphs import kept_graphs, kept_in_epoch
 from steadytrain.capture.looks.listed_pairs import half_sorted_pairs, unsorted_pairs
 from steadytrain.capture.looks.live_targets import live_targets
 from steadytrain.capture.looks.logit_thresholds import logit_thresholds
@@ -110,6 +111,8 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     "worker-seed": (worker_seeds, ("worker_init_fn", "seed\\(", "num_workers")),
     "row-seed": (row_seeds, ("def __getitems?__", "seed\\(")),
     "squared-spread": (squared_spreads, ("exp\\(", "(?i)log_?var|log_?sigma|lv", "randn|normal|Normal")),
+    "kept-graphs": (kept_graphs, ("backward", r"\+|append\(")),
+    "kept-in-epoch": (kept_in_epoch, ("backward", r"\+|append\(")),
     "unmasked-nodes": (unmasked_nodes, ("(?i)test_?mask|val_?mask|idx_?test|mask_test|test_?idx", "backward")),
     "end-as-padding": (end_as_padding, ("(?i)pad", "(?i)eos|eot|end|stop", "==|!=|ignore_index|DataCollator")),
     "live-target": (live_targets, ("(?i)gamma|discount|adv|delta|predictor", "(?i)q|value|critic|vf|predictor")),
