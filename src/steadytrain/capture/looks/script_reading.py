@@ -24,6 +24,7 @@ from steadytrain.capture.looks.bootstrapped_ends import unused_ends
 from steadytrain.capture.looks.channel_order import swapped_channels
 from steadytrain.capture.looks.constant_penalties import constant_penalties
 from steadytrain.capture.looks.cut_samples import cut_samples
+from steadytrain.capture.looks.divergence_scales import averaged_divergences, unsquared_temperatures
 from steadytrain.capture.looks.drawn_windows import split_windows
 from steadytrain.capture.looks.early_fits import learned_before_split, scaled_before_split
 from steadytrain.capture.looks.end_padding import end_as_padding
@@ -112,6 +113,8 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     "row-seed": (row_seeds, ("def __getitems?__", "seed\\(")),
     "squared-spread": (squared_spreads, ("exp\\(", "(?i)log_?var|log_?sigma|lv", "randn|normal|Normal")),
     "kept-graphs": (kept_graphs, ("backward", r"\+|append\(")),
+    "averaged-divergence": (averaged_divergences, (r"kl_div\(|KLDivLoss\(",)),
+    "unsquared-temperature": (unsquared_temperatures, (r"kl_div\(|KLDivLoss\(", "softmax")),
     "kept-in-epoch": (kept_in_epoch, ("backward", r"\+|append\(")),
     "unmasked-nodes": (unmasked_nodes, ("(?i)test_?mask|val_?mask|idx_?test|mask_test|test_?idx", "backward")),
     "end-as-padding": (end_as_padding, ("(?i)pad", "(?i)eos|eot|end|stop", "==|!=|ignore_index|DataCollator")),
