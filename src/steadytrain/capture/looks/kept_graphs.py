@@ -150,10 +150,11 @@ def _is_backwarded(scope: ast.AST, name: str) -> bool:
     """Whether a backward is called on the variable, or on what is made of it."""
     of = {name}
     for one in statements(scope):
-        of |= {each for each, value in _made(one) if any(dotted(part) in of for part in walk(value) if _is_place(part))}
+        of |= {each for each, value in _made(one) if _places(value) & of}
     calls = [one for one in statements(scope) if isinstance(one, ast.Call) and last_name(one.func) == "backward"]
-    return any(dotted(part) in of for call in calls for part in walk(call) if _is_place(part))
+    return any(_places(call) & of for call in calls)
 
 
-def _is_place(node: ast.AST) -> bool:
-    return isinstance(node, (ast.Name, ast.Attribute))
+def _places(node: ast.AST) -> set[str]:
+    """The variables and attributes in ``node``."""
+    return {dotted(one) for one in walk(node) if isinstance(one, (ast.Name, ast.Attribute))}

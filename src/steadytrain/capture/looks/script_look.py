@@ -41,7 +41,7 @@ from steadytrain.capture.looks.script_reading import reading_rows
 from steadytrain.capture.looks.stopped_updates import StoppedUpdates
 from steadytrain.capture.looks.successive_optimizers import SuccessiveOptimizers
 from steadytrain.capture.looks.tied_tables import TiedTables
-from steadytrain.capture.looks.trained_elements import adapter_rows, descent_rows, trained_rows
+from steadytrain.capture.looks.trained_elements import adapter_rows, descent_rows, frozen_tables, trained_rows
 from steadytrain.capture.snapshots.loaded_states import LoadedStates
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, ids_of
@@ -351,7 +351,7 @@ class ScriptLook(StepObserver):
         one.cut = CutModules(stream, self._run.guard.report)
         one.recurrent = RecurrentAxes(stream, self._run.guard.report)
         rows = dict(trained_rows(stream, self._run.streams)) | dict(adapter_rows(stream)) | dict(descent_rows(stream))
-        return rows | dict(policy_rows()) | dict(reading_rows())
+        return rows | dict(frozen_tables(stream)) | dict(policy_rows()) | dict(reading_rows())
 
     # -- what is measured ------------------------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ from steadytrain.capture.looks.live_targets import live_targets
 from steadytrain.capture.looks.logit_thresholds import logit_thresholds
 from steadytrain.capture.looks.losses_of_nodes import unmasked_nodes
 from steadytrain.capture.looks.mask_interpolation import smoothed_masks
+from steadytrain.capture.looks.new_tokens import frozen_new_tokens
 from steadytrain.capture.looks.paired_draws import moved_alone, places_alone, separate_draws
 from steadytrain.capture.looks.remade_optimizers import in_each_epoch, in_each_step
 from steadytrain.capture.looks.repeated_layers import repeated_layers
@@ -113,6 +114,7 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     "row-seed": (row_seeds, ("def __getitems?__", "seed\\(")),
     "squared-spread": (squared_spreads, ("exp\\(", "(?i)log_?var|log_?sigma|lv", "randn|normal|Normal")),
     "kept-graphs": (kept_graphs, ("backward", r"\+|append\(")),
+    "frozen-new-tokens": (frozen_new_tokens, ("(?i)lora|adapter|peft|IA3", r"resize_token_emb|Embedding\(")),
     "averaged-divergence": (averaged_divergences, (r"kl_div\(|KLDivLoss\(",)),
     "unsquared-temperature": (unsquared_temperatures, (r"kl_div\(|KLDivLoss\(", "softmax")),
     "kept-in-epoch": (kept_in_epoch, ("backward", r"\+|append\(")),
