@@ -54,7 +54,8 @@ ONCE = [
         "swapped-channels shared-layers cut-sample wrong-best logit-threshold short-lived-optimizer "
         "squared-spread unmasked-nodes kept-statistics evaluation-scale trained-evaluation few-norm-values "
         "moving-frozen-norms unexpected-inputs unreachable-targets inverted-weights visible-target "
-        "shared-time self-pairs unit-ratio choking-clip unscaled-targets",
+        "shared-time self-pairs unit-ratio choking-clip unscaled-targets "
+        "cleared-gradients kept-graphs diluted-divergence frozen-new-tokens",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

@@ -42,7 +42,7 @@ from steadytrain.capture.looks.script_reading import reading_rows
 from steadytrain.capture.looks.stopped_updates import StoppedUpdates
 from steadytrain.capture.looks.successive_optimizers import SuccessiveOptimizers
 from steadytrain.capture.looks.tied_tables import TiedTables
-from steadytrain.capture.looks.trained_elements import adapter_rows, descent_rows, trained_rows
+from steadytrain.capture.looks.trained_elements import adapter_rows, descent_rows, frozen_tables, trained_rows
 from steadytrain.capture.snapshots.loaded_states import LoadedStates
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, ids_of
@@ -224,13 +224,14 @@ class ScriptLook(StepObserver):
 
     def _zeroed(self) -> None:
         self._stopped.zeroed()
-        for one in self._followed.values():
-            one.late.zeroed()
+        for stream in self._run.streams:
+            looked = self._seen.backward and stream.own_steps + 1 in LOOK_STEPS
+            self._one(stream).zeroed(stream, before_step=looked)
 
     def _loss_seen(self, root: Tensor) -> None:
         self._seen.backward = True
         for one in self._followed.values():
-            one.late.forget()
+            one.backward_begins()
         for stream in self._run.streams:
             self._one(stream).weights.read(root, stream.own_steps + 1)
         due = [stream for stream in self._run.streams if self._is_due(stream)]
@@ -306,7 +307,7 @@ class ScriptLook(StepObserver):
         if self._run.scaling.clipped_before_unscaling:
             rows |= {"clipped-scaled:gradients": float(self._run.scaling.clipped_before_unscaling)}
         if stream.own_steps + 1 in LOOK_STEPS:
-            rows |= apart(one.late.gate, seen.clipping, measured.record.scalars.get("gradient_norm"))
+            rows |= apart(one.of_gradients, stream, seen, measured.record.scalars.get("gradient_norm"))
         one.averages.updated(stream, self._run.is_script, self._run.guard.report)
         one.since_change += 1
         one.rises.stepped(measured.record.scalars.get("loss"))
@@ -348,7 +349,8 @@ class ScriptLook(StepObserver):
         one.cut = CutModules(stream, self._run.guard.report)
         one.recurrent = RecurrentAxes(stream, self._run.guard.report)
         rows = apart(trained_rows, stream, self._run.streams) | apart(adapter_rows, stream)
-        return rows | apart(descent_rows, stream) | apart(policy_rows) | apart(reading_rows)
+        rows |= apart(descent_rows, stream) | apart(frozen_tables, stream)
+        return rows | apart(policy_rows) | apart(reading_rows)
 
     # -- what is measured ------------------------------------------------------------------------------------------
 

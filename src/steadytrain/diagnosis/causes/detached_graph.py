@@ -113,6 +113,11 @@ class DetachedGraph(Cause):
                     and seen(case, "constant-penalty", "cut-sample") is None,
                     "a gradient reaches every trainable parameter",
                 ),
+                *ruled_out(
+                    seen(case, "cleared-gradients") is not None,
+                    "gradients reached the parameters, and the script cleared them",
+                    "symptoms",
+                ),
                 *ruled_out(not_finite(case), "a cut makes nothing infinite", "symptoms"),
             ),
             layer=first_name(case, "parameters_without_gradient"),
