@@ -68,7 +68,7 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     ),
     "moved-alone": (
         moved_alone,
-        ("(?i)flip|crop|rot|affine|warp|elastic|perspect|:: *-1", "(?i)rand|choice", "(?i)mask|seg|gt|depth"),
+        ("(?i)flip|crop|rot|affine|warp|elastic|perspect|:: *-1", "(?i)rand|choice", "(?i)mask|seg|gt|depth|unet|dice|iou"),
     ),
     "places-alone": (
         places_alone,
