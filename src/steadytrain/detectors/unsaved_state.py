@@ -37,10 +37,12 @@ class UnsavedState(ScriptRule):
 
     Causes:
         - `torch.save({"model": ..., "optimizer": ...})` in a script that also normalises observations or returns
+        - a mean and a spread in a module that are plain tensors: `state_dict` holds only what is registered
         - an average of the weights (EMA) or a schedule that was added to the training later, and not to the checkpoint
 
     Next:
-        1. Add the object's `state_dict()`, or its mean, variance and count, to the checkpoint, and load it.
+        1. Add the object's `state_dict()`, or its mean, variance and count, to the checkpoint, and load it. The tensors
+           of a module belong into `register_buffer`.
         2. Run `steadytrain preflight`: its check resume-equivalence does it both ways.
     """
 

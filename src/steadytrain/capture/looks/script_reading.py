@@ -68,7 +68,11 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     ),
     "moved-alone": (
         moved_alone,
-        ("(?i)flip|crop|rot|affine|warp|elastic|perspect|:: *-1", "(?i)rand|choice", "(?i)mask|seg|gt|depth|unet|dice|iou"),
+        (
+            "(?i)flip|crop|rot|affine|warp|elastic|perspect|:: *-1",
+            "(?i)rand|choice",
+            "(?i)mask|seg|gt|depth|unet|dice|iou",
+        ),
     ),
     "places-alone": (
         places_alone,

@@ -1,7 +1,8 @@
 """Names objects with state that the script trains with and that the checkpoint of a resume does not hold.
 
 Looked for are running statistics (mean, variance and count, as of observations) and objects with ``state_dict`` and
-``load_state_dict``, reachable from the variables of the running functions. They are looked at when the script saves,
+``load_state_dict``, reachable from the variables of the running functions; and modules of the model whose mean and
+spread are plain tensors, which no ``state_dict`` holds, and stand at 0 and 1. They are looked at when the script saves,
 when it loads, and at the first updates after a load. Nothing is kept alive: of a checkpoint only its keys are kept, of
 an object a weak reference. Not here: whether the loss suffers (the detector unsaved-state).
 """
@@ -19,6 +20,7 @@ from steadytrain.capture.snapshots.checkpoint_keys import CheckpointKeys
 from steadytrain.capture.snapshots.stateful_objects import (
     Stateful,
     count_of,
+    plain_statistics,
     restored_in_source,
     state_of,
     stateful_objects,
@@ -96,12 +98,14 @@ class LeftOutStates:
         """At the gate of ``stream``, whose optimizer was ``given`` a state.
 
         ``left-out-statistics:NAME CLASS`` and ``left-out-state:NAME CLASS`` are 1 for each object that the checkpoint
-        of this resume does not hold, and 0.5 if the checkpoint has no state of an optimizer either.
+        of this resume does not hold. It is 0.5 if the checkpoint has no state of an optimizer either, or if it is a
+        module whose statistics are plain tensors.
         """
         if self._keys is not None and stream.own_steps == 0:
             keys, self._keys = self._keys, None
             if given or not keys.has_moments:
                 yield from self._begun(keys, SURE if given else PERHAPS)
+                yield from ((f"left-out-state:{name}", PERHAPS) for name in plain_statistics(stream.roots()))
         for one in list(self._moving):
             yield from self._moved(one)
         self._updates += bool(self._moving)

@@ -9,7 +9,7 @@ import linecache
 import re
 import types
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +17,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from steadytrain.capture.hooks.model_discovery import named_places
 from steadytrain.capture.step.script_frames import is_of_script, running_frames, user_frames, variables_of
 from steadytrain.core.torch_private import VERSION
 
 OBJECTS_MAX, DEPTH_MAX, ENTRIES_MAX = 600, 4, 64
 MEAN = re.compile(r"mean|avg|^_?mu$")
 SPREAD = re.compile(r"var|std|m2|sq|^_?s$")
+PLAIN_SPREAD = re.compile(r"var|std|scale|sigma|^_?s$")
+VALUES_MAX = 4096
 COUNT = re.compile(r"count|^_?(n|num|t|steps|total)(_\w+)?$")
 COUNTED_MIN = 1.0
 """Above what a count begins with: 0, 1 or 1e-4."""
@@ -109,6 +112,21 @@ def state_of(thing: Any) -> tuple[Any, ...]:
             if isinstance(each, (int, float, Tensor))
         ]
     return tuple(found)
+
+
+def plain_statistics(roots: Iterable[nn.Module]) -> Iterator[str]:
+    """Path and class of each module whose mean and spread are plain tensors, and fresh: 0 and 1 everywhere."""
+    for path, module in (place for root in roots for place in named_places(root)):
+        plain = {
+            name: one
+            for name, one in vars(module).items()
+            if type(one) is Tensor and one.is_floating_point() and 0 < one.numel() <= VALUES_MAX
+        }
+        means = [one for name, one in plain.items() if MEAN.search(name)]
+        spreads = [one for name, one in plain.items() if PLAIN_SPREAD.search(name)]
+        fresh = means and spreads and not any(bool(one.any()) for one in means)
+        if fresh and all(bool((one == 1).all()) for one in spreads):
+            yield f"{path or type(module).__name__} {type(module).__name__}"
 
 
 def restored_in_source(one: Stateful) -> bool:
