@@ -131,6 +131,14 @@ def test_units_that_a_first_step_killed() -> None:
         assert symptom.severity == severity
 
 
+def test_gradients_that_a_pruning_script_masks_are_a_note() -> None:
+    dead = window({}, {"0.weight": rises(0.02, 0.9), **HEAD}, loss=RISEN)
+    code = table("script", at=[1], value={"pruning-code:train.py:7": [1.0]})
+    told = newest(DeadUnits(), replace(dead, tables={**dead.tables, "script": code}))
+    assert told is not None
+    assert told.severity == "note"
+
+
 def test_gradients_of_a_value_function_are_a_note() -> None:
     values = window({}, {"0.weight": rises(0.02, 0.9), **HEAD}, loss=RISEN)
     told = [newest(DeadUnits(), one) for one in (values, replace(values, facts={"moving_targets": 3.0}))]

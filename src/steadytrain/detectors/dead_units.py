@@ -15,6 +15,7 @@ from steadytrain.statistics.benign_changes import has_moving_targets
 from steadytrain.statistics.layer_names import embeddings_among, experts_among
 from steadytrain.statistics.medians import median
 from steadytrain.statistics.rolling_baseline import holds_start, stride_of
+from steadytrain.statistics.script_rows import script_rows
 from steadytrain.statistics.table_episodes import Episode, applied_cells, episodes, loss_change, loss_jump
 
 APART_STEPS = 8
@@ -40,6 +41,7 @@ class DeadUnits(Detector):
         of dead units. It is a note while the loss falls, unless the units died in a jump of the loss; "critical" means
         that the loss rose and most units are dead. Missing gradients of a value function are a note, unless one of its
         first steps blew the loss up: few of its states have an error at a time, and its loss rises with the rewards.
+        Those of a script that prunes its weights are a note, too.
 
     Causes:
         - one update that was far too large (a high learning rate, a bad batch) and pushed biases far below zero
@@ -153,6 +155,8 @@ class DeadUnits(Detector):
             severity = "critical"
         if not silent and has_moving_targets(window) and not blown_up:
             severity = "note"  # few states have an error at a time, and the loss rises with the rewards
+        if not silent and script_rows(window, "pruning-code"):
+            severity = "note"  # the script masks the gradients of what it has pruned
         return Symptom(
             name="dead-units",
             severity=severity,

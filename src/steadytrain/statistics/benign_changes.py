@@ -1,4 +1,4 @@
-"""What explains a change of the loss without a fault: the schedule, the batches, the end of an epoch.
+"""What explains a change of the loss without a fault: the schedule, the batches, the end of an epoch, pruning.
 
 A detector asks for a span of steps; the answer is a sentence's end, or None. It turns a warning into a note and never
 excuses what is critical. Not here: what happened after the change (``steadytrain.grouping``).
@@ -11,6 +11,7 @@ import numpy as np
 from steadytrain.core.model import IntArray, Window
 from steadytrain.statistics.medians import median
 from steadytrain.statistics.rolling_baseline import has_slid
+from steadytrain.statistics.script_rows import script_rows
 
 AROUND_STEPS = 64
 RATE_RATIO = 1.5  # a restart or re-warm-up of the learning rate; science: onset within some steps of a rise by half
@@ -25,7 +26,7 @@ EPOCH_STEPS_MIN = 256  # in shorter epochs every step is near a boundary
 
 def planned_change(window: Window, first_step: int, last_step: int) -> str | None:
     """What was changed where an episode began, None where nothing was."""
-    stride = _stride(window.steps)
+    stride, prunes = _stride(window.steps), script_rows(window, "pruning-code")
     slid = has_slid(window.steps, stride=stride)
     begin, end = np.searchsorted(window.steps, [first_step - VIEW_STEPS * stride, last_step + 1])
     window = window.slice(int(begin), int(end))
@@ -33,6 +34,7 @@ def planned_change(window: Window, first_step: int, last_step: int) -> str | Non
         _restart(window, first_step, stride, slid=slid)
         or batches_changed(window, (first_step - AROUND_STEPS * stride, first_step - 1), (first_step, last_step))
         or _epoch(window, first_step, stride)
+        or ("the script prunes its weights" if prunes else None)
     )
 
 

@@ -268,3 +268,17 @@ def test_a_mistake_is_found(rule: str, source: str) -> None:
 @pytest.mark.parametrize("source", [pytest.param(one, id=name) for cases in RIGHT for name, one in cases.items()])
 def test_what_resembles_it_is_not(source: str) -> None:
     assert found(source) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "prunes"),
+    [
+        ("pruner.prune(0.3)", True),
+        ("prune.l1_unstructured(layer, 'weight', amount=0.2)", True),
+        ("trial.should_prune()", False),
+        ("raise optuna.TrialPruned()", False),
+        ("scores = prune_tokens(scores)", False),
+    ],
+)
+def test_a_script_that_prunes_its_weights(source: str, prunes: bool) -> None:
+    assert (found(source) == ["pruning-code"]) is prunes

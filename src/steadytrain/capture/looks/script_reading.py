@@ -38,6 +38,7 @@ from steadytrain.capture.looks.losses_of_nodes import unmasked_nodes
 from steadytrain.capture.looks.mask_interpolation import smoothed_masks
 from steadytrain.capture.looks.new_tokens import frozen_new_tokens
 from steadytrain.capture.looks.paired_draws import moved_alone, places_alone, separate_draws
+from steadytrain.capture.looks.pruning_code import pruning_code
 from steadytrain.capture.looks.remade_optimizers import in_each_epoch, in_each_step
 from steadytrain.capture.looks.repeated_layers import repeated_layers
 from steadytrain.capture.looks.repeated_seeds import repeated_seeds
@@ -156,6 +157,7 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
         shared_augmentation,
         ("random_split|Subset\\(", "(?i)flip|crop|rot|jitter|augm|erase|roll"),
     ),
+    "pruning-code": (pruning_code, ("(?i)prun",)),
     "swapped-channels": (swapped_channels, ("cv2\\.imread\\(", "pretrained|weights|load_(state_dict_from_)?url")),
     "scaled-before-split": (scaled_before_split, ("fit\\w*\\(|std\\(|max\\(", "(?i)split|train")),
 }
