@@ -2,12 +2,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from script_windows import NAN, looked
 from steadytrain.core.model import Window
 from steadytrain.detectors.incomplete_resume import IncompleteResume
-from steadytrain.testing import newest
+from steadytrain.testing import newest, steps
+from steadytrain.testing.windows import table
 
 
 def begun(schedule: float, moments: float) -> Window:
@@ -183,3 +185,30 @@ def test_what_a_window_that_has_slid_begins_with_is_not_the_beginning() -> None:
     assert found.severity == "note"
     late = goes_on([3.8] * 40)
     assert not IncompleteResume().check(replace(late, steps=late.steps + 5_000))
+
+
+def climbed(highest: float = 0.03, *, rises_to: float = 0.04, first: float = 0.017) -> Window:
+    """A schedule that a script makes by hand begins with its warm-up again, at a fifth of the loaded rate."""
+    script = {
+        "rate-over-loaded:Adam": [0.2, 0.4, 0.6, 0.8],
+        "level-before:main": [0.017, NAN, NAN, NAN],
+        "spread-before:main": [0.004, NAN, NAN, NAN],
+    }
+    return steps(
+        loss=[*[first] * 16, *[rises_to] * 112],
+        learning_rate=[*np.linspace(0.001, highest, 30), *[highest] * 98],
+        tables={"script": table("script", at=[1, 2, 3, 4], value=script)},
+    )
+
+
+def test_a_warm_up_by_hand_that_begins_anew_after_a_resume() -> None:
+    symptom = newest(IncompleteResume(), climbed())
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step) == ("warning", 1)
+    said = "Adam was loaded with a rate of 0.005; it begins anew at 0.001 and climbs to 0.03"
+    assert symptom.message.startswith(f"{said}: the count of its schedule was not in the checkpoint, and the loss rose")
+
+
+def test_a_second_warm_up_that_does_no_harm_or_is_for_other_data_is_quiet() -> None:
+    for window in (climbed(0.006), climbed(rises_to=0.017), climbed(first=0.5, rises_to=0.8)):
+        assert IncompleteResume().check(window) == ()

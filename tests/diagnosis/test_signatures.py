@@ -302,3 +302,14 @@ def test_a_gradient_that_is_rounding_is_a_cut_and_no_collapse_of_the_router() ->
     assert not CAUSES["detached-graph"].signature(case).ruled_out
     assert CAUSES["router-collapse"].signature(case).ruled_out
     assert not CAUSES["router-collapse"].signature(case_of(facts, "no-learning")).ruled_out
+
+
+def test_a_schedule_that_begins_anew_at_a_resume_is_no_stale_state() -> None:
+    numbers = {"loaded": 0.005, "highest": 0.03}
+    found = Symptom("incomplete-resume", "warning", 1, 1, "the count of its schedule", numbers=numbers)
+    case = replace(case_of({"scheduler": None}, "no-learning"), symptoms=(found,))
+    signature = CAUSES["scheduler-misstep"].signature(case)
+    assert not signature.ruled_out
+    assert max(sign.weight for sign in signature.signs) >= CERTAIN
+    said = [sign.what for sign in CAUSES["stale-optimizer-state"].signature(case).signs]
+    assert not any("schedule" in one for one in said)

@@ -96,7 +96,8 @@ class IncompleteResume(ScriptRule):
     rewarmed_share: float = threshold(0.2, "and the share of its first level that it rises by. Chosen")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
-        begun = self._elsewhere(window) or self._begun(window) or self._left(window) or self._jumped(window)
+        begun = self._elsewhere(window) or self._begun(window) or self._left(window) or self._climbed(window)
+        begun = begun or self._jumped(window)
         found = [*begun, *_misplaced(window), *self._emptied(window)]
         return tuple(sorted(found, key=lambda one: one.first_step))
 
@@ -189,6 +190,28 @@ class IncompleteResume(ScriptRule):
                 stood = f"the same schedule stood at {left[0].last:.0f} in the checkpoint"
                 return f"; {stood}, and the rate becomes {float(far[-1]):.2g} times the loaded one"
         return ""
+
+    def _climbed(self, window: Window) -> tuple[Symptom, ...]:
+        """A schedule of the script's own that begins with its warm-up again, on the data of before."""
+        before, loss, rates = level_before(window), window.applied("loss"), window.applied("learning_rate")
+        if before is None:
+            return ()
+        for row in script_rows(window, "rate-over-loaded"):
+            begins = _begins_with(loss, row, FIRST_ROWS) and len(rates) >= FIRST_ROWS
+            if not begins or not 0.0 < row.values[0] <= 1.0 / self.raised_ratio:
+                continue
+            loaded = float(rates.values[0]) / float(row.values[0])
+            highest = float(rates.values[: self.rewarmed_steps].max())
+            spread = max(before.spread, SPREAD_SHARE_MIN * abs(before.level))
+            goes_on = median(loss.values[:FIRST_ROWS]) <= before.level + self.same_scales * spread
+            risen = self._rewarmed(window, row)
+            if goes_on and risen and highest >= self.rate_ratio_max * loaded:
+                said = (
+                    f"{row.place} was loaded with a rate of {loaded:.3g}; it begins anew at {rates.values[0]:.3g} "
+                    f"and climbs to {highest:.3g}: the count of its schedule was not in the checkpoint{risen}"
+                )
+                return (_symptom("warning", int(row.steps[0]), said, {"loaded": loaded, "highest": highest}),)
+        return ()
 
     def _jumped(self, window: Window) -> tuple[Symptom, ...]:
         """A rate that the script raised right after it had loaded another one."""

@@ -29,6 +29,12 @@ def gets_rounding_alone(case: Case) -> bool:
     return found is not None and "rounding_share" in found.numbers
 
 
+def begins_anew(case: Case) -> bool:
+    """Whether a schedule of the script's own went back to its warm-up at a resume, and the rate climbed again."""
+    found = seen(case, "incomplete-resume")
+    return found is not None and "highest" in found.numbers
+
+
 def trains_another_model(case: Case) -> bool:
     """Whether all that the loss reaches is in no optimizer."""
     outside = seen(case, "parameters-outside-optimizer")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import HOLD_RATE
+from steadytrain.diagnosis.script_signs import begins_anew
 from steadytrain.diagnosis.signs import fact, holds, jump_of_rate, measured, ruled_out, seen, surveyed, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
@@ -85,14 +86,19 @@ class SchedulerMisstep(Cause):
                     "window learning_rate",
                 ),
                 *symptom(case, CERTAIN, *OF_THE_SCHEDULE),
+                *(symptom(case, CERTAIN, "incomplete-resume", invariant=True) if begins_anew(case) else ()),
                 *ruled_out(
-                    surveyed(case) and fact(case, "scheduler") is None and seen(case, *OF_THE_SCHEDULE) is None,
+                    surveyed(case)
+                    and fact(case, "scheduler") is None
+                    and seen(case, *OF_THE_SCHEDULE) is None
+                    and not begins_anew(case),
                     "there is no scheduler",
                 ),
                 *ruled_out(
                     0.5 <= calls <= 1.5
                     and not short
                     and seen(case, *OF_THE_SCHEDULE) is None
+                    and not begins_anew(case)
                     and fact(case, "scheduler_before_optimizer") is not True
                     and jump_of_rate(case.window, case.onset) < 1.5,
                     "the scheduler is stepped once an update",

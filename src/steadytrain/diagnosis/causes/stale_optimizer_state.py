@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import LONGER_WARMUP, RESET_MOMENTS, UPDATE_CLIPPING
+from steadytrain.diagnosis.script_signs import begins_anew
 from steadytrain.diagnosis.signs import (
     above,
     fact,
@@ -123,7 +124,7 @@ class StaleOptimizerState(Cause):
                     "window resumed",
                 ),
                 *holds(case, "state_loaded_optimizer", FAIR, "the optimizer's state was loaded"),
-                *symptom(case, STRONG, "incomplete-resume"),
+                *(symptom(case, STRONG, "incomplete-resume") if not begins_anew(case) else ()),
                 *symptom(case, CERTAIN, "short-lived-optimizer", invariant=True),
                 *when(
                     emptied > 0.0,
