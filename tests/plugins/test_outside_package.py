@@ -84,7 +84,7 @@ def test_explain_knows_them_and_names_the_one_that_is_refused(installed: Path, t
 
 PAGES = {
     "loud-loss": "loss_max = 1000.0: chosen for a test.",
-    "spoiled-file": "4. copy the file again (trial without-the-file)",
+    "spoiled-file": "- copy the file again (trial without-the-file)",
     "without-the-file": "- one batch does the harm (data)",
     "copy-the-file": "- spoiled-file: copy the file again (rung 4, trial without-the-file)",
     "wide-layers": "Cost: free",
