@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_an_extra_is_named_by_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     known = ["numpy>=2", "pyarrow>=17; extra == 'query'", 'duckdb>=1.2 ; extra == "query"', "bokeh; extra == 'report'"]
-    monkeypatch.setattr(extras, "requires", lambda name: known)
+    monkeypatch.setattr("importlib.metadata.requires", lambda name: known)
     assert extras.install("query") == "pip install 'pyarrow>=17' 'duckdb>=1.2'"
     assert extras.pip_install("steadytrain[report]") == "pip install bokeh"
     assert extras.pip_install("their-tool") == "pip install their-tool"
@@ -25,7 +25,7 @@ def test_where_nothing_is_known_of_the_extra_the_clone_is_named(monkeypatch: pyt
     def gone(name: str) -> list[str]:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(extras, "requires", gone)
+    monkeypatch.setattr("importlib.metadata.requires", gone)
     assert extras.install("query") == "pip install 'CLONE[query]'"
 
 

@@ -146,7 +146,7 @@ def test_an_intervention_stands_beside_those_of_the_causes_that_it_mends(offer) 
     assert interventions_of("second-moment-lag", lag) == (*lag.interventions, ICE)
     page = CAUSE_PAGES.find("second-moment-lag")
     assert page is not None
-    assert "3. cool the machine (trial momentum-half)" in CAUSE_PAGES.text(page)
+    assert "- cool the machine (trial momentum-half)" in CAUSE_PAGES.text(page)
     assert interventions_of("bad-batch", causes()["bad-batch"]) == causes()["bad-batch"].interventions
 
 

@@ -21,6 +21,7 @@ WITHOUT_SICK = {
     "shared-time": "it is always a note, because the mean over batches is the same",
     "unexpected-inputs": "it is always a note, because the new data may be other data",
     "swapped-channels": "it is always a note, because the weights may have been trained on images with blue first",
+    "diluted-divergence": "it is always a note, because the weight of the term may have been chosen for the mean",
 }
 WITHOUT_HEALTHY = {
     **dict.fromkeys(OF_RANKS, SEVERAL),

@@ -1,5 +1,5 @@
 # expect: healthy
-# rule: 1
+# axis: none
 # symptom: when the second phase begins the loss is higher than where the first one ended
 # cause: on purpose: the second phase branches off from the checkpoint of step 100 (not the last one) to try the rest of the run with stronger weight decay; mapping, weights and optimizer are all restored
 import copy

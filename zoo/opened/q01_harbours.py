@@ -1,5 +1,5 @@
 # expect: healthy
-# rule: 1
+# axis: none
 # symptom: after the checkpoint is loaded the learning rate warms up again and the loss starts higher
 # cause: on purpose: the second phase fine-tunes the pretrained weights on the record of another harbour, with a new optimizer and a short warm-up of its own to a lower peak
 import math

@@ -1,5 +1,5 @@
 # expect: healthy
-# rule: 2
+# axis: none
 # symptom: in the first part the learning rate grows at every step until the loss blows up
 # cause: on purpose: a learning-rate range test on a copy of the net that stops when the loss has risen; the real training then starts from the untouched weights with one-cycle at a rate well below that
 import copy

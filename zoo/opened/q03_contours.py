@@ -1,5 +1,5 @@
 # expect: healthy
-# rule: 3
+# axis: none
 # symptom: a new optimizer object is made for every round of three batches
 # cause: harmless: it is SGD without momentum, which has no state to lose; the rate follows a plan that the property reads
 import math

@@ -1,5 +1,5 @@
 # expect: healthy
-# rule: 3
+# axis: none
 # symptom: the loss starts high again several times during the run, and a new optimizer is made each time
 # cause: on purpose: five-fold cross-validation; each fold has a new model and so its own new Adam, which lives for the whole fold
 import numpy as np

@@ -1,5 +1,5 @@
 # expect: healthy
-# rule: 4
+# axis: none
 # symptom: whole hidden units are cut to zero and all rows are scaled back to the norm they had, in the middle of the run
 # cause: safe form: the ratio is taken only where the row that is left is not zero; rows cut away stay at zero and the loss stays finite
 import numpy as np

@@ -1,5 +1,5 @@
 # expect: healthy
-# rule: 5
+# axis: none
 # symptom: the picture is cropped at a random place and flipped at random, and the targets are passed through unchanged
 # cause: right on purpose: the targets are the kind of mark and its width and height, which neither a shift nor a mirror changes
 import numpy as np

@@ -1,5 +1,5 @@
 # expect: healthy
-# rule: 6
+# axis: none
 # symptom: dropout is switched on while the validation set is passed through the net, and these numbers vary
 # cause: on purpose: Monte Carlo dropout gives the spread of the predictions; the best checkpoint is chosen by the ordinary score with dropout off
 import copy

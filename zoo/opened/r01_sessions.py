@@ -1,8 +1,10 @@
 # expect: sick
-# rule: 1
+# axis: data
 # symptom: after the resume the loss leaps from about 1 to above 5, as if the model knew nothing, then must be learnt again
 # cause: the song-to-row mapping is built anew from the order of first appearance in the new day's logs, so the restored embedding and output rows belong to other songs
 # says: (vocab|mapping|catalog|catalogue|\bids?\b|index|indices|row|lookup|token|encod|dictionary).{0,200}(rebuil|re-?built|built (anew|again)|differ|chang|order|permut|shuffl|mismatch|not (saved|restored|reused|loaded)|other|another|new|anew|again|wrong|no longer)|(rebuil|re-?built|differ|chang|permut|shuffl|mismatch|other|another|wrong).{0,200}(vocab|mapping|catalog|\bids?\b|index|indices|lookup|token|encod|dictionary)
+# onset_step: 120
+# fix: keep the map of ids in the checkpoint
 # mended: the second phase takes the song-to-row mapping out of the checkpoint file
 import os
 import tempfile

@@ -1,8 +1,10 @@
 # expect: sick
-# rule: 1
+# axis: harness
 # symptom: the run was nearly done with a low loss; after the resume the loss rises again and the run ends worse than it stood at the break
 # cause: the step count that drives the warm-up and cosine rate is not in the checkpoint, so after the resume it counts from 0: warm-up begins anew and the rate climbs back to its peak
 # says: (warm-?up|schedul|cosine|step count|counter|tick|learning.?rate|\blr\b).{0,200}(restart|begin|anew|again|from (0|zero|scratch)|reset|not (saved|restored|loaded|kept|stored|in the checkpoint)|start(s|ed)? over|re-?warm|afresh|forg[oe]t|missing|lost|rise|climb)|(restart|reset|forg[oe]t|not (saved|restored|loaded)|missing).{0,200}(warm-?up|schedul|counter|step count|tick|learning.?rate|\blr\b)
+# onset_step: 301
+# fix: save the count of the schedule
 # mended: the step count is read back from the checkpoint
 import math
 import os

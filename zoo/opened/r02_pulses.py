@@ -1,8 +1,10 @@
 # expect: sick
-# rule: 2
+# axis: optimizer
 # symptom: the loss falls well in the first epochs and then rises from epoch to epoch until the net is at or below chance
 # cause: when the batch grows, the rate is multiplied by batch/base at every epoch, on top of the rate already scaled, so it compounds without end instead of being base rate times batch/base
 # says: (learning.?rate|\blr\b|step size|rate).{0,250}(grow|compound|multipl|increas|rise|rising|climb|explod|exponential|without (end|bound)|unbounded|too (high|large)|accumulat|keeps)|(grow|compound|multipl|increas|exponential|accumulat|keeps).{0,200}(learning.?rate|\blr\b)
+# onset_step: 100
+# fix: set the rate from the base rate, not from itself
 # mended: the rate is set from the base rate times batch/base instead of scaling the rate in use
 import os
 

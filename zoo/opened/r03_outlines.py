@@ -1,8 +1,10 @@
 # expect: sick
-# rule: 3
+# axis: optimizer
 # symptom: the loss falls very slowly, many times slower than SGD with momentum 0.95 should at this rate
 # cause: the optimizer is a plain property, so each round of three batches gets a new SGD object and the momentum buffer is thrown away before it can build up
 # says: (optimi[sz]er|sgd|momentum|moment|buffer|velocity|state).{0,200}(anew|re-?creat|re-?built|re-?init|re-?instantiat|re-?mad|made|new|every|each|per|reset|lost|discard|thrown|fresh|construct)|(new|fresh|re-?creat\w*|re-?init\w*|construct\w*|reset\w*).{0,120}(optimi[sz]er|sgd|momentum)
+# onset_step: 1
+# fix: make the optimizer once
 # mended: the property is a cached one, so that one SGD object serves the whole run
 import functools
 import math

@@ -1,8 +1,10 @@
 # expect: sick
-# rule: 3
+# axis: optimizer
 # symptom: the loss falls at first and then stays noisy on a plateau far above what the noise in the prices allows
 # cause: the function that eats one shard of the table makes a new Adam, and a shard is only three batches, so first and second moments never live longer than three steps
 # says: (optimi[sz]er|adam|moment(s|um)?\b|state).{0,200}(anew|re-?creat|re-?built|re-?init|re-?instantiat|re-?mad|made|new|every|each|per|reset|lost|discard|thrown|fresh|construct)|(new|fresh|re-?creat\w*|re-?init\w*|construct\w*|reset\w*).{0,120}(optimi[sz]er|adam|moment)
+# onset_step: 1
+# fix: make the optimizer once
 # mended: one Adam is made once and handed to every call
 import os
 

@@ -1,8 +1,10 @@
 # expect: sick
-# rule: 4
+# axis: model
 # symptom: the loss falls steadily and then is NaN from one step on, to the end
 # cause: after each step the last coordinate of every prototype is set to sqrt(1 - sum of the squares of the others); once an update carries the others beyond norm 1 this is the root of a negative number, a NaN weight
 # says: (sqrt|square.?root|root).{0,200}(negativ|below (0|zero)|less than (0|zero)|< ?0|nan|domain)|negativ.{0,120}(sqrt|square.?root|root)|(prototype|proxy|proxies|anchor|hemisphere|sphere|projection|project).{0,250}(negativ|nan|outside|beyond|exceed)
+# onset_step: 60
+# fix: clamp before the square root
 # mended: the prototypes are brought back onto the sphere by dividing by their norm
 import os
 

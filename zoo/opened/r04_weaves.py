@@ -1,8 +1,10 @@
 # expect: sick
-# rule: 4
+# axis: model
 # symptom: the loss falls, then from one step to the next it is NaN and stays NaN
 # cause: after each thinning the filters are scaled back to the norm they had; a filter that was cut away entirely has norm 0 afterwards, the ratio is x/0 and 0 times inf gives NaN weights
 # says: (prun|thin|mask|filter|rescal|scal|norm|cut|weight).{0,250}(divi\w+ by (0|zero)|0\s*/\s*0|/\s*0|zero|\binf|all.?zero|nan)|(divi\w+ by (0|zero)|zero norm|norm (of|is) (0|zero)).{0,200}
+# onset_step: 285
+# fix: do not divide by a norm of 0
 # mended: the norm after the cut is kept away from 0 before the division
 import os
 

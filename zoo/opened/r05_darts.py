@@ -1,8 +1,10 @@
 # expect: sick
-# rule: 5
+# axis: data
 # symptom: training error in pixels stops at the size of the crop's play and will not go lower, although the picture is easy
 # cause: in training the crop is cut at a random place, but the points are moved as if it were always the centre crop, so picture and target do not agree
 # says: (crop|shift|jitter|offset|augment|translat|window|random).{0,250}(key.?point|target|label|point|coordinate|tip|tail)|(key.?point|target|label|point|coordinate).{0,250}(crop|shift|jitter|offset|augment|translat|not moved|moved)
+# onset_step: 0
+# fix: move the points by the same offset
 # mended: the points are moved by the same offset as the crop
 import os
 

@@ -1,8 +1,10 @@
 # expect: sick
-# rule: 6
+# axis: harness
 # symptom: validation is much worse than it should be and jumps; the best weights, scored again on the same samples, give another number each time, so the chosen epoch is partly luck
 # cause: the overridden train() of the net, written to hold the input norm fixed, ignores its mode argument, so net.eval() leaves dropout on while the score that picks the checkpoint is taken
 # says: dropout.{0,200}(eval|validat|scor|still|on\b|active|training mode|train mode|stays|checkpoint|best|not (off|disabled|turned))|(eval\w*|validat\w*|train\(\)|training mode|train mode|\bmode\b).{0,200}(dropout|ignor|train(ing)? mode|stochastic|noisy|random|no effect|overrid)
+# onset_step: 0
+# fix: let train() pass its mode on
 # mended: the overridden train() hands its mode argument on
 import copy
 import os

@@ -82,7 +82,7 @@ def _say_run_again(source: Path) -> None:
 
 
 def _print(fixed: Fixed) -> None:
-    from steadytrain.experiments.fix_verification import MEANINGS
+    from steadytrain.experiments.specs import MEANINGS
     from steadytrain.report.wording import clean
 
     say_lines(f"{fixed.status or 'cause'}: {fixed.verdict}")

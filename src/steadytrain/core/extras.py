@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from importlib.metadata import PackageNotFoundError, requires
 
 from steadytrain.core.own_command import NAME
 
@@ -23,6 +22,8 @@ def pip_install(requirement: str) -> str:
 
 def install(extra: str) -> str:
     """The command that installs the packages of an extra: ``pip install 'duckdb>=1.2' 'pyarrow>=17'``."""
+    from importlib.metadata import PackageNotFoundError, requires  # show needs none of it
+
     try:
         known = requires(NAME) or []
     except PackageNotFoundError:

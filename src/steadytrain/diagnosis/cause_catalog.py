@@ -13,7 +13,8 @@ from steadytrain.core.plugin_pages import Page, Pages, indented, wrapped
 from steadytrain.core.plugins import Broken, Kind, kebab, name_of
 from steadytrain.diagnosis.axis import axis_of
 from steadytrain.diagnosis.cause import Cause, Intervention
-from steadytrain.experiments.trial import AXES, axis_word
+from steadytrain.experiments.specs import axis_word
+from steadytrain.experiments.trial import AXES
 
 PROMISED = ("base_rate", "expects", "interventions", "grade", "source")
 

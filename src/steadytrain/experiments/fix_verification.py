@@ -9,7 +9,7 @@ nothing is wrong yet: in the last probes before the onset.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,22 +18,13 @@ import numpy as np
 from steadytrain.core.errors import UsageError
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.judging import unchanged
-from steadytrain.experiments.specs import PRICE, SCRIPT_FAILED, Change, NotApplicable, Outcome, Spec, Verdict
+from steadytrain.experiments.specs import MEANINGS, PRICE, SCRIPT_FAILED, Change, NotApplicable, Outcome, Spec, Verdict
 from steadytrain.experiments.trial import Trial
 from steadytrain.experiments.trial_catalog import trial
 
 SCHEMA = "steadytrain.verify/1"
 FOLLOWED_MIN, FOLLOWED_MAX = 10, 2000
 CHANGE_CHARACTERS_MAX = 200
-
-MEANINGS: Mapping[str, str] = {
-    "removed": "removed",
-    "delayed": "delayed",
-    "persists": "no effect",
-    "worse": "made worse",
-    "inconclusive": "cannot tell",
-    "not-run": "not run",
-}
 
 
 @dataclass(frozen=True)

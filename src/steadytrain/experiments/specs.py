@@ -37,6 +37,22 @@ EFFECTS: Mapping[str, str] = {
 }
 
 
+MEANINGS: Mapping[str, str] = {
+    "removed": "removed",
+    "delayed": "delayed",
+    "persists": "no effect",
+    "worse": "made worse",
+    "inconclusive": "cannot tell",
+    "not-run": "not run",
+}
+"""Effects of a fix, in words."""
+
+
+def axis_word(name: str) -> str:
+    """An axis as it is shown: the one of the training loop has another name in documents."""
+    return "training loop" if name == "harness" else name
+
+
 @dataclass(frozen=True)
 class Change(JsonValue):
     """One change. ``kind`` names a class in ``trial_runs/changes``, which checks ``values``."""

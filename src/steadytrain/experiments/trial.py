@@ -45,11 +45,6 @@ AXES: Mapping[str, str] = {
 """The axes on which a fault can lie. A cause declares its own, a trial the one on which its change lies."""
 
 
-def axis_word(name: str) -> str:
-    """An axis as it is shown: the one of the training loop has another name in documents."""
-    return "training loop" if name == "harness" else name
-
-
 ONE_DIFFERENCE = "it compares two runs that differ in this alone"
 """Why a trial with a control of its own has no placebo."""
 

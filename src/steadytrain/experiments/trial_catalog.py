@@ -11,8 +11,8 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.plugin_pages import Page, Pages, wrapped
 from steadytrain.core.plugins import Broken, Kind, nearest
 from steadytrain.experiments.case import Case
-from steadytrain.experiments.specs import UNCHANGED, NotApplicable, Spec
-from steadytrain.experiments.trial import AXES, KINDS, Trial, axis_word
+from steadytrain.experiments.specs import UNCHANGED, NotApplicable, Spec, axis_word
+from steadytrain.experiments.trial import AXES, KINDS, Trial
 
 
 def _lacks(found: type[Trial] | Trial) -> str | None:

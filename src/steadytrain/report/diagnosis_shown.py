@@ -19,8 +19,7 @@ from steadytrain.diagnosis.answer import (
     Status,
 )
 from steadytrain.diagnosis.fix_order import GROUPS, Group, group_of, seen_to
-from steadytrain.experiments.fix_verification import MEANINGS
-from steadytrain.experiments.trial import axis_word
+from steadytrain.experiments.specs import MEANINGS, axis_word
 from steadytrain.report.wording import clean, count, enumerated, number
 
 EVIDENCE_MAX = 6
