@@ -134,7 +134,8 @@ def test_a_jump_of_the_rate_is_not_answered_by_a_warm_up_first() -> None:
 
 def silent(effect: Effect) -> tuple[object, ...]:
     name = "parameters-not-in-optimizer"
-    signs = {name: Signature((Sign("head.weight is in no optimizer", CERTAIN, "fact x", invariant=True),))}
+    seen = Sign("head.weight is in no optimizer", CERTAIN, f"fact {name.replace('-', '_')}", invariant=True)
+    signs = {name: Signature((seen,))}
     suspects = [Suspect(one, cause, signs.get(one, Signature())) for one, cause in CAUSES.items()]
     verdict = Verdict("optimize-all", effect, {"final_excess": -2.0, "control_final_excess": -0.5}, "the loss falls")
     control = Control(True, True, True, "no progress")
