@@ -6,7 +6,9 @@ import pytest
 
 from steadytrain.core.model import Symptom
 from steadytrain.diagnosis.answer import Diagnosis, RankedCause
+from steadytrain.diagnosis.cause_catalog import causes
 from steadytrain.diagnosis.conclusion import Circumstances, conclude, in_words
+from steadytrain.diagnosis.fix_order import fitting
 from steadytrain.diagnosis.proof import Control
 from steadytrain.diagnosis.suspects import suspects_of
 from steadytrain.experiments.specs import Verdict
@@ -59,3 +61,18 @@ def test_a_module_list_is_offered_for_modules_in_a_plain_list_alone(unregistered
     names = [one.name for one in first("parameters-outside-optimizer", unregistered=unregistered).interventions]
     assert "optimize-all" in names
     assert ("register-modules" in names) is bool(unregistered)
+
+
+@pytest.mark.parametrize("meets", ["table", "column"])
+def test_the_fix_of_a_broadcast_loss_is_that_of_the_shapes_that_met(meets: str) -> None:
+    names = [one.name for one in first("broadcast-loss", rows=64.0, **{meets: 1.0}).interventions]
+    assert names == {"table": ["targets-without-table"], "column": ["match-shapes"]}[meets]
+
+
+def test_shapes_that_a_survey_saw_choose_the_fix() -> None:
+    cause = causes()["shape-broadcast"]
+    for target, key in (("[64, 64], a table since [64] met [64, 1] at a.py:6", "table"), ("[64]", "column")):
+        case = finite_case(facts={"broadcast": [f"a.py:7: mse(x, y): [64, 1] with {target}"]})
+        (sign, *_) = cause.signature(case).signs
+        assert sign.numbers.keys() == {"broadcast", key}
+        assert [one.of for one in fitting(cause.interventions, cause.signature(case), ())] == [(key,)]
