@@ -134,7 +134,8 @@ def test_a_jump_of_the_rate_is_not_answered_by_a_warm_up_first() -> None:
 
 def silent(effect: Effect) -> tuple[object, ...]:
     name = "parameters-not-in-optimizer"
-    signs = {name: Signature((Sign("head.weight is in no optimizer", CERTAIN, "fact x", invariant=True),))}
+    seen = Sign("head.weight is in no optimizer", CERTAIN, f"fact {name.replace('-', '_')}", invariant=True)
+    signs = {name: Signature((seen,))}
     suspects = [Suspect(one, cause, signs.get(one, Signature())) for one, cause in CAUSES.items()]
     verdict = Verdict("optimize-all", effect, {"final_excess": -2.0, "control_final_excess": -0.5}, "the loss falls")
     control = Control(True, True, True, "no progress")
@@ -166,3 +167,11 @@ def test_a_rate_that_was_seen_to_work_is_offered_before_one_that_was_not() -> No
     assert names[:2] == ["hold-learning-rate", "tenth-learning-rate"]
     assert names[-1] == "lower-learning-rate"
     assert "hold-learning-rate" not in [one.name for one in offered("learning-rate-too-high")]
+
+
+def test_the_fix_of_a_schedule_is_that_of_what_was_seen() -> None:
+    early = Sign("stepped before", CERTAIN, "fact scheduler_before_optimizer")
+    twice = Sign("stepped twice", CERTAIN, "fact scheduler_steps_per_step")
+    assert fixes_for("scheduler-misstep", early) == ["scheduler-after-optimizer", "hold-learning-rate"]
+    assert fixes_for("scheduler-misstep", twice) == ["hold-learning-rate"]
+    assert not any("is named" in one.code for one in offered("scheduler-misstep"))  # no step is named there

@@ -17,14 +17,14 @@ from steadytrain.diagnosis.batch_trigger import batch_note
 from steadytrain.diagnosis.cause import CERTAIN, Sign, Signature
 from steadytrain.diagnosis.cause_catalog import causes, interventions_of, shipped
 from steadytrain.diagnosis.conclusion import Circumstances, conclude
-from steadytrain.diagnosis.fix_order import group_of
+from steadytrain.diagnosis.fix_order import group_of, remedies
 from steadytrain.diagnosis.proof import Control
 from steadytrain.diagnosis.weighing import Suspect
 from steadytrain.experiments.command_results import keep_verdicts, results_of
 from steadytrain.experiments.contrast import Contrast
 from steadytrain.experiments.fix_verification import PRICE, verified
 from steadytrain.experiments.outcome_files import COPY
-from steadytrain.experiments.specs import Effect, Verdict
+from steadytrain.experiments.specs import WEAKENED, Effect, Verdict
 from steadytrain.experiments.trial_catalog import trial, trials
 from steadytrain.report import diagnosis_shown, text
 from steadytrain.storage.bundle import MANIFEST, seal
@@ -109,6 +109,21 @@ def test_what_was_tried_in_vain_comes_last_with_what_it_did() -> None:
     assert "Fixes seen to work" not in told
     assert told.index("Fixes not tried") < told.index("Fixes tried and not seen to help")
     assert "clip the global norm to a tenth of its median (cannot tell: so it was)" in told
+
+
+def test_what_took_most_of_the_symptom_away_is_not_among_what_did_not_help() -> None:
+    why = "weakened, not removed: loss on fixed batches changes by +0.017, in the control by +0.214"
+    third = Verdict("learning-rate-third", "inconclusive", {WEAKENED: 1.0}, why)
+    cause = causes()["learning-rate-too-high"]
+    found = remedies(cause, cause.interventions, [third], target="run/x", replayed=True)
+    groups = {one.trial: group_of(one) for one in found}
+    assert (groups["learning-rate-third"], groups["clip"]) == ("weakens", "untried")
+    suspect = Suspect("learning-rate-too-high", cause, Signature((Sign("it rises", CERTAIN, "window"),)))
+    known = Circumstances("divergence: it rose", Control(True, True, True, ""), True, (), "run/x")
+    told = printed(conclude([suspect], [third], known))
+    assert "learning-rate-third weakened" in told
+    assert told.index("Fixes seen to take most of it away, not all") < told.index("Fixes not tried")
+    assert not any(words in told for words in ("not seen to help", "does not help", "against "))
 
 
 def test_what_mends_the_cause_comes_before_what_hides_it() -> None:

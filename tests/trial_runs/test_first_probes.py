@@ -70,3 +70,17 @@ def test_data_that_the_script_draws_are_those_of_the_probed_steps(aside: str, tm
     first, expected = outcome.probes[: len(PROBED)], losses_at_the_start()
     assert [(one.step, one.loss) for one in first] == [(step, pytest.approx(expected[step - 1])) for step in PROBED]
     assert [one.loss for one in outcome.probes[len(PROBED) :]] != [one.loss for one in first]
+
+
+def test_probes_without_a_loss_do_not_end_a_trial(tmp_path: Path) -> None:
+    """Gradients that are cleared between backward and step leave the step without a loss."""
+    clears = "optimizer.zero_grad()"
+    script = (
+        SCRIPT.replace("ASIDE", "pass").replace(clears, "pass").replace("loss.backward()", f"loss.backward(); {clears}")
+    )
+    run = run_script(tmp_path, script, "--keep-rewind").run_dir
+    schedule = (Entry(2, "probe"), *(Entry(step) for step in range(2, 5)), Entry(2, "probe"))
+    with Pool(run, keep=False) as pool:
+        (outcome,) = pool.run([Spec("unchanged", 0, 1, schedule, (), "all")], budget_s=120.0)
+    assert outcome.ran, outcome.why_not
+    assert [(one.step, one.loss) for one in outcome.probes][1:] == [(2, None)]

@@ -158,6 +158,10 @@ def launches(body: Callable[..., int]) -> Callable[..., int]:
     return in_order
 
 
+OF_WORK = "It counts work, not the clock: on a busy machine a second of it takes up to four."
+"""What the help of each ``--budget`` says, if ``core.work_time`` counts it."""
+
+
 def seconds(budget: str) -> float:
     """A time such as ``90``, ``90s``, ``10m`` or ``1h``, in seconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h)?", budget.strip())

@@ -22,7 +22,11 @@ INTERRUPTED_STATUS = 130
 @click.command()
 @click.argument("incident", required=False, metavar="[INCIDENT|RUN]")
 @click.option(
-    "--budget", default="10m", show_default=True, metavar="TIME", help="Time for the survey and all trials: 90s, 10m."
+    "--budget",
+    default="10m",
+    show_default=True,
+    metavar="TIME",
+    help=f"Time for the survey and all trials: 90s, 10m. {_options.OF_WORK}",
 )
 @_options.symptom
 @_options.onset

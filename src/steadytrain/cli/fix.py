@@ -26,7 +26,7 @@ REMOVED_STATUS, NOT_REMOVED_STATUS, CANNOT_TELL_STATUS = 0, 1, 125
     default="10m",
     show_default=True,
     metavar="TIME",
-    help="Time for the diagnosis, if none is stored, and for the patched script: 90s, 10m.",
+    help=f"Time for the diagnosis, if none is stored, and for the patched script: 90s, 10m. {_options.OF_WORK}",
 )
 @click.option("--write", "writes", is_flag=True, help="Write the patch into the script if it removes the symptom.")
 @_options.tree

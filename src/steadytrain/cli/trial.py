@@ -26,7 +26,11 @@ CANNOT_TELL_STATUS = 125
 @click.argument("names", nargs=-1, metavar="NAME...")
 @click.option("--all", "every", is_flag=True, help="Without NAME: also list the trials that do not apply, with why.")
 @_options.workers
-@click.option("--budget", metavar="TIME", help="Start no trial after this time: 90s, 10m; a bare number is in seconds.")
+@click.option(
+    "--budget",
+    metavar="TIME",
+    help=f"Start no trial after this time: 90s, 10m; a bare number is in seconds. {_options.OF_WORK}",
+)
 @_options.symptom
 @_options.onset
 @_options.tree

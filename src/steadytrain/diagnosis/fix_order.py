@@ -1,8 +1,9 @@
 """The fixes of a cause in the order in which they are offered, each with what its trial showed. Pure.
 
-First what was seen to work on the replay, then what was not tried, then what only gets past the step (``STOPGAPS``),
-and last what was tried and did not help. Within each group, a change that mends the cause itself comes before one that
-only hides it (a smaller step), then what applies to the script before what does not, then fast before invasive.
+First what was seen to work on the replay, then what took most of the symptom away, then what was not tried, then what
+only gets past the step (``STOPGAPS``), and last what was tried and did not help. Within each group, a change that mends
+the cause itself comes before one that only hides it (a smaller step), then what applies to the script before what does
+not, then fast before invasive.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from typing import TYPE_CHECKING, Literal
 from steadytrain.diagnosis import interventions as shared
 from steadytrain.diagnosis.answer import Remedy
 from steadytrain.diagnosis.cause import Cause, Intervention, Signature
-from steadytrain.experiments.specs import PRICE, Verdict
+from steadytrain.experiments.specs import PRICE, WEAKENED, Verdict
 from steadytrain.experiments.watched_rules import higher_loss
 
 if TYPE_CHECKING:  # reading an answer needs no trial
     from steadytrain.experiments.contrast import Contrast
 
-Group = Literal["works", "untried", "stopgap", "failed"]
-GROUPS: tuple[Group, ...] = ("works", "untried", "stopgap", "failed")
+Group = Literal["works", "weakens", "untried", "stopgap", "failed"]
+GROUPS: tuple[Group, ...] = ("works", "weakens", "untried", "stopgap", "failed")
 
 STOPGAPS = frozenset({shared.DROP_BATCH.name})
 """Fixes that leave the cause as it is, whatever their trial showed: a replay without the batch is a trial, no cure."""
@@ -139,6 +140,8 @@ def seen_to(one: Remedy) -> Group:
     """What was seen of a fix: only what ran and removed the symptom works; what could not be run was not tried."""
     if one.tried == "removed":
         return "works"
+    if one.tried == "inconclusive" and one.note.startswith(WEAKENED):
+        return "weakens"
     return "untried" if one.tried in (None, "not-run") else "failed"
 
 

@@ -32,7 +32,7 @@ HOLD_RATE = Intervention(
     1,
     "hold the learning rate where it was",
     "constant-learning-rate",
-    code="# leave out scheduler.step() from the step that is named on",
+    code="# leave out scheduler.step(): the rate then stays where it is",
 )
 FAR_LOWER_RATE = Intervention(
     "far-lower-learning-rate",

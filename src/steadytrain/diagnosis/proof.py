@@ -23,8 +23,7 @@ from dataclasses import dataclass, replace
 from steadytrain.diagnosis.cause import CERTAIN, STRONG
 from steadytrain.diagnosis.weighing import Suspect, plain
 from steadytrain.experiments.contrast import Contrast
-from steadytrain.experiments.judging import WEAKENED
-from steadytrain.experiments.specs import Verdict
+from steadytrain.experiments.specs import WEAKENED, Verdict
 
 
 @dataclass(frozen=True)
@@ -194,7 +193,7 @@ def persists(verdicts: Mapping[str, Verdict], trial: str) -> bool:
 def _unmended(suspect: Suspect, verdicts: Mapping[str, Verdict]) -> str:
     names = suspect.cause.confirming
     ran = [trial for trial in names if trial in verdicts and verdicts[trial].effect != "not-run"]
-    tried = [f"{trial} {verdicts[trial].effect}" for trial in ran]
+    tried = [f"{trial} {WEAKENED if WEAKENED in verdicts[trial].numbers else verdicts[trial].effect}" for trial in ran]
     if not names:
         return "there is no trial of a change that mends it"
     if not tried:

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from steadytrain.experiments.case import Case
-from steadytrain.experiments.judging import WEAKENED
 from steadytrain.experiments.outcome_measures import highest_loss, place_of, steps_before_onset
-from steadytrain.experiments.specs import Change, NotApplicable, Outcome, Placebo, Spec, Verdict
+from steadytrain.experiments.specs import WEAKENED, Change, NotApplicable, Outcome, Placebo, Spec, Verdict
 from steadytrain.experiments.trial import Trial
 from steadytrain.experiments.trial_catalog import plan_of, trial
 from steadytrain.experiments.watched_rules import shows_rule

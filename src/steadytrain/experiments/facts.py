@@ -131,7 +131,8 @@ FACTS: Mapping[str, str] = {
     "logits_as_log_probabilities": "lines where values that are no log-probabilities went into nll_loss or kl_div",
     "loss_arguments_swapped": "lines where the target requires a gradient and the input does not",
     "broadcast": "lines `code: [shape] with [shape]` where a loss, or a difference that went into it, was broadcast "
-    "between two shapes of the same number of elements or that differ in rank",
+    "between two shapes of the same number of elements or that differ in rank; with the line where [N] met [N, 1], if "
+    "that made the target",
     "loss_terms": "list of {line, place, first, last}: numbers that the script adds or subtracts where it sums up its "
     "loss, with their sign there, at the first and at the last surveyed step",
     "loss_reductions": "list of {line, place, averaged, summed, heavier}: terms of the loss that sum `summed` elements "

@@ -24,6 +24,7 @@ from steadytrain.experiments.outcome_measures import (
     excess_in,
     growth_of,
     highest_loss,
+    last_probe,
     noise_floor,
     numbers_of,
     place_of,
@@ -32,7 +33,7 @@ from steadytrain.experiments.outcome_measures import (
     unsteadiness,
     usual_growth,
 )
-from steadytrain.experiments.specs import UNCHANGED, Effect, Outcome, Verdict
+from steadytrain.experiments.specs import UNCHANGED, WEAKENED, Effect, Outcome, Verdict
 from steadytrain.experiments.training_fall import compared, fall_of, learns_more
 from steadytrain.experiments.trial_starts import EARLY_ONSET
 from steadytrain.experiments.watched_rules import judged_by_rule, shows_rule
@@ -51,9 +52,6 @@ GROWTH_MIN, CLEAR_RISE = math.log(2.0), 2.0
 PROGRESS_FACTOR, PROGRESS_UNCLEAR_FACTOR = 3.0, 1.5
 """A run that did not learn is cured if its probe loss falls by the first factor times the control's fall. Between the
 two factors the trial is inconclusive."""
-
-WEAKENED = "weakened"
-"""Key in the numbers of a verdict, and the first word of its reason, if the symptom is smaller but not gone."""
 
 
 def judge(
@@ -200,7 +198,8 @@ class _Pair:
         return noise_floor(self.case, excess, self.controls)
 
     def says(self, effect: Effect, why: str) -> Verdict:
-        return Verdict(self.trial, effect, self.numbers, why)
+        less = {WEAKENED: 1.0} if why.startswith(WEAKENED) else {}
+        return Verdict(self.trial, effect, {**self.numbers, **less}, why)
 
     def less(self, why: str, ill: str) -> Verdict:
         """The verdict of a symptom that is smaller than in the control, while the run is still ``ill``: delayed if it
@@ -209,8 +208,11 @@ class _Pair:
         later = here - there - _refused(self.outcome) if here is not None and there is not None else 0
         if later >= DELAYED_ENTRIES:
             return self.says("delayed", f"{why}; it comes {later} steps later")
-        verdict = self.says("inconclusive", f"{WEAKENED}, not removed: {why}; {ill}")
-        return replace(verdict, numbers={**verdict.numbers, WEAKENED: 1.0})
+        return self.weakened(f"{why}; {ill}")
+
+    def weakened(self, why: str) -> Verdict:
+        """The verdict of a symptom that is much smaller than in the control, and not gone."""
+        return self.says("inconclusive", f"{WEAKENED}, not removed: {why}")
 
 
 def _judge_one(pair: _Pair) -> Verdict:
@@ -287,6 +289,8 @@ def _by_progress(pair: _Pair) -> Verdict:
         return pair.says("worse", why)
     if fell > PROGRESS_UNCLEAR_FACTOR * fell_there + still:
         return pair.says("inconclusive", why)
+    if there.final > floor and here.final < PERSISTS_SHARE * there.final:
+        return pair.weakened(f"{why}: most of the rise is gone, and it does not fall")
     return pair.says("persists", why)
 
 
@@ -314,7 +318,7 @@ def _by_level(pair: _Pair) -> Verdict | None:
     """Judge a loss that starts above the ``bound`` of its symptom by whether it gets below, where the control does
     not: it may fall far and still be above. None without a bound, or if the probes do not show the symptom."""
     bound = pair.case.symptom.numbers.get("bound") if pair.case.symptom is not None else None
-    there, here = _last_probe(pair.control), _last_probe(pair.outcome)
+    there, here = last_probe(pair.control), last_probe(pair.outcome)
     if bound is None or there is None or here is None or there <= bound:
         return None
     why = (
@@ -325,16 +329,6 @@ def _by_level(pair: _Pair) -> Verdict | None:
     if here > WORSE_SHARE * there:
         return pair.says("worse", why)
     return pair.says("persists" if here >= PERSISTS_SHARE * there else "inconclusive", why)
-
-
-def _last_probe(outcome: Outcome) -> float | None:
-    """The mean loss of the probes after the last trained step; None if unknown."""
-    places = [place_of(outcome, seen.entry) for seen in outcome.probes]
-    losses = [
-        seen.loss for seen, place in zip(outcome.probes, places, strict=True) if place == max(places, default=None)
-    ]
-    known = [loss for loss in losses if loss is not None and math.isfinite(loss)]
-    return math.fsum(known) / len(known) if known and len(known) == len(losses) else None
 
 
 def _by_rise(pair: _Pair) -> Verdict | None:

@@ -208,6 +208,16 @@ def probe_means(outcome: Outcome) -> list[float]:
     return [float(np.mean(losses)) for _, losses in _points(outcome)]
 
 
+def last_probe(outcome: Outcome) -> float | None:
+    """The mean loss of the probes after the last trained step; None if unknown."""
+    places = [place_of(outcome, seen.entry) for seen in outcome.probes]
+    losses = [
+        seen.loss for seen, place in zip(outcome.probes, places, strict=True) if place == max(places, default=None)
+    ]
+    known = [loss for loss in losses if loss is not None and math.isfinite(loss)]
+    return math.fsum(known) / len(known) if known and len(known) == len(losses) else None
+
+
 def _points(outcome: Outcome) -> list[tuple[int, list[float]]]:
     """The probe losses, by the number of preceding steps."""
     points: dict[int, list[float]] = {}

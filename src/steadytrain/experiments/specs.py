@@ -153,6 +153,9 @@ NO_TIME_LEFT = "the budget of time was spent before it was finished"
 PRICE = "price_before"
 """The number of a verdict that holds the price of its change: probe loss with it minus without it, before the onset."""
 
+WEAKENED = "weakened"
+"""Key in the numbers of a verdict, and the first word of its reason, if the symptom is smaller but not gone."""
+
 SCRIPT_FAILED = "the script failed"
 LOOP_OVER = "the script's loop was over"
 """Begins the reason of a trial whose script raised an error: a missing module or file, or the trial's own change."""

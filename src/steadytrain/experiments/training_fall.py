@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from steadytrain.experiments.outcome_measures import FLOOR_SHARE
-from steadytrain.experiments.specs import Effect, Outcome
+from steadytrain.experiments.specs import WEAKENED, Effect, Outcome
 
 END_SHARE = 4
 """The end is the last quarter of the steps."""
@@ -83,7 +83,12 @@ def compared(there: Fall, here: Fall, controls: Sequence[Outcome]) -> tuple[Effe
         return "persists", why
     if fell > MUCH * fell_there or 0.0 <= here.end <= HALF * there.end:
         return "removed", why
-    return ("inconclusive" if fell > SOME * fell_there else "persists"), why
+    if fell > SOME * fell_there:
+        return "inconclusive", why
+    risen = there.end - there.first
+    if risen > noise and here.end - here.first < HALF * risen:
+        return "inconclusive", f"{WEAKENED}, not removed: {why}: most of the rise is gone, and it does not fall"
+    return "persists", why
 
 
 def _error(there: Fall, here: Fall) -> float:

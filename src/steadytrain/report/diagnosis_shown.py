@@ -36,6 +36,7 @@ DIFF_LINES_MAX = 60
 CONTROL = "unchanged"
 FIX_HEADINGS: Mapping[Group, str] = {
     "works": "Fixes seen to work on the replay",
+    "weakens": "Fixes seen to take most of it away, not all",
     "untried": "Fixes not tried",
     "stopgap": "To get past the step, with the cause left as it is",
     "failed": "Fixes tried and not seen to help",
@@ -278,6 +279,8 @@ def _tried(remedy: Remedy) -> str:
     group = seen_to(remedy)
     if group == "untried":
         return f"could not be tried{note}" if note else "by hand" if remedy.trial is None else "not tried"
+    if group == "weakens":
+        return remedy.note
     if group == "failed":
         return f"{MEANINGS.get(remedy.tried or '', '')}{note}"
     price = "" if remedy.price is None else f"; the loss before the onset changes by {remedy.price:+.2g}"

@@ -233,7 +233,7 @@ def fix_card(
         diff = _dedented([line for line in told.patch_diff if not line.startswith(("---", "+++", "@@"))])
         write = f"steadytrain fix {shlex.quote(incident)}{' --write' if told.patch_works else ''}" if incident else ""
         return FixCard(told.patch_what, told.patch_effect, told.patch_works, diff[:DIFF_SHOWN_MAX], write)
-    others = (remedy for group in ("untried", "stopgap") for remedy in remedies if remedy.group == group)
+    others = (remedy for group in ("weakens", "untried", "stopgap") for remedy in remedies if remedy.group == group)
     best = next(iter((*working, *others)), None)
     if best is not None:
         code = (best.code,) if best.code else ()

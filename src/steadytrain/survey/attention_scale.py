@@ -136,3 +136,20 @@ def _flat(values: Sequence[Any]) -> list[Any]:
     for value in values:
         found += _flat(value) if isinstance(value, (list, tuple)) else [value]
     return found
+
+
+def masked_before(args: Sequence[Any], given: Sequence[Tensor], result: Tensor) -> bool:
+    """Whether the values that became -inf were masked before: one number far below zero in all these places."""
+    lost = result.isinf()
+    if bool((result[lost] > 0).any()):
+        return False
+    if any(isinstance(value, (int, float)) and value < MASKED_BELOW for value in args):
+        return True
+    for value in given:
+        try:
+            there = value.expand(result.shape)[lost]
+        except RuntimeError:
+            continue
+        if bool((there == there[0]).all()) and float(there[0]) < MASKED_BELOW:
+            return True
+    return False

@@ -19,6 +19,7 @@ from steadytrain.core.torch_private import FUNCTION_MODE
 from steadytrain.survey import attention_scale, changed_settings, empty_masks, loss_terms, nonfinite_made, stored_rows
 from steadytrain.survey.call_findings import LISTED_MAX, LossCall, Seen, add_listed
 from steadytrain.survey.graph_cuts import leaves_behind
+from steadytrain.survey.outer_tables import OuterTables, makes_table
 from steadytrain.survey.script_lines import line_of, script_frame
 from steadytrain.survey.tensor_kinds import KEEPS_KIND, KINDS, TensorKinds, class_dimension, sums_to_one
 
@@ -74,6 +75,7 @@ class Calls(TorchFunctionMode):
         self.made = nonfinite_made.NonfiniteMade()
         self.writes = stored_rows.Writes()
         self.terms = loss_terms.LossTerms()
+        self.tables = OuterTables()
         self.settings = changed_settings.Settings()
         self.step_now: Callable[[], int] = int
         """The number of the current step."""
@@ -125,6 +127,8 @@ class Calls(TorchFunctionMode):
             self._guarded(self.masks.saw, name, args, given, result, line_of(place))
         if args and stored_rows.writes(name, given) and (place := frame or script_frame()) is not None:
             self._guarded(self.writes.saw, name, args[0], line_of(place), self.step_now())
+        if makes_table(name, args, result) and (place := script_frame()) is not None:
+            self._guarded(self.tables.saw, name, args, result, line_of(place))
         reader = _READERS.get(name)
         half = isinstance(result, Tensor) and result.dtype == torch.float16
         if reader is None and not half:
@@ -212,7 +216,8 @@ class Calls(TorchFunctionMode):
         if target.requires_grad and not given_input.requires_grad and name not in DISTANCES:
             add_listed(self.seen.swapped, line)
         if name in VALUE_LOSSES and given_input.shape != target.shape:
-            add_listed(self.seen.broadcast, f"{line}: {list(given_input.shape)} with {list(target.shape)}")
+            made = self.tables.said(target)
+            add_listed(self.seen.broadcast, f"{line}: {list(given_input.shape)} with {list(target.shape)}{made}")
         if name == "ctc_loss":
             self._ctc(args, given)
 
@@ -352,7 +357,9 @@ class Calls(TorchFunctionMode):
         given = [value for value in args if isinstance(value, Tensor) and value.is_floating_point()]
         if not given or name in WRITES_VALUES or not bool(result.isinf().any()):
             return
-        if all(bool(value.isfinite().all()) for value in given) and not _masks(args, given, result):
+        if all(bool(value.isfinite().all()) for value in given) and not attention_scale.masked_before(
+            args, given, result
+        ):
             add_listed(self.seen.half_overflow, f"{name} at {line_of(frame)}")
 
 
@@ -381,20 +388,3 @@ def _argument(args: Sequence[Any], given: Mapping[str, Any], place: int, *names:
     if place < len(args):
         return args[place]
     return next((given[name] for name in names if name in given), None)
-
-
-def _masks(args: Sequence[Any], given: Sequence[Tensor], result: Tensor) -> bool:
-    """Whether the values that became -inf were masked before: one number far below zero in all these places."""
-    lost = result.isinf()
-    if bool((result[lost] > 0).any()):
-        return False
-    if any(isinstance(value, (int, float)) and value < attention_scale.MASKED_BELOW for value in args):
-        return True
-    for value in given:
-        try:
-            there = value.expand(result.shape)[lost]
-        except RuntimeError:
-            continue
-        if bool((there == there[0]).all()) and float(there[0]) < attention_scale.MASKED_BELOW:
-            return True
-    return False

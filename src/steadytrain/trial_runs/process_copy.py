@@ -62,7 +62,8 @@ def measure_in_copy() -> ProcessCopy | Measured:
     if text is None:
         os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return Measured(number_from_json(json.loads(text)) if text else None)
+    number = json.loads(text) if text else None
+    return Measured(None if number is None else number_from_json(number))
 
 
 def _read_all(descriptor: int, wait_s: float) -> bytes | None:

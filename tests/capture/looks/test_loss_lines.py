@@ -29,6 +29,7 @@ CALLED = {
     "in a function": ("def step():\n    loss = criterion(1)\n    loss.backward()\nstep()\n", 2),
     "one of two": ("if 1 > 0:\n    loss = criterion(1)\nelse:\n    loss = criterion(2)\nloss.backward()\n", 5),
     "no call": ("one = criterion(1)\nloss = one\nloss.backward()\n", 3),
+    "a sum": ("one = criterion(1)\nloss = one + one\nloss.backward()\n", 2),
     "at once": ("criterion(1).backward()\n", 1),
     "of an attribute": ("class out: loss = criterion(1)\nout.loss.backward()\n", 2),
 }
@@ -42,6 +43,9 @@ class Loss:
 
     def backward(self) -> None:
         self.places.append(loss_lines.loss_place())
+
+    def __add__(self, other: Loss) -> Loss:
+        return self
 
     def __truediv__(self, other: float) -> Loss:
         return self

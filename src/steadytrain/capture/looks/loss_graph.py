@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.looks.attention_masks import Visible, visible
+from steadytrain.capture.looks.broadcast_sides import broadcast_sides
 from steadytrain.capture.looks.cosine_scores import has_unscaled_cosines
 from steadytrain.capture.looks.first_inputs import INPUTS_MAX, NORMS, first_input
 from steadytrain.capture.looks.graph_nodes import (
@@ -321,6 +322,7 @@ def _read_distance(kind: str, node: Any, graph: LossGraph) -> None:
     if kind == "Sub" and kind_of(before) in ("Unsqueeze", "View", "UnsafeView", "ReshapeAlias"):
         return  # the script reshaped the column on purpose
     graph.misuses["broadcast"] = float(spread[0])
+    graph.misuses.update(broadcast_sides(node, shape_of(before)))
 
 
 def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:

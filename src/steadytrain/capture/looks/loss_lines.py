@@ -25,7 +25,8 @@ def loss_place() -> str:
 
 @lru_cache(maxsize=64)
 def _line_of_loss(file: str, line: int) -> int:
-    """The only line of a function that assigns the loss of the backward in ``line`` from a call, else ``line``."""
+    """The only line of a function that assigns the loss of the backward in ``line`` from a call or as a sum of other
+    losses, else ``line``."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError, RecursionError):
@@ -55,7 +56,8 @@ def _loss_of(backward: ast.Call) -> str:
 
 
 def _made_at(scope: ast.AST, name: str, line: int) -> int | None:
-    """None if several assignments make it, or none that calls something. One that only scales it makes nothing."""
+    """None if several assignments make it, or none that calls something or adds. One that only scales it makes
+    nothing."""
     made = [
         node.value
         for node in statements(scope)
@@ -66,6 +68,7 @@ def _made_at(scope: ast.AST, name: str, line: int) -> int | None:
         and not isinstance(node, ast.AugAssign)
         and name not in names_read(node.value)
     ]
-    if len(made) != 1 or not any(isinstance(one, ast.Call) for one in walk(made[0])):
+    if len(made) != 1:
         return None
-    return made[0].lineno
+    makes = isinstance(made[0], ast.BinOp) or any(isinstance(one, ast.Call) for one in walk(made[0]))
+    return made[0].lineno if makes else None

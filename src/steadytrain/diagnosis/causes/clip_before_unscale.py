@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, Cause, Intervention, Signature
 from steadytrain.diagnosis.signs import below, fact, holds, ruled_out, surveyed, symptom
 from steadytrain.diagnosis.trial_effects import like
 
@@ -81,8 +81,8 @@ class ClipBeforeUnscale(Cause):
                 *below(
                     case, "clip_coefficient", 1e-3, FAIR, "clipping multiplies gradients by {value} in the usual step"
                 ),
-                *symptom(case, STRONG, "clipped-while-scaled"),
-                *symptom(case, STRONG, "clipped-after-step"),
+                *symptom(case, CERTAIN, "clipped-while-scaled", invariant=True),
+                *symptom(case, CERTAIN, "clipped-after-step", invariant=True),
                 *ruled_out(
                     surveyed(case)
                     and fact(case, "clipped") is not True

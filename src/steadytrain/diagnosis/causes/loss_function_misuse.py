@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.script_signs import unequal_terms
-from steadytrain.diagnosis.signs import Signs, fact, listed, quiet, seen, symptom, when
+from steadytrain.diagnosis.signs import Signs, fact, listed, quiet, seen, surveyed, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -142,9 +142,10 @@ class LossFunctionMisuse(Cause):
 
 def _misused(case: Case) -> Signs:
     """What the graph of the loss shows. Cosines without a temperature and targets of several ones are seen nowhere
-    else."""
+    else, and where no survey ran nothing is."""
     found = seen(case, "misused-loss")
-    alone = found is not None and not found.numbers.keys().isdisjoint(("unscaled-cosines", "many-hot"))
+    own = found is not None and not found.numbers.keys().isdisjoint(("unscaled-cosines", "many-hot"))
+    alone = own or not surveyed(case)
     return symptom(case, CERTAIN if alone else STRONG, "misused-loss", invariant=alone)
 
 

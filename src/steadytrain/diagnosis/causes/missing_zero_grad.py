@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, Cause, Intervention, Signature
 from steadytrain.diagnosis.script_signs import trains_another_model
 from steadytrain.diagnosis.signs import below, fact, holds, ruled_out, seen, symptom
 from steadytrain.diagnosis.trial_effects import like
@@ -63,7 +63,7 @@ class MissingZeroGrad(Cause):
                     invariant=True,
                 ),
                 *below(case, "zero_grad_calls", 0.5, FAIR, "zero_grad is called {value} times an update"),
-                *symptom(case, STRONG, "gradients-carried-over"),
+                *symptom(case, CERTAIN, "gradients-carried-over", invariant=True),
                 *symptom(case, CERTAIN, "foreign-gradients", invariant=True),
                 *symptom(case, HINT, "divergence", "exploding-gradients", "oscillation"),
                 *ruled_out(

@@ -65,6 +65,7 @@ class ParametersNotInOptimizer(Cause):
             5,
             "keep modules in nn.ModuleList or nn.ModuleDict, so that the optimizer gets them",
             code="self.layers = nn.ModuleList(layers)  # in place of a plain list",
+            of=("parameters_not_in_optimizer", "modules_in_a_list"),
         ),
     )
     grade = "A"
@@ -91,8 +92,8 @@ class ParametersNotInOptimizer(Cause):
                     "{value} parameters of the optimizer have no gradient and belong to no module that was called",
                     invariant=True,
                 ),
-                *symptom(case, STRONG, "parameters-outside-optimizer"),
-                *_left_out(case),
+                *_left_out(case),  # says more than the symptom, so it stands first
+                *symptom(case, CERTAIN, "parameters-outside-optimizer", invariant=True),
                 *symptom(case, HINT, "frozen-parameters", "no-learning", "plateau"),
                 *ruled_out(
                     surveyed(case)
@@ -121,8 +122,9 @@ def _left_out(case: Case) -> Signs:
             late,
             "parameters that were frozen when the optimizer was made need a gradient now, and it does not hold them",
         ),
-        (hidden, "a module holds other modules in a plain list or dictionary, which `parameters()` does not see"),
     )
     known = tuple(sign for holds, text in texts for sign in when(holds, CERTAIN, text, "symptoms", invariant=True))
+    listed_modules = "a module holds other modules in a plain list or dictionary, which `parameters()` does not see"
+    known += when(hidden, CERTAIN, listed_modules, "symptoms", invariant=True, modules_in_a_list=1.0)
     others = "the optimizer holds parameters without gradients, and none of those that the loss reaches"
     return (*known, *when(holds_others(case), CERTAIN, others, "symptoms"))

@@ -76,7 +76,8 @@ class RepeatedData(Cause):
                 ),
                 *since,
                 *symptom(case, CERTAIN, "repeated-seed", invariant=True),
-                *symptom(case, STRONG, "repeated-batch", "worker-duplicates", "same-data-on-ranks"),
+                *symptom(case, CERTAIN, "worker-duplicates", invariant=True),
+                *symptom(case, STRONG, "repeated-batch", "same-data-on-ranks"),
                 *symptom(case, HINT, "validation-gap", "loss-collapse"),
                 *ruled_out(
                     measured(case, "repeated_batches") == 0.0

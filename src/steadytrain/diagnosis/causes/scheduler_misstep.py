@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Signature
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import HOLD_RATE
 from steadytrain.diagnosis.script_signs import begins_anew
 from steadytrain.diagnosis.signs import fact, holds, jump_of_rate, measured, ruled_out, seen, surveyed, symptom, when
@@ -45,7 +45,16 @@ class SchedulerMisstep(Cause):
     expects = like("script", removed=("constant-learning-rate",), either=("learning-rate-up",))
     confirming = ("constant-learning-rate",)
     spared = ("drop-batch", "float32")
-    interventions = (HOLD_RATE,)
+    interventions = (
+        Intervention(
+            "scheduler-after-optimizer",
+            5,
+            "step the schedule after the update",
+            code="optimizer.step(); scheduler.step()  # in this order",
+            of=("scheduler_before_optimizer",),
+        ),
+        HOLD_RATE,
+    )
     grade = "A"
     source = "accelerate #2926, #2773; diffusers #3954; transformers #26827; particulate #22"
 

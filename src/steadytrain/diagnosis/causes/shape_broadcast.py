@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
-from steadytrain.diagnosis.signs import fact, listed, ruled_out, seen, surveyed, symptom
+from steadytrain.diagnosis.signs import Signs, fact, listed, ruled_out, seen, surveyed, symptom
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -43,7 +45,15 @@ class ShapeBroadcast(Cause):
             5,
             "give both sides of the loss one shape",
             "match-shapes",
-            code="loss = mse_loss(output.squeeze(-1), targets)",
+            code="loss = mse_loss(output, targets.reshape(output.shape))",
+            of=("column",),
+        ),
+        Intervention(
+            "targets-without-table",
+            5,
+            "make the targets in the shape of the predictions: they were a table before the loss",
+            code="rewards = rewards.unsqueeze(-1)  # where [N] meets [N, 1] before the loss and makes [N, N]",
+            of=("table",),
         ),
     )
     grade = "A"
@@ -54,7 +64,7 @@ class ShapeBroadcast(Cause):
         outer = seen(case, "broadcast-loss") is not None and not fact(case, "broadcast")
         return Signature(
             (
-                *listed(case, "broadcast", CERTAIN, "the loss broadcasts: {names}", invariant=True),
+                *_shapes(case),
                 *symptom(case, CERTAIN if outer else STRONG, "broadcast-loss", invariant=outer),
                 *symptom(case, HINT, "plateau", "no-learning"),
                 *ruled_out(
@@ -63,3 +73,14 @@ class ShapeBroadcast(Cause):
                 ),
             ),
         )
+
+
+def _shapes(case: Case) -> Signs:
+    """The sign of the shapes that a survey saw meet. Its numbers say whether the targets were a table before."""
+    lines = fact(case, "broadcast") or ()
+    table = any(_TABLE.search(str(line)) for line in lines)
+    signs = listed(case, "broadcast", CERTAIN, "the loss broadcasts: {names}", invariant=True)
+    return tuple(replace(one, numbers={**one.numbers, "table" if table else "column": 1.0}) for one in signs)
+
+
+_TABLE = re.compile(r" with \[(\d+), \1\]")

@@ -1,0 +1,29 @@
+"""Which shapes met in a loss that compares N predictions with N x N targets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from steadytrain.capture.looks.graph_nodes import plain_tensor
+
+ROW, COLUMN, TABLE = 1.0, 2.0, 3.0
+"""Targets [N], [N, 1] and [N, N]."""
+
+
+def broadcast_sides(node: Any, shape: tuple[int, ...]) -> Iterator[tuple[str, float]]:
+    """``broadcast-column`` says whether the predictions, of ``shape``, are [N, 1]; ``broadcast-targets`` what the
+    targets are, where the graph keeps them. Nothing for predictions with more axes."""
+    if len(shape) > 2 or (len(shape) == 2 and shape[1] != 1):
+        return
+    yield "broadcast-column", float(len(shape) == 2)
+    trained = [following is not None for following, _ in node.next_functions]
+    if len(trained) != 2 or trained.count(True) != 1:
+        return
+    targets = plain_tensor(node, "target" if trained[0] else "self")
+    if targets is None or targets.dim() > 2:
+        return
+    if targets.dim() == 1 or targets.shape[0] == 1 or targets.stride(0) == 0:
+        yield "broadcast-targets", ROW
+    else:
+        yield "broadcast-targets", COLUMN if targets.shape[1] == 1 or targets.stride(1) == 0 else TABLE
