@@ -45,7 +45,14 @@ def test_weights_are_not_called_untouched_after_the_loss_ran_away(tmp_path: Path
         assert report.first is not None
         (word,) = [one for one in report.first.status if "left its course" in one.text]
         assert word.tone == "bad"
+        sentence = report.summary[0]
+        assert "refused" in sentence
+        assert "the loss left its course at step 4" in sentence
+        assert "weights from before: snapshot step-" in sentence
+        assert "as they were before it" not in "".join((*report.summary, *(one.action for one in report.incidents)))
 
 
 def test_it_is_said_that_no_weights_were_kept() -> None:
     assert off_course(1122, None).endswith("left its course at step 1,122; weights from before: none kept")
+    first = off_course(122, Path("snapshots") / "step-000001" / "tensors")
+    assert first.endswith("snapshot step-000001 (the weights that the run began with)")

@@ -103,6 +103,16 @@ def test_the_account_has_the_seconds_of_the_run_and_our_own() -> None:
     assert pacing.cost == {"own_s": 1.0, "run_s": 4.0, "recorded_steps": 4}
 
 
+def test_steps_of_a_run_that_may_not_rest_are_on_the_account() -> None:
+    clock = Clock()
+    pacing = Pacing(Pace(clock=clock))
+    for _ in range(5):
+        pacing.counted()
+        clock.seconds += 1.0
+    assert pacing.cost == {"own_s": 0.0, "run_s": 5.0, "recorded_steps": 4}
+    assert not pacing.rests
+
+
 def test_a_cheap_recording_does_not_rest() -> None:
     clock = Clock()
     pace = Pace(allowance_s=0.0, clock=clock)

@@ -97,6 +97,20 @@ def test_a_run_that_may_not_or_need_not_rest_records_every_step(how: str, tmp_pa
     assert watcher.recorded_steps is None
 
 
+def test_the_cost_of_a_run_with_two_optimizers_is_known(tmp_path: Path) -> None:
+    with resting(tmp_path / "run", [], pace=pace()):
+        models = [network(), network()]
+        optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in models]
+        for _ in range(20):
+            for model, optimizer in zip(models, optimizers, strict=True):
+                optimizer.zero_grad()
+                model(torch.randn(4, next(model.parameters()).shape[-1])).square().mean().backward()
+                optimizer.step()
+    cost = open_run(tmp_path / "run").facts["cost"]
+    assert cost["recorded_steps"] == 39
+    assert 0.0 < cost["own_s"] < cost["run_s"]
+
+
 def test_a_loss_that_is_not_finite_in_a_resting_step_is_refused_with_its_batch(tmp_path: Path) -> None:
     told: list[str] = []
     before = parameters(train(BAD - 1))

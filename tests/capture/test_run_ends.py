@@ -122,7 +122,7 @@ def test_a_note_is_not_contradicted(tmp_path: Path) -> None:
     """
     run = run_script(tmp_path, source)
     assert "call scaler.unscale_(optimizer) before clipping" in run.told
-    assert "; 1 note above" in run.told
+    assert "; 1 note on the watch itself above" in run.told
 
 
 def test_the_line_of_the_script_comes_before_that_of_the_library(tmp_path: Path) -> None:
@@ -227,3 +227,35 @@ def test_a_run_without_a_finished_step_says_so_in_one_sentence(tmp_path: Path) -
     assert run.status == 0
     assert "no step was seen to its end: no detector could look at anything" in run.told
     assert "could not be looked for" not in run.told
+
+
+def test_of_two_optimizers_that_are_called_the_same_the_variable_tells_which(tmp_path: Path) -> None:
+    source = """
+    import torch
+    from torch import nn
+    nets = [nn.Sequential(nn.Linear(4, 1)) for _ in range(2)]
+    opt_a, opt_b = (torch.optim.Adam(net.parameters()) for net in nets)
+    for _ in range(4):
+        for net, opt in zip(nets, (opt_a, opt_b)):
+            opt.zero_grad()
+            net(torch.randn(8, 4)).pow(2).mean().backward()
+            opt.step()
+    """
+    assert "only for the models that the Adam of Sequential (opt_a) updates" in run_script(tmp_path, source).told
+
+
+@pytest.mark.parametrize(
+    ("source", "status"),
+    [("print('no torch')", 71), ("import torch; torch.ones(2).sum()", 71), ("raise SystemExit(3)", 3)],
+    ids=["no-torch", "no-training", "its-own-status"],
+)
+def test_a_script_that_trains_nothing_does_not_pass_where_training_is_required(
+    source: str, status: int, tmp_path: Path
+) -> None:
+    run = run_script(tmp_path, source, "--require-training")
+    assert run.status == status, run.err
+    assert ("no step of a training was seen, so the exit status is 71" in run.told) is (status == 71)
+
+
+def test_one_that_trains_does(tmp_path: Path) -> None:
+    assert ended(tmp_path, "--require-training").status == 0

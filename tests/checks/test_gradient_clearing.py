@@ -74,6 +74,30 @@ def test_what_the_check_says(carried: tuple[bool | None, ...], status: str) -> N
     assert outcome("gradient-clearing", tabular(), observed={"steps": steps}).status == status
 
 
+def of_two(*carried: tuple[str, bool]) -> Any:
+    steps = [
+        {"step": at, "carried_over": one, "stream": name, "optimizer": name}
+        for at, (name, one) in enumerate(carried, start=3)
+    ]
+    return outcome("gradient-clearing", tabular(), observed={"steps": steps})
+
+
+def test_of_several_optimizers_one_alone_may_fail() -> None:
+    """A GAN that clears the gradients of the generator only."""
+    found = of_two(("opt_d", True), ("opt_g", False), ("opt_d", True), ("opt_g", False))
+    assert (found.status, found.message) == (
+        "fail",
+        "gradients of opt_d are not cleared: each of its 2 updates still held those of its update before, the first "
+        "at step 3",
+    )
+    some = of_two(("opt_d", True), ("opt_g", False), ("opt_d", False), ("opt_g", False))
+    assert (some.status, some.message) == (
+        "warn",
+        "1 of 4 updates (opt_d) still held the gradients of the update before",
+    )
+    assert of_two(("opt_d", True), ("opt_g", False), ("opt_g", False)).status == "warn"
+
+
 TRAINING = """
 import torch
 model = torch.nn.Linear(4, 2)
@@ -85,6 +109,29 @@ for step in range(6):
     loss.backward()
     optimizer.step()
 """
+
+
+GAN = """
+import torch
+from torch.nn import functional
+fake, judge = torch.nn.Linear(4, 2), torch.nn.Linear(2, 1)
+opt_g, opt_d = (torch.optim.SGD(one.parameters(), lr=0.01) for one in (fake, judge))
+for step in range(6):
+    (judge(fake(torch.randn(8, 4)).detach()).mean() - judge(torch.randn(8, 2)).mean()).backward()
+    opt_d.step()
+    opt_g.zero_grad()
+    (-judge(fake(torch.randn(8, 4))).mean()).backward()
+    opt_g.step()
+"""
+
+
+@pytest.mark.slow
+def test_a_gan_that_clears_one_model_only_fails_the_preflight(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(GAN)
+    done = call("preflight", "--json", "--checks", "gradient-clearing", "train.py", folder=tmp_path)
+    (entry,) = json.loads(done.stdout)["checks"]
+    assert (entry["status"], done.returncode) == ("fail", 1), entry
+    assert entry["message"].startswith("gradients of opt_d are not cleared: each of its ")
 
 
 @pytest.mark.slow

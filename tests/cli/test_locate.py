@@ -6,12 +6,17 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import builders
 from scripts import call, run_script
+from steadytrain.cli.locate import _lines as command_lines
+from steadytrain.core.incident import Finding
 from steadytrain.storage.bundle import open_bundle
+from steadytrain.storage.staged_bundle import INCIDENTS_FOLDER
 from steadytrain.storage.step_look import read_look
 
 ZOO = Path(__file__).parents[2] / "zoo" / "nonfinite"
@@ -257,3 +262,11 @@ def test_a_weight_that_the_script_spoils_between_two_steps_leads_to_its_line_and
     )
     found = json.loads(call("diagnose", str(outcome.run_dir), "--json").stdout)
     assert (found["verdict"], found["status"]) == ("singular-operation", "confirmed")
+
+
+def test_the_first_line_names_the_run_and_what_the_new_search_added(tmp_path: Path) -> None:
+    source = tmp_path / "copper-lynx" / INCIDENTS_FOLDER / "step-000412"
+    recorded, again = Finding(None, "not searched"), Finding(builders.located(), "found in the re-run")
+    found: Any = SimpleNamespace(step=412, source=source, recorded=recorded, again=again, broke=True)
+    line = next(command_lines(found))
+    assert line == "step 412 of copper-lynx: not traced at the incident, named in the new process"

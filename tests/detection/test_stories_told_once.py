@@ -57,3 +57,12 @@ def test_another_nan_another_optimizer_and_other_symptoms_are_told(told: Told) -
 def test_a_graver_one_is_told_after_a_lighter_one(told: Told) -> None:
     assert told.look(saw("nonfinite-gradient", 5, 5, "warning")) == ["warning: nonfinite-gradient at 5"]
     assert told.look(saw("nonfinite-loss", 6, 6)) == ["critical: nonfinite-loss at 6"]
+
+
+def test_a_severity_that_falls_is_told_so_that_the_end_adds_up(told: Told) -> None:
+    assert told.look(saw("lost-progress", 152, 216)) == ["critical: lost-progress at 152"]
+    lowered = ["warning (no longer critical): lost-progress at 152"]
+    assert told.look(saw("lost-progress", 152, 224, "warning")) == lowered
+    assert told.look(saw("lost-progress", 152, 232, "warning")) == []
+    told.look(saw("loss-spike", 240, 241, "warning"))
+    assert told.look(saw("loss-spike", 240, 242, "note")) == []

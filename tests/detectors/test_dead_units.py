@@ -21,8 +21,10 @@ RECOVERS[240:250] += 50.0
 Rows = Mapping[str, Sequence[float]]
 
 
-def window(zeros: Rows, gradients: Rows, loss: FloatArray = FLAT, first_step: int = 1) -> Window:
-    at = range(first_step + 49, first_step + 600, 50)
+def window(
+    zeros: Rows, gradients: Rows, loss: FloatArray = FLAT, first_step: int = 1, at: Sequence[int] = ()
+) -> Window:
+    at = at or range(first_step + 49, first_step + 600, 50)
     return steps(
         loss=loss,
         first_step=first_step,
@@ -115,6 +117,18 @@ def test_a_bias_that_got_little_gradient_before_died_when_it_rose() -> None:
     symptom = newest(DeadUnits(), window({}, {"conv.bias": [*[0.6] * 5, *[1.0] * 7], **HEAD}, loss=RISEN))
     assert symptom is not None
     assert (symptom.severity, symptom.first_step) == ("warning", 300)
+
+
+def test_units_that_a_first_step_killed() -> None:
+    """A first update that is far too large leaves units dead, those of a value function too."""
+    for height, severity in ((6000.0, "warning"), (20.0, "note")):
+        loss = RISEN.copy()
+        loss[1] = height
+        readings = {"0.weight": [0.02, *[0.9] * (COUNT - 1)], **HEAD}
+        dead = window({}, readings, loss=loss, at=[1, *range(16, 16 + 50 * (COUNT - 1), 50)])
+        symptom = newest(DeadUnits(), replace(dead, facts={"moving_targets": 3.0}))
+        assert symptom is not None
+        assert symptom.severity == severity
 
 
 def test_gradients_of_a_value_function_are_a_note() -> None:

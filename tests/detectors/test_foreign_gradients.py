@@ -20,4 +20,7 @@ def test_gradients_that_oppose_those_of_the_own_loss() -> None:
     symptom = newest(ForeignGradients(), SICK[0])
     assert symptom is not None
     assert (symptom.severity, symptom.first_step) == ("warning", 1)
-    assert "cosine -0.50" in symptom.message
+    assert symptom.message == (
+        "the update also applies a gradient that a loss of another optimizer left, and that opposes its own "
+        "(cosine -0.50): gradients are not cleared before the backward"
+    )

@@ -51,6 +51,9 @@ HEALTHY = (
     window({**LIVES, "pooler.dense.weight": [ABSENT] * 400}),
     window({**{f"base.{n}": [ABSENT] * 400 for n in range(20)}, "head.weight": LIVE}),  # a frozen base, handed over
     window({**LIVES, "branch": [0.0, 0.0, 1.0, 0.0] * 100}),  # stochastic depth
+    window({**LIVES, "key.bias": [2e-9] * 400}),  # attention does not depend on it
+    window({**LIVES, "scaled.weight": [2e-9] * 40 + [1e-4] * 360}),  # a branch whose scale begins near zero
+    window({**LIVES, "router.weight": [2e-9] * 90 + [1e-3] * 310}, first_step=901),
     window({**LIVES, "experts.3.weight": [ABSENT] * 400}),
     window({**LIVES, "lora_A": [0.0] * 3 + [1.0] * 397}),  # its partner began at zero
     window({name: [0.0] * 400 for name in LIVES}),  # nothing to learn any more
@@ -70,10 +73,22 @@ SICK = (
     window({**LIVES, "cut.weight": [1.0] * 200 + [0.0] * 200}),
     readings({"a": 1.0, "b": 1.0, "c": NAN}, {"a": 1e-3, "b": 1e-3, "c": 0.0}),
     readings({"a": 1.0, "b": 1.0}, {"a": 1e-3, "b": 0.0}),
+    window({**LIVES, "router.weight": [2e-9] * 400, "router.bias": [1e-9] * 400}),
     cut({**LIVES, **ENCODER}),
     cut({**LIVES, **LARGE}),
     cut({**LIVES, **ENCODER}, kind=2.0),
 )
+
+
+def test_a_gradient_that_is_rounding() -> None:
+    """As of a router whose gate is divided by itself. The run has to hold its start, and enough steps."""
+    norms = {**LIVES, "router.weight": [2e-9] * 400, "router.bias": [1e-9] * 400}
+    symptom = newest(FrozenParameters(), window(norms))
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step, symptom.tensors) == ("warning", 1, ("router.weight",))
+    assert "router.weight had a gradient that is rounding, at most 3e-09 of the largest" in symptom.message
+    assert newest(FrozenParameters(), window({name: row[:60] for name, row in norms.items()})) is None
+    assert newest(FrozenParameters(), window(norms, first_step=4001)) is None
 
 
 def test_never_a_gradient_in_the_first_steps() -> None:

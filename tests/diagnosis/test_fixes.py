@@ -108,7 +108,7 @@ def test_what_was_tried_in_vain_comes_last_with_what_it_did() -> None:
     told = printed(answer("learning-rate-too-high", effects))
     assert "Fixes seen to work" not in told
     assert told.index("Fixes not tried") < told.index("Fixes tried and not seen to help")
-    assert "clip the global norm to a tenth of its median (undecided: so it was)" in told
+    assert "clip the global norm to a tenth of its median (cannot tell: so it was)" in told
 
 
 def test_what_mends_the_cause_comes_before_what_hides_it() -> None:

@@ -293,3 +293,12 @@ def test_a_value_that_is_not_finite_at_once_is_no_rate_that_is_too_high(growing:
     case = finite_case(symptom=seen, symptoms=(seen,), window=steps(loss=loss, gradient_norm=loss))
     signs = CAUSES["learning-rate-too-high"].signature(case).signs
     assert any("neither loss nor gradients grew" in sign.what for sign in signs) is ruled_out
+
+
+def test_a_gradient_that_is_rounding_is_a_cut_and_no_collapse_of_the_router() -> None:
+    found = Symptom("frozen-parameters", "warning", 1, 128, "rounding", numbers={"rounding_share": 2e-8})
+    facts = {"parameters_without_gradient": [], "router_share": {"router": 2.8}, "router_balanced": False}
+    case = replace(case_of(facts, "no-learning"), symptoms=(found,))
+    assert not CAUSES["detached-graph"].signature(case).ruled_out
+    assert CAUSES["router-collapse"].signature(case).ruled_out
+    assert not CAUSES["router-collapse"].signature(case_of(facts, "no-learning")).ruled_out

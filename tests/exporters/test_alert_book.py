@@ -278,5 +278,5 @@ def test_bad_options_are_one_line(make: Any, line: str) -> None:
 
 def test_without_apprise_the_line_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "apprise", None)
-    with pytest.raises(UsageError, match=r"pip install 'steadytrain\[notify\]'"):
+    with pytest.raises(UsageError, match=r"pip install 'apprise>="):
         check_urls("json://localhost")

@@ -13,6 +13,7 @@ import pytest
 
 from builders import TENSORS, incident, records, symptom
 from steadytrain.core.errors import UsageError
+from steadytrain.core.extras import install
 from steadytrain.core.incident import Incident
 from steadytrain.core.model import Symptom
 from steadytrain.exporters import check_to, exporter_queue, parse_to, run_exports
@@ -280,4 +281,4 @@ def test_a_tool_that_is_not_there_names_what_to_install(tool: str, monkeypatch: 
     monkeypatch.setitem(sys.modules, known_tools()[tool].requires, None)
     with pytest.raises(UsageError) as error:
         check_to([tool])
-    assert str(error.value) == f"'{tool}': not installed here; pip install 'steadytrain[{tool}]'"
+    assert str(error.value) == f"'{tool}': not installed here; {install(tool)}"

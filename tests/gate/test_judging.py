@@ -107,6 +107,22 @@ def test_symptoms_count_from_the_severity_of_the_policy() -> None:
     assert check("symptoms", run, replace(strict, allowed_symptoms=("loss-spike",))).status == "pass"
 
 
+def test_a_rule_that_the_script_breaks_fails_at_a_warning() -> None:
+    """Nobody runs `diagnose` in a pipeline, so no stored answer says so."""
+    facts = [symptom(9, severity="warning", name=name) for name in ("misused-loss", "gradients-carried-over")]
+    statistic = symptom(7, severity="warning", name="loss-spike")
+    found = check("symptoms", recorded(symptoms=(statistic, *facts)))
+    assert (found.status, found.step) == ("fail", 9)
+    assert found.reason.startswith("warning misused-loss at step 9: ")
+    assert found.reason.endswith(
+        "; a warning of it fails, too: it states what the script does, and is no statistic (and 1 more)"
+    )
+    noted = recorded(symptoms=(replace(facts[0], severity="note"),))
+    assert check("symptoms", noted).status == "pass"
+    allowed = GatePolicy(allowed_symptoms=("misused-loss", "gradients-carried-over"))
+    assert check("symptoms", recorded(symptoms=tuple(facts)), allowed).status == "pass"
+
+
 def test_what_was_not_recorded_is_unknown_and_does_not_pass() -> None:
     run = recorded(windows=(), looked=0, ended=None)
     policy = GatePolicy(loss=Bounds(highest=1.0), checklist=True, preflight=True, data=True)

@@ -15,6 +15,7 @@ from scripts import call, write_script
 from steadytrain.cli.debug import command
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Finding
+from steadytrain.core.own_command import own_command, pasteable
 from steadytrain.core.plugins import kebab
 from steadytrain.diagnosis import answer_files
 from steadytrain.diagnosis.answer import Diagnosis, RankedCause, Remedy, TrialRow
@@ -237,7 +238,10 @@ def test_a_confirmed_cause_is_the_last_line(run: Path, ran: tuple[list[str], Clo
     found = walked(run, ran[1], 1000.0)
     assert found.verdict == "found in step 6 (rate): learning-rate-too-high, confirmed (0.97)"
     lines = method_shown.as_lines(method_shown.part(found.to_json()), 80)
-    assert lines[-2:] == [found.verdict, f"next: {found.next}"]
+    assert lines[-2:] == [found.verdict, f"next: {pasteable(found.next)}"]
+    commands = [line.split(None, 1)[1] for line in lines if line.startswith("    next    ")]
+    assert commands
+    assert all(line.startswith(f"{own_command()} ") for line in commands)
     assert " 6  Learning rate and warm-up: FOUND" in lines
     assert all(len(line) <= 92 for line in lines if "next" not in line)
 
@@ -317,3 +321,11 @@ def test_a_whole_walk_confirms_and_makes_a_reproduction(tmp_path: Path) -> None:
     document = json.loads(ended.stdout)
     assert document["result"] == "found"
     assert document["steps"][9]["status"] == "done"
+
+
+def test_a_repro_that_was_refused_is_not_proposed_again(run: Path) -> None:
+    keep_result(incident(run), CommandResult("repro", False, "an argument cannot be written into a script"))
+    report = steps_of(run)["report"]
+    assert (report.status, report.why) == ("not possible", "an argument cannot be written into a script")
+    assert report.next is not None
+    assert report.next.startswith("steadytrain report ")

@@ -54,7 +54,8 @@ ONCE = [
         "swapped-channels shared-layers cut-sample wrong-best logit-threshold short-lived-optimizer "
         "squared-spread unmasked-nodes kept-statistics evaluation-scale trained-evaluation few-norm-values "
         "moving-frozen-norms unexpected-inputs unreachable-targets inverted-weights visible-target "
-        "shared-time self-pairs unit-ratio choking-clip unscaled-targets",
+        "shared-time self-pairs unit-ratio choking-clip unscaled-targets "
+        "cleared-gradients kept-graphs diluted-divergence frozen-new-tokens",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (
@@ -67,6 +68,11 @@ ONCE = [
     (DETECTORS, "yields_to_update", True, "gradient-norm-spike"),
     (DETECTORS, "is_below_zero", True, "loss-turned-negative"),
     (DETECTORS, "leaves_open", True, "no-learning"),
+    (
+        *(DETECTORS, "states_fact", True),
+        "gradients-carried-over misused-loss broadcast-loss clipped-after-step optimizer-without-gradients "
+        "unreachable-targets worker-duplicates",
+    ),
     (DETECTORS, "excused_z_max", 50.0, "loss-spike"),
     (DETECTORS, "nonfinite_rank", 3, "nonfinite-activation"),
     (DETECTORS, "nonfinite_rank", 4, "nonfinite-loss"),

@@ -8,10 +8,12 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -139,6 +141,21 @@ def test_mlflow_does_not_go_to_a_server_that_the_script_names(tmp_path: Path, mo
     go_offline(tmp_path, {})
     module.set_tracking_uri("http://localhost:5000")
     assert not called
+
+
+def test_tensorboard_writes_no_events_and_has_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = SimpleNamespace(EventFileWriter=None)
+    monkeypatch.setitem(sys.modules, "tensorboardX.event_file_writer", module)
+    go_offline(tmp_path, {})
+    threads = threading.active_count()
+    writer: Any = module.EventFileWriter(str(tmp_path / "runs" / "one"), 10, 120, filename_suffix="")
+    for _ in range(30):
+        writer.add_event(object())
+    writer.flush()
+    writer.close()
+    assert threading.active_count() == threads
+    assert Path(writer.get_logdir()).is_dir()
+    assert not list(Path(writer.get_logdir()).iterdir())
 
 
 def rules(writable: Path, *, kernel: bool = True, network: bool = False) -> AuditRules:

@@ -15,7 +15,7 @@ import builders
 import tabled
 from steadytrain.core.incident import Action, BadTensor, Finding
 from steadytrain.core.model import ScriptLine, Series
-from steadytrain.diagnosis.answer import BatchRow, Diagnosis, Evidence, PatchTried, RankedCause, Status, TrialRow
+from steadytrain.diagnosis.answer import Axis, BatchRow, Diagnosis, Evidence, PatchTried, RankedCause, Status, TrialRow
 from steadytrain.report import (
     build,
     diagnosis_shown,
@@ -325,3 +325,33 @@ def test_why_begins_with_the_symptom_of_the_incident(tmp_path: Path) -> None:
     assert first.why is not None
     assert first.why.lines[:2] == ("2 of 3 gradients are not finite", "the loss spiked")
     assert "the loss stands" not in first.why.lines
+
+
+def test_a_run_and_its_incident_name_the_same_next_command(tmp_path: Path) -> None:
+    untraced = builders.incident(finding=Finding(None, "not searched: no loss was seen"))
+    run = open_run(builders.bad_run(tmp_path / "run", incidents=[untraced]))
+    (bundle,) = run.incidents
+    reports = build.from_run(run), build.from_bundle(open_bundle(bundle))
+    purposes = [report.commands[0].purpose for report in reports]
+    assert purposes == ["search for the first bad operation"] * 2
+    assert reports[0].commands[0].line == reports[1].commands[0].line
+
+
+def test_one_word_for_what_a_fix_did_and_for_where_it_began(tmp_path: Path) -> None:
+    patch = PatchTried("c", "clear the gradients", "t.py", "", "persists", "seen again", 1.0, 1.0, 9)
+    part = diagnosis_shown.part(diagnosis("confirmed", patch=patch))
+    assert part.patch == "clear the gradients: no effect. seen again"
+    assert part.patch_effect == "in a patched copy of the script: no effect. seen again"
+    lies = replace(diagnosis("confirmed"), axis=Axis("harness", "the loop clears nothing"))
+    assert diagnosis_shown.part(lies).axis == "training loop: the loop clears nothing"
+    out = Console(width=100, file=io.StringIO())
+    out.print(text_report.renderable(build.from_run(open_run(builders.bad_run(tmp_path / "run")))))
+    assert "first bad operation" in out.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_run_without_a_symptom_has_no_cause_to_find() -> None:
+    ruled_out = RankedCause("weight-decay-misuse", "Decay.", "refuted", 0.0, (), None, (), (), "")
+    healthy = replace(diagnosis(None), symptom="", diagnoses=(ruled_out,))
+    part = diagnosis_shown.part(healthy)
+    assert (part.verdict, part.refuted) == ("No symptom, so no cause to find", ())
+    assert diagnosis_shown.part(diagnosis(None)).verdict == "Cause unknown"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from steadytrain.repro.arguments import CannotWriteError  # noqa: E402
 from steadytrain.repro.program import program_to_json  # noqa: E402
 from steadytrain.repro.rise_search import CannotShowError, Captured, Rise, RunLosses, find_rise, read_captured  # noqa: E402
 from steadytrain.repro.shrink_training import rows_of, smaller  # noqa: E402
-from steadytrain.repro.step_capture import TrailMode, loss_program  # noqa: E402
+from steadytrain.repro.step_capture import StepCapture, TrailMode, loss_program  # noqa: E402
 from steadytrain.repro.trail import Trail, Wanted  # noqa: E402
 from steadytrain.repro.training_script import write_training_script  # noqa: E402
 
@@ -172,3 +173,22 @@ def test_a_loss_that_nobody_saw_is_refused() -> None:
     trail = Trail(Wanted(sources=True))
     with pytest.raises(CannotWriteError, match="no loss was seen"):
         loss_program(trail, [torch.zeros(())], [])
+
+
+def test_an_argument_that_no_script_can_hold_is_a_reason_and_no_error() -> None:
+    """A tensor that the script puts over the memory of another one."""
+    captured: Any = StepCapture(own_steps=SimpleNamespace(wanted=0), replayed_from=5, window=range(5, 6))
+    weight = nn.Parameter(torch.ones(2))
+    values = torch.tensor([1.0, 2.0])
+    captured.call_begins(None, None, None, None)
+    loss = (weight * torch.empty(0).set_(values.untyped_storage(), 0, (2,), (1,))).sum()
+    captured.loss_seen(loss)
+    loss.backward()
+    measured = SimpleNamespace(losses=[3.0])
+    clipping = SimpleNamespace(clipping=SimpleNamespace(limit=None))
+    stream = SimpleNamespace(parameters=[weight], model=None)
+    captured.forward_and_backward_ended(stream, clipping, measured)
+    (step,) = captured.left(None)[0]["steps"]
+    assert "set_" in step["why"]
+    assert step["why"].endswith(": an argument of type UntypedStorage cannot be written into a script")
+    assert step["program"] is None

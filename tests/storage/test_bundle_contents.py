@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import builders
+from steadytrain.cli.bundle import command
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.bundle import open_bundle, seal
 from steadytrain.storage.bundle_contents import LEFT_OUT, Contents, inspect_bundle, strip_bundle
@@ -89,3 +91,12 @@ def test_a_header_that_claims_more_than_its_file_is_refused(tmp_path: Path) -> N
     seal(source)
     with pytest.raises(UsageError, match="its header claims"):
         inspect_bundle(source)
+
+
+def test_a_bundle_is_found_by_its_short_name(tmp_path: Path) -> None:
+    builders.bad_run(tmp_path / "nan")
+    (incident,) = (tmp_path / "nan" / "incidents").iterdir()
+    words = ["inspect", f"nan/{incident.name}", "--runs-dir", str(tmp_path)]
+    done = CliRunner().invoke(command, words, catch_exceptions=False, standalone_mode=False)
+    assert done.return_value == 0
+    assert ": step 412 of copper-lynx" in done.stdout

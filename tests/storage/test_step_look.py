@@ -96,7 +96,7 @@ def test_its_lines_say_growth_against_the_limit_and_who_is_to_blame() -> None:
     assert "|loss inf, in float64 12.5" in lines
     assert "|taken as the run made them: custom.kernel" in lines
     assert any(
-        "blocks.3.wo  float16 3.1e+04 -> 5.9e+04 -> inf of 65504, 0.2 binary digits left" in line for line in lines
+        "blocks.3.wo  float16 3.1e+04 -> 5.9e+04 -> inf, limit 65504, 0.2 binary digits left" in line for line in lines
     )
     assert any(line.startswith("compiled|compiled-only") for line in lines)
     assert any("inductor" in line and "nan" in line and "torch.log" in line for line in lines)

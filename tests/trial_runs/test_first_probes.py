@@ -29,6 +29,7 @@ SCRIPT = f"""
     for _ in range({STEPS}):
         rows = torch.randn(16, 4)
         noisy = rows + 0.1 * torch.randn(16, 4)
+        ASIDE
         loss = functional.mse_loss(model(noisy), rows.sum(1, keepdim=True))
         optimizer.zero_grad()
         loss.backward()
@@ -49,8 +50,9 @@ def losses_at_the_start() -> list[float]:
         return found
 
 
-def test_data_that_the_script_draws_are_those_of_the_probed_steps(tmp_path: Path) -> None:
-    run = run_script(tmp_path, SCRIPT, "--keep-rewind").run_dir
+@pytest.mark.parametrize("aside", ["pass", "torch.no_grad()(model)(noisy)"], ids=["alone", "after a forward aside"])
+def test_data_that_the_script_draws_are_those_of_the_probed_steps(aside: str, tmp_path: Path) -> None:
+    run = run_script(tmp_path, SCRIPT.replace("ASIDE", aside), "--keep-rewind").run_dir
     probes = [Entry(step, "probe") for step in PROBED]
     schedule = (*probes, *(Entry(step) for step in range(1, 5)), *probes)
     unchanged = Spec("unchanged", 0, 0, schedule, (), "all")
@@ -63,6 +65,8 @@ def test_data_that_the_script_draws_are_those_of_the_probed_steps(tmp_path: Path
     assert outcome.exact
     assert by_name["still"].probes[: len(PROBED)] == outcome.probes[: len(PROBED)]
     assert [one.loss for one in by_name["still"].probes[len(PROBED) :]] == [one.loss for one in outcome.probes[:3]]
+    if aside != "pass":
+        return  # the state before its first forward is that after its draws: probes have other rows of the same kind
     first, expected = outcome.probes[: len(PROBED)], losses_at_the_start()
     assert [(one.step, one.loss) for one in first] == [(step, pytest.approx(expected[step - 1])) for step in PROBED]
     assert [one.loss for one in outcome.probes[len(PROBED) :]] != [one.loss for one in first]

@@ -29,8 +29,9 @@ def gate(
 
     Args:
         targets: run folders, names of runs, or logs (``docs/analyze.md`` lists the formats).
-        policy: a TOML file (``docs/gate.md``), a policy, or None for the defaults: no critical symptom, no
-            confirmed cause, no loss that is NaN or Inf, no action that changed the run, and the run finished.
+        policy: a TOML file (``docs/gate.md``), a policy, or None for the defaults: no critical symptom, no warning that
+            states what the script does, no confirmed cause, no loss that is NaN or Inf, no action that changed the run,
+            and the run finished.
         reference: runs or logs that differ only by their seed, at least three. The mean loss (and gradient norm, if all
             have it) of the last steps that all reached must not lie above what one more such run shows.
         runs_dir: folder of run folders.

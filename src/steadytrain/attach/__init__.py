@@ -8,6 +8,7 @@ attaches to the processes that a watched script starts (``launched_script``). Th
 
 from steadytrain.attach.in_script import Watch as Watch
 from steadytrain.attach.in_script import watch as watch
+from steadytrain.attach.launched_script import Wanted as Wanted
 from steadytrain.attach.launched_script import arm_child as arm_child
 from steadytrain.attach.launched_script import run_target as run_target
 from steadytrain.attach.options import Options as Options

@@ -8,6 +8,7 @@ import json
 import multiprocessing.util
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,12 +48,31 @@ UNHEALTHY_STATUS = 71
 STOPPED_STATUS = 70
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """What a script that ended with 0 must have fulfilled: no symptom of ``fail_on`` or above, and a step of a training
+    if that is required."""
+
+    fail_on: Severity | None = None
+    require_training: bool = False
+
+    def unmet(self, run_dir: Path) -> bool:
+        """Whether the script under watch did not fulfil it. What cannot be seen in the output is told."""
+        if self.require_training and not _has_trained(run_dir):
+            tell(f"--require-training: no step of a training was seen, so the exit status is {UNHEALTHY_STATUS}")
+            return True
+        return self.fail_on is not None and _reaches(run_dir, self.fail_on)
+
+
+NOTHING_WANTED = Wanted()
+
+
 def run_target(
     target: Target,
     options: Options,
     *,
     guest: Callable[[Watcher], None] | None = None,
-    fail_on: Severity | None = None,
+    wanted: Wanted = NOTHING_WANTED,
     randomness: Randomness = AS_IT_IS,
 ) -> int:
     """Run ``target`` under watch. Returns the exit status: the script's, or 70 if an update was refused.
@@ -60,7 +80,7 @@ def run_target(
     Args:
         guest: called with the watcher once it exists; may add an observer of the steps.
         randomness: seeds and determinism that hold before the script starts.
-        fail_on: with a symptom of this severity or above, the exit status is 71 instead of 0.
+        wanted: what the script must have fulfilled; if it did not, the exit status is 71 instead of 0.
     """
     try:
         run = _begin(target, options, guest, randomness)
@@ -74,8 +94,8 @@ def run_target(
         override = None
         with end.part("ending the run"):
             override = _finish_run(run, how, status, error)
-        unhealthy = override is None and status == 0 and fail_on is not None and _reaches(Path(run.run_dir), fail_on)
-        return UNHEALTHY_STATUS if unhealthy else override
+        unmet = override is None and status == 0 and wanted.unmet(Path(run.run_dir))
+        return UNHEALTHY_STATUS if unmet else override
 
     end = Guard(tell)
     return execute(target, finish_run)
@@ -169,6 +189,13 @@ def _finish_run(run: WatchedRun, how: str, status: int | None, error: BaseExcept
     if watcher is not None and watcher.stopped is not None:
         return watcher.stopped.status
     return STOPPED_STATUS if stopped else None
+
+
+def _has_trained(run_dir: Path) -> bool:
+    """Whether this process, or one that the script started, made a step. Its folder is made at the first one."""
+    own = attached()
+    streams = own.watcher.streams if own is not None else ()
+    return any(stream.own_steps + stream.updates_before for stream in streams) or (run_dir / RUN_FILE).exists()
 
 
 def _was_recorded(watcher: Watcher | None, run_dir: Path) -> bool:

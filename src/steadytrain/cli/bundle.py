@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from steadytrain.cli import _options
 from steadytrain.cli._next import say_next
 from steadytrain.cli._output import say, say_document
 from steadytrain.cli._standard_output import a_folder
@@ -24,13 +25,23 @@ def command() -> None:
     """
 
 
+def _found(path: Path, runs_dir: Path) -> Path:
+    """The bundle at ``path``, which may be the short name of one under ``runs_dir``."""
+    from steadytrain.storage.run_search import find
+
+    return path if path.exists() else find(str(path), runs_dir)
+
+
 @command.command("inspect")
 @click.argument("path", type=click.Path(path_type=Path))
+@_options.runs_dir
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.bundle-contents/1).")
-def inspect(path: Path, as_json: bool) -> int:
-    """List what the bundle at PATH holds: rows, text, weights, code, settings, and each file."""
+def inspect(path: Path, runs_dir: Path, as_json: bool) -> int:
+    """List what the bundle at PATH holds: rows, text, weights, code, settings, and each file. PATH may be a short name,
+    such as RUN/step-000119."""
     from steadytrain.storage.bundle_contents import inspect_bundle
 
+    path = _found(path, runs_dir)
     contents = inspect_bundle(path)
     if as_json:
         say_document(contents.to_json())
@@ -46,6 +57,7 @@ def inspect(path: Path, as_json: bool) -> int:
 
 @command.command("strip")
 @click.argument("path", type=click.Path(path_type=Path))
+@_options.runs_dir
 @click.option("--no-data", is_flag=True, help="Leave out the recorded batches: tensors and text.")
 @click.option("--no-weights", is_flag=True, help="Leave out weights, optimizer state and snapshots.")
 @click.option(
@@ -57,11 +69,11 @@ def inspect(path: Path, as_json: bool) -> int:
     help="Folder to write; it must not exist.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.bundle-contents/1).")
-def strip(path: Path, no_data: bool, no_weights: bool, output: Path, as_json: bool) -> int:
+def strip(path: Path, runs_dir: Path, no_data: bool, no_weights: bool, output: Path, as_json: bool) -> int:
     """Copy the bundle at PATH without its data or its weights, and say what can no longer be done with the copy."""
     from steadytrain.storage.bundle_contents import REPLAY_NEEDS_DATA, REPLAY_NEEDS_WEIGHTS, strip_bundle
 
-    contents = strip_bundle(path, output, data=no_data, weights=no_weights)
+    contents = strip_bundle(_found(path, runs_dir), output, data=no_data, weights=no_weights)
     if as_json:
         say_document(contents.to_json())
         return 0

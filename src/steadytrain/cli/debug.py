@@ -16,6 +16,7 @@ from steadytrain.cli._output import say, say_document
 from steadytrain.cli._progress import progress
 from steadytrain.cli._standard_output import is_standard_output, page_at
 from steadytrain.core.errors import UsageError
+from steadytrain.core.own_command import own_command
 
 if TYPE_CHECKING:
     from steadytrain.method.walk import Walk
@@ -103,6 +104,5 @@ def _print(walk: Walk, output: Path | None) -> None:
     width = min(WIDTH_MAX, shutil.get_terminal_size((WIDTH_MAX, 24)).columns)
     lines = method_shown.as_lines(method_shown.part(walk.to_json()), width)
     err = is_standard_output(output)
-    say(
-        "\n".join([*lines, f"page: {output or f'steadytrain debug {shlex.quote(walk.target)} -o debug.html'}"]), err=err
-    )
+    page = output or f"{own_command()} debug {shlex.quote(walk.target)} -o debug.html"
+    say("\n".join([*lines, f"page: {page}"]), err=err)

@@ -11,6 +11,7 @@ from steadytrain.cli import _consent, _options
 from steadytrain.cli._next import say_next, say_next_of
 from steadytrain.cli._output import say, say_document, say_lines
 from steadytrain.cli._progress import progress
+from steadytrain.core.own_command import pasteable
 
 if TYPE_CHECKING:
     from steadytrain.trial_runs.fixing import Fixed
@@ -97,7 +98,7 @@ def _print(fixed: Fixed) -> None:
     for why in fixed.why_none:
         say_lines(f"no patch: {clean(why)}")
     if fixed.nearest:
-        say_lines(f"the nearest fix, on the replay:\n  {clean(fixed.nearest)}")
+        say_lines(f"the nearest fix, on the replay:\n  {pasteable(clean(fixed.nearest))}")
 
 
 def _number(value: float | str) -> str:

@@ -69,9 +69,10 @@ def command(
 ) -> int:
     """Pass or fail runs and logs for CI, with reasons.
 
-    Without a policy a run must have finished, with no critical symptom, no cause that `steadytrain diagnose` confirmed,
-    no loss that is NaN or Inf, and no update refused, skipped or otherwise changed by steadytrain. A log of another
-    tool is judged by its symptoms and losses. What cannot be answered does not pass.
+    Without a policy a run must have finished, with no critical symptom, no warning of what the script itself does (such
+    as gradients that are never cleared), no cause that `steadytrain diagnose` confirmed, no loss that is NaN or Inf,
+    and no update refused, skipped or otherwise changed by steadytrain. A log of another tool is judged by its symptoms
+    and losses. What cannot be answered does not pass.
 
     RUN is a run folder or the name of a run under --runs-dir, LOG what `steadytrain analyze` reads. Reads only what is
     on disk and needs no PyTorch. Exits with 0 if all pass, 1 if one does not, 2 if an argument or policy is wrong.

@@ -62,7 +62,11 @@ def _lines(found: Location) -> Iterator[str]:
     from steadytrain.report.look import look_facts
 
     told = failing_step.verdict(found.recorded, found.again) if found.broke else "looked at in a new process"
-    yield f"step {found.step} of {found.source.name}: {told}"
+    from steadytrain.storage.staged_bundle import INCIDENTS_FOLDER
+
+    parent = found.source.parent
+    run = parent.parent.name if parent.name == INCIDENTS_FOLDER else found.source.name
+    yield f"step {found.step} of {run}: {told}"
     yield from finding_lines(found.finding)
     for fact in look_facts(found.look) if found.look is not None else ():
         yield f"  {fact.label:<20} {fact.value}".rstrip()

@@ -39,11 +39,13 @@ _DIGITS = {"FLOAT": 7}
 @click.option("--json", "form", flag_value="json", help="Print the JSON document (docs/schemas.md) and nothing else.")
 @click.option("--csv", "form", flag_value="csv", help="Print comma-separated values.")
 @click.option(
+    "--wait-s",
     "--seconds",
+    "seconds",
     type=click.FloatRange(min=0, min_open=True),
     default=60.0,
     show_default=True,
-    help="Time for the answer.",
+    help="Time for the answer; --seconds is its older name.",
 )
 @click.option(
     "--memory", type=click.FloatRange(min=0, min_open=True), metavar="GIB", help="Memory for it, if not by the machine."

@@ -23,15 +23,20 @@ from steadytrain.core.incident import MAX_SKIPS_DEFAULT
 from steadytrain.core.switch import VARIABLE, is_off
 
 if TYPE_CHECKING:
-    from steadytrain.attach import Options
+    from steadytrain.attach import Options, Wanted
     from steadytrain.capture.hooks.launch import Target
-    from steadytrain.core.model import Severity
 
 
 def _options_of_a_run() -> type[Options]:
     from steadytrain.attach import Options
 
     return Options
+
+
+def _wanted_of_a_run() -> type[Wanted]:
+    from steadytrain.attach import Wanted
+
+    return Wanted
 
 
 def _bare_when_off(body: Callable[..., int]) -> Callable[..., int]:
@@ -196,19 +201,25 @@ def _target(as_module: bool, script: str, arguments: tuple[str, ...]) -> Target:
     type=click.Choice(["warning", "critical"]),
     help="Exit with 71 if a symptom of this severity or above was found and the script itself ended with 0.",
 )
+@click.option(
+    "--require-training",
+    is_flag=True,
+    help="Exit with 71 if no step of a training was seen and the script itself ended with 0.",
+)
 @click.option("--top", is_flag=True, help="Show the run live under the output of SCRIPT, as `steadytrain top` does.")
 @click.argument("script", callback=no_option)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @_bare_when_off
+@_options.gathered(_wanted_of_a_run, into="wanted")
 @_options.gathered(_options_of_a_run, into="options")
 def command(
     as_module: bool,
     seed: int | None,
     deterministic: bool,
-    fail_on: Severity | None,
     top: bool,
     script: str,
     arguments: tuple[str, ...],
+    wanted: Wanted,
     options: Options,
 ) -> int:
     """Run SCRIPT, unchanged, under watch.
@@ -234,7 +245,7 @@ def command(
     if seed is not None:
         _seed_hashes(seed)
     with _shown(options, top=top):
-        return run_target(target, options, fail_on=fail_on, randomness=Randomness(seed, deterministic))
+        return run_target(target, options, wanted=wanted, randomness=Randomness(seed, deterministic))
 
 
 def _shown(options: Options, *, top: bool) -> AbstractContextManager[None]:

@@ -35,11 +35,6 @@ class TorchName:
         """The dotted name: ``torch.autograd._engine_run_backward``."""
         return f"{self.module}.{self.path}"
 
-    @property
-    def of_compiler(self) -> bool:
-        """Whether the feature test imports the compiler, which takes seconds."""
-        return self.module.startswith(("torch._dynamo", "torch._inductor"))
-
     def owner(self) -> Any:
         """The module or class that holds the name now. Raises ``MissingNameError`` if this torch has none."""
         try:

@@ -309,18 +309,21 @@ class RunRecorder:
         return symptom
 
     def tell_symptoms(self, found: Sequence[Symptom]) -> None:
-        """Say each once, and again when it has become graver. A note is for the report only, and of what follows from
-        one NaN the first is said, with the number of others seen with it."""
+        """Say each once, and again when its severity has changed. A note is for the report only, unless it was critical
+        before. Of what follows from one NaN the first is said, with the number of others seen with it."""
         first = next((symptom for symptom in found if is_of_nonfinite(symptom)), None)
         others = sum(is_of_nonfinite(symptom) and symptom.severity != "note" for symptom in found) - 1
         for symptom in found:
             key = (symptom.name, symptom.stream, symptom.first_step)
-            if symptom.severity != "note" and self._told.get(key) != symptom.severity:
+            before = self._told.get(key)
+            lowered = before == "critical" != symptom.severity
+            if before != symptom.severity and (symptom.severity != "note" or lowered):
                 follows = is_of_nonfinite(symptom) and self._is_known_nonfinite(symptom)
                 self._told[key] = symptom.severity
                 if ranks.speaks(self.settings.run_dir) and not follows:
                     more = f"; {of_nonfinite(others)}" if symptom is first and others > 0 else ""
-                    self._tell(f"{symptom.severity}: {symptom.message}{more}")
+                    severity = f"{symptom.severity} (no longer critical)" if lowered else symptom.severity
+                    self._tell(f"{severity}: {symptom.message}{more}")
 
     def _is_known_nonfinite(self, symptom: Symptom) -> bool:
         """Whether an equally grave symptom that goes on has reported the NaN or Inf that ``symptom`` is about."""

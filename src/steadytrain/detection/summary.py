@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,7 +43,7 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
         ended = [watcher.failure] if watcher.failure is not None else []
         lines = [_never_updated(watcher) or "no step was seen to its end: no detector could look at anything"]
         return ["; ".join([*lines, *ended, *([f"next: {look}"] if recorded else [])])]
-    raised = list(dict.fromkeys(symptom.name for symptom in watcher.symptoms))
+    raised = Counter(symptom.name for symptom in watcher.symptoms)
     recorded_steps = watcher.recorded_steps
     seen = f"{steps} steps seen" + (f", {recorded_steps} recorded" if recorded_steps is not None else "")
     told = _told(watcher.stories) if len(watcher.symptoms) > 1 else []
@@ -50,14 +51,14 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
     waiting, idle = _unable(watcher, steps)
     by = _by(watcher.detector_names, {*waiting, *idle})
     if raised:
-        verdict = f"symptoms: {', '.join(raised)} ({_counts(watcher)})"
+        verdict = f"symptoms: {', '.join(_times(raised))} ({_counts(watcher)})"
     elif watcher.failure is not None:
         verdict = f"nothing was wrong with the numbers until then{by}"
     else:
         verdict = f"no symptom{by}"
     if watcher.notes:
-        verdict += f"; {len(watcher.notes)} {'note' if len(watcher.notes) == 1 else 'notes'} above"
-    lines = [f"{seen}; {verdict}", *told, *of_other_ranks(run_dir, raised), *_not_looked(waiting, idle)]
+        verdict += f"; {_of(len(watcher.notes), 'note')} on the watch itself above"
+    lines = [f"{seen}; {verdict}", *told, *of_other_ranks(run_dir, list(raised)), *_not_looked(waiting, idle)]
     done = counted(watcher.recorder.actions)
     if done and recorded:
         lines.append(f"steadytrain changed this run: {done}; the ledger lists each action")
@@ -71,7 +72,17 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
 def _counts(watcher: Watcher) -> str:
     """How many symptoms of each severity, gravest first."""
     found = [symptom.severity for symptom in watcher.symptoms]
-    return ", ".join(f"{found.count(one)} {one}" for one in reversed(SEVERITIES) if one in found)
+    counts = {one: found.count(one) for one in reversed(SEVERITIES) if one in found}
+    return ", ".join(f"{number} {one}" if one == "critical" else _of(number, one) for one, number in counts.items())
+
+
+def _times(raised: Mapping[str, int]) -> list[str]:
+    """The names, and how often those came that came more than once: together as many as the severities count."""
+    return [name if number == 1 else f"{name} ({number} times)" for name, number in raised.items()]
+
+
+def _of(number: int, word: str) -> str:
+    return f"{number} {word if number == 1 else f'{word}s'}"
 
 
 def _unable(watcher: Watcher, steps: int) -> tuple[Mapping[str, int], list[str]]:

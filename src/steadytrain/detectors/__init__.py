@@ -77,6 +77,10 @@ class Detector(ABC):
     """The name of a detector that judges the same by another rule. Of two that report one event only one is told: the
     graver, and this one's if neither is."""
 
+    states_fact: ClassVar[bool] = False
+    """Whether it states what the script does, as seen in the graph of its loss, its optimizer or its model: no number
+    of the training has to be unusual. A gate that fails on critical symptoms fails on a warning of it, too."""
+
     part_of: ClassVar[str] = ""
     """The name of a detector whose longer symptom this one may begin or lie in. Where it does, only the longer one is
     listed, and says so."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugins import threshold
@@ -40,6 +40,7 @@ class BroadcastLoss(ScriptRule):
         2. Assert `prediction.shape == target.shape` before the loss.
     """
 
+    states_fact: ClassVar[bool] = True
     looks_min: int = threshold(2, "looks that find it: the loss is made in the same way each time")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

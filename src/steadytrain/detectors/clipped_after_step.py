@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugins import threshold
@@ -35,6 +35,7 @@ class ClippedAfterStep(ScriptRule):
         2. Print the norm that `clip_grad_norm_` returns, and choose the bound by it.
     """
 
+    states_fact: ClassVar[bool] = True
     looks_min: int = threshold(2, "looks that find it")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

@@ -13,6 +13,7 @@ from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Aim, Detector
 from steadytrain.statistics.benign_changes import has_moving_targets
 from steadytrain.statistics.layer_names import embeddings_among, experts_among
+from steadytrain.statistics.medians import median
 from steadytrain.statistics.rolling_baseline import holds_start, stride_of
 from steadytrain.statistics.table_episodes import Episode, applied_cells, episodes, loss_change, loss_jump
 
@@ -21,6 +22,9 @@ APART_STEPS = 8
 
 APART_SHARE = 0.3
 """A dead unit has a gradient neither of its bias nor of its row of weights: the shares of both are close together."""
+
+FIRST_ROWS, AFTER_ROWS = 16, 24
+"""A first update that is far too large shows in the next losses; these are compared with so many that follow."""
 
 
 @final
@@ -34,8 +38,8 @@ class DeadUnits(Detector):
         units. The detector therefore looks for two other signs: a module whose whole output is zero, and parameters
         most of whose elements get no gradient in a batch though they had one before. For a bias that share is the share
         of dead units. It is a note while the loss falls, unless the units died in a jump of the loss; "critical" means
-        that the loss rose and most units are dead. Missing gradients of a value function are a note: few of its states
-        have an error at a time, and its loss rises with the rewards.
+        that the loss rose and most units are dead. Missing gradients of a value function are a note, unless one of its
+        first steps blew the loss up: few of its states have an error at a time, and its loss rises with the rewards.
 
     Causes:
         - one update that was far too large (a high learning rate, a bad batch) and pushed biases far below zero
@@ -82,6 +86,10 @@ class DeadUnits(Detector):
         8.0,
         "robust standard deviations that make a jump of the loss. Units that die in a jump stay "
         "dead while the rest learns, so a falling loss does not excuse them",
+    )
+
+    blow_up_ratio: float = threshold(
+        100.0, "of the highest of the first losses over the first one and over the median after it. Chosen"
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
@@ -137,12 +145,13 @@ class DeadUnits(Detector):
         share = float(np.nanmax(np.nanmedian(values, axis=0)))
         change = loss_change(window, episode.seen_step, episode.last_step)
         before = int(cells.steps[max(0, episode.first - 1)])
-        jumped = loss_jump(window, before, int(cells.steps[episode.first])) > self.jump_scales
+        blown_up = self._blown_up(window, episode.first_step)
+        jumped = blown_up or loss_jump(window, before, int(cells.steps[episode.first])) > self.jump_scales
         severity: Severity = "note" if change < -self.loss_scales and not jumped else "warning"
         silent = signal.startswith("modules")
         if change > self.loss_scales and share > self.critical_share:
             severity = "critical"
-        if not silent and has_moving_targets(window):
+        if not silent and has_moving_targets(window) and not blown_up:
             severity = "note"  # few states have an error at a time, and the loss rises with the rewards
         return Symptom(
             name="dead-units",
@@ -156,6 +165,16 @@ class DeadUnits(Detector):
             tensors=episode.names,
             numbers={"share": share, "rows": float(len(episode.rows)), "loss_change_scales": change},
         )
+
+    def _blown_up(self, window: Window, step: int) -> bool:
+        """Whether the units died within the first steps of the run, after one that blew the loss up."""
+        loss = window.applied("loss")
+        first = loss.values[: np.searchsorted(loss.steps, step)]
+        if not 2 <= len(first) <= FIRST_ROWS or not holds_start(window.steps, stride=stride_of(window.steps)):
+            return False
+        after = loss.values[len(first) : len(first) + AFTER_ROWS]
+        usual = max(abs(float(first[0])), abs(median(after)) if len(after) else np.inf)
+        return bool(np.isfinite(first).all()) and float(first.max()) > self.blow_up_ratio * usual
 
 
 def _of_last_layer(cells: Cells) -> NDArray[np.bool_]:

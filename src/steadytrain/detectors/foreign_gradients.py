@@ -47,8 +47,8 @@ class ForeignGradients(ScriptRule):
                     self.warning(
                         window,
                         row,
-                        "gradients are not cleared before the backward: the loss of another optimizer left a "
-                        f"gradient here, which the update applies too, against its own (cosine {cosine:.2f})",
+                        "the update also applies a gradient that a loss of another optimizer left, and that opposes "
+                        f"its own (cosine {cosine:.2f}): gradients are not cleared before the backward",
                         cosine=cosine,
                         looks=float(len(row.steps)),
                     ),

@@ -47,12 +47,14 @@ class FrozenParameters(Detector):
         False. If more than half of them had no gradient from the start, the frozen base was passed to the optimizer by
         design: a note. Poolers that no loss uses are a note, too, and biases whose gradient was zero from the start
         while their weights learned: the loss is a difference of outputs (a critic), or is normalised. "critical" means
-        that most of the model stopped after it had learned.
+        that most of the model stopped after it had learned. Weights whose gradient was from the start no more than the
+        rounding of 32 bits beside the largest one learn nothing either, whatever Adam makes of it.
 
     Causes:
         - a part of the model that the forward pass does not use, or whose output is not used
         - `detach`, `no_grad`, `.data` or an integer conversion between these parameters and the loss
         - a layer above that is dead (see dead-units), or a gate, mask or scale of zero
+        - a gate that is divided by its own sum: with one expert chosen it is always 1, and its router learns nothing
         - an optimizer made before parameters were replaced, or before the model was moved or wrapped
         - a learning rate of zero in their parameter group
 
@@ -91,8 +93,12 @@ class FrozenParameters(Detector):
         "share of the median gradient norm below which a gradient is rounding, as of a bias before a normalisation",
     )
 
+    rounding_share: float = threshold(
+        1e-6, "share of the largest gradient norm of a step, below which a gradient is its rounding: 32 bits have 6e-8"
+    )
+
     def check(self, window: Window) -> tuple[Symptom, ...]:
-        cut = self._cut_off(window)
+        cut = [*self._cut_off(window), *self._rounding_alone(window)]
         gone = {name for one in cut for name in one.tensors}
         found = [*self._without_gradient(window), *self._without_update(window)] or self._never(window)
         return tuple(sorted([*cut, *(one for one in found if not gone.issuperset(one.tensors))], key=_first_step))
@@ -129,6 +135,39 @@ class FrozenParameters(Detector):
                 signals=("gradient_norms", "script.value"),
                 tensors=tuple(names),
                 numbers={"tensors": float(len(names)), "tensors_measured": float(len(absent)), "cut": cut[0].last},
+            )
+        ]
+
+    def _rounding_alone(self, window: Window) -> list[Symptom]:
+        """Weights whose gradient was the rounding of others in every step since the first. A bias may be so by right:
+        before a normalisation, or in the keys of attention."""
+        steps, norms = window.steps, window.gradient_norms
+        if not window.tensor_names or len(norms) != len(steps) or len(steps) < self.frozen_steps:
+            return []
+        if not holds_start(steps, stride=stride_of(steps)) or not np.isfinite(norms).all():
+            return []
+        share = norms / np.maximum(norms.max(axis=1, keepdims=True), np.finfo(norms.dtype).tiny)
+        tiny = ((norms > 0.0) & (share < self.rounding_share)).all(axis=0)
+        names = tuple(name for name, so in zip(window.tensor_names, tiny, strict=True) if so and "bias" not in name)
+        if not names:
+            return []
+        first, last, most = int(steps[0]), int(steps[-1]), float(share[:, tiny].max())
+        which = names[0] if len(names) == 1 else f"{len(names)} parameters ({names[0]} first)"
+        return [
+            Symptom(
+                name="frozen-parameters",
+                severity="warning",
+                first_step=first,
+                last_step=last,
+                message=f"{which} had a gradient that is rounding, at most {most:.1g} of the largest, from step "
+                f"{first} to {last}, while others learned",
+                signals=("gradient_norms",),
+                tensors=names,
+                numbers={
+                    "tensors": float(len(names)),
+                    "tensors_measured": float(len(tiny)),
+                    "rounding_share": most,
+                },
             )
         ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugins import threshold
@@ -31,6 +31,7 @@ class GradientsCarriedOver(ScriptRule):
         2. With accumulation call both under the same condition.
     """
 
+    states_fact: ClassVar[bool] = True
     looks_min: int = threshold(2, "looks in a row that find them: one may be a step that a script repeats on purpose")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

@@ -21,7 +21,8 @@ class MaskedEnd(ScriptRule):
         end after each text is masked, too. The loss is that of the text and looks sound, but the model never learns to
         stop: it goes on until the longest length that generation allows. It is reported where a tokenizer of
         transformers pads with its end, or where the source makes the one id of the other, and where each row of a batch
-        ends with the id, the token before it is a label, and the id is none.
+        ends with the id, the token before it is a label, and the id is none. Half of the rows are enough where the
+        source puts the end into each text: the longest rows may be cut before it.
 
     Causes:
         - `tokenizer.pad_token = tokenizer.eos_token` with a collator that masks by the padding's id
@@ -34,17 +35,22 @@ class MaskedEnd(ScriptRule):
     """
 
     looks_min: int = threshold(2, "looks in which every row is so: a batch may be an exception")
+    cut_share: float = threshold(
+        0.5, "of the rows, where the source puts the end into each and longer ones are cut. Chosen"
+    )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         source = [row.place for row in script_rows(window, "end-as-padding")]
         tokenizer = {row.place for row in script_rows(window, "tokenizer-pads")}
         ids = {row.place: row.last for row in script_rows(window, "end-id")}
+        share = self.cut_share if source and script_rows(window, "end-put-in") else 1.0
         for row in script_rows(window, "end-unsupervised"):
-            every = row.values >= 1.0
+            every = row.values >= share
             known = bool(source) or row.place in tokenizer
             if known and every.sum() >= self.looks_min and 2 * every.sum() > len(every) and row.values.min() > 0.0:
                 why = "the tokenizer's padding is its end" if row.place in tokenizer else f"{source[0]} pads with it"
-                said = f"id {ids[row.place]:.0f} ends every row and is never a label of the loss of {row.place}"
+                which = "every row" if row.values.min() >= 1.0 else "the rows"
+                said = f"id {ids[row.place]:.0f} ends {which} and is never a label of the loss of {row.place}"
                 told = f"{said}: {why}, and labels are masked by it, so the model does not learn to stop"
                 return (self.warning(window, row, told, looks=float(every.sum())),)
         return ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugins import threshold
@@ -22,6 +22,8 @@ SAID = {
     "cut-scores": "gets the output of a ReLU, so no score is below 0: where all are 0, no gradient passes",
     "many-hot": "is a softmax cross-entropy, and its targets have several ones in a row, or none: the "
     "classes compete, and no prediction fits",
+    "ignored-class": "leaves out one of its two classes: `ignore_index` is one of them, so that the model only learns "
+    "to answer with the other",
     "softmax-of-one": "is about the softmax of a single unit, which is always 1",
 }
 """Measures of the table ``script``, and what the loss does there."""
@@ -40,7 +42,8 @@ class MisusedLoss(ScriptRule):
         that `nll_loss` reads as classes makes the rows (or places) of a batch compete with each other. A ReLU on the
         scores keeps them from falling below 0 and cuts the gradient of those that are there. Cosines without
         a temperature are scores between -1 and 1: with many choices the loss stays near that of a guess. Targets with
-        several ones in a row belong to a binary cross-entropy for each class. None of these raises an error. Compiled
+        several ones in a row belong to a binary cross-entropy for each class. An `ignore_index` that is one of two
+        classes leaves a constant to learn. None of these raises an error. Compiled
         losses cannot be looked into.
 
     Causes:
@@ -52,6 +55,8 @@ class MisusedLoss(ScriptRule):
         - cosine similarities of a contrastive loss that are not divided by a temperature
         - `log_softmax(dim=0)`, `softmax()` without `dim`, or `dim=1` for scores [batch, places, classes]
 
+        - one loss object for two tasks: `ignore_index=0` skips padding in one and a class in the other
+
     Next:
         1. Give `cross_entropy` and `binary_cross_entropy_with_logits` the output of the last layer as it is, without an
            activation.
@@ -59,9 +64,11 @@ class MisusedLoss(ScriptRule):
         3. One unit for two classes: `binary_cross_entropy_with_logits` without softmax.
         4. Divide cosines by a temperature (0.05 to 0.1), or learn a scale.
         5. Several labels a row: `binary_cross_entropy_with_logits`, a sigmoid for each class.
-        6. Give every softmax its `dim`: -1 where the classes come last.
+        6. A criterion of its own, without `ignore_index`, for labels in which no place is padding.
+        7. Give every softmax its `dim`: -1 where the classes come last.
     """
 
+    states_fact: ClassVar[bool] = True
     looks_min: int = threshold(2, "looks that find it: the loss is made in the same way each time")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugins import threshold
@@ -34,6 +34,7 @@ class OptimizerWithoutGradients(ScriptRule):
         3. Meant to stay: do not step this optimizer, and call `requires_grad_(False)` on its parameters.
     """
 
+    states_fact: ClassVar[bool] = True
     steps_min: int = threshold(16, "steps without any gradient from the first on, for a warning")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugins import threshold
@@ -43,6 +43,7 @@ class UnreachableTargets(ScriptRule):
         2. Remove the last activation, or bring the targets into its range.
     """
 
+    states_fact: ClassVar[bool] = True
     looks_min: int = threshold(2, "looks that find it: the loss is made in the same way each time")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

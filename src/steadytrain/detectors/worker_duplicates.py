@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugins import threshold
@@ -31,6 +31,7 @@ class WorkerDuplicates(ScriptRule):
         3. Count the rows of a pass with 0 workers and with several: the numbers must be equal.
     """
 
+    states_fact: ClassVar[bool] = True
     workers_min: int = threshold(2, "workers with equal batches")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:

@@ -13,7 +13,7 @@ from steadytrain.core.plugin_pages import Page, Pages, indented, wrapped
 from steadytrain.core.plugins import Broken, Kind, kebab, name_of
 from steadytrain.diagnosis.axis import axis_of
 from steadytrain.diagnosis.cause import Cause, Intervention
-from steadytrain.experiments.trial import AXES
+from steadytrain.experiments.trial import AXES, axis_word
 
 PROMISED = ("base_rate", "expects", "interventions", "grade", "source")
 
@@ -80,11 +80,10 @@ def _closing(page: Page) -> list[str]:
     proof = f"{' or '.join(traits['confirmed_by'])} removes the symptom"
     proof += f", and {_spared(traits['spared'])}." if traits["spared"] else "."
     mends = [
-        f"{one['rung']}. {one['what']}" + (f" (trial {one['trial']})" if one["trial"] else "")
-        for one in traits["interventions"]
+        f"- {one['what']}" + (f" (trial {one['trial']})" if one["trial"] else "") for one in traits["interventions"]
     ]
     parts = {
-        "Axis": wrapped(f"{traits['axis']}: {AXES[traits['axis']]}."),
+        "Axis": wrapped(f"{axis_word(traits['axis'])}: {AXES[traits['axis']]}."),
         "Looks like": wrapped(", ".join(traits["rivals"])),
         "Confirmed if": wrapped(proof),
         "Interventions": "\n".join(mends),
@@ -105,7 +104,7 @@ def _markdown_closing(page: Page) -> list[str]:
     ]
     return [
         "### Proof and rivals",
-        f"On the axis {traits['axis']}. Looks like {links}. Confirmed if {confirmed} removes it{spared}.",
+        f"On the axis {axis_word(traits['axis'])}. Looks like {links}. Confirmed if {confirmed} removes it{spared}.",
         "### Interventions",
         "\n".join(["| rung | | trial |", "|---|---|---|", *rows]),
         f"Evidence {traits['grade']}: {traits['source']}.",

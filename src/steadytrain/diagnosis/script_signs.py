@@ -23,6 +23,12 @@ def holds_others(case: Case) -> bool:
     return share >= OTHERS_SHARE_MIN and seen(case, "optimizer-without-gradients") is not None
 
 
+def gets_rounding_alone(case: Case) -> bool:
+    """Whether all that reaches some parameters is the rounding of other gradients."""
+    found = seen(case, "frozen-parameters")
+    return found is not None and "rounding_share" in found.numbers
+
+
 def trains_another_model(case: Case) -> bool:
     """Whether all that the loss reaches is in no optimizer."""
     outside = seen(case, "parameters-outside-optimizer")

@@ -40,9 +40,14 @@ AXES: Mapping[str, str] = {
     "precision": "dtypes, kernels, compiled code",
     "distributed": "several ranks, or a race",
     "hardware": "a fault of the machine",
-    "harness": "the training loop: modes, clearing, accumulating, clipping, resuming",
+    "harness": "modes, clearing, accumulating, clipping, resuming",
 }
 """The axes on which a fault can lie. A cause declares its own, a trial the one on which its change lies."""
+
+
+def axis_word(name: str) -> str:
+    """An axis as it is shown: the one of the training loop has another name in documents."""
+    return "training loop" if name == "harness" else name
 
 
 ONE_DIFFERENCE = "it compares two runs that differ in this alone"

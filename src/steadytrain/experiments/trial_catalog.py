@@ -9,10 +9,10 @@ from typing import Any
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.plugin_pages import Page, Pages, wrapped
-from steadytrain.core.plugins import Broken, Kind, nearest, similar
+from steadytrain.core.plugins import Broken, Kind, nearest
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.specs import UNCHANGED, NotApplicable, Spec
-from steadytrain.experiments.trial import AXES, KINDS, Trial
+from steadytrain.experiments.trial import AXES, KINDS, Trial, axis_word
 
 
 def _lacks(found: type[Trial] | Trial) -> str | None:
@@ -55,7 +55,7 @@ def _closing(page: Page) -> list[str]:
     if traits["either"]:
         parts.append(wrapped(f"May remove it, or not: {', '.join(traits['either'])}. Of all others it persists."))
     if traits["axis"]:
-        parts.append(f"Axis: {traits['axis']} ({AXES[traits['axis']]}).")
+        parts.append(f"Axis: {axis_word(traits['axis'])} ({AXES[traits['axis']]}).")
     if traits["alike"] and not traits["control"]:
         parts.append(wrapped(f"Together with other trials of the group `{traits['alike']}` it counts as one."))
     if traits["own_control"]:
@@ -151,11 +151,9 @@ def trial(name: str) -> Trial:
 
 
 def nearest_names(name: str, known: Iterable[str]) -> str:
-    """The names that may be meant, or those that are spelled most like it, and what lists all."""
-    names = list(known)
-    closest = similar(name, names, cutoff=0.0)
-    near = nearest(name, names, otherwise=f"the nearest names are {', '.join(closest)}")
-    return f"{near} (`steadytrain trial` lists all)"
+    """The names that may be meant, and what lists all."""
+    near = nearest(name, known, otherwise=" ").strip()
+    return f"{near} (`steadytrain trial` lists all)" if near else "`steadytrain trial` lists all"
 
 
 def summary(one: Trial) -> str:

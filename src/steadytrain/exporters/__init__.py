@@ -11,6 +11,7 @@ import importlib.util
 from collections.abc import Sequence
 
 from steadytrain.core.errors import UsageError
+from steadytrain.core.extras import pip_install
 from steadytrain.exporters.exporter import known_tools
 
 AUTO = "auto"
@@ -41,7 +42,7 @@ def check_to(names: Sequence[str]) -> tuple[str, ...]:
         if name not in (*tools, AUTO, NONE):
             raise UsageError(f"{name!r}: no exporter has that name; one of {', '.join((*tools, AUTO, NONE))}")
         if name in tools and not _is_installed(tools[name].requires):
-            raise UsageError(f"{name!r}: not installed here; pip install '{tools[name].install or name}'")
+            raise UsageError(f"{name!r}: not installed here; {pip_install(tools[name].install or name)}")
     if NONE in names and len(set(names)) > 1:
         raise UsageError(f"{','.join(names)!r}: none excludes all others")
     return tuple(dict.fromkeys(names))

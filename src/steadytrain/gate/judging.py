@@ -10,14 +10,16 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from steadytrain.compare.seed_noise import RUNS_MIN, next_run_interval, tail_mean, tail_steps
-from steadytrain.core.model import SEVERITIES, Series
+from steadytrain.core.model import SEVERITIES, Series, Symptom
 from steadytrain.gate.policy import NONFINITE_LOSS, Bounds, GatePolicy
 from steadytrain.gate.recorded import Done, Recorded
 from steadytrain.gate.result import Check, GatedRun
+from steadytrain.grouping.catalog import declared
 from steadytrain.report.action_words import action_words
 from steadytrain.report.wording import clean, count, enumerated, number
 
 NAMES_MAX = 6
+FACT = "; a warning of it fails, too: it states what the script does, and is no statistic"
 LOSS, GRADIENT_NORM = "loss", "gradient_norm"
 _KEPT = {"checklist": "checklist", "preflight": "preflight", "data": "result of check-data --keep-with"}
 
@@ -63,16 +65,22 @@ def _symptoms(run: Recorded, policy: GatePolicy) -> Check:
     if policy.fail_on == "never":
         return Check(name, "pass", "the policy fails on no symptom")
     bad = SEVERITIES[SEVERITIES.index(policy.fail_on) :]
-    found = [one for one in run.symptoms if one.severity in bad and one.name not in policy.allowed_symptoms]
+    found = [one for one in run.symptoms if _counts(one, bad) and one.name not in policy.allowed_symptoms]
     if found:
         first = min(found, key=lambda one: (-SEVERITIES.index(one.severity), one.first_step))
         more = f" (and {count(len(found) - 1)} more)" if len(found) > 1 else ""
         where = f"{first.severity} {clean(first.name)} at step {count(first.first_step)}"
-        return Check(name, "fail", f"{where}: {clean(first.message)}{more}", first.first_step)
+        why = "" if first.severity in bad else FACT
+        return Check(name, "fail", f"{where}: {clean(first.message)}{why}{more}", first.first_step)
     if not run.looked or not run.windows:
         return Check(name, "unknown", "no detector could look at this run")
     looked = f"no {' or '.join(bad)} symptom from {count(run.looked)} detectors"
     return Check(name, "pass", f"{looked}{_uncounted(run, policy, bad)}")
+
+
+def _counts(symptom: Symptom, bad: Sequence[str]) -> bool:
+    """Whether a symptom fails the gate if it is not allowed."""
+    return symptom.severity in bad or (symptom.severity == "warning" and declared(symptom.name).states_fact)
 
 
 def _uncounted(run: Recorded, policy: GatePolicy, bad: Sequence[str]) -> str:

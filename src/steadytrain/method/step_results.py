@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from steadytrain.core.incident import BATCH_IS_BAD
 from steadytrain.diagnosis.script_signs import LOADED
+from steadytrain.experiments.trial import axis_word
 from steadytrain.method.evidence import Evidence
 from steadytrain.method.step_result import (
     SHOWN_MAX,
@@ -207,7 +208,7 @@ def _isolate(step: Step, evidence: Evidence, taken: Taken) -> StepResult:
         why = taken.left_out.get("diagnose", "not diagnosed yet")
         return result_of(step, "skipped", why, "", tuple(map(trial_line, ran_in(step, evidence))), "", command)
     ran = [row for row in answer.trials if row.effect != "not-run"]
-    shown = [f"axis: {answer.axis.name} ({answer.axis.why})"] if answer.axis is not None else []
+    shown = [f"lies in: {axis_word(answer.axis.name)} ({answer.axis.why})"] if answer.axis is not None else []
     shown += map(trial_line, ran_in(step, evidence))
     status: Status = "found" if found_step(evidence) == step.name else "done"
     did = f"diagnose: {counted(ran)} on the replay" if ran else "diagnose: the survey, no trial"
@@ -262,7 +263,7 @@ def _report(step: Step, evidence: Evidence, taken: Taken) -> StepResult:
         means = "this is what a bug report needs; nobody has to run your training"
         return result_of(step, "done", "", "repro", (made.what,), means, f"steadytrain report {named(evidence.source)}")
     if made is not None:
-        return result_of(step, "not possible", made.what, "", (), "", command)
+        return result_of(step, "not possible", made.what, "", (), "", f"steadytrain report {named(evidence.source)}")
     if not is_sick(evidence):
         why = "no symptom above a note, so there is nothing to reproduce"
         return result_of(step, "skipped", why, "", (), "", f"steadytrain checklist {named(evidence.source)}")

@@ -28,6 +28,7 @@ from steadytrain.checks.subject.model_check import Batch, changed_tree, tensors_
 from steadytrain.preflight_runs.carried_gradients import CarriedGradients
 from steadytrain.preflight_runs.loss_again import LinesWay, ModelWay, StepWay, Way, names_in, values_of_call
 from steadytrain.preflight_runs.model_copies import Values, tensors_of_modules
+from steadytrain.preflight_runs.step_facts import StepFacts, optimizer_of
 from steadytrain.tracing.investigator import loss_places
 from steadytrain.tracing.line_rerun import CannotRunAgainError, Lines, compile_lines
 
@@ -38,27 +39,6 @@ FRAMES_MAX = 64
 VARIABLES_MAX = 4096
 ONE_STEP_TIMES = 3.0
 """A second step, which shows whether gradients were cleared, may end so many times later than others."""
-
-
-@dataclass(frozen=True, eq=False)
-class StepFacts:
-    """Measurements of one of the script's own steps.
-
-    ``gradient_norm`` is before clipping; ``applied_norm`` is that of the optimizer's gradients, None if unknown.
-    ``clips`` counts the calls of ``clip_grad_norm_``. The last one had ``clip_limit`` and saw ``clip_total`` (None: no
-    gradients). ``carried_over``: the gradients of the update before were not cleared (None: there was none).
-    """
-
-    step: int
-    loss: float | None
-    learning_rate: float | None
-    gradient_norm: float
-    micro_batches: int
-    applied_norm: float | None = None
-    clips: int = 0
-    clip_limit: float | None = None
-    clip_total: float | None = None
-    carried_over: bool | None = None
 
 
 @dataclass(eq=False)
@@ -236,6 +216,8 @@ class Observer(StepObserver):
                 clipping.limit,
                 _norm_at_clipping(clipping),
                 self._carried.gate(stream),
+                stream.name,
+                optimizer_of(stream),
             )
         )
 

@@ -274,7 +274,7 @@ def verdict(recorded: Finding, again: Finding) -> str:
     if one is None and other is None:
         return "neither search named an operation"
     if one is None:
-        return "named only now, in the new process"
+        return "not traced at the incident, named in the new process"
     if other is None:
         return f"named at the incident; in the new process: {again.why}"
     same = (one.operation, one.module, one.line, one.phase) == (other.operation, other.module, other.line, other.phase)

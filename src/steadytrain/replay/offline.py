@@ -56,6 +56,29 @@ DISABLED = {"wandb": "mode", "swanlab": "mode"}
 SERVERS = {"mlflow": ("set_tracking_uri", "set_registry_uri")}
 """Functions that name a server, which may be one on this machine. A launched script calls them without effect."""
 
+EVENT_WRITERS = ("tensorboard.summary.writer.event_file_writer", "tensorboardX.event_file_writer")
+"""Modules whose ``EventFileWriter`` writes the events of TensorBoard from a thread. A fork for a trial lacks that
+thread, so that the queue would fill up for ever, and the files of a launched script are deleted anyway."""
+
+
+class NoEvents:
+    """An ``EventFileWriter`` that makes its folder and writes nothing."""
+
+    def __init__(self, logdir: str, *args: Any, **kwargs: Any) -> None:
+        self._logdir = str(logdir)
+        os.makedirs(self._logdir, exist_ok=True)
+
+    def get_logdir(self) -> str:
+        return self._logdir
+
+    def add_event(self, event: Any) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def reopen(self) -> None: ...
+
 
 def go_offline(scratch: Path, environment: dict[str, str] | os._Environ[str] = os.environ) -> bool:
     """Switches off trackers, and the network unless ``NETWORK_VARIABLE`` is set. Returns whether there is a network."""
@@ -76,6 +99,13 @@ def disable_trackers() -> None:
         after_import(name, partial(_disable, name, argument))
     for name, functions in SERVERS.items():
         after_import(name, partial(_keep_server, name, functions))
+    for name in EVENT_WRITERS:
+        after_import(name, partial(_write_no_events, name))
+
+
+def _write_no_events(name: str) -> None:
+    module: Any = sys.modules[name]
+    module.EventFileWriter = NoEvents
 
 
 def _keep_server(name: str, functions: tuple[str, ...]) -> None:

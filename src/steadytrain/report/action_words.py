@@ -21,6 +21,8 @@ WORDS = {
     "kept-steps": "steps kept",
 }
 
+FIRST_SNAPSHOT = "step-000001"
+
 
 def action_words(action: Action) -> str:
     """What was done, with the numbers that it changed."""
@@ -38,6 +40,14 @@ def action_words(action: Action) -> str:
             return f"{action.intervention} ended"
         case _:
             return WORDS[action.what] + (f" ({numbers})" if numbers else "")
+
+
+def left_course(left_at: int, snapshot: str) -> str:
+    """What a refused update did not make good: the loss ran away before it. ``snapshot`` is the newest from before, ""
+    if none was kept."""
+    first = " (the weights that the run began with)" if snapshot == FIRST_SNAPSHOT else ""
+    where = f"snapshot {snapshot}{first}" if snapshot else "none kept"
+    return f"the loss left its course at step {left_at:,}; weights from before: {where}"
 
 
 def counted(actions: Sequence[Action]) -> str:

@@ -52,7 +52,14 @@ from steadytrain.report.first_screen import (
     why_card,
 )
 from steadytrain.report.health import health
-from steadytrain.report.incidents_shown import TENSORS_MAX, incident_part, incident_verdict, open_incidents, with_newest
+from steadytrain.report.incidents_shown import (
+    TENSORS_MAX,
+    incident_part,
+    incident_verdict,
+    open_incidents,
+    ran_away,
+    with_newest,
+)
 from steadytrain.report.next_commands import Found
 from steadytrain.report.report_values import Command, IncidentPart, Report
 from steadytrain.report.slurm import sentence
@@ -89,7 +96,7 @@ _UNENDED = {
 def from_bundle(bundle: Bundle) -> Report:
     """The report of one incident."""
     incident, environment = bundle.incident, bundle.environment
-    part = incident_part(incident, bundle.path)
+    part = incident_part(incident, bundle.path, off=ran_away(incident, bundle.scalars, bundle.path))
     facts = facts_of(
         ("run", incident.run),
         ("step", count(incident.step)),
@@ -163,9 +170,10 @@ def from_run(run: Run, *, stream: str | None = None) -> Report:
     passed = passed_lines(run, int(window.steps[-1])) if window is not None and steps else ()
     found = _diagnosis([*paths, run.path])
     diagnosis = diagnosis_part(found[1]) if found is not None else None
-    commands = next_commands.of_run(run, incidents, told, found)
     gravest = _incident_of(incidents, known)
+    commands = next_commands.of_run(run, incidents, told, found, gravest)
     verdict = _run_verdict(run, told, incidents, steps)
+    off = ran_away(gravest, window, Path(incidents[0].path)) if gravest is not None and window is not None else ""
     onset = gravest.onset_step if gravest is not None else next((one.first_step for one in told), None)
     leading = gravest.symptoms if gravest is not None else told
     first = FirstScreen(
@@ -177,7 +185,7 @@ def from_run(run: Run, *, stream: str | None = None) -> Report:
         title=f"Run {clean(run.name)}",
         verdict=verdict,
         severity=worst([symptom.severity for symptom, _ in seen]),
-        summary=(*passed, *_run_summary(run, seen, actions, steps), *story_lines(stories)),
+        summary=(*passed, *_run_summary(run, seen, actions, steps, off), *story_lines(stories)),
         facts=(*facts, *measured),
         brief=(*brief(facts), *measured),
         curves=_curves_of(run, window, names) if window is not None else (),
@@ -299,8 +307,9 @@ def _run_verdict(run: Run, symptoms: Sequence[Symptom], incidents: Sequence[Inci
 
 
 def _run_summary(
-    run: Run, seen: Sequence[tuple[Symptom, str]], actions: Sequence[Action], steps: int
+    run: Run, seen: Sequence[tuple[Symptom, str]], actions: Sequence[Action], steps: int, off: str
 ) -> tuple[str, ...]:
+    """``off``: that the loss had run away before the update that was refused; "" if it had not."""
     lines = []
     partly = sorted({action.step for action in actions if action.what == "refused-rest-of-update"})
     refused = sorted({action.step for action in actions if action.what == "refused-update"})
@@ -310,10 +319,8 @@ def _run_summary(
             "optimizer had moved the weights in earlier evaluations of its closure."
         )
     if len(refused) == 1:
-        lines.append(
-            f"steadytrain touched this run: it refused the update of step {count(refused[0])}, "
-            "so weights and optimizer state are as they were before it."
-        )
+        kept = f"but {off}" if off else "so weights and optimizer state are as they were before it"
+        lines.append(f"steadytrain touched this run: it refused the update of step {count(refused[0])}, {kept}.")
     elif refused:
         steps_refused = enumerated([count(step) for step in refused], TENSORS_MAX)
         lines.append(f"steadytrain touched this run: it refused the updates of steps {steps_refused}.")

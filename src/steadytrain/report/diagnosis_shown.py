@@ -7,8 +7,20 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from steadytrain.core.model import Severity
-from steadytrain.diagnosis.answer import SIGNATURE, UNKNOWN, BatchRow, Diagnosis, Evidence, RankedCause, Remedy, Status
+from steadytrain.diagnosis.answer import (
+    SIGNATURE,
+    UNKNOWN,
+    BatchRow,
+    Diagnosis,
+    Evidence,
+    PatchTried,
+    RankedCause,
+    Remedy,
+    Status,
+)
 from steadytrain.diagnosis.fix_order import GROUPS, Group, group_of, seen_to
+from steadytrain.experiments.fix_verification import MEANINGS
+from steadytrain.experiments.trial import axis_word
 from steadytrain.report.wording import clean, count, enumerated, number
 
 EVIDENCE_MAX = 6
@@ -103,6 +115,9 @@ class DiagnosisPart:
     """The rows that the first cause names, with their step: ``row 7 of step 83``."""
 
 
+NOTHING_TO_FIND = "No symptom, so no cause to find"
+
+
 def part(answer: Diagnosis) -> DiagnosisPart:
     """Convert ``answer`` to what is shown, with all text from disk made safe to print."""
     in_play = [one for one in answer.diagnoses if one.status != "refuted"]
@@ -114,18 +129,18 @@ def part(answer: Diagnosis) -> DiagnosisPart:
         symptom=clean(answer.symptom),
         replay=clean(f"{answer.replay}: {answer.replay_note}" if answer.replay_note else answer.replay),
         causes=tuple(_cause(one) for one in in_play),
-        refuted=tuple(clean(f"{one.cause}: {_why_refuted(one)}") for one in refuted),
+        refuted=tuple(clean(f"{one.cause}: {_why_refuted(one)}") for one in refuted if answer.symptom),
         trials=tuple(
             TrialLine(clean(row.trial), clean(row.effect), clean(row.why)) for row in answer.trials[:TRIALS_MAX]
         ),
         record_next=tuple(map(clean, answer.record_next)),
         notes=tuple(map(clean, answer.notes)),
         texts=tuple(_rows(answer.rows[:BATCH_ROWS_MAX])),
-        axis=clean(f"{answer.axis.name}: {answer.axis.why}") if answer.axis is not None else "",
-        patch=clean(f"{answer.patch.what}: {answer.patch.effect}. {answer.patch.why}") if answer.patch else "",
+        axis=clean(f"{axis_word(answer.axis.name)}: {answer.axis.why}") if answer.axis is not None else "",
+        patch=clean(f"{answer.patch.what}: {_effect(answer.patch)}. {answer.patch.why}") if answer.patch else "",
         certainty=UNKNOWN if answer.verdict == UNKNOWN else answer.status or UNKNOWN,
         patch_what=clean(answer.patch.what) if answer.patch else "",
-        patch_effect=clean(f"in a patched copy of the script: {answer.patch.effect}. {answer.patch.why}")
+        patch_effect=clean(f"in a patched copy of the script: {_effect(answer.patch)}. {answer.patch.why}")
         if answer.patch
         else "",
         patch_works=answer.patch is not None and answer.patch.effect == "removed",
@@ -161,7 +176,7 @@ def _after_sign(line: str) -> str:
 
 def _verdict(answer: Diagnosis) -> str:
     if answer.verdict == UNKNOWN:
-        return "Cause unknown"
+        return "Cause unknown" if answer.symptom or answer.status else NOTHING_TO_FIND
     confidence = next((one.confidence for one in answer.diagnoses if one.cause == answer.verdict), 0.0)
     return clean(f"{answer.status}: {answer.verdict} ({confidence:.2f})")
 
@@ -254,12 +269,8 @@ def _why_refuted(one: RankedCause) -> str:
     return _told(against[0]) if against else "the others explain more"
 
 
-_FAILED = {
-    "persists": "does not help",
-    "worse": "makes it worse",
-    "delayed": "only delays it",
-    "inconclusive": "undecided",
-}
+def _effect(patch: PatchTried) -> str:
+    return MEANINGS.get(patch.effect, patch.effect)
 
 
 def _tried(remedy: Remedy) -> str:
@@ -269,6 +280,6 @@ def _tried(remedy: Remedy) -> str:
     if group == "untried":
         return f"could not be tried{note}" if note else "by hand" if remedy.trial is None else "not tried"
     if group == "failed":
-        return f"{_FAILED.get(remedy.tried or '', '')}{note}"
+        return f"{MEANINGS.get(remedy.tried or '', '')}{note}"
     price = "" if remedy.price is None else f"; the loss before the onset changes by {remedy.price:+.2g}"
     return f"removes it{price}{f'; but {remedy.note}' if remedy.note else ''}"

@@ -18,6 +18,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from steadytrain.core.extras import install
 from steadytrain.core.own_command import pasteable
 from steadytrain.report import svg, svg_heat
 from steadytrain.report.diagnosis_shown import FIX_HEADINGS
@@ -32,7 +33,7 @@ from steadytrain.report.zoom import DARK, Zoom, steps_of
 from steadytrain.storage.documents import redact_value
 from steadytrain.storage.redaction import redact_text
 
-INSTALL_HINT = "For curves and maps that zoom: pip install 'steadytrain[report]' and write the page again."
+INSTALL_HINT = "For curves and maps that zoom: {} and write the page again."
 
 
 _SHORT = replace(svg.WIDE, height=150)
@@ -112,7 +113,7 @@ def page(
         fix_headings=FIX_HEADINGS,
         scripts=[Markup(script) for script in scripts],
         hashes=" ".join(_policy_hash(script) for script in scripts) or "'none'",
-        hint=INSTALL_HINT if zoom is None and figures else "",
+        hint=INSTALL_HINT.format(install("report")) if zoom is None and figures else "",
         version=version,
     )
     return text

@@ -8,13 +8,16 @@ from pathlib import Path
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import BadTensor, Incident, Located, Samples
-from steadytrain.core.model import Symptom
+from steadytrain.core.model import Symptom, Window
 from steadytrain.grouping.gravest import gravity
+from steadytrain.report.action_words import left_course
 from steadytrain.report.look import look_facts
 from steadytrain.report.report_values import IncidentPart, Place
 from steadytrain.report.wording import Fact, clean, count, enumerated, number, step_range
+from steadytrain.statistics.run_away import left_course_at
 from steadytrain.storage.bundle import open_for_report
 from steadytrain.storage.step_look import read_look
+from steadytrain.storage.tape_files import find_recording
 
 INCIDENTS_MAX = 8
 PARAMETERS_MAX = 24
@@ -33,14 +36,16 @@ def open_incidents(
         known: the symptoms of the run as they ended; an incident has them as they were when it was kept.
         names: what the run's streams are called, where it has several.
     """
-    opened: list[tuple[Incident, Path]] = []
+    opened: list[tuple[Incident, Path, str]] = []
     notes = []
     for path in paths[:INCIDENTS_MAX]:
         try:
-            opened.append((with_newest(open_for_report(path).incident, known), path))
+            bundle = open_for_report(path)
+            opened.append((with_newest(bundle.incident, known), path, ran_away(bundle.incident, bundle.scalars, path)))
         except UsageError as error:
             notes.append(f"Incident not opened: {error}")
-    parts = [incident_part(incident, path, names) for incident, path in sorted(opened, key=lambda one: gravity(one[0]))]
+    opened.sort(key=lambda one: gravity(one[0]))
+    parts = [incident_part(incident, path, names, off=off) for incident, path, off in opened]
     if len(paths) > INCIDENTS_MAX:
         notes.append(f"{len(paths)} incidents are recorded; the first {INCIDENTS_MAX} are shown.")
     return parts, notes
@@ -53,8 +58,21 @@ def with_newest(incident: Incident, known: Sequence[Symptom]) -> Incident:
     return replace(incident, symptoms=tuple(symptoms))
 
 
-def incident_part(incident: Incident, path: Path, names: Mapping[str, str] | None = None) -> IncidentPart:
-    """``incident`` as shown; ``names`` are those of a run's streams."""
+def ran_away(incident: Incident, window: Window, bundle: Path) -> str:
+    """That the loss left its course before the update that was refused, and where weights from before are; "" if it
+    did not, or no update was refused."""
+    same = incident.action.what == "refused-update" and incident.stream == window.stream
+    left_at = left_course_at(window, incident.step) if same else None
+    if left_at is None:
+        return ""
+    kept = [shot for shot in find_recording(bundle).snapshots if shot.step < left_at]
+    return left_course(left_at, max(kept, key=lambda shot: shot.step).tensors.parent.name if kept else "")
+
+
+def incident_part(
+    incident: Incident, path: Path, names: Mapping[str, str] | None = None, *, off: str = ""
+) -> IncidentPart:
+    """``incident`` as shown; ``names`` are those of a run's streams, ``off`` is what :func:`ran_away` says of it."""
     located = incident.finding.located
     parameters = [_bad_tensor(tensor) for tensor in incident.parameters[:PARAMETERS_MAX]]
     if len(incident.parameters) > PARAMETERS_MAX:
@@ -77,7 +95,7 @@ def incident_part(incident: Incident, path: Path, names: Mapping[str, str] | Non
         why=clean(incident.finding.why) if incident.kind == "nonfinite" else "",
         losses=losses,
         parameters=tuple(parameters),
-        action=_action_sentence(incident),
+        action=_action_sentence(incident, off),
         notes=tuple(clean(note) for note in (*notes, unread) if note),
         look=look,
         is_note=incident.is_note,
@@ -136,9 +154,11 @@ def incident_verdict(incident: Incident) -> str:
     )
 
 
-def _action_sentence(incident: Incident) -> str:
+def _action_sentence(incident: Incident, off: str) -> str:
     action = incident.action
     reason = f" ({clean(action.reason)})" if action.reason else ""
+    if action.what == "refused-update" and off:
+        return f"The update of step {count(action.step)} was refused, but {off}{reason}."
     if action.what == "refused-update":
         return (
             f"The update of step {count(action.step)} was refused: "

@@ -44,12 +44,12 @@ def shown_rungs(ladder: ActivationMaxima) -> tuple[ModuleMaximum, ...]:
 
 
 def rung_text(rung: ModuleMaximum) -> str:
-    """One module as text: ``float16 3.1e+04 -> 5.9e+04 -> inf of 65504, 0.2 bits left``."""
+    """One module as text: ``float16 3.1e+04 -> 5.9e+04 -> inf, limit 65504, 0.2 binary digits left``."""
     values = " -> ".join("-" if value is None else f"{value:.3g}" for value in rung.largest)
     bits = rung.headroom_bits
     tight = bits is not None and bits < TIGHT_BITS
     left = f", {bits:.1f} binary digits left" + (" before" if rung.broke else "") if tight else ""
-    return f"{rung.dtype} {values} of {rung.limit:.5g}{left}"
+    return f"{rung.dtype} {values}, limit {rung.limit:.5g}{left}"
 
 
 def _ladder(ladder: ActivationMaxima) -> list[str]:

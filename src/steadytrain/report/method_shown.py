@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from steadytrain.core.own_command import pasteable
 from steadytrain.report.wording import clean
 
 LINE_MAX = 300
@@ -78,6 +79,6 @@ def as_lines(shown: MethodPart, width: int) -> list[str]:
                 subsequent_indent=" " * 12,
                 break_on_hyphens=False,
             )
-        lines += [f"    next    {step.command}"] if step.command else []
+        lines += [f"    next    {pasteable(step.command)}"] if step.command else []
     lines += [f"note: {note}" for note in shown.notes]
-    return [*lines, "", shown.verdict, f"next: {shown.command}"]
+    return [*lines, "", shown.verdict, f"next: {pasteable(shown.command)}"]

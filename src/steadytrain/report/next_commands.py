@@ -21,11 +21,17 @@ Found = tuple[Path, Diagnosis] | None
 
 
 def of_run(
-    run: Run, incidents: Sequence[IncidentPart], symptoms: Sequence[Symptom], found: Found
+    run: Run,
+    incidents: Sequence[IncidentPart],
+    symptoms: Sequence[Symptom],
+    found: Found,
+    gravest: Incident | None = None,
 ) -> tuple[Command, ...]:
-    """What to call after a look at the whole run."""
+    """What to call after a look at the whole run, whose first incident is ``gravest``."""
     target = short_name(run.path)
     cause = _of_cause([Path(part.path) for part in incidents[:1]], found)
+    if gravest is not None and found is None and _can_be_located(gravest):
+        cause.insert(0, _to_locate(short_name(Path(incidents[0].path))))
     quiet = found is None and all(one.severity == "note" for one in symptoms)
     commands = [] if quiet else cause  # a note is no alarm: nobody has to find its cause
     if run.state == "running":
@@ -48,13 +54,18 @@ def of_incident(incident: Incident, path: Path, found: Found) -> tuple[Command, 
     if incident.kind == "symptom":
         commands.insert(1, Command("find the first step that deviated", f"steadytrain onset {target}"))
     elif found is None and _can_be_located(incident):
-        commands.insert(0, Command("search for the first bad operation", f"steadytrain locate {target}"))
+        commands.insert(0, _to_locate(target))
     return _terminal_safe(commands + _explanations(incident.symptoms))
 
 
 def _can_be_located(incident: Incident) -> bool:
     finding = incident.finding
-    return finding.is_half_traced(incident.samples) or (finding.located is None and not finding.came_in)
+    half_traced = finding.is_half_traced(incident.samples) or (finding.located is None and not finding.came_in)
+    return incident.kind != "symptom" and half_traced
+
+
+def _to_locate(target: str) -> Command:
+    return Command("search for the first bad operation", f"steadytrain locate {target}")
 
 
 def _of_cause(incidents: Sequence[Path], found: Found) -> list[Command]:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadytrain.core.errors import UsageError
+from steadytrain.core.extras import install
 from steadytrain.core.model import GRADIENT_ABSENT, TABLES, IntArray, Series, Table
 from steadytrain.report.layer_labels import WHOLE_MODEL
 from steadytrain.report.wording import clean
@@ -79,7 +80,7 @@ def read(run: Run, stream: str, names: Collection[str] = tuple(TABLES)) -> Readi
             notes.append(clean(f"The table {name} was not read: {error}"))
             continue
         if not is_available() and any(folder.glob(f"*{PARQUET}")):
-            notes.append(f"Older steps of the table {name} are Parquet and not shown: pip install 'steadytrain[query]'")
+            notes.append(f"Older steps of the table {name} are Parquet and not shown: {install('query')}")
         if len(table):
             tables[name] = table
     return Readings(tables, tuple(notes))

@@ -26,7 +26,8 @@ NOTES_SHOWN_MAX = 6
 CAUSES_SHOWN_MAX = 3
 NOTES_NAMED_MAX = 12
 CURVE_TITLE_MAX = 28
-_LABEL_WIDTH = 16
+_LABEL_WIDTH = len("first bad operation")
+_OF_DIAGNOSIS_WIDTH = 16
 STYLES: dict[Severity | None, str] = {"critical": "bold red", "warning": "bold yellow", "note": "bold", None: "bold"}
 _LABEL_STYLE = "dim"
 
@@ -65,18 +66,18 @@ def diagnosis(part: DiagnosisPart) -> Group:
     """What to print for a diagnosis, verdict first."""
     parts: list[RenderableType] = [Text(part.verdict, style=STYLES[part.severity]), Text(part.why)]
     if part.axis:
-        parts += [Text(), _grid(_labelled("lies in", (part.axis,)))]
+        parts += [Text(), _grid(_labelled("lies in", (part.axis,)), _OF_DIAGNOSIS_WIDTH)]
     for cause in part.causes[:CAUSES_SHOWN_MAX]:
         if cause is not part.causes[0] or not part.verdict.startswith(cause.status):
             parts += [Text(), Text(f"{cause.status}: {cause.name} ({cause.confidence}). {cause.summary}", style="bold")]
         else:
             parts.append(Text())
-        parts.append(_grid(_cause_lines(cause)))
+        parts.append(_grid(_cause_lines(cause), _OF_DIAGNOSIS_WIDTH))
         if cause is part.causes[0]:
             parts += _remedies(cause)
     parts += _patch(part)
     if part.refuted:
-        parts += [Text(), _grid(_labelled("refuted", part.refuted))]
+        parts += [Text(), _grid(_labelled("refuted", part.refuted), _OF_DIAGNOSIS_WIDTH)]
     if part.trials:
         parts += [Text(), Text("Trials", style="bold"), _trials(part)]
     rest = [
@@ -86,7 +87,7 @@ def diagnosis(part: DiagnosisPart) -> Group:
         *_labelled("record next", part.record_next),
         *_labelled("notes", part.notes),
     ]
-    return Group(*parts, Text(), _grid(rest))
+    return Group(*parts, Text(), _grid(rest, _OF_DIAGNOSIS_WIDTH))
 
 
 def _patch(part: DiagnosisPart) -> Iterable[RenderableType]:
@@ -143,9 +144,9 @@ def _incident(incident: IncidentPart) -> RenderableType:
     lines: list[tuple[str, Text]] = []
     place = incident.place
     if place is None and incident.why:
-        lines.append(("first bad op", Text(f"not known: {incident.why}")))
+        lines.append(("first bad operation", Text(f"not known: {incident.why}")))
     elif place is not None:
-        lines.append(("first bad op", Text(f"{place.operation} gave {place.produced} in the {place.phase}")))
+        lines.append(("first bad operation", Text(f"{place.operation} gave {place.produced} in the {place.phase}")))
         lines.append(("module", Text(place.module)))
         lines.append(("line", Text(place.line)))
         if place.code:

@@ -158,13 +158,14 @@ def _eager_loss(folder: Path, finding: Finding, trail: Trail, roots: Sequence[Te
         return None
     try:
         program, _ = loss_program(trail, roots, ())
+        compiled = program_to_json(program)
     except CannotWriteError as refusal:
         return {
             "why": f"the step is finite in eager mode, and its loss cannot be extracted: {refusal}",
             "programs": [],
         }
     torch.save(program.inputs, folder / TENSORS)
-    return {"why": None, "programs": [], "compiled": program_to_json(program)}
+    return {"why": None, "programs": [], "compiled": compiled}
 
 
 def _document(folder: Path, request: Request, finding: Finding, culprit: Record | None, trail: Trail) -> dict[str, Any]:

@@ -213,16 +213,7 @@ def program_to_json(program: Program) -> dict[str, Any]:
     """
     return {
         "subject": program.subject,
-        "steps": [
-            {
-                "operation": step.operation,
-                "args": to_json(list(step.args)),
-                "kwargs": to_json(dict(step.kwargs)),
-                "results": list(step.results),
-                "written": [list(pair) for pair in step.written],
-            }
-            for step in program.steps
-        ],
+        "steps": [_step_to_json(step) for step in program.steps],
         "inputs": list(program.inputs),
         "outputs": list(program.outputs),
         "gradients": list(program.gradients),
@@ -230,6 +221,21 @@ def program_to_json(program: Program) -> dict[str, Any]:
         "kind": int(program.kind),
         "meant": sorted(program.meant),
         "device": program.device,
+    }
+
+
+def _step_to_json(step: Step) -> dict[str, Any]:
+    try:
+        args, kwargs = to_json(list(step.args)), to_json(dict(step.kwargs))
+    except CannotWriteError as refusal:
+        raise CannotWriteError(f"{step.operation}: {refusal}") from None
+    written = [list(pair) for pair in step.written]
+    return {
+        "operation": step.operation,
+        "args": args,
+        "kwargs": kwargs,
+        "results": list(step.results),
+        "written": written,
     }
 
 

@@ -93,10 +93,10 @@ class StepCapture(StepObserver):
         }
         try:
             program, weights = loss_program(self._trail, self._roots, stream.parameters)
+            step |= {"program": program_to_json(program), "weights": weights}
         except CannotWriteError as refusal:
             step["why"] = str(refusal)
         else:
-            step |= {"program": program_to_json(program), "weights": weights}
             kept = program.inputs if not self._steps else {n: t for n, t in program.inputs.items() if n not in weights}
             self._tensors |= {lead + name: tensor for name, tensor in kept.items()}
         if not self._steps:

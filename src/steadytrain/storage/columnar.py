@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from steadytrain.core.bounded_files import check_size
 from steadytrain.core.errors import UsageError, refuse_newer
+from steadytrain.core.extras import install
 from steadytrain.core.model import FloatArray, IntArray
 from steadytrain.storage.documents import as_json
 
@@ -34,7 +35,6 @@ GROUP_CELLS = 65_536
 PART_VALUES_MAX = 1 << 28
 KEYS = ("name", "step", "time")
 RESERVED = (*KEYS, "run", "rank", "stream")
-INSTALL = "pip install 'steadytrain[query]'"
 
 _FACTS, _NAMES = b"steadytrain", b"steadytrain.names"
 _COMPRESSION = "zstd"
@@ -201,7 +201,7 @@ def open_columnar(path: Path) -> ColumnarPart:
         FileNotFoundError: the file no longer exists.
     """
     if not is_available():
-        raise UsageError(f"{path}: the older steps of this table are Parquet; to read them, {INSTALL}")
+        raise UsageError(f"{path}: the older steps of this table are Parquet; to read them, {install('query')}")
     import pyarrow as pa
     import pyarrow.parquet as pq
 

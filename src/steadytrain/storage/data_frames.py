@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadytrain.core.errors import UsageError
+from steadytrain.core.extras import install
 from steadytrain.core.model import Table, Window
-from steadytrain.storage.columnar import INSTALL, column_name, is_available
+from steadytrain.storage.columnar import column_name, is_available
 from steadytrain.storage.tables import measured
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def import_pyarrow() -> Any:
         UsageError: it is not installed.
     """
     if not is_available():
-        raise UsageError(f"this needs pyarrow, which is not installed here; {INSTALL}")
+        raise UsageError(f"this needs pyarrow, which is not installed here; {install('query')}")
     import pyarrow
 
     return pyarrow

@@ -24,9 +24,10 @@ from typing import Any
 import numpy as np
 
 from steadytrain.core.errors import UsageError
+from steadytrain.core.extras import install
 from steadytrain.core.model import TABLES
 from steadytrain.storage.bundle import open_for_report
-from steadytrain.storage.columnar import INSTALL, KEYS, ColumnarPart, column_name, fits, write_columnar
+from steadytrain.storage.columnar import KEYS, ColumnarPart, column_name, fits, write_columnar
 from steadytrain.storage.compaction import Selection
 from steadytrain.storage.data_frames import import_pyarrow, steps_to_arrow
 from steadytrain.storage.numbered_files import LISTINGS_MAX, Part, list_parts
@@ -82,7 +83,7 @@ def ask(runs: Sequence[Run], sql: str, bounds: Bounds | None = None) -> Iterator
     """
     bounds = bounds or Bounds()
     if find_spec("duckdb") is None:
-        raise UsageError(f"queries need duckdb, which is not installed here; {INSTALL}")
+        raise UsageError(f"queries need duckdb, which is not installed here; {install('query')}")
     import_pyarrow()
     import duckdb
 

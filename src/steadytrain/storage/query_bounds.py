@@ -75,7 +75,7 @@ def interruptible(connection: Any, call: Callable[[], Result], deadline: Deadlin
         except FutureTimeoutError:
             connection.interrupt()
             raise UsageError(
-                f"no answer within {deadline.seconds:g} s; ask for less, or allow more: --seconds"
+                f"no answer within {deadline.seconds:g} s; ask for less, or allow more: --wait-s"
             ) from None
         except KeyboardInterrupt:
             connection.interrupt()

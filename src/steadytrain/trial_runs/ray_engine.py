@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from steadytrain.core.errors import UsageError
+from steadytrain.core.extras import install
 from steadytrain.core.work_time import work_time
 from steadytrain.experiments.specs import NO_TIME_LEFT, Outcome, Spec
 from steadytrain.replay.child_processes import about_to_launch
@@ -35,7 +36,7 @@ class RayEngine:
 
     def __init__(self, worker: type, source: Path, moved: str, workers: int) -> None:
         if importlib.util.find_spec("ray") is None:
-            raise UsageError("--engine ray needs Ray: pip install 'steadytrain[ray]'")
+            raise UsageError(f"--engine ray needs Ray: {install('ray')}")
         about_to_launch()
         ray: Any = importlib.import_module("ray")
         self._ray = ray

@@ -51,7 +51,7 @@ class TrialRun(StepObserver):
             possibly in a fork of the process.
         copies: whether a probe may run in a fork of the process. It may be changed before the job is returned.
         stream: the name of the optimizer whose steps are counted.
-        whole_lead: whether the own steps are all before the snapshot: the script evaluates where the recorded run did.
+        whole_lead: whether the own steps are all before ``begin``: the script evaluates where the recorded run did.
     """
 
     replays = True
@@ -75,7 +75,7 @@ class TrialRun(StepObserver):
         self.job: Job | None = None
         self.process = Launched()
         self._stream: Stream | None = None
-        self._whole_lead, self._others = whole_lead, OtherOptimizers(stream)
+        self._whole_lead, self._others = whole_lead or begin is None, OtherOptimizers(stream)
         self._jumped, self._restored, self._at, self._entry = begin is None, False, -1, Entry(None)
         self._recorded: RecordedStep | None = None
         self._call, self._update_due, self._skipped = 0, False, False

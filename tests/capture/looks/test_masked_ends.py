@@ -39,6 +39,15 @@ def test_a_loop_of_its_own(pad: str, masks: str, count: int, tmp_path: Path, mon
     assert all(one.startswith("warning id 0 ends every row") and "plain_lm.py:12" in one for one in found)
 
 
+@pytest.mark.parametrize(("masks", "limit", "count"), [("by id", 15, 1), ("by length", 15, 0), ("by id", 8, 0)])
+def test_rows_that_are_cut_before_their_end(
+    masks: str, limit: int, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MASKS", masks)
+    monkeypatch.setenv("LIMIT", str(limit))
+    assert len(told(tmp_path, "plain_lm.py")) == count
+
+
 @pytest.mark.parametrize(
     ("how", "count"),
     [
@@ -79,3 +88,18 @@ def test_what_is_read_in_a_source(source: str, line: int | None) -> None:
     found = [at for rule, at in mistakes(source, {}) if rule == "end-as-padding"]
     assert found == ([line] if line is not None else [])
     assert end_as_padding.__doc__
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("ids = text + [EOS]", 1),
+        ("ids = []\nids.append(tokenizer.eos_token_id)", 2),
+        ("src[i, k] = tgt[i, k] = EOS", 1),
+        ("PAD = EOS", None),
+        ("ids = torch.full((4, 8), EOS)\nstop = ids == EOS", None),
+    ],
+)
+def test_an_end_that_is_put_in(source: str, line: int | None) -> None:
+    found = [at for rule, at in mistakes(f"PAD = 0\nids == PAD\n{source}", {}) if rule == "end-put-in"]
+    assert found == ([line + 2] if line is not None else [])

@@ -174,7 +174,28 @@ ALONE["by a function of the script"] = """
             img = turned(img, mirror)
             return img, mask
     """
+ALONE["a target of segmentation"] = """
+        class UNet(nn.Module):
+            pass
+        def some(t, mirrored):
+            return torch.where(mirrored.view(-1, 1, 1, 1), t.flip(3), t)
+        def augment(x, y, gen):
+            mirrored = torch.rand(len(x), generator=gen) < 0.5
+            gain = 1 + 0.1 * torch.randn(len(x), 1, 1, 1)
+            x = some(x * gain, mirrored)
+            return x, y
+    """
 BESIDE = {
+    "a class of images": """
+        class Classifier(nn.Module):
+            pass
+        def some(t, mirrored):
+            return torch.where(mirrored.view(-1, 1, 1, 1), t.flip(3), t)
+        def augment(x, y, gen):
+            mirrored = torch.rand(len(x), generator=gen) < 0.5
+            x = some(x, mirrored)
+            return x, y
+    """,
     "both by a function of the script": """
         def turned(tensor, mirror):
             return tensor.flip(-1) if mirror else tensor

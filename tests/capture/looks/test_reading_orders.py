@@ -201,7 +201,18 @@ CONSTANT = {
             loss.backward()
     """,
 }
+OF_THE_SCRIPT = """
+    def grad(out, inp):
+        (g,) = torch.autograd.grad(out.sum(), inp, create_graph=True)
+        return g
+    def step(x):
+        u = model(x)
+        u_x = grad(u, x)
+        loss = (grad(u_x, x) - source(x)).pow(2).mean()
+        loss.backward()
+    """
 FOLLOWED = {
+    "a function of the script by the name of torch's": OF_THE_SCRIPT,
     "a graph": """
         for x in loader:
             g = torch.autograd.grad(net(x).sum(), x, create_graph=True)[0]

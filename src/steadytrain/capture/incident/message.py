@@ -8,6 +8,7 @@ from pathlib import Path
 from steadytrain.core.incident import Action, BadTensor, Finding, Located, OperandRange, Samples
 from steadytrain.core.interactive import typed_into
 from steadytrain.core.own_command import own_command
+from steadytrain.report.action_words import left_course
 from steadytrain.storage.run_search import short_name
 
 INPUTS_SHOWN = 4
@@ -48,8 +49,7 @@ def damaged_state(
 
 def off_course(left_at: int, kept: Path | None) -> str:
     """The text about weights before a refused update, where the loss had left its course by then."""
-    where = f"snapshot {kept.parent.name}" if kept is not None else "none kept"
-    return f"this update was refused, but the loss left its course at step {left_at:,}; weights from before: {where}"
+    return f"this update was refused, but {left_course(left_at, kept.parent.name if kept is not None else '')}"
 
 
 def stop_message(

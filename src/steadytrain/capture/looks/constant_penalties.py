@@ -37,7 +37,8 @@ class _Values:
 def constant_penalties(tree: ast.Module) -> Iterator[int]:
     """The line of the derivative."""
     functions = list(scopes(tree))[:FUNCTIONS_MAX]
-    made: dict[str, int] = {}
+    own = any(not isinstance(scope, ast.Module) and scope.name == "grad" for scope in functions)
+    made: dict[str, int | None] = {"grad": None} if own else {}  # the script's own function of that name
     for _ in range(2):  # a function may be defined after the one that calls it
         for scope in functions:
             line = None if isinstance(scope, ast.Module) else next(_in_results(scope, made), None)
@@ -51,7 +52,7 @@ def constant_penalties(tree: ast.Module) -> Iterator[int]:
                 yield line
 
 
-def _in_results(scope: Scope, made: Mapping[str, int]) -> Iterator[int]:
+def _in_results(scope: Scope, made: Mapping[str, int | None]) -> Iterator[int]:
     """The derivative on which the result of a function depends."""
     for node, values in _followed(scope, made):
         line = _line_in(node.value, values, made) if isinstance(node, ast.Return) and node.value is not None else None
@@ -59,7 +60,7 @@ def _in_results(scope: Scope, made: Mapping[str, int]) -> Iterator[int]:
             yield line
 
 
-def _in_backwards(scope: Scope, made: Mapping[str, int]) -> Iterator[int]:
+def _in_backwards(scope: Scope, made: Mapping[str, int | None]) -> Iterator[int]:
     """The derivative on which a loss depends whose backward runs in the scope."""
     for node, values in _followed(scope, made):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward":
@@ -67,7 +68,7 @@ def _in_backwards(scope: Scope, made: Mapping[str, int]) -> Iterator[int]:
             yield from (line for one in roots if (line := _line_in(one, values, made)) is not None)
 
 
-def _followed(scope: Scope, made: Mapping[str, int]) -> Iterator[tuple[ast.AST, _Values]]:
+def _followed(scope: Scope, made: Mapping[str, int | None]) -> Iterator[tuple[ast.AST, _Values]]:
     """The nodes of a scope, each with the variables before it. What was made before a loop is data of the loop."""
     values = _Values()
     within: set[int] = set()
@@ -92,15 +93,15 @@ def _followed(scope: Scope, made: Mapping[str, int]) -> Iterator[tuple[ast.AST, 
                 values.constant.setdefault(node.target.id, line)
 
 
-def _line_in(value: ast.AST, values: _Values, made: Mapping[str, int]) -> int | None:
+def _line_in(value: ast.AST, values: _Values, made: Mapping[str, int | None]) -> int | None:
     """The line of a derivative without a graph that ``value`` depends on."""
     if isinstance(value, ast.Call):
         name = last_name(value.func)
-        if _is_derivative(value):
-            return None if _keeps_graph(value) else value.lineno
         of_script = not isinstance(value.func, ast.Attribute) or dotted(value.func.value) == "self"
         if name in made and of_script:
             return made[name]
+        if _is_derivative(value):
+            return None if _keeps_graph(value) else value.lineno
         if not PASSES_ON.fullmatch(name):
             return None
     if isinstance(value, ast.Name):

@@ -1,4 +1,4 @@
-"""Finds padding that is given the id of the end of a text, in a source that also masks labels by that id."""
+"""Finds padding with the id of the end of a text, in a source that masks labels by it, and ends that are put in."""
 
 from __future__ import annotations
 
@@ -23,6 +23,23 @@ def end_as_padding(tree: ast.Module) -> Iterator[int]:
     lines = [*_assigned(tree), *_constants(tree), *_filled(tree)]
     if lines and any(map(_masks, walk(tree))):
         yield min(lines)
+
+
+def ends_put_in(tree: ast.Module) -> Iterator[int]:
+    """The first line that puts the end into a text: ``ids + [EOS]``, ``ids.append(EOS)`` or ``ids[length] = EOS``."""
+    yield from sorted(node.lineno for node in walk(tree) if isinstance(node, (ast.expr, ast.stmt)) and _puts(node))[:1]
+
+
+def _puts(node: ast.AST) -> bool:
+    if isinstance(node, ast.List):
+        return any(END.search(last_name(one)) for one in node.elts)
+    if isinstance(node, ast.Assign):
+        return END.search(last_name(node.value)) is not None and any(
+            isinstance(one, ast.Subscript) for one in node.targets
+        )
+    if isinstance(node, ast.Call) and last_name(node.func) == "append":
+        return any(END.search(last_name(one)) for one in node.args)
+    return False
 
 
 def _assigned(tree: ast.Module) -> Iterator[int]:

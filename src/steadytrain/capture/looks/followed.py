@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from steadytrain.capture.looks.cleared_gradients import ClearedGradients
 from steadytrain.capture.looks.cut_modules import CutModules
 from steadytrain.capture.looks.evaluation_mode import switched_off
 from steadytrain.capture.looks.foreign_gradients import ForeignGradients
@@ -54,6 +55,7 @@ class Followed:
     """The state of one stream."""
 
     late: LateClips = field(default_factory=LateClips)
+    cleared: ClearedGradients = field(default_factory=ClearedGradients)
     foreign: ForeignGradients = field(default_factory=ForeignGradients)
     inputs: RepeatedInputs = field(default_factory=RepeatedInputs)
     held: HeldParameters = field(default_factory=HeldParameters)
@@ -91,6 +93,21 @@ class Followed:
     rests_from: int = 0
     rows: dict[str, float] = field(default_factory=dict)
     known: list[str] = field(default_factory=list)
+
+    def zeroed(self, stream: Stream, *, before_step: bool) -> None:
+        """The script is about to discard gradients, ``before_step`` those that a step of ``stream`` should apply."""
+        self.late.zeroed()
+        if before_step:
+            self.cleared.zeroed(stream)
+
+    def backward_begins(self) -> None:
+        self.late.forget()
+        self.cleared.forget()
+
+    def of_gradients(self, stream: Stream, seen: StepInProgress, norm: float | None) -> Iterator[tuple[str, float]]:
+        """The rows of gradients, of this ``norm``, that are about to be applied."""
+        yield from self.late.gate(seen.clipping, norm)
+        yield from self.cleared.gate(stream)
 
     def of_moments(self, stream: Stream, resumed: ResumedStates) -> Iterator[tuple[str, float]]:
         """The rows of the moments that the optimizers of ``stream`` were given, at the start or since the last step,

@@ -18,6 +18,7 @@ from torch.nn.parameter import is_lazy
 from steadytrain.capture.hooks.model_discovery import named_places, plain_name
 from steadytrain.capture.looks.running_statistics import channels_apart, has_statistics, statistics_of
 from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.core.torch_private import PARAMETERS
 
 FIRST_STEPS, MOVED_STEP = 4, 32
 """Steps in which the inputs of the first norm are compared, and the one in which statistics are compared."""
@@ -100,7 +101,7 @@ def _loaded(model: nn.Module) -> list[_Norm]:
     places: list[tuple[str, nn.Module, bool]] = []
     frozen, matrices = True, False
     for path, module in named_places(model):
-        own = list(module.parameters(recurse=False))
+        own = [one for one in PARAMETERS.of(module).values() if one is not None]
         frozen = frozen and not any(one.requires_grad for one in own)
         matrices = matrices or any(one.dim() > 1 for one in own)
         if has_statistics(module) and len(places) < NORMS_MAX:

@@ -340,6 +340,8 @@ def _read_likelihood(node: Any, graph: LossGraph) -> None:
         ignored = signed(SAVED_IGNORED.on(node, -100))
         if has_unscaled_cosines(maker, logarithms):
             graph.misuses["unscaled-cosines"] = 1.0
+        if classes == 2 and 0 <= ignored < classes:
+            graph.misuses["ignored-class"] = float(ignored)
         graph.likelihoods.append(
             Likelihood(
                 *(targets.detach(), ignored, classes, logarithms if plain else None),

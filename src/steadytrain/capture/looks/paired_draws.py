@@ -38,6 +38,10 @@ COIN_LINES_MAX = 2
 
 IMAGE = re.compile(r"(?i)(.*_)?(x|ims?|imgs?|images?|pics?|pictures?|frames?|photos?|scans?|slices?|inputs?)(_.*|\d*)")
 DENSE = re.compile(r"(?i)(.*_)?(masks?|seg\w*|gt|ground_?truth|depths?|heat_?maps?)(_.*|\d*)")
+TARGET_OF_ALL = re.compile(r"(?i)(.*_)?(y|targets?|labels?|lbls?)\d*")
+"""What is a mask where the source is about masks, and a class or a number elsewhere."""
+
+OF_MASKS = re.compile(r"(?i)unet\w*|.*segment.*|.*dice.*|.*(^|_)m?iou|.*jaccard.*")
 TURNS = re.compile(r"(?i).*(flip|crop|rot|affine|warp|elastic|perspective).*")
 """What moves an image alone: more is meant with a tensor than with an image and its mask."""
 
@@ -113,14 +117,15 @@ def _in_branches(scope: Scope) -> Iterator[int]:
 def moved_alone(tree: ast.Module) -> Iterator[int]:
     """The line where an image is moved at random whose mask, which is returned beside it, is moved nowhere."""
     helpers = _turning_helpers(tree)
+    dense = (DENSE, TARGET_OF_ALL) if any(map(_is_of_masks, walk(tree))) else (DENSE,)
     for scope in scopes(tree):
         nodes = list(statements(scope))
         returned = {root for one in nodes if isinstance(one, ast.Return) for root in _returned(one)}
-        masks = {root for root in returned if DENSE.fullmatch(root)}
+        masks = {root for root in returned if any(one.fullmatch(root) for one in dense)}
         if not masks:
             continue
         turned = [
-            _Turn(one.lineno, frozenset({_root(one), *map(_root, one.args)}), False)
+            _Turn(one.lineno, frozenset({_root(one)}.union(*map(_roots, one.args))), False)
             for one in nodes
             if isinstance(one, ast.Call) and (TURNS.fullmatch(last_name(one.func)) or last_name(one.func) in helpers)
         ]
@@ -148,6 +153,17 @@ def places_alone(tree: ast.Module) -> Iterator[int]:
         if places and turned and drawn and not any(_moves_places(one, places, turned[0].line) for one in nodes):
             yield turned[0].line
             return
+
+
+def _is_of_masks(node: ast.AST) -> bool:
+    """Whether ``node`` defines a network or a measure of masks."""
+    return isinstance(node, (ast.ClassDef, ast.FunctionDef)) and OF_MASKS.fullmatch(node.name) is not None
+
+
+def _roots(value: ast.expr) -> set[str]:
+    """The root of an argument, or the names in what is computed there: ``x`` in ``flip(x * gain)``."""
+    root = _root(value)
+    return {root} if root or not isinstance(value, ast.BinOp) else names_read(value)
 
 
 def _turning_helpers(tree: ast.Module) -> set[str]:

@@ -15,6 +15,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from steadytrain.capture.hooks.guarded_events import MISSING
+from steadytrain.capture.looks.apart import Apart
 from steadytrain.capture.looks.counted_steps import RATE_UPDATES, counted_rows, resumed_rows
 from steadytrain.capture.looks.cut_modules import CutModules
 from steadytrain.capture.looks.evaluation_mode import ModeEffects
@@ -41,7 +42,7 @@ from steadytrain.capture.looks.script_reading import reading_rows
 from steadytrain.capture.looks.stopped_updates import StoppedUpdates
 from steadytrain.capture.looks.successive_optimizers import SuccessiveOptimizers
 from steadytrain.capture.looks.tied_tables import TiedTables
-from steadytrain.capture.looks.trained_elements import adapter_rows, descent_rows, trained_rows
+from steadytrain.capture.looks.trained_elements import adapter_rows, descent_rows, frozen_tables, trained_rows
 from steadytrain.capture.snapshots.loaded_states import LoadedStates
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, ids_of
@@ -97,7 +98,7 @@ class ScriptLook(StepObserver):
         self._targets = self._new_targets()
         self._evaluations, self._norms = Evaluations(), LoadedNorms()
         self._stopped = StoppedUpdates()
-        self._works = True
+        self._works, self._apart = True, Apart(run.guard.report)
 
     # -- the step --------------------------------------------------------------------------------------------------
 
@@ -110,6 +111,7 @@ class ScriptLook(StepObserver):
 
     def call_begins(self, module: nn.Module, call: MicroBatch, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         self._guarded(self._called, module, call, args, kwargs)
+        self._guarded(self._norms.called, module)
         return None
 
     def aside_begins(self, module: nn.Module, args: Any, kwargs: Any) -> None:
@@ -165,14 +167,9 @@ class ScriptLook(StepObserver):
         self._works = False
 
     def _guarded(self, look: Callable[..., None], *arguments: Any) -> None:
-        """Call ``look``. An error is reported and ends all further looks."""
-        if not self._works:
-            return
-        try:
-            look(*arguments)
-        except Exception as error:
-            self._run.guard.report("looking at what the script does", error)
-            self._works = False
+        """Call ``look``. An error is reported, and ends the looks of this kind."""
+        if self._works:
+            self._apart.call(look, *arguments)
 
     def _rest_begins(self, stream: Stream) -> None:
         self._orders.break_off()
@@ -202,7 +199,6 @@ class ScriptLook(StepObserver):
             self._seen.given = inputs_of(args, kwargs)
         self._targets.called(module, args, kwargs)
         self._evaluations.called(module, args, kwargs)
-        self._norms.called(module)
 
     def _returned(self, call: MicroBatch, random: RandomState) -> None:
         if call is self._seen.call:
@@ -215,7 +211,8 @@ class ScriptLook(StepObserver):
             self._tell(stream, rows)
 
     def _last_rows(self, stream: Stream, ends: bool = False) -> None:
-        rows = dict(self._one(stream).at_the_end(stream)) | dict(self._evaluations.at_the_end() if ends else {})
+        rows = self._apart(self._one(stream).at_the_end, stream)
+        rows |= self._apart(self._evaluations.at_the_end) if ends else {}
         if rows:
             self._tell(stream, rows)
 
@@ -227,13 +224,14 @@ class ScriptLook(StepObserver):
 
     def _zeroed(self) -> None:
         self._stopped.zeroed()
-        for one in self._followed.values():
-            one.late.zeroed()
+        for stream in self._run.streams:
+            looked = self._seen.backward and stream.own_steps + 1 in LOOK_STEPS
+            self._one(stream).zeroed(stream, before_step=looked)
 
     def _loss_seen(self, root: Tensor) -> None:
         self._seen.backward = True
         for one in self._followed.values():
-            one.late.forget()
+            one.backward_begins()
         for stream in self._run.streams:
             self._one(stream).weights.read(root, stream.own_steps + 1)
         due = [stream for stream in self._run.streams if self._is_due(stream)]
@@ -255,7 +253,7 @@ class ScriptLook(StepObserver):
                 one.foreign.backward_begins(filled)
 
     def _gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
-        one = self._one(stream)
+        one, apart = self._one(stream), self._apart
         if stream.own_steps == 0 and any(other.own_steps >= TRAINING_MIN for other in self._run.streams):
             self._targets.remove()  # another training of the script: its copies and targets are others
             self._targets = self._new_targets()
@@ -268,48 +266,48 @@ class ScriptLook(StepObserver):
             one.signature, one.since_change = stream.signature, 0
         changed = one.missing.changed(stream) or one.held.changed(stream, (call.module for call in seen.micro_batches))
         one.since_change = 0 if changed else one.since_change
-        rows = dict(one.of_mode(self._seen, seen, stream)) | dict(self._targets.rows(stream))
+        rows = apart(one.of_mode, self._seen, seen, stream) | apart(self._targets.rows, stream)
         rows |= {f"joined-parameters:{stream.name}": float(joined)} if joined else {}
         norm = measured.record.scalars.get("parameter_norm")
-        rows |= dict(one.missing.rows(stream, after_backward=self._seen.backward, norm=norm))
+        rows |= apart(one.missing.rows, stream, after_backward=self._seen.backward, norm=norm)
         if one.schedules is None:
             one.begun, one.schedulers = self._begun, schedulers_at_start(stream)
             one.schedules, one.counts = IdleSchedules(stream, one.schedulers), ScheduleCounts(one.schedulers)
-            rows |= dict(counted_rows(stream, one.schedulers))
-        rows |= dict(one.of_moments(stream, self._loads.resumed))
-        rows |= dict(self._levels.rows(one.levels, stream, measured, self._followed.values()))
-        rows |= dict(self._successive.rows(stream)) if stream.own_steps == 0 else {}
+            rows |= apart(counted_rows, stream, one.schedulers)
+        rows |= apart(one.of_moments, stream, self._loads.resumed)
+        rows |= apart(self._levels.rows, one.levels, stream, measured, self._followed.values())
+        rows |= apart(self._successive.rows, stream) if stream.own_steps == 0 else {}
         if stream.own_steps < RATE_UPDATES:
-            rows |= dict(resumed_rows(stream, self._loads.resumed, one.schedulers))
+            rows |= apart(resumed_rows, stream, self._loads.resumed, one.schedulers)
         least, most = self._passes.since(one.begun)
-        rows |= dict(one.schedules.rows(stream, least))
-        rows |= dict(one.counts.rows(stream, least, most)) if one.counts is not None else {}
-        rows |= dict(self._loads.lost.rows()) | dict(self._loads.replaced.rows(stream))
-        rows |= dict(self._norms.rows(stream)) if not is_sharded(stream.parameters) else {}
-        rows |= dict(self._evaluations.rows()) | dict(self._orders.rows(stream.name))
+        rows |= apart(one.schedules.rows, stream, least)
+        rows |= apart(one.counts.rows, stream, least, most) if one.counts is not None else {}
+        rows |= apart(self._loads.lost.rows) | apart(self._loads.replaced.rows, stream)
+        rows |= apart(self._norms.rows, stream) if not is_sharded(stream.parameters) else {}
+        rows |= apart(self._evaluations.rows) | apart(self._orders.rows, stream.name)
         if one.cut is None:
             rows |= self._once(one, stream)
         else:
-            rows |= dict(one.cut.rows(stream))
+            rows |= apart(one.cut.rows, stream)
         if stream.own_steps < INPUT_STEPS or one.inputs.cycled.compares(self._data.batches):
             rows |= self._of_inputs(one, stream, seen)
-        rows |= dict(remainder_rows(stream)) if stream.own_steps in AT_STEPS else {}
-        rows |= dict(one.of_statistics(stream)) if stream.own_steps + 1 in STATISTICS_STEPS else {}
-        rows |= dict(one.weights.rows()) | dict(one.of_schedules(stream, self._run.streams, most))
+        rows |= apart(remainder_rows, stream) if stream.own_steps in AT_STEPS else {}
+        rows |= apart(one.of_statistics, stream) if stream.own_steps + 1 in STATISTICS_STEPS else {}
+        rows |= apart(one.weights.rows) | apart(one.of_schedules, stream, self._run.streams, most)
         if stream.own_steps + 1 in LABEL_STEPS:
-            rows |= dict(batch_classes(self._seen.graphs))
+            rows |= apart(batch_classes, self._seen.graphs)
         if self._seen.graphs and self._is_due(stream):
             rows |= self._of_graphs(one, stream)
-            rows |= {"carried-over:gradients": float(one.left_over), **dict(one.foreign.rows())}
-            rows |= dict(one.summed.rows(stream, seen, scaled=bool(self._run.scaling.scalers)))
+            rows |= {"carried-over:gradients": float(one.left_over), **apart(one.foreign.rows)}
+            rows |= apart(one.summed.rows, stream, seen, scaled=bool(self._run.scaling.scalers))
             if one.tied is None:
                 one.tied = TiedTables(stream.roots())
             else:
-                rows |= dict(one.tied.rows())
+                rows |= apart(one.tied.rows)
         if self._run.scaling.clipped_before_unscaling:
             rows |= {"clipped-scaled:gradients": float(self._run.scaling.clipped_before_unscaling)}
         if stream.own_steps + 1 in LOOK_STEPS:
-            rows |= dict(one.late.gate(seen.clipping, measured.record.scalars.get("gradient_norm")))
+            rows |= apart(one.of_gradients, stream, seen, measured.record.scalars.get("gradient_norm"))
         one.averages.updated(stream, self._run.is_script, self._run.guard.report)
         one.since_change += 1
         one.rises.stepped(measured.record.scalars.get("loss"))
@@ -347,31 +345,34 @@ class ScriptLook(StepObserver):
 
     def _once(self, one: Followed, stream: Stream) -> dict[str, float]:
         """What does not change in a training: which parameters it trains, and what its source says."""
+        apart = self._apart
         one.cut = CutModules(stream, self._run.guard.report)
         one.recurrent = RecurrentAxes(stream, self._run.guard.report)
-        rows = dict(trained_rows(stream, self._run.streams)) | dict(adapter_rows(stream)) | dict(descent_rows(stream))
-        return rows | dict(policy_rows()) | dict(reading_rows())
+        rows = apart(trained_rows, stream, self._run.streams) | apart(adapter_rows, stream)
+        rows |= apart(descent_rows, stream) | apart(frozen_tables, stream)
+        return rows | apart(policy_rows) | apart(reading_rows)
 
     # -- what is measured ------------------------------------------------------------------------------------------
 
     def _of_graphs(self, one: Followed, stream: Stream) -> dict[str, float]:
-        rows: dict[str, float] = {}
+        apart = self._apart
         filled = {key: each for _, graph, _ in self._seen.graphs for key, each in graph.parameters.items()}
-        rows.update(one.held.look(stream, self._run.streams, filled))
+        rows = apart(one.held.look, stream, self._run.streams, filled)
         drawn = self._data.drawn if self._data.batches == 1 else 0
         assert one.recurrent is not None
         read, layers = one.recurrent.read(stream), one.recurrent.found
         for line, graph, call in self._seen.graphs:
             rows |= {f"{misuse}:{line}": count for misuse, count in graph.misuses.items()}
             given = ids_of(call)
-            shown = graph_rows(graph, call, read, drawn=drawn, has_recurrent=layers)
-            measured = (*shown, *one.targets.rows(graph.squared, call), *one.ratios.rows(graph.surrogates, call))
-            rows |= {f"{measure}:{line}": value for measure, value in measured} | dict(edge_rows(call))
+            shown = apart(graph_rows, graph, call, read, drawn=drawn, has_recurrent=layers)
+            shown |= apart(one.targets.rows, graph.squared, call) | apart(one.ratios.rows, graph.surrogates, call)
+            rows |= {f"{measure}:{line}": value for measure, value in shown.items()} | apart(edge_rows, call)
             for likelihood in graph.likelihoods[:1] if call is not None and len(graph.likelihoods) == 1 else ():
                 assert call is not None
                 given = [each.to(likelihood.targets.device) for each in given if each.dtype.itemsize > 1]
-                found = label_rows(likelihood, given, call.samples, graph, has_recurrent=layers)
-                rows |= {f"{measure}:{line}": value for measure, value in (*found, *one.labels.rows(likelihood))}
+                found = apart(label_rows, likelihood, given, call.samples, graph, has_recurrent=layers)
+                found |= apart(one.labels.rows, likelihood)
+                rows |= {f"{measure}:{line}": value for measure, value in found.items()}
         return rows
 
     def _of_inputs(self, one: Followed, stream: Stream, seen: StepInProgress) -> dict[str, float]:

@@ -24,16 +24,19 @@ from steadytrain.capture.looks.bootstrapped_ends import unused_ends
 from steadytrain.capture.looks.channel_order import swapped_channels
 from steadytrain.capture.looks.constant_penalties import constant_penalties
 from steadytrain.capture.looks.cut_samples import cut_samples
+from steadytrain.capture.looks.divergence_scales import averaged_divergences, unsquared_temperatures
 from steadytrain.capture.looks.drawn_windows import split_windows
 from steadytrain.capture.looks.early_fits import learned_before_split, scaled_before_split
-from steadytrain.capture.looks.end_padding import end_as_padding
+from steadytrain.capture.looks.end_padding import end_as_padding, ends_put_in
 from steadytrain.capture.looks.fits_of_splits import fits_of_splits
 from steadytrain.capture.looks.kept_by_reference import kept_by_reference
+from steadytrain.capture.looks.kept_graphs import kept_graphs, kept_in_epoch
 from steadytrain.capture.looks.listed_pairs import half_sorted_pairs, unsorted_pairs
 from steadytrain.capture.looks.live_targets import live_targets
 from steadytrain.capture.looks.logit_thresholds import logit_thresholds
 from steadytrain.capture.looks.losses_of_nodes import unmasked_nodes
 from steadytrain.capture.looks.mask_interpolation import smoothed_masks
+from steadytrain.capture.looks.new_tokens import frozen_new_tokens
 from steadytrain.capture.looks.paired_draws import moved_alone, places_alone, separate_draws
 from steadytrain.capture.looks.remade_optimizers import in_each_epoch, in_each_step
 from steadytrain.capture.looks.repeated_layers import repeated_layers
@@ -65,7 +68,7 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     ),
     "moved-alone": (
         moved_alone,
-        ("(?i)flip|crop|rot|affine|warp|elastic|perspect|:: *-1", "(?i)rand|choice", "(?i)mask|seg|gt|depth"),
+        ("(?i)flip|crop|rot|affine|warp|elastic|perspect|:: *-1", "(?i)rand|choice", "(?i)mask|seg|gt|depth|unet|dice|iou"),
     ),
     "places-alone": (
         places_alone,
@@ -110,8 +113,14 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     "worker-seed": (worker_seeds, ("worker_init_fn", "seed\\(", "num_workers")),
     "row-seed": (row_seeds, ("def __getitems?__", "seed\\(")),
     "squared-spread": (squared_spreads, ("exp\\(", "(?i)log_?var|log_?sigma|lv", "randn|normal|Normal")),
+    "kept-graphs": (kept_graphs, ("backward", r"\+|append\(")),
+    "frozen-new-tokens": (frozen_new_tokens, ("(?i)lora|adapter|peft|IA3", r"resize_token_emb|Embedding\(")),
+    "averaged-divergence": (averaged_divergences, (r"kl_div\(|KLDivLoss\(",)),
+    "unsquared-temperature": (unsquared_temperatures, (r"kl_div\(|KLDivLoss\(", "softmax")),
+    "kept-in-epoch": (kept_in_epoch, ("backward", r"\+|append\(")),
     "unmasked-nodes": (unmasked_nodes, ("(?i)test_?mask|val_?mask|idx_?test|mask_test|test_?idx", "backward")),
     "end-as-padding": (end_as_padding, ("(?i)pad", "(?i)eos|eot|end|stop", "==|!=|ignore_index|DataCollator")),
+    "end-put-in": (ends_put_in, ("(?i)pad", "(?i)eos|eot|end|stop", "==|!=|ignore_index|DataCollator")),
     "live-target": (live_targets, ("(?i)gamma|discount|adv|delta|predictor", "(?i)q|value|critic|vf|predictor")),
     "split-fit": (
         fits_of_splits,

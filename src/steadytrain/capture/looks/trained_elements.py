@@ -63,6 +63,19 @@ def adapter_rows(stream: Stream) -> Iterator[tuple[str, float]]:
         yield f"frozen-adapters:{next(iter(named))}", float(len(named))
 
 
+def frozen_tables(stream: Stream) -> Iterator[tuple[str, float]]:
+    """``frozen-table:NAME``: the rows of the largest embedding of the models of ``stream``, if it is frozen."""
+    tables = {
+        place: module.weight
+        for root in stream.roots()
+        for place, module in named_places(root)
+        if isinstance(module, nn.Embedding)
+    }
+    name = max(tables, key=lambda place: len(tables[place]), default="")
+    if tables and not tables[name].requires_grad:
+        yield f"frozen-table:{name or 'model'}", float(len(tables[name]))
+
+
 def _kind(module: nn.Module, name: str) -> str:
     if isinstance(module, (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, NORMS.get())) or "Norm" in type(module).__name__:
         return "norms"

@@ -21,6 +21,7 @@ from steadytrain.capture.machine.bounded import BoundedCaller, NoAnswerError
 from steadytrain.capture.machine.host import HostProbe
 from steadytrain.capture.machine.machine_columns import COLUMNS
 from steadytrain.capture.machine.nvml import NvmlProbe
+from steadytrain.core.extras import install
 from steadytrain.core.model import Reading
 
 TABLE = "machine"
@@ -142,7 +143,7 @@ class MachineSampler:
             self._take_notes(nvml)
             return answers
         except ImportError:
-            self._give_up("nvidia-ml-py is not installed (pip install 'steadytrain[gpu]')")
+            self._give_up(f"nvidia-ml-py is not installed ({install('gpu')})")
         except NoAnswerError:
             self._give_up(f"the driver did not answer within {NVML_WAIT_S:g} s")
         except Exception as error:

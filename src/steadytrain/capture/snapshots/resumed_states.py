@@ -95,10 +95,6 @@ class ResumedStates:
         """How often ``optimizer`` was given a state, also between its updates."""
         return self._times.get(optimizer, 0)
 
-    @property
-    def optimizer_was_given(self) -> bool:
-        return bool(self._rates)
-
 
 def same_settings(schedule: Any, settings: Mapping[str, Any]) -> bool:
     """Whether ``schedule`` was made with the settings of a schedule that a checkpoint holds."""

@@ -28,6 +28,7 @@ from steadytrain.capture.step.own_time import OwnTime
 from steadytrain.capture.step.recording import Record
 from steadytrain.capture.step.run_stopped import RunStopped
 from steadytrain.capture.step.sample_indices import DrawnSamples
+from steadytrain.capture.step.script_frames import variable_of
 from steadytrain.capture.step.steering import Steering
 from steadytrain.capture.step.stream_assignment import StreamAssignment
 from steadytrain.capture.tensors.activations import Activations
@@ -175,7 +176,9 @@ class LiveRun:
             activations = self.activations if stream is first else None
             others = {id(root) for root in stream.roots()} - {id(root) for root in first.roots()}
             if others and self.settings.level.modules_every is not None:
-                self.note(f"outputs of modules are measured only for the models that the {_named(first)} updates")
+                self.note(
+                    f"outputs of modules are measured only for the models that the {self._told_apart(first)} updates"
+                )
             stream.instruments = MeasurementSchedule(
                 self.settings.level,
                 activations,
@@ -186,6 +189,13 @@ class LiveRun:
                 self.recorder.saw_logits,
             )
         return stream.instruments
+
+    def _told_apart(self, stream: Stream) -> str:
+        """What updates the models of ``stream``; with the name in the script where another one is called the same."""
+        named = _named(stream)
+        alike = sum(_named(one) == named for one in self.streams) > 1
+        name = variable_of(stream.optimizers[0]) if alike and stream.optimizers else ""
+        return f"{named} ({name})" if name else named
 
     def state_loaded(self) -> None:
         """The script has loaded a state: measure the next steps like the first steps of a run."""

@@ -136,6 +136,14 @@ class Pacing:
             return 0
         return self._rest_steps(self._own_s - allowed_s)
 
+    def counted(self) -> None:
+        """A recorded step of a run that may not rest has ended: its cost is on the account, and nothing follows."""
+        if self._began is None:
+            self._began, self._own_s = self.clock(), 0.0
+            self._block = (0, self._began, 0.0)
+        else:
+            self._recorded += 1
+
     @property
     def _is_costly(self) -> bool:
         """Whether a longer step, usually of thousands of tensors, is recorded at half of its own time or more."""

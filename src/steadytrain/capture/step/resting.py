@@ -125,7 +125,9 @@ class Resting:
     def _end_recorded(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         self._steps.step_ends(optimizer, args, kwargs)
         stream = self._only_stream()
-        if stream is not None and self._may_rest(stream, optimizer):
+        if stream is None or not self._may_rest(stream, optimizer):
+            self._pacing.counted()
+        else:
             steps = self._pacing.recorded(stream.step)
             if steps:
                 with self._run.guard.part("resting"):

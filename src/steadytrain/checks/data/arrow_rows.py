@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from steadytrain.checks.data.data_check import Row, Tell
 from steadytrain.core.errors import UsageError
+from steadytrain.core.extras import install
 
 if TYPE_CHECKING:
     import pyarrow
@@ -28,7 +29,7 @@ def pyarrow_for(path: Path) -> None:
     try:
         import pyarrow  # noqa: F401
     except ImportError:
-        raise UsageError(f"{path}: reading it needs pyarrow; `pip install 'steadytrain[data]'`") from None
+        raise UsageError(f"{path}: reading it needs pyarrow; `{install('data')}`") from None
 
 
 def rows_of_file(path: Path, tell: Tell) -> Iterator[list[Row]]:

@@ -14,6 +14,7 @@ from typing import IO, Any
 from steadytrain.checks.data.data_check import Tell
 from steadytrain.core.bounded_files import open_regular
 from steadytrain.core.errors import UsageError
+from steadytrain.core.extras import install
 
 HEAD_BYTES = 1 << 16
 BLOCK_BYTES = 1 << 20
@@ -104,7 +105,7 @@ def _unpacked(path: Path, head: bytes) -> Iterator[tuple[Any, IO[bytes] | None]]
         try:
             import pyarrow
         except ImportError:
-            raise UsageError(f"{path}: packed by zstd; reading it needs `pip install 'steadytrain[data]'`") from None
+            raise UsageError(f"{path}: packed by zstd; reading it needs `{install('data')}`") from None
         with pyarrow.input_stream(str(path), compression="zstd") as stream:
             yield stream, None
         return

@@ -17,6 +17,7 @@ import numpy as np
 
 from steadytrain.core.bounded_files import read_json
 from steadytrain.core.errors import UsageError
+from steadytrain.core.extras import install
 from steadytrain.core.model import IntArray
 
 SPECIAL = ("bos", "eos", "pad", "unk")
@@ -105,7 +106,7 @@ def _of_file(path: Path, *, name: str) -> Tokenizer:
     try:
         from tokenizers import Tokenizer as Fast
     except ImportError:
-        raise UsageError(f"--tokenizer {name}: reading it needs `pip install 'steadytrain[data]'`") from None
+        raise UsageError(f"--tokenizer {name}: reading it needs `{install('data')}`") from None
     try:
         fast = Fast.from_file(str(path))
     except Exception as error:  # the library raises a bare Exception

@@ -22,6 +22,7 @@ from steadytrain.checks.subject.model_check import (
 )
 from steadytrain.checks.subject.short_training import few_rows, without_dropout
 from steadytrain.core.plugins import threshold
+from steadytrain.core.torch_private import PARAMETERS
 
 BLOCKS_MIN = 2
 ROWS_MAX = 8
@@ -134,7 +135,8 @@ def _weights(module: nn.Module) -> Iterator[Tensor]:
 
 
 def _is_layer(module: nn.Module) -> bool:
-    return not any(True for _ in module.children()) and any(p.dim() >= 2 for p in module.parameters(recurse=False))
+    own = [one for one in PARAMETERS.of(module).values() if one is not None]
+    return not any(True for _ in module.children()) and any(one.dim() >= 2 for one in own)
 
 
 def _rms(tensor: Tensor) -> float:

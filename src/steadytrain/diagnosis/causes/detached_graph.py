@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
-from steadytrain.diagnosis.script_signs import holds_others
+from steadytrain.diagnosis.script_signs import gets_rounding_alone, holds_others
 from steadytrain.diagnosis.signs import (
     enumerated,
     equivalence,
@@ -38,6 +38,7 @@ class DetachedGraph(Cause):
     Causes:
         - `detach` or `.item()` on something that is still needed
         - an encoder that is called under `torch.no_grad`
+        - a gate that is divided by its own sum, which is 1 whatever the router says
         - a code or an action that is drawn with `.sample()` in place of `.rsample()`
         - a gradient penalty, or a differential equation, without `create_graph=True`
         - a reentrant checkpoint behind a frozen embedding: none of its inputs needs a gradient
@@ -79,6 +80,7 @@ class DetachedGraph(Cause):
         contradicted = bool(behind) and moves > MOVES_MIN
         unused = bool(behind) and moves <= MOVES_MIN and not blocked
         told = f"no gradient reaches {enumerated(behind or blocked)}, while it reaches all others"
+        sure = _is_cut(case, by=CHECKPOINT) or gets_rounding_alone(case)
         beside = f"; a change of one hundredth changes the output by {moves:.2g} of it" if contradicted else ""
         return Signature(
             (
@@ -97,19 +99,24 @@ class DetachedGraph(Cause):
                 *listed(case, "modules_output_detached", HINT, "their output requires no gradient: {names}"),
                 *symptom(
                     case,
-                    CERTAIN if _is_cut(case, by=CHECKPOINT) else STRONG if _is_cut(case) else HINT,
+                    CERTAIN if sure else STRONG if _is_cut(case) else HINT,
                     "frozen-parameters",
-                    invariant=_is_cut(case, by=CHECKPOINT),
+                    invariant=sure,
                 ),
                 *symptom(case, HINT if holds_others(case) else CERTAIN, "optimizer-without-gradients"),
                 *symptom(case, CERTAIN, "constant-penalty", "cut-sample", invariant=True),
                 *symptom(case, HINT, "no-learning", "plateau"),
                 *ruled_out(
                     surveyed(case)
-                    and not lost
+                    and not (lost or gets_rounding_alone(case))
                     and seen(case, "optimizer-without-gradients") is None
                     and seen(case, "constant-penalty", "cut-sample") is None,
                     "a gradient reaches every trainable parameter",
+                ),
+                *ruled_out(
+                    seen(case, "cleared-gradients") is not None,
+                    "gradients reached the parameters, and the script cleared them",
+                    "symptoms",
                 ),
                 *ruled_out(not_finite(case), "a cut makes nothing infinite", "symptoms"),
             ),

@@ -34,6 +34,7 @@ class FrozenParameters(Cause):
 
     Causes:
         - `requires_grad_(False)` that was meant for the base only (trl #3926), or was never undone
+        - tokens added to a model whose embedding is frozen under adapters
         - adapters on modules that forward does not call
         - a factor of zero: a gate, a mask, a weight of a loss term
 
@@ -66,6 +67,13 @@ class FrozenParameters(Cause):
             "thaw",
             code="for p in module.parameters(): p.requires_grad_(True)  # before the optimizer is made",
         ),
+        Intervention(
+            "train-new-rows",
+            5,
+            "train the rows of the new tokens",
+            code='LoraConfig(trainable_token_indices=new_ids)  # or modules_to_save=["embed_tokens", "lm_head"]',
+            of=("frozen-new-tokens",),
+        ),
     )
     grade = "A"
     source = "trl #3926, PR 4081; transformers #26334; unsloth #1282"
@@ -85,7 +93,7 @@ class FrozenParameters(Cause):
                 ),
                 *listed(case, "parameters_zero_gradient", HINT, "gradients that are exactly zero: {names}"),
                 *symptom(case, FAIR, "few-trained-parameters"),
-                *symptom(case, CERTAIN, "frozen-adapters", invariant=True),
+                *symptom(case, CERTAIN, "frozen-adapters", "frozen-new-tokens", invariant=True),
                 *symptom(case, HINT, "frozen-parameters", "no-learning", "plateau"),
                 *listed(case, "parameters_not_in_optimizer", -FAIR, "parameters that no optimizer holds: {names}"),
                 *listed(case, "parameters_without_gradient", -HINT, "parameters without a gradient: {names}"),

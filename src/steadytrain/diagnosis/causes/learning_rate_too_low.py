@@ -90,6 +90,11 @@ class LearningRateTooLow(Cause):
                     "the rate was higher until its schedule was over",
                     "symptoms",
                 ),
+                *ruled_out(
+                    seen(case, "cleared-gradients") is not None,
+                    "the script clears the gradients before the step",
+                    "symptoms",
+                ),
                 *ruled_out(not_finite(case), "short steps make nothing infinite", "symptoms"),
                 *ruled_out(
                     seen(case, "divergence", "loss-spike", "exploding-gradients") is not None,

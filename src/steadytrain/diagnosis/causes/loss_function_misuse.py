@@ -32,6 +32,7 @@ class LossFunctionMisuse(Cause):
         - the wrong sign of a term: `rec - beta * kl`, an entropy or a margin that is added instead of subtracted
         - class weights that grow with how common a class is; several labels a row in a softmax cross-entropy
         - one term averaged over the elements of a row, the other summed over them (`mse_loss` beside a summed KL)
+        - a divergence that is averaged over classes, or lacks the square of its temperature
         - input and target exchanged; `softmax(dim=0)`, in the loss or in attention
         - logits that a metric compares with 0.5, as if they were probabilities
         - a code that is drawn with `exp(logvar)` as its deviation, which its divergence takes for the variance
@@ -76,6 +77,13 @@ class LossFunctionMisuse(Cause):
             "weight each class by the inverse of its count",
             code="weight = counts.sum() / (len(counts) * counts)  # pos_weight = negatives / positives",
             of=("inverted-weights",),
+        ),
+        Intervention(
+            "whole-divergence",
+            5,
+            "sum the divergence over the classes, and multiply it by the square of its temperature",
+            code='kd = kl_div(log_softmax(scores / T, -1), softmax(teacher / T, -1), reduction="batchmean") * T * T',
+            of=("diluted-divergence",),
         ),
         Intervention(
             "binary-for-each-class",
@@ -125,7 +133,7 @@ class LossFunctionMisuse(Cause):
                 *_entropy_lowered(case),
                 *_misused(case),
                 *symptom(case, CERTAIN, "unequal-reductions", "logit-threshold", "squared-spread", invariant=True),
-                *symptom(case, CERTAIN, "inverted-weights", invariant=True),
+                *symptom(case, CERTAIN, "inverted-weights", "diluted-divergence", invariant=True),
                 *symptom(case, FAIR, "misnormalized-attention"),
                 *symptom(case, HINT, "plateau", "no-learning", "loss-collapse"),
             ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.script_signs import gets_rounding_alone
 from steadytrain.diagnosis.signs import fact, fails, holds, ruled_out, seen, surveyed, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
@@ -70,6 +71,7 @@ class RouterCollapse(Cause):
                 *fails(case, "router_balanced", FAIR, "nothing balances the router"),
                 *holds(case, "router_balanced", -FAIR, "a balancing term reaches the router"),
                 *symptom(case, STRONG, "expert-load-collapse"),
+                *ruled_out(gets_rounding_alone(case), "no gradient of the loss reaches a part of the model"),
                 *ruled_out(
                     surveyed(case) and not shares and seen(case, "expert-load-collapse") is None, "there is no router"
                 ),

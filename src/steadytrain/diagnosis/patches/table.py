@@ -98,7 +98,7 @@ def patches_for(cause: str, text: str, wound: Wound, *, name: str) -> tuple[list
             continue
         if made != text:
             lasting = lasting_form(source, wound) if maker is safe_values.safe_operation else ""
-            said = f"{what}; what lasts: {lasting}" if lasting else what
+            said = f"{what} (better in the long run, and not tried: {lasting})" if lasting else what
             found.append(Patch(cause, said, diff_of(text, made, name), made))
     return found, "" if found else "; ".join(dict.fromkeys(refused)) or "no line to change was found"
 

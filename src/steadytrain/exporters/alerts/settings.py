@@ -16,6 +16,7 @@ from datetime import time
 from typing import Any
 
 from steadytrain.core.errors import UsageError
+from steadytrain.core.extras import install
 from steadytrain.core.model import SEVERITIES, Severity
 
 NOTIFY_VARIABLE = "STEADYTRAIN_NOTIFY"
@@ -26,7 +27,6 @@ PER_HOUR_MAX = 3600
 URLS_MAX = 16
 URL_CHARACTERS_MAX = 4096
 ALERTED: tuple[Severity, ...] = ("warning", "critical")
-INSTALL = "pip install 'steadytrain[notify]'"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,31})://")
 _HOURS = re.compile(r"(\d{1,2}):(\d{2})-(\d{1,2}):(\d{2})")
 
@@ -129,7 +129,7 @@ def check_urls(urls: Sequence[str]) -> tuple[str, ...]:
     if len(found) > URLS_MAX:
         raise UsageError(f"--notify: {len(found)} addresses; at most {URLS_MAX}")
     if found and not apprise_is_installed():
-        raise UsageError(f"--notify needs Apprise, which is not installed here; {INSTALL}")
+        raise UsageError(f"--notify needs Apprise, which is not installed here; {install('notify')}")
     return found
 
 

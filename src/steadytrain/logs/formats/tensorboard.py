@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, ClassVar, final
 
 from steadytrain.core.errors import UsageError
+from steadytrain.core.extras import install
 from steadytrain.logs.column_names import EVALUATION
 from steadytrain.logs.log_runs import logs_of
 from steadytrain.logs.metric_points import Points, rows_of
 from steadytrain.logs.reader import Columns, Log, Reader, Tell
 
-INSTALL_HINT = "pip install 'steadytrain[tensorboard]'"
 _MARK = "tfevents"
 _FRAME = struct.Struct("<QI")
 _FOOT_BYTES = 4
@@ -72,7 +72,9 @@ def _events(path: Path, tell: Tell) -> Iterator[Any]:
     try:
         from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
     except ImportError:
-        raise UsageError(f"{path}: TensorBoard's event files are read by its own reader: {INSTALL_HINT}") from None
+        raise UsageError(
+            f"{path}: TensorBoard's event files are read by its own reader: {install('tensorboard')}"
+        ) from None
     size = path.stat().st_size
     seen = 0
     for seen, event in enumerate(EventFileLoader(str(path)).Load(), start=1):

@@ -52,11 +52,6 @@ class Outside:
         return [(place, int(flat[place])) for place in found]
 
 
-def is_index_error(error: BaseException) -> bool:
-    """Whether ``error`` or one of its causes is an index outside its table."""
-    return any(map(_says_so, chain(error)))
-
-
 @dataclass(frozen=True)
 class Tables:
     """The sizes of what a model looks up and of what it decides between; 0 where it has none."""
