@@ -184,3 +184,26 @@ def batch_error(training: Training) -> float:
     x = torch.randn(256, 8, generator=torch.Generator().manual_seed(9))
     y = x[:, :1] * x[:, 1:2] + x.sum(1, keepdim=True)
     return float(nn.functional.mse_loss(training.model.eval()(x), y))
+
+
+def test_an_extreme_step_that_recurs_is_extreme_again() -> None:
+    random = np.random.default_rng(0)
+    norms, losses = np.exp(0.3 * random.standard_normal(100)), 2 + 0.2 * random.standard_normal(100)
+    norms[10::6], losses[10::6] = 1e9, 1e8
+    assert is_extreme(norms, 1e9, losses, 1e8)
+    assert not is_extreme(norms, 1e9, losses, 3.0)
+    norms[10::2], losses[10::2] = 1e9, 1e8  # so many are the data
+    assert not is_extreme(norms, 1e9, losses, 1e8)
+
+
+def test_wild_batches_from_the_start_on_are_all_undone(tmp_path: Path) -> None:
+    """The second one shows that the first was one of several, and that the rate is not at fault."""
+    wild = (3, 20, 24, 26, 33, 60, 61, 100)
+    held = Training(wild)
+    actions = held.watched(tmp_path)
+    twin = Training(wild)
+    assert [action.step for action in actions if action.what == "rolled-back"] == [20]
+    assert [action.step for action in actions if action.what == "skipped-update"] == list(wild[1:])
+    assert {action.what for action in actions} == {"rolled-back", "skipped-update"}
+    twin.run(left_out=[*range(1, 21), *wild])
+    assert same(held.state(), twin.state())

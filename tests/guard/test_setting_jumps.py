@@ -147,3 +147,21 @@ def test_a_setting_on_an_accelerator_is_not_waited_for() -> None:
     for step in range(60):
         jumps.look(step, [{"lr": torch.tensor(0.1, device="meta"), "momentum": 0.999 if step >= 50 else 0.9}])
     assert jumps.near(55) == 55
+
+
+def test_momentum_that_carries_far_is_held_at_once_without_a_clip(tmp_path: Path) -> None:
+    """It takes as many steps as it remembers to show in the loss, so nothing is waited for."""
+    actions = Training(sgd, {"momentum": 0.999}).watched(tmp_path)
+    first = [action for action in actions if action.step == JUMP]
+    assert [action.intervention for action in first] == ["roll-back", "hold-settings"]
+
+
+@pytest.mark.parametrize(("rate", "is_sure"), [(0.1, True), (0.001, False)])
+def test_momentum_with_a_rate_that_is_as_much_lower_carries_no_further(rate: float, is_sure: bool) -> None:
+    jumps, group = SettingJumps(), {"lr": 0.1, "momentum": 0.9}
+    for step in range(60):
+        if step == 50:
+            group.update(lr=rate, momentum=0.999)
+        jumps.look(step, [group])
+    assert jumps._jump is not None
+    assert jumps._jump.is_sure is is_sure

@@ -85,3 +85,26 @@ def test_copies_that_are_always_dear_are_taken_less_often(monkeypatch: pytest.Mo
     gaps = [after - before for before, after in itertools.pairwise(steps)]
     assert gaps[0] == STRETCH * EVERY_STEPS
     assert 199 <= gaps[-1] <= 201
+
+
+def test_a_pinned_copy_does_not_grow_old() -> None:
+    copies = StateCopies()
+    taken(copies, range(400))
+    copies.pin(400)
+    taken(copies, range(400, 560))
+    copies.forget_after(380)
+    copy = copies.before(400)
+    assert copy is not None
+    assert copy.step == 392
+    copies.unpin()
+    copy = copies.before(400)
+    assert copy is not None
+    assert copy.step < 392
+
+
+def test_a_pinned_copy_is_within_the_memory() -> None:
+    copies = StateCopies(size_bytes_max=4 * torch.zeros(3).nbytes)
+    taken(copies, range(200))
+    copies.pin(200)
+    taken(copies, range(200, 400))
+    assert copies.size_bytes == 4 * torch.zeros(3).nbytes

@@ -26,6 +26,10 @@ LOSS_RATIO = 10.0
 ALONE_NORM_RATIO, ALONE_LOSS_RATIO = 50.0, 2500.0
 """A smaller norm is extreme too where the loss is that far out: with a squared error it grows with the root of it."""
 
+FAR_RATIO, FAR_SHARE_MAX = 1e4, 0.25
+"""Steps of which both the norm and the loss are so many times as far out as those of the others say nothing of what is
+usual, if there are at most so many: an extreme step that recurs is extreme again."""
+
 HELD_BACK_STEPS = 16
 """So many updates are skipped in a row where the data are known to be extreme; then the run learns from them."""
 
@@ -65,6 +69,14 @@ class Extremes:
         """Whether a roll-back has shown that the data of the row are extreme, and not the state."""
 
         self._last = -1
+        self._known = np.zeros((2, 0))
+
+    def remember(self, stream: Stream) -> None:
+        """The norms and losses so far are of the data, and say what is usual when the steps count no more."""
+        window = stream.history.window()
+        norms, losses = window.applied("gradient_norm").values, window.applied("loss").values
+        if len(norms) == len(losses):
+            self._known = np.stack([norms, losses])[:, -STEPS_FULL:]
 
     @property
     def in_a_row_max(self) -> int:
@@ -89,7 +101,8 @@ class Extremes:
         if loss is None or norm is None:
             return None
         window = stream.history.window()
-        norms, losses = window.applied("gradient_norm").values, window.applied("loss").values
+        norms = np.append(self._known[0], window.applied("gradient_norm").values)
+        losses = np.append(self._known[1], window.applied("loss").values)
         if not is_extreme(norms, norm, losses, loss):
             self.is_known = False
             return None
@@ -97,9 +110,9 @@ class Extremes:
             self.first, self.loss, self.in_a_row = step, loss, 0
         self._last = step
         self.in_a_row += 1
-        largest = float(norms[-WINDOW:].max())
+        usual = norms[-WINDOW:][~far_out(norms[-WINDOW:], losses[-WINDOW:])]
         return (
-            f"the gradient norm of {norm:.4g} is {norm / largest:.3g} times the largest of the {len(norms[-WINDOW:])} "
+            f"the gradient norm of {norm:.4g} is {norm / float(usual.max()):.3g} times the largest of the {len(usual)} "
             f"steps before, and the loss is {loss:.4g}"
         )
 
@@ -113,7 +126,8 @@ def is_extreme(norms: NDArray[np.float64], norm: float, losses: NDArray[np.float
     if steps < STEPS_MIN:
         return False
     further = max(1.0, STEPS_FULL / steps) ** 2
-    norms, losses = norms[-WINDOW:], losses[-WINDOW:]
+    near = ~far_out(norms[-WINDOW:], losses[-WINDOW:])
+    norms, losses = norms[-WINDOW:][near], losses[-WINDOW:][near]
     middle = float(np.median(losses))
     reach = float(np.abs(losses - middle).max())
     largest = float(norms.max())
@@ -122,6 +136,19 @@ def is_extreme(norms: NDArray[np.float64], norm: float, losses: NDArray[np.float
         norm > further * norm_ratio * largest and loss - middle > further * loss_ratio * reach
         for norm_ratio, loss_ratio in ratios
     )
+
+
+def far_out(norms: NDArray[np.float64], losses: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which steps are a world apart from the others. All have shape ``(steps,)``; none are if they are too many."""
+    none = np.zeros(len(norms), bool)
+    if len(norms) != len(losses):
+        return none
+    far = norms > FAR_RATIO * float(np.quantile(norms, 1 - FAR_SHARE_MAX))
+    if not far.any() or far.mean() > FAR_SHARE_MAX:
+        return none
+    middle = float(np.median(losses[~far]))
+    reach = float(np.abs(losses[~far] - middle).max())
+    return far if (losses[far] - middle > FAR_RATIO * reach).all() else none
 
 
 def extreme_at_first(norms: NDArray[np.float64], losses: NDArray[np.float64]) -> int | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-import numpy as np
 from torch import nn
 
 from steadytrain.capture.incident.message import intervention_message
@@ -22,8 +21,8 @@ from steadytrain.capture.step.steering import Answer, Steering
 from steadytrain.core.incident import Action, ActionWord
 from steadytrain.core.model import Symptom
 from steadytrain.guard.beginning import Beginning
-from steadytrain.guard.corroboration import DATA_CHANGED, data_changed, first_step_of
-from steadytrain.guard.extremes import HELD_BACK, LEARNED, LEARNED_DOUBLING, Extremes
+from steadytrain.guard.corroboration import first_step_of
+from steadytrain.guard.extremes import LEARNED, LEARNED_DOUBLING, Extremes
 from steadytrain.guard.hand import Hand
 from steadytrain.guard.held import Held
 from steadytrain.guard.intervention import Intervention, Numbers, kinds
@@ -36,8 +35,9 @@ from steadytrain.guard.policy import AT_GATE, EXTREME, OUTLIERS, Policy, Respons
 from steadytrain.guard.resume_plan import ResumePlan
 from steadytrain.guard.resumption import Resumption
 from steadytrain.guard.state_copies import StateCopies
+from steadytrain.guard.stretches import Stretch
+from steadytrain.guard.trial import STRETCH, Trial
 from steadytrain.guard.troubles import SETTLE_STEPS, Trouble, Troubles
-from steadytrain.statistics.medians import median
 from steadytrain.trial_runs.launched_script import CannotApplyError
 
 TOGETHER = "several ranks train together, where the guard intervenes in nothing: it only refuses bad updates"
@@ -57,8 +57,7 @@ class GuardSteering(Steering):
         self._extremes = Extremes(policy.budget.skips_in_a_row)
         self._troubles = Troubles(policy)
         self._waiting: Trouble | None = None
-        self._levels: tuple[float, float] | None = None
-        self._is_extreme = False
+        self._trial: Trial | None = None
         self._seen: set[int] = set()
 
     # -- the run ---------------------------------------------------------------------------------------------------
@@ -86,19 +85,8 @@ class GuardSteering(Steering):
             self._live.restored.restore()  # what the script changed after its update: averages of the weights
             self._live.undone = None
         if self._copies.is_due(step) and (stream is not None or not self._seen):
-            self._take(step, root)
-
-    def _take(self, step: int, root: nn.Module) -> None:
-        """Before the first gate only the model that is called is known, and the optimizer that was made last."""
-        run = self._run
-        made = run.made()
-        roots = [one for stream in run.streams for one in stream.roots()] or [root]
-        parameters = [one for stream in run.streams for one in stream.parameters]
-        optimizers = [one for stream in run.streams for one in stream.optimizers] or ([made] if made else [])
-        times = run.streams[0].history.window().series("step_s").values[-8:] if run.streams else ()
-        step_s = median(np.asarray(times)) if len(times) else 0.0
-        self._seen.add(id(root))
-        self._copies.take(step, roots, parameters, optimizers, step_s=step_s)
+            self._seen.add(id(root))
+            self._live.take_copy(step, root)
 
     def gate_begins(self, stream: Stream) -> None:
         if stream.together:
@@ -202,7 +190,7 @@ class GuardSteering(Steering):
     def _leaves_out(self, why: str, step: int) -> bool:
         """Whether the update of an extreme step is skipped. More than a few in a row may be the weights' fault."""
         extremes = self._extremes
-        if self._troubles.accepts or self._ladder.holds or not self._ladder.may_skip(EXTREME):
+        if self._troubles.accepts or self._held.of_ladder or not self._ladder.may_skip(EXTREME):
             return False
         if extremes.are_many:
             if self._copies.why_not is not None or extremes.in_a_row > extremes.in_a_row_max:
@@ -245,34 +233,35 @@ class GuardSteering(Steering):
                 self._revert(stream, name, self._resumption.why_over)
         if self._steered.acts:
             live.keep_norm(stream.name, stream.step)
+        stretch = self._troubles.stretch(stream, self._copies, is_changed=bool(self._held))
         trouble, self._waiting = self._waiting or self._troubles.without_symptom(stream), None
-        acted_at = self._troubles.acted_at
         if trouble is not None:
             self._intervene(stream, trouble)
-        elif self._levels is not None and stream.step == acted_at + SETTLE_STEPS and live.restored is not None:
-            levels, self._levels = self._levels, None
-            if data_changed(stream, levels, acted_at):
-                self._return(stream, HELD_BACK if self._is_extreme else DATA_CHANGED)
-            live.left = None
+        elif self._trial is not None and stream.step == self._troubles.acted_at + SETTLE_STEPS and live.restored:
+            self._judge(stream, self._trial)
         elif self._ladder.is_calm(stream.step):
             self._take_back(stream)
+        elif stretch is not None and self._trial is None:
+            self._go_back(stream, stretch)
         for name in self._held.over():
             self._act(stream, "ended", name, "its return is over", {}, {})
 
     def _intervene(self, stream: Stream, trouble: Trouble) -> None:
         ladder, live, run = self._ladder, self._live, self._run
-        self._is_extreme = trouble.symptom == EXTREME and trouble.levels is None
-        trouble = self._troubles.located(trouble, stream, self._extremes.loss if self._is_extreme else None)
+        is_extreme = trouble.symptom == EXTREME and trouble.levels is None
+        trouble = self._troubles.located(trouble, stream, self._extremes.loss if is_extreme else None)
         symptom, why = trouble.symptom, trouble.why
         rung = ladder.climb(symptom, onset=trouble.onset, step=stream.step, young=not trouble.data)
         if rung is None:
             self._stop(stream, f"{SPENT.format(symptom=symptom)}; {why}", symptom)
             return
         run.symptom_incidents.settle(stream)
-        self._troubles.acted_at, self._levels = stream.step, trouble.levels
+        self._troubles.acted_at = stream.step
+        self._trial = Trial(EXTREME if is_extreme else "", trouble.levels) if trouble.levels is not None else None
         live.rung_begins(ladder.onset, ladder.index)
         if trouble.data:
-            rung = tuple(name for name in rung if name != "clip")  # there is no norm from before it
+            self._extremes.remember(stream)
+        rung = rung if trouble.clip else tuple(name for name in rung if name != "clip")
         too_far = self._why_too_far(rung) if ladder.is_first and symptom not in AT_GATE else None
         if too_far is not None:
             self._pass_over(stream, f"{why}; {TOO_LATE.format(why=too_far)}")
@@ -286,6 +275,19 @@ class GuardSteering(Steering):
         elif live.is_damaged():
             self._stop(stream, f"{why}; the weights hold NaN or Inf, and no roll-back is possible", symptom)
 
+    def _go_back(self, stream: Stream, stretch: Stretch) -> None:
+        """What was learned in a stretch is of data that are gone: try the state from before it."""
+        live = self._live
+        if self._ladder.holds or live.why_too_far(0, stretch.first) or not self._ladder.may_roll_back(stream.step):
+            return
+        live.rung_begins(stretch.first, 0)
+        self._trial = Trial(STRETCH, (stretch.high, stretch.high))
+        self._troubles.went_back(stream.step)
+        action = self._act(stream, "rolled-back", "roll-back", f"{STRETCH}: {stretch.why}", *live.roll_back(0))
+        self._run.tell(intervention_message(stream.step, action.reason, [action]))
+        if live.undone is not None:
+            self._run.rolled_back(stream, *live.undone)
+
     def _why_too_far(self, rung: Rung) -> str | None:
         """Why the roll-back of a rung cannot be made, where copies are taken. Nothing then shows whether the weights
         or the data changed, and the rest of the rung would train another run."""
@@ -297,7 +299,7 @@ class GuardSteering(Steering):
     def _pass_over(self, stream: Stream, why: str) -> None:
         """Make nothing of the rung. What began before this step is only recorded from here on."""
         self._ladder.ends(stream.step)
-        self._troubles.passed_over, self._levels = stream.step, None
+        self._troubles.passed_over, self._trial = stream.step, None
         action = self._act(stream, "not-applied", "roll-back", why, {}, {})
         self._run.tell(intervention_message(stream.step, why, [action]))
 
@@ -319,12 +321,20 @@ class GuardSteering(Steering):
         actions = [action for name in self._held.of_ladder for action in self._revert(stream, name, why)]
         self._run.tell(intervention_message(stream.step, why, actions))
 
+    def _judge(self, stream: Stream, trial: Trial) -> None:
+        """Whether a roll-back helped is known."""
+        self._trial = None
+        failed = trial.failed(stream, self._troubles.acted_at)
+        self._troubles.judged(stream, trial, failed=failed)
+        self._extremes.is_known = failed and trial.of == EXTREME
+        if failed:
+            self._return(stream, trial.why_failed)
+        elif not self._held.of_ladder:
+            self._ladder.ends(stream.step)  # the data alone were at fault, and they are past
+        self._live.left = None
+
     def _return(self, stream: Stream, why: str) -> None:
-        """No state helps against other data: take back all that was made, and go on from where the run was. Extreme
-        data are left out for a while. The run learns the others: what was usual before says little from here on, so
-        symptoms of finite values are only recorded."""
-        self._troubles.accepts = not self._is_extreme
-        self._extremes.is_known = self._is_extreme
+        """No earlier state helps: take back all that was made, and go on from where the run was."""
         actions = [action for name in self._held.of_ladder for action in self._revert(stream, name, why)]
         returned = self._live.return_to_left()
         if returned is not None and self._live.undone is not None:

@@ -63,7 +63,7 @@ class Ladder:
         self.index += 1
         if self.index == 0 and young and onset <= YOUNG_STEPS and len(rungs) > 1:
             self.index = 1  # it was never right, so another batch does not help
-        if self.index >= len(rungs) or not self._may_roll_back(rungs[self.index], step):
+        if self.index >= len(rungs) or not ("roll-back" not in rungs[self.index] or self.may_roll_back(step)):
             return None
         self.since = self._calm_since = step
         self._taken_back = None
@@ -87,9 +87,8 @@ class Ladder:
     def _came_back(self, step: int) -> bool:
         return self._taken_back is not None and step - self._taken_back <= self.cool_down
 
-    def _may_roll_back(self, rung: Rung, step: int) -> bool:
-        if "roll-back" not in rung:
-            return True
+    def may_roll_back(self, step: int) -> bool:
+        """Whether the budget has another roll-back. Counts it."""
         while self._rollbacks and self._rollbacks[0] < step - ROLLBACK_WINDOW:
             self._rollbacks.popleft()
         if len(self._rollbacks) >= self._policy.budget.rollbacks:

@@ -9,16 +9,19 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from steadytrain.capture.snapshots.good_state import nonfinite_parameters
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.guard.state_copies import StateCopies, StateCopy
+from steadytrain.statistics.medians import median
 from steadytrain.trial_runs.launched_script import CannotApplyError, Launched
 
 NORMS_KEPT = 512
 USUAL_OF = 256
 USUAL_SHARE = 0.9
+CLIPPED_OF, CLIPPED_MIN = 16, 12
 UNDONE_MAX = 256
 """A roll-back that undoes more updates costs more than most troubles."""
 
@@ -64,6 +67,18 @@ class Live(Launched):
         """Raises: the intervention cannot be made."""
         raise CannotApplyError(why)
 
+    def take_copy(self, step: int, root: nn.Module) -> None:
+        """Copy the state. Before the first gate only the model that is called is known, and the optimizer that was made
+        last."""
+        run = self.run
+        made = run.made()
+        roots = [one for stream in run.streams for one in stream.roots()] or [root]
+        parameters = [one for stream in run.streams for one in stream.parameters]
+        optimizers = [one for stream in run.streams for one in stream.optimizers] or ([made] if made else [])
+        times = run.streams[0].history.window().series("step_s").values[-8:] if run.streams else ()
+        step_s = median(np.asarray(times)) if len(times) else 0.0
+        self.copies.take(step, roots, parameters, optimizers, step_s=step_s)
+
     # -- the gate --------------------------------------------------------------------------------------------------
 
     def measured(self, measured: Measurement) -> None:
@@ -106,6 +121,19 @@ class Live(Launched):
             return []
         norms = self.norms_before(self.stream.name)
         return [norm for step, norm in norms if step < self.onset][-USUAL_OF:]
+
+    @property
+    def script_clips(self) -> bool:
+        """Whether the script clipped the gradients of the step at the gate."""
+        return self._measured is not None and self._measured.record.scalars.get("clip_coefficient") is not None
+
+    def clipping_lost(self) -> bool:
+        """Whether the script clipped its gradients in the steps before the onset, and in none since."""
+        if self.stream is None:
+            return False
+        clipped = self.stream.history.window().series("clip_coefficient").steps
+        before = clipped[(clipped < self.onset) & (clipped >= self.onset - CLIPPED_OF)]
+        return len(before) >= CLIPPED_MIN and not (clipped >= self.onset).any() and not self.script_clips
 
     def usual_norm(self) -> float:
         healthy = self.norms_seen()
@@ -159,16 +187,16 @@ class Live(Launched):
         self.restored, self.undone = copy, (copy.step + 1, self.step)
         return {"step": float(self.step)}, {"step": float(copy.step)}
 
-    def why_too_far(self, margin: int) -> str | None:
+    def why_too_far(self, margin: int, onset: int | None = None) -> str | None:
         """Why no state from before the onset can be returned to, though copies are taken; None if one can."""
         try:
-            self._copy_to_return_to(margin)
+            self._copy_to_return_to(margin, onset)
         except CannotApplyError as error:
             return str(error)
         return None
 
-    def _copy_to_return_to(self, margin: int) -> StateCopy:
-        wanted = max(1, self.onset - margin * 2**self.attempt)
+    def _copy_to_return_to(self, margin: int, onset: int | None = None) -> StateCopy:
+        wanted = max(1, (self.onset if onset is None else onset) - margin * 2**self.attempt)
         copy = self.copies.before(wanted)
         if copy is None:
             raise CannotApplyError(NO_COPY.format(step=wanted))

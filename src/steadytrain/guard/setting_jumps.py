@@ -25,6 +25,10 @@ MEMORY_RATIO, SQUARES_RATIO, DECAY_RATIO = 4.0, 10.0, 10.0
 """How many times as many steps a first and a second moment remember; how many times as large a weight decay is.
 A cycle of the momentum between 0.85 and 0.95 changes the memory by a factor of 3."""
 
+FORCE_RATIO = 50.0
+"""How many times as far momentum carries an update of the same gradient, rate included, for which no rise of the loss
+is waited for: it takes as many steps as the momentum remembers to show."""
+
 SPAN_STEPS = 128
 """A rate that creeps up is compared with the highest from so many steps before. A jump is judged for as long."""
 
@@ -45,13 +49,23 @@ READ = {
 
 @dataclass(frozen=True)
 class SettingJump:
-    """The setting ``name`` of a group is from ``step`` on what it never was."""
+    """The setting ``name`` of a group is from ``step`` on what it never was. ``is_sure``: it can only do harm."""
 
     step: int
     name: str
     group: int
     before: float
     now: float
+    is_sure: bool = False
+
+
+@dataclass(frozen=True)
+class Harm:
+    """What a jump at step ``first`` does. ``is_sure``: it is not seen yet."""
+
+    first: int
+    why: str
+    is_sure: bool = False
 
 
 def settings_of(group: Mapping[str, Any]) -> dict[str, float]:
@@ -81,6 +95,14 @@ def has_jumped(name: str, before: float, now: float) -> bool:
     return now >= 1 or 1 - before >= (SQUARES_RATIO if name in ("beta2", "alpha") else MEMORY_RATIO) * (1 - now)
 
 
+def force(settings: Mapping[str, float]) -> float:
+    """How far the updates from one gradient go in all, over the gradient; 0 without momentum."""
+    momentum = settings.get("momentum", 0.0)
+    if momentum <= 0:
+        return 0.0
+    return settings.get("lr", 0.0) / (1 - momentum) if momentum < 1 else np.inf
+
+
 class SettingJumps:
     """Follows the groups of one run."""
 
@@ -103,7 +125,7 @@ class SettingJumps:
         for name, value in settings.items():
             before = last.get(name, value)
             if name != "lr" and value != before and has_jumped(name, before, value):
-                return SettingJump(step, name, place, before, value)
+                return SettingJump(step, name, place, before, value, force(settings) >= FORCE_RATIO * force(last) > 0)
         return self._rate(step, place, group, settings) if "lr" in settings else None
 
     def _rate(self, step: int, place: int, group: int, settings: Mapping[str, float]) -> SettingJump | None:
@@ -126,21 +148,23 @@ class SettingJumps:
         jump = self._jump
         return jump.step if jump is not None and 0 <= onset - jump.step <= SPAN_STEPS else onset
 
-    def harm(self, stream: Stream) -> tuple[int, str] | None:
-        """The step and a message if the loss stands above its range from before a jump. Each jump is told once."""
+    def harm(self, stream: Stream) -> Harm | None:
+        """The harm if the loss stands above its range from before a jump, or will. Each jump is told once."""
         jump = self._jump
         if jump is None or stream.step - jump.step > 2 * SPAN_STEPS:
             return None
+        changed = f"from {jump.before:.4g} to {jump.now:.4g} at step {jump.step}"
+        went = f"the {READ[jump.name]} of group {jump.group} went {changed}"
+        if jump.is_sure:
+            self._jump = None
+            return Harm(jump.step, f"{went}, and the rate not down with it", is_sure=True)
         losses = stream.history.window().applied("loss")
         before, since = losses.values[losses.steps < jump.step], losses.values[losses.steps >= jump.step]
         if not rose(before, since):
             return None
         self._jump = None
         level, now = median(before[-BEFORE_STEPS:]), median(since[-ROSE[0][0] :])
-        return jump.step, (
-            f"the {READ[jump.name]} of group {jump.group} went from {jump.before:.4g} to {jump.now:.4g} at step "
-            f"{jump.step}, and the loss from {level:.4g} to {now:.4g}"
-        )
+        return Harm(jump.step, f"{went}, and the loss from {level:.4g} to {now:.4g}")
 
     def answered(self) -> None:
         """A rung was made: the jump is no news any more."""

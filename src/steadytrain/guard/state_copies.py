@@ -112,6 +112,7 @@ class StateCopies:
         self._taken = 0
         self._last = -math.inf
         self._averages: list[nn.Module] | None = None
+        self._pinned: StateCopy | None = None
         self.why_not: str | None = None
         """Why no roll-back is possible; None if it is, or may be later."""
 
@@ -150,10 +151,19 @@ class StateCopies:
 
     def before(self, step: int) -> StateCopy | None:
         """The newest finite copy of a state in which no step from ``step`` on is contained."""
-        for copy in reversed(self._copies):
+        pinned = [self._pinned] if self._pinned is not None else []
+        for copy in sorted([*self._copies, *pinned], key=lambda one: -one.step):
             if copy.step < step and copy.is_finite:
                 return copy
         return next((copy for copy in self._copies if copy.step == 0 and copy.is_finite), None)
+
+    def pin(self, step: int) -> None:
+        """Keep the newest finite copy from before ``step``, however old it gets."""
+        self._pinned = self.before(step)
+
+    def unpin(self) -> None:
+        """That copy may grow old like the others."""
+        self._pinned = None
 
     def fits(self, copy: StateCopy) -> bool:
         """Whether there is memory for one more like ``copy``."""
@@ -167,17 +177,25 @@ class StateCopies:
     def release(self) -> None:
         """Drop everything."""
         self._copies.clear()
-        self._averages = None
+        self._averages = self._pinned = None
 
     @property
     def size_bytes(self) -> int:
         """Memory of all copies."""
-        return sum(copy.size_bytes for copy in self._copies)
+        return sum(copy.size_bytes for copy in [*self._copies, *self._extra])
+
+    @property
+    def _extra(self) -> list[StateCopy]:
+        """The pinned copy, where it is not among the others any more."""
+        is_extra = self._pinned is not None and all(copy is not self._pinned for copy in self._copies)
+        return [self._pinned] if is_extra and self._pinned is not None else []
 
     def _thin(self, step: int, most: int) -> None:
         young = [copy for copy in reversed(self._copies) if step - copy.step <= AGE_MAX]
         kept = [copy for copy in young if self._taken - 1 - copy.number < CLOSE * _largest_power_of_two(copy.number)]
-        kept = kept[: most - 1]
+        if most < 3 + len(self._extra):
+            self.unpin()
+        kept = kept[: most - 1 - len(self._extra)]
         oldest = self._copies[0]
         if kept[-1] is not oldest and step - oldest.step <= AGE_MAX:
             kept.append(oldest)  # that of the start, in a young run: the way back from a rate that was never right

@@ -15,6 +15,10 @@ from steadytrain.guard.corroboration import goes_on, is_of_the_data, left_its_co
 from steadytrain.guard.extremes import HINDSIGHT_STEPS, extreme_at_first
 from steadytrain.guard.policy import AT_GATE, EXTREME, Policy
 from steadytrain.guard.setting_jumps import SettingJumps
+from steadytrain.guard.state_copies import StateCopies
+from steadytrain.guard.stretches import Stretch, Stretches
+from steadytrain.guard.trial import STRETCH, Trial
+from steadytrain.statistics.benign_changes import has_moving_targets
 from steadytrain.statistics.medians import median
 
 SETTLE_STEPS = 4
@@ -35,7 +39,9 @@ class Trouble:
 
     Args:
         levels: of the loss before and since, to tell whether a roll-back helped; None if that is not asked.
-        data: it is the first batch of the run, so neither an update nor the rate can be at fault.
+        data: it is the first batch of the run, or one of several like it: neither an update nor the rate is at fault.
+        clip: gradients are to be clipped at what was usual before it. It is not if there was nothing before it, or if
+            the cause is held before it did harm.
     """
 
     symptom: str
@@ -43,6 +49,7 @@ class Trouble:
     why: str
     levels: tuple[float, float] | None = None
     data: bool = False
+    clip: bool = True
 
 
 class Troubles:
@@ -51,6 +58,7 @@ class Troubles:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._jumps: defaultdict[str, SettingJumps] = defaultdict(SettingJumps)
+        self._stretches: defaultdict[str, Stretches] = defaultdict(Stretches)
         self.accepts = False
         self.acted_at = -math.inf
         self.passed_over = -1
@@ -105,12 +113,50 @@ class Troubles:
         if self._policy.base != "steady":
             return None
         harm = self._jumps[stream.name].harm(stream)
-        if harm is not None and harm[0] > max(self.acted_at, self.passed_over):
-            return Trouble(SETTING_JUMP, harm[0], f"{SETTING_JUMP}: {harm[1]}")
-        return self._at_first(stream) if stream.own_steps == HINDSIGHT_STEPS else None
+        if harm is not None and harm.first > max(self.acted_at, self.passed_over):
+            return Trouble(SETTING_JUMP, harm.first, f"{SETTING_JUMP}: {harm.why}", clip=not harm.is_sure)
+        return self._at_first(stream)
+
+    def stretch(self, stream: Stream, copies: StateCopies, *, is_changed: bool) -> Stretch | None:
+        """The stretch of other data that ended with this step, if the loss is not what it was. The loss says nothing of
+        that where targets move with the model, nor while an intervention changes it (``is_changed``). The state from
+        before a stretch is pinned while it may go on."""
+        window = stream.history.window()
+        losses = window.applied("loss")
+        if self._policy.base != "steady" or has_moving_targets(window) or stream.step <= self.acted_at + SETTLE_STEPS:
+            return None
+        if not len(losses) or losses.steps[-1] != stream.step:
+            return None
+        stretches = self._stretches[stream.name]
+        if is_changed:
+            stretches.forget()
+        ended = None if is_changed else stretches.look(stream.step, float(losses.values[-1]))
+        if stretches.began_at(stream.step):
+            copies.pin(stream.step)
+        elif stretches.first is None:
+            copies.unpin()
+        return ended
+
+    def went_back(self, step: int) -> None:
+        """The state after ``step`` is that from before a stretch."""
+        self.acted_at = self.passed_over = step
+
+    def judged(self, stream: Stream, trial: Trial, *, failed: bool) -> None:
+        """Whether a roll-back helped is known. If the data are others, what was usual before says little from here on,
+        so symptoms of finite values are only recorded, but for extreme ones."""
+        if failed and trial.of != STRETCH:
+            self.accepts = trial.of != EXTREME
+        if not failed:
+            self._stretches[stream.name].close()
+            self.accepts = self.accepts and trial.of != STRETCH  # the data are what they were
 
     def _at_first(self, stream: Stream) -> Trouble | None:
+        """One of the first steps was extreme: it is known after some more, or as soon as another one like it comes."""
+        if stream.own_steps > HINDSIGHT_STEPS:
+            return None
         window = stream.history.window()
+        if stream.own_steps < HINDSIGHT_STEPS and not (len(window.steps) and window.refused[-1]):
+            return None
         norms, losses = window.applied("gradient_norm"), window.applied("loss")
         if len(norms) != len(losses) or self.accepts or self.acted_at > 0:
             return None
@@ -122,7 +168,8 @@ class Troubles:
             f"the gradient norm of step {step} was {norms.values[row]:.4g} and the loss {loss:.4g}; since then they "
             f"are about {median(norms.values[row + 1 :]):.4g} and {level:.4g}"
         )
-        return Trouble(EXTREME, step, f"{EXTREME}: {why}", (level, loss), data=row == 0)
+        recurs = bool(window.refused[window.steps > step].any())
+        return Trouble(EXTREME, step, f"{EXTREME}: {why}", (level, loss), row == 0 or recurs, row > 0 and not recurs)
 
     def located(self, trouble: Trouble, stream: Stream, refused: float | None) -> Trouble:
         """With the levels of the loss, and with the onset where a setting had jumped not long before."""

@@ -19,7 +19,8 @@ class Clip(Intervention):
     """Clip the global gradient norm at a level that is usual in this run.
 
     The level is the 90th percentile of the applied norms in the last healthy steps. It is used on the gradients as the
-    optimizer would apply them, after clipping of the script's own.
+    optimizer would apply them, after clipping of the script's own. If the script itself has clipped until then and does
+    so no more, it is held until the script clips again.
 
     Args:
         level: the norm to clip at; 0 learns it from the run.
@@ -31,6 +32,7 @@ class Clip(Intervention):
     replayed: ClassVar[bool] = True
     _level: float = 0.0
     _last_clipped: int = 0
+    _stands_in: bool = False
 
     def check(self) -> None:
         if not (math.isfinite(self.level) and self.level >= 0):
@@ -39,6 +41,7 @@ class Clip(Intervention):
             raise ValueError(f"doubling {self.doubling}: must be a number of steps, or 0 to keep the level")
 
     def apply(self, live: Live) -> tuple[Numbers, Numbers]:
+        self._stands_in = not self.level and not self.doubling and live.clipping_lost()
         self._level = self.level or live.usual_norm()
         if not self._level:
             live.cannot("no gradient norm was seen in a healthy step yet")
@@ -63,7 +66,10 @@ class Clip(Intervention):
             self._level *= 2 ** (1 / self.doubling)
 
     def revert(self, live: Live) -> None:
-        self._level = 0.0
+        if not self._stands_in:
+            self._level = 0.0
 
     def is_over(self, live: Live) -> bool:
+        if self._stands_in:
+            return live.script_clips
         return not self._level or (self.doubling > 0 and live.step - self._last_clipped >= LET_GO_STEPS)
