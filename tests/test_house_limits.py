@@ -78,3 +78,9 @@ def test_lengths_are_counted_as_a_reader_counts_them(tmp_path: Path, monkeypatch
     (tmp_path / "a.py").write_text(source, encoding="utf-8")
     expected = [("file", "a.py", 7), ("function", "a.py:f", 2), ("parameters", "a.py:f", 3)]
     assert list(sizes()) == [*expected, ("function", "a.py:g", 2), ("parameters", "a.py:g", 1)]
+
+
+def test_names_of_test_files_are_unique() -> None:
+    """Without packages pytest takes two files of one name for one module."""
+    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
+    assert sorted(name for name in set(names) if names.count(name) > 1) == []
