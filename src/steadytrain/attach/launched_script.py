@@ -57,7 +57,7 @@ class Wanted:
     require_training: bool = False
 
     def unmet(self, run_dir: Path) -> bool:
-        """Whether the script under watch did not fulfil it. What cannot be seen in the output is told."""
+        """Whether the script under watch did not fulfil it. What cannot be seen in the output is reported."""
         if self.require_training and not _has_trained(run_dir):
             tell(f"--require-training: no step of a training was seen, so the exit status is {UNHEALTHY_STATUS}")
             return True

@@ -149,7 +149,7 @@ class SettingJumps:
         return jump.step if jump is not None and 0 <= onset - jump.step <= SPAN_STEPS else onset
 
     def harm(self, stream: Stream) -> Harm | None:
-        """The harm if the loss stands above its range from before a jump, or will. Each jump is told once."""
+        """The harm if the loss stands above its range from before a jump, or will. Each jump is reported once."""
         jump = self._jump
         if jump is None or stream.step - jump.step > 2 * SPAN_STEPS:
             return None

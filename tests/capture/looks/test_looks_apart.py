@@ -43,7 +43,7 @@ class Meta(nn.Module):
 
 
 def carried_over(folder: Path) -> list[str]:
-    """What is told of a loop that never clears its gradients."""
+    """The reports about a loop that never clears its gradients."""
     torch.manual_seed(0)
     model = Meta()
     optimizer = torch.optim.Adam(model.net.parameters(), lr=1e-2)
