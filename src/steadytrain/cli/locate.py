@@ -60,13 +60,10 @@ def _lines(found: Location) -> Iterator[str]:
     from steadytrain.capture.incident.message import finding_lines
     from steadytrain.replay import failing_step
     from steadytrain.report.look import look_facts
+    from steadytrain.storage.run_search import run_of
 
     told = failing_step.verdict(found.recorded, found.again) if found.broke else "looked at in a new process"
-    from steadytrain.storage.staged_bundle import INCIDENTS_FOLDER
-
-    parent = found.source.parent
-    run = parent.parent.name if parent.name == INCIDENTS_FOLDER else found.source.name
-    yield f"step {found.step} of {run}: {told}"
+    yield f"step {found.step} of {run_of(found.source).name}: {told}"
     yield from finding_lines(found.finding)
     for fact in look_facts(found.look) if found.look is not None else ():
         yield f"  {fact.label:<20} {fact.value}".rstrip()

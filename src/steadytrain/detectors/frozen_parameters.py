@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -107,9 +107,7 @@ class FrozenParameters(Detector):
         """Modules that the script calls in every step in training mode, and that no backward reaches."""
         steps, norms = window.steps, window.gradient_norms
         rows = script_rows(window, "cut-off")
-        if not rows or not window.tensor_names or len(norms) != len(steps) or len(steps) < self.cut_steps:
-            return []
-        if not holds_start(steps, stride=stride_of(steps)):
+        if not rows or len(steps) < self.cut_steps or not _from_the_start(window):
             return []
         absent = (norms == GRADIENT_ABSENT).all(axis=0) & ~experts_among(window.tensor_names)
         gone = [name for name, none in zip(window.tensor_names, absent, strict=True) if none]
@@ -141,45 +139,30 @@ class FrozenParameters(Detector):
     def _rounding_alone(self, window: Window) -> list[Symptom]:
         """Weights whose gradient was the rounding of others in every step since the first. A bias may be so by right:
         before a normalisation, or in the keys of attention."""
-        steps, norms = window.steps, window.gradient_norms
-        if not window.tensor_names or len(norms) != len(steps) or len(steps) < self.frozen_steps:
+        norms = window.gradient_norms
+        if len(norms) < self.frozen_steps or not _from_the_start(window):
             return []
-        if not holds_start(steps, stride=stride_of(steps)) or not np.isfinite(norms).all():
-            return []
-        share = norms / np.maximum(norms.max(axis=1, keepdims=True), np.finfo(norms.dtype).tiny)
-        tiny = ((norms > 0.0) & (share < self.rounding_share)).all(axis=0)
+        for some in (norms[-1:], norms):  # the newest step alone rules nearly all runs out
+            if not np.isfinite(some).all() or not (tiny := self._rounds(some)).any():
+                return []
         names = tuple(name for name, so in zip(window.tensor_names, tiny, strict=True) if so and "bias" not in name)
         if not names:
             return []
-        first, last, most = int(steps[0]), int(steps[-1]), float(share[:, tiny].max())
-        which = names[0] if len(names) == 1 else f"{len(names)} parameters ({names[0]} first)"
-        return [
-            Symptom(
-                name="frozen-parameters",
-                severity="warning",
-                first_step=first,
-                last_step=last,
-                message=f"{which} had a gradient that is rounding, at most {most:.1g} of the largest, from step "
-                f"{first} to {last}, while others learned",
-                signals=("gradient_norms",),
-                tensors=names,
-                numbers={
-                    "tensors": float(len(names)),
-                    "tensors_measured": float(len(tiny)),
-                    "rounding_share": most,
-                },
-            )
-        ]
+        most = float(_of_the_largest(norms)[:, tiny].max())
+        what = f"a gradient that is rounding, at most {most:.1g} of the largest,"
+        return [_since_the_start(window, names, "warning", what, {"rounding_share": most})]
+
+    def _rounds(self, norms: NDArray[np.float32]) -> NDArray[np.bool_]:
+        """Which columns of ``norms``, shape ``(steps, tensors)``, are rounding in every step."""
+        return np.asarray(((norms > 0.0) & (_of_the_largest(norms) < self.rounding_share)).all(axis=0))
 
     def _never(self, window: Window) -> list[Symptom]:
         """Parameters without a gradient since the first step of a run that is young.
 
         One of several parts of a kind may just not have had its turn: a note, until it is ``frozen_steps`` old.
         """
-        steps, norms = window.steps, window.gradient_norms
-        if not window.tensor_names or len(norms) != len(steps) or not holds_start(steps, stride=stride_of(steps)):
-            return []
-        if not self.never_steps <= len(steps) < self.frozen_steps:
+        norms = window.gradient_norms
+        if not self.never_steps <= len(norms) < self.frozen_steps or not _from_the_start(window):
             return []
         absent = (norms == GRADIENT_ABSENT).all(axis=0) & ~experts_among(window.tensor_names)
         if not absent.any() or not (norms > 0.0).any():
@@ -187,20 +170,8 @@ class FrozenParameters(Detector):
         names = tuple(name for name, gone in zip(window.tensor_names, absent, strict=True) if gone)
         alive = [name for name, gone in zip(window.tensor_names, absent, strict=True) if not gone]
         meant = len(names) > self.design_share * len(absent) or all("pooler" in name for name in names)
-        first, last = int(steps[0]), int(steps[-1])
-        which = names[0] if len(names) == 1 else f"{len(names)} parameters ({names[0]} first)"
-        return [
-            Symptom(
-                name="frozen-parameters",
-                severity="note" if meant or all(_has_sibling(name, alive) for name in names) else "warning",
-                first_step=first,
-                last_step=last,
-                message=f"{which} had no gradient from step {first} to {last}, while others learned",
-                signals=("gradient_norms",),
-                tensors=names,
-                numbers={"tensors": float(len(names)), "tensors_measured": float(len(absent))},
-            )
-        ]
+        severity: Severity = "note" if meant or all(_has_sibling(name, alive) for name in names) else "warning"
+        return [_since_the_start(window, names, severity, "no gradient", {})]
 
     def _without_gradient(self, window: Window) -> list[Symptom]:
         cells = _norms(window)
@@ -260,6 +231,38 @@ class FrozenParameters(Detector):
                 ):
                     kept[first : last + 1, row] = True
         return episodes(window, cells, kept)
+
+
+def _from_the_start(window: Window) -> bool:
+    """Whether the gradient norms of every step since the first one of the run are there."""
+    steps = window.steps
+    measured = bool(window.tensor_names) and len(window.gradient_norms) == len(steps)
+    return measured and holds_start(steps, stride=stride_of(steps))
+
+
+def _of_the_largest(norms: NDArray[np.float32]) -> NDArray[np.float32]:
+    """``norms``, shape ``(steps, tensors)``, as a share of the largest of each step."""
+    shares: NDArray[np.float32] = norms / np.maximum(norms.max(axis=1, keepdims=True), np.finfo(norms.dtype).tiny)
+    return shares
+
+
+def _since_the_start(
+    window: Window, names: tuple[str, ...], severity: Severity, what: str, numbers: Mapping[str, float]
+) -> Symptom:
+    """The symptom of parameters that had ``what`` in every step of the run so far."""
+    first, last = int(window.steps[0]), int(window.steps[-1])
+    which = names[0] if len(names) == 1 else f"{len(names)} parameters ({names[0]} first)"
+    counts = {"tensors": float(len(names)), "tensors_measured": float(len(window.tensor_names))}
+    return Symptom(
+        name="frozen-parameters",
+        severity=severity,
+        first_step=first,
+        last_step=last,
+        message=f"{which} had {what} from step {first} to {last}, while others learned",
+        signals=("gradient_norms",),
+        tensors=names,
+        numbers={**counts, **numbers},
+    )
 
 
 def _has_sibling(name: str, alive: Sequence[str]) -> bool:

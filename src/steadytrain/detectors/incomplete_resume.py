@@ -11,7 +11,7 @@ import numpy as np
 from steadytrain.core.model import Series, Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import ScriptRule
-from steadytrain.statistics.level_before import level_before
+from steadytrain.statistics.level_before import LevelBefore, level_before
 from steadytrain.statistics.medians import median
 from steadytrain.statistics.reference import MAD_TO_SIGMA
 from steadytrain.statistics.script_rows import ScriptRow, script_rows
@@ -117,15 +117,17 @@ class IncompleteResume(ScriptRule):
         if before is None or len(losses) < self.after_steps:
             return ""
         after = median(losses[1:])
-        goes_on = losses[0] <= before.level + self.same_scales * max(
-            before.spread, SPREAD_SHARE_MIN * abs(before.level)
-        )
+        goes_on = self._goes_on(before, losses[0])
         left = next(iter(script_rows(window, "schedule-left")), None)
         share = self.risen_share if left is None else self.both_share
         if not goes_on or not before.is_passed(after, scales=self.risen_scales, share=share):
             return ""
         anew = f"{left.place} begins anew, too, which stood at {left.last:.0f}; " if left is not None else ""
         return anew + before.sentence(after, len(losses))
+
+    def _goes_on(self, before: LevelBefore, first: float) -> bool:
+        """Whether the ``first`` loss is that of the data and weights of before."""
+        return not before.is_passed(first, scales=self.same_scales, share=self.same_scales * SPREAD_SHARE_MIN)
 
     def _elsewhere(self, window: Window) -> tuple[Symptom, ...]:
         """The optimizer has its moments of before, but the first losses are far above those of before."""
@@ -202,9 +204,7 @@ class IncompleteResume(ScriptRule):
                 continue
             loaded = float(rates.values[0]) / float(row.values[0])
             highest = float(rates.values[: self.rewarmed_steps].max())
-            spread = max(before.spread, SPREAD_SHARE_MIN * abs(before.level))
-            goes_on = median(loss.values[:FIRST_ROWS]) <= before.level + self.same_scales * spread
-            risen = self._rewarmed(window, row)
+            goes_on, risen = self._goes_on(before, median(loss.values[:FIRST_ROWS])), self._rewarmed(window, row)
             if goes_on and risen and highest >= self.rate_ratio_max * loaded:
                 said = (
                     f"{row.place} was loaded with a rate of {loaded:.3g}; it begins anew at {rates.values[0]:.3g} "

@@ -43,8 +43,7 @@ class MisusedLoss(ScriptRule):
         scores keeps them from falling below 0 and cuts the gradient of those that are there. Cosines without
         a temperature are scores between -1 and 1: with many choices the loss stays near that of a guess. Targets with
         several ones in a row belong to a binary cross-entropy for each class. An `ignore_index` that is one of two
-        classes leaves a constant to learn. None of these raises an error. Compiled
-        losses cannot be looked into.
+        classes leaves a constant to learn. None of these raises an error. Compiled losses cannot be looked into.
 
     Causes:
         - a model that ends in softmax or sigmoid for predictions, trained with a loss that takes scores
@@ -54,7 +53,6 @@ class MisusedLoss(ScriptRule):
         - several labels for each row in `cross_entropy`
         - cosine similarities of a contrastive loss that are not divided by a temperature
         - `log_softmax(dim=0)`, `softmax()` without `dim`, or `dim=1` for scores [batch, places, classes]
-
         - one loss object for two tasks: `ignore_index=0` skips padding in one and a class in the other
 
     Next:

@@ -52,7 +52,6 @@ SAID: Mapping[tuple[str, str], str] = {
 }
 """What an outcome says in words. Any other trial is named."""
 
-
 WHERE: Mapping[str, str] = {
     "data": "in the data",
     "model": "in the model",

@@ -25,14 +25,18 @@ def holds_others(case: Case) -> bool:
 
 def gets_rounding_alone(case: Case) -> bool:
     """Whether all that reaches some parameters is the rounding of other gradients."""
-    found = seen(case, "frozen-parameters")
-    return found is not None and "rounding_share" in found.numbers
+    return "rounding_share" in _numbers(case, "frozen-parameters")
 
 
 def begins_anew(case: Case) -> bool:
     """Whether a schedule of the script's own went back to its warm-up at a resume, and the rate climbed again."""
-    found = seen(case, "incomplete-resume")
-    return found is not None and "highest" in found.numbers
+    return "highest" in _numbers(case, "incomplete-resume")
+
+
+def _numbers(case: Case, name: str) -> Mapping[str, float]:
+    """Those of the symptom of a name and a severity above note; none without it."""
+    found = seen(case, name)
+    return found.numbers if found is not None else {}
 
 
 def trains_another_model(case: Case) -> bool:

@@ -63,7 +63,7 @@ class Ladder:
         self.index += 1
         if self.index == 0 and young and onset <= YOUNG_STEPS and len(rungs) > 1:
             self.index = 1  # it was never right, so another batch does not help
-        if self.index >= len(rungs) or not ("roll-back" not in rungs[self.index] or self.may_roll_back(step)):
+        if self.index >= len(rungs) or ("roll-back" in rungs[self.index] and not self.may_roll_back(step)):
             return None
         self.since = self._calm_since = step
         self._taken_back = None

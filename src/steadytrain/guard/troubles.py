@@ -121,11 +121,11 @@ class Troubles:
         """The stretch of other data that ended with this step, if the loss is not what it was. The loss says nothing of
         that where targets move with the model, nor while an intervention changes it (``is_changed``). The state from
         before a stretch is pinned while it may go on."""
+        if self._policy.base != "steady" or stream.step <= self.acted_at + SETTLE_STEPS:
+            return None
         window = stream.history.window()
         losses = window.applied("loss")
-        if self._policy.base != "steady" or has_moving_targets(window) or stream.step <= self.acted_at + SETTLE_STEPS:
-            return None
-        if not len(losses) or losses.steps[-1] != stream.step:
+        if has_moving_targets(window) or not len(losses) or losses.steps[-1] != stream.step:
             return None
         stretches = self._stretches[stream.name]
         if is_changed:

@@ -26,7 +26,7 @@ EPOCH_STEPS_MIN = 256  # in shorter epochs every step is near a boundary
 
 def planned_change(window: Window, first_step: int, last_step: int) -> str | None:
     """What was changed where an episode began, None where nothing was."""
-    stride, prunes = _stride(window.steps), script_rows(window, "pruning-code")
+    whole, stride = window, _stride(window.steps)
     slid = has_slid(window.steps, stride=stride)
     begin, end = np.searchsorted(window.steps, [first_step - VIEW_STEPS * stride, last_step + 1])
     window = window.slice(int(begin), int(end))
@@ -34,7 +34,7 @@ def planned_change(window: Window, first_step: int, last_step: int) -> str | Non
         _restart(window, first_step, stride, slid=slid)
         or batches_changed(window, (first_step - AROUND_STEPS * stride, first_step - 1), (first_step, last_step))
         or _epoch(window, first_step, stride)
-        or ("the script prunes its weights" if prunes else None)
+        or ("the script prunes its weights" if script_rows(whole, "pruning-code") else None)
     )
 
 

@@ -108,11 +108,16 @@ def find(target: str | None, runs_dir: Path) -> Path:
     )
 
 
+def run_of(path: Path) -> Path:
+    """The run folder that holds the incident at ``path``; ``path`` itself where it is a run or lies elsewhere."""
+    return path.parent.parent if path.parent.name == INCIDENTS_FOLDER else path
+
+
 def short_name(path: Path, runs_dir: Path = Path(RUNS_DIR_DEFAULT)) -> str:
     """The shortest name that :func:`find` takes for a run or incident: from the folder of this process, quoted for a
     shell.
     """
-    parent = path.parent.parent if path.parent.name == INCIDENTS_FOLDER else path
+    parent = run_of(path)
     name = parent.name if parent == path else f"{parent.name}/{path.name}"
     with suppress(OSError, UsageError):
         is_there = (runs_dir / parent.name / RUN_FILE).is_file()

@@ -100,8 +100,9 @@ def _thaws(tree: ast.Module, calls: list[ast.Call]) -> bool:
                 return True
         if last_name(call.func) == "register_hook":
             return True
-    named = (one for one in walk(tree) if isinstance(one, ast.Compare) and _names_table(one))
-    return any(value is True for _, value in _settings(tree, calls)) or any(True for _ in named)
+    return any(value is True for _, value in _settings(tree, calls)) or any(
+        isinstance(one, ast.Compare) and _names_table(one) for one in walk(tree)
+    )
 
 
 def _settings(tree: ast.Module, calls: list[ast.Call]) -> Iterator[tuple[int, bool | None]]:
@@ -124,6 +125,6 @@ def _is_none(value: ast.expr) -> bool:
 
 def _names_table(node: ast.AST) -> bool:
     return any(
-        isinstance(one, ast.Constant) and isinstance(one.value, str) and (bool(TABLE.fullmatch(one.value)))
+        isinstance(one, ast.Constant) and isinstance(one.value, str) and bool(TABLE.fullmatch(one.value))
         for one in walk(node)
     )

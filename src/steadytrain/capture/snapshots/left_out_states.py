@@ -2,7 +2,7 @@
 
 Looked for are running statistics (mean, variance and count, as of observations) and objects with ``state_dict`` and
 ``load_state_dict``, reachable from the variables of the running functions; and modules of the model whose mean and
-spread are plain tensors at 0 and 1, which no ``state_dict`` holds. All are looked at when the script saves,
+spread are plain tensors at 0 and 1, which no ``state_dict`` holds. They are read when the script saves,
 when it loads, and at the first updates after a load. Nothing is kept alive: of a checkpoint only its keys are kept, of
 an object a weak reference. Not here: whether the loss suffers (the detector unsaved-state).
 """

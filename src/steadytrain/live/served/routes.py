@@ -28,6 +28,7 @@ from steadytrain.report.wording import clean
 from steadytrain.storage.bundle import is_bundle
 from steadytrain.storage.run_folder import RUN_FILE
 from steadytrain.storage.run_index import INDEX_FILE, SIDE_FILES
+from steadytrain.storage.run_search import run_of
 from steadytrain.storage.staged_bundle import INCIDENTS_FOLDER
 
 PAGES_KEPT = 8
@@ -164,7 +165,7 @@ class Routes:
 
     def _page(self, path: Path) -> Answer:
         """A whole page, made again only when its run has new symptoms, incidents, answers or an end."""
-        run = path.parents[1] if path.parent.name == INCIDENTS_FOLDER else path
+        run = run_of(path)
         index = (run / f"{INDEX_FILE}{end}" for end in ("", SIDE_FILES[0]))
         key = (str(path), tuple(_signature(one) for one in (*index, *answer_places(run))))
         with self._making:
