@@ -9,7 +9,7 @@ import pytest
 from scripts import bare, call, finished, recorded, write_script
 from steadytrain.storage.tape_files import find_recording
 
-SCRIPT = """
+PACED = """
 import functools, os, sys
 import steadytrain
 from steadytrain.capture.step import pacing
@@ -24,7 +24,10 @@ class Ticks:
 pacing.Pace = functools.partial(pacing.Pace, allowance_s=0.0, first_steps=80, rest_s_max=0.25, clock=Ticks())
 import torch
 from torch import nn
+"""
 
+SCRIPT = f"""
+{PACED}
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 1))
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
@@ -43,6 +46,31 @@ with steadytrain.watch(model, optimizer, runs_dir="runs", name="run", keep_rewin
             optimizer.step()
             if step == killed:
                 os.kill(os.getpid(), 9)
+"""
+
+TURNS = f"""
+{PACED}
+from torch.nn import functional as F
+
+torch.manual_seed(0)
+critic = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))
+generator = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 8))
+of_critic = torch.optim.Adam(critic.parameters(), lr=1e-3)
+of_generator = torch.optim.Adam(generator.parameters(), lr=1e-3)
+rows = torch.randn(512, 8) @ torch.randn(8, 8)
+bad, of = int(sys.argv[1]), sys.argv[2]
+with steadytrain.watch(runs_dir="runs", name="run", keep_rewind=True):
+    for turn in range(1, 160):
+        made = generator(torch.randn(16, 4))
+        real = rows[torch.randint(0, 512, (16,))]
+        loss = F.softplus(-critic(real)).mean() + F.softplus(critic(made.detach())).mean()
+        of_critic.zero_grad()
+        (loss * float("nan") if turn == bad and of == "critic" else loss).backward()
+        of_critic.step()
+        loss = F.softplus(-critic(made)).mean()
+        of_generator.zero_grad()
+        (loss * float("nan") if turn == bad and of == "generator" else loss).backward()
+        of_generator.step()
 """
 
 
@@ -101,3 +129,20 @@ def test_an_incident_of_a_resting_step_says_what_it_lacks(tmp_path: Path) -> Non
     again = call("replay", bundle)
     assert again.returncode == 2
     assert "Traceback" not in again.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("of", ["critic", "generator"])
+def test_an_incident_of_optimizers_that_take_turns_replays_from_the_burst_that_it_lies_in(
+    of: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "turns"
+    folder.mkdir()
+    write_script(folder, TURNS)
+    done = finished(bare("train.py", 110, of), folder=folder)
+    assert done.returncode == 70, done.stderr
+    assert 64 < bursts(recorded(folder).scalars().steps.tolist())[0] < 110
+    replayed = call("replay", folder / "runs" / "run")
+    assert "steps, to the last bit" in replayed.stdout, replayed.stdout + replayed.stderr
+    assert "replay of steps 8" in replayed.stdout  # 81 or 82: the first or the second step of the burst
+    assert replayed.returncode == 1  # it came again

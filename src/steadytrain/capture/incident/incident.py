@@ -153,7 +153,7 @@ def _incident(
         losses=measured.losses,
         loss_origin=seen.losses[-1].origin if seen.losses else None,
         micro_batches=len(seen.micro_batches),
-        batch_note=_batch_note(seen),
+        batch_note=_batch_note(stream, seen),
         state_note=state_note,
         samples=account.samples,
     )
@@ -218,10 +218,10 @@ def script_facts(stream: Stream, roots: Sequence[nn.Module]) -> dict[str, Any]:
     }
 
 
-def _batch_note(seen: StepInProgress) -> str:
+def _batch_note(stream: Stream, seen: StepInProgress) -> str:
     batches: Sequence[MicroBatch] = seen.micro_batches
-    if seen.rested is not None:
-        first, step = seen.rested
+    if rested := seen.rested.get(stream.name):
+        first, step = rested
         kept = f"{len(batches)} kept as the step left them, without the random state" if batches else "not kept"
         return f"{kept}: step {step} was not recorded, because the run rested since step {first}"
     if not batches:

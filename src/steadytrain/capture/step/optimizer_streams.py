@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,8 @@ class StepInProgress:
     right before its backward. The first ``used`` of ``micro_batches`` were followed by a backward; the first ``stale``
     belong to gradients that the script has discarded since. ``left_out`` counts modules whose further calls are not
     recorded. ``evaluations`` counts the optimizer's calls of its closure. ``waited_s`` is the time in data loaders, in
-    seconds. ``rested`` is the first unrecorded step and this one, if the run rested when this one began.
+    seconds. ``rested`` has for each stream its first unrecorded step and this one, if the run rested when this one
+    began.
     """
 
     began: float = field(default_factory=time.perf_counter)
@@ -49,7 +50,7 @@ class StepInProgress:
     early: Finding | None = None
     evaluations: int = 0
     waited_s: float = 0.0
-    rested: tuple[int, int] | None = None
+    rested: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def moved_weights(self) -> bool:

@@ -75,6 +75,9 @@ class Pacing:
         self.step_s = 0.0
         """The script's own part of a step: as it was in the last rests, before them as it was in recorded steps."""
 
+        self.updates = 1.0
+        """The optimizer steps that one step stands for: more than one where several optimizers take turns."""
+
         self.recording_s = 0.0
         """What recording a step took, in the newest block of recorded steps."""
 
@@ -147,11 +150,12 @@ class Pacing:
     @property
     def _is_costly(self) -> bool:
         """Whether a longer step, usually of thousands of tensors, is recorded at half of its own time or more."""
-        return self.step_s >= self.pace.step_s_max and self.recording_s >= COSTLY_SHARE * self.step_s
+        return self.step_s >= self.updates * self.pace.step_s_max and self.recording_s >= COSTLY_SHARE * self.step_s
 
     @property
     def _may_rest(self) -> bool:
-        return self.step_s < self.pace.step_s_max or (self.step_s < self.pace.costly_step_s_max and self._is_costly)
+        of_one_s = self.step_s / self.updates
+        return of_one_s < self.pace.step_s_max or (of_one_s < self.pace.costly_step_s_max and self._is_costly)
 
     @property
     def _first_steps(self) -> int:

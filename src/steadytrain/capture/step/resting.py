@@ -4,12 +4,13 @@ A rest begins and ends between two steps. In it the entry points count the optim
 step's model calls by reference, and on the CPU read the loss before its backward and one small gradient before the
 update. If one of them is not finite, the rest ends within the step: the gate then sees it with what was held, before
 the update. An accelerator is not waited for, so there such a value is found in the next recorded step. A new optimizer,
-a loaded state or an exception end a rest too.
+a loaded state or an exception end a rest too. Optimizers that take turns rest together (``resting_streams``).
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,14 +29,12 @@ from steadytrain.capture.step.model_calls import ModelCalls
 from steadytrain.capture.step.optimizer_steps import OptimizerSteps
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.pacing import ALIGNED, SHARE_TOLD, Pacing, aligned
+from steadytrain.capture.step.resting_streams import RestingStreams, Turns
 from steadytrain.capture.step.script_frames import FrameLine, user_frames
 from steadytrain.core.torch_private import VERSION
 
 HELD_MAX = 8
 """Model calls of a resting step that are held."""
-
-CHECKED_ELEMENTS_MAX = 1 << 14
-"""Size of the gradient that is read: its sum costs some microseconds."""
 
 BACKWARDS_MAX = 256
 """Backward passes without a step after which a rest ends: the recorded events tell why none comes."""
@@ -74,16 +73,15 @@ class Resting:
         self.patches: Patches | None = None
         """The patches of the watcher, which report directly to this object while the run rests."""
 
-        self._stream: Stream | None = None
-        self._optimizer = 0
-        self._checked: Tensor | None = None
+        self._turns = Turns()
+        self._streams: RestingStreams | None = None
         self._held: list[_Held] = []
         self._root: Tensor | None = None
         self._left = self._backwards = 0
         self._frames: dict[int, tuple[FrameLine, ...]] = {}
         self._has_closure = False
-        self._rests = self._rested_steps = 0
-        self._first = self._first_ever = 0
+        self._rests = self._first_ever = 0
+        self._rested_steps: Counter[str] = Counter()
 
     def entry_points(self, events: Any) -> dict[str, Callable[..., Any]]:
         """The entry points of ``events`` that call this object while the run rests, and are on the account."""
@@ -111,9 +109,9 @@ class Resting:
 
     def _begin_recorded(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any:
         self._has_closure = self._has_closure or callable(kwargs.get("closure", args[1] if len(args) > 1 else None))
-        stream = self._only_stream()
+        streams = self._run.streams
         with self._run.own_time.unseen:
-            waits = stream is not None and stream.device.type != "cpu"
+            waits = any(one.device.type != "cpu" for one in streams)
         if not waits:
             return self._steps.step_begins(optimizer, args, kwargs)
         began = self._pacing.clock()
@@ -124,41 +122,48 @@ class Resting:
 
     def _end_recorded(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         self._steps.step_ends(optimizer, args, kwargs)
-        stream = self._only_stream()
-        if stream is None or not self._may_rest(stream, optimizer):
+        streams = self._run.streams
+        stream = streams[0] if len(streams) == 1 else self._run.leading.stream_of(optimizer)
+        if stream is None or optimizer is not stream.optimizers[-1]:
+            return
+        if len(streams) > 1:
+            self._turns.stepped(stream)
+            last = self._turns.last_of(streams)
+            if last is not None and stream is not last:
+                return
+            self._pacing.updates = self._turns.steps_in_a_turn(stream)
+            if last is None:
+                self._pacing.counted()
+                return
+        if not self._may_rest(optimizer):
             self._pacing.counted()
-        else:
-            steps = self._pacing.recorded(stream.step)
-            if steps:
-                with self._run.guard.part("resting"):
-                    self._begin(stream, optimizer, aligned(stream.step, steps))
+            return
+        steps = self._pacing.recorded(stream.step)
+        if steps:
+            with self._run.guard.part("resting"):
+                self._begin(stream, aligned(stream.step, steps))
 
-    def _only_stream(self) -> Stream | None:
-        return self._run.streams[0] if len(self._run.streams) == 1 else None
-
-    def _may_rest(self, stream: Stream, optimizer: torch.optim.Optimizer) -> bool:
-        """Whether this is one optimizer of torch's kind, without closure, scaler and other ranks, between two steps."""
+    def _may_rest(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether all optimizers are of torch's kind, without closure, scaler and other ranks, between two steps."""
         run = self._run
         return (
             run.is_script()
             and run.stopped is None
             and run.rerun is None
-            and len(stream.joined) == 1
-            and stream.pending is None
-            and not (self._has_closure or run.scaling.scalers or stream.together or run.in_backward)
+            and not (self._has_closure or run.scaling.scalers or run.in_backward)
             and not (run.rehearses or run.observer.replays or self._model_calls.inside)
-            and not type(optimizer).__module__.startswith("steadytrain.")
+            and not any(one.together or one.pending is not None or _by_hand(one) for one in run.streams)
         )
 
-    def _begin(self, stream: Stream, optimizer: torch.optim.Optimizer, steps: int) -> None:
+    def _begin(self, stream: Stream, steps: int) -> None:
         run = self._run
-        self._stream, self._optimizer, self._first = stream, id(optimizer), stream.step + 1
-        self._checked = None if self._pacing.tiny else _small_gradient(stream)
+        streams = self._streams = RestingStreams(run.streams, stream, reads=not self._pacing.tiny)
         self._frames = {id(call.module): call.frames for call in run.kept_batches()}
-        self._first_ever = self._first_ever or self._first
+        self._first_ever = self._first_ever or stream.step + 1
         self._rests += 1
         run.activations.disarm()
-        run.observer.rest_begins(stream)
+        for one in streams:
+            run.observer.rest_begins(one)
         run.recorder.set_fact(FACT, self.fact(stream))
         self._left = steps
         self._pacing.rest()
@@ -177,11 +182,11 @@ class Resting:
 
     def _tell(self) -> None:
         """The first rest is over: now it is known how long a step takes without recording."""
-        pacing, burst = self._pacing, self._pacing.pace.burst_steps
+        pacing, burst, first = self._pacing, self._pacing.pace.burst_steps, self._first_ever
         if self._rests == 1:
             self._run.note(
                 f"a step takes {1e3 * pacing.step_s:.2g} ms and recording it {1e3 * pacing.recording_s:.2g} ms more: "
-                f"from step {self._first:,} on steadytrain records {burst} steps at a time and rests in between, so "
+                f"from step {first:,} on steadytrain records {burst} steps at a time and rests in between, so "
                 f"that it takes less than {SHARE_TOLD:.0%} of the time (--every-step records all)"
             )
 
@@ -191,7 +196,7 @@ class Resting:
             "first_step": self._first_ever,
             "rests": self._rests,
             "steps": stream.own_steps,
-            "rested": self._rested_steps,
+            "rested": self._rested_steps[stream.name],
         }
 
     # -- a resting step --------------------------------------------------------------------------------------------
@@ -221,14 +226,16 @@ class Resting:
 
     def step_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any:
         """The optimizer is about to update. The rest ends here if a gradient is not finite."""
-        if self._checked is None or id(optimizer) != self._optimizer:
+        streams = self._streams
+        checked = streams.checked.get(id(optimizer)) if streams is not None else None
+        if streams is None or checked is None:
             return None
         try:
-            gradient = self._checked.grad
+            gradient = checked.grad
             bad = gradient is not None and not math.isfinite(gradient.sum().item()) and not _is_finite(gradient)
         except Exception as error:
             self._run.guard.report("reading a gradient", error)
-            self._checked, bad = None, False
+            streams.checked, bad = {}, False
         if bad and self._run.is_script():
             self._wake_within()
             return self._steps.step_begins(optimizer, args, kwargs)
@@ -236,18 +243,21 @@ class Resting:
 
     def step_ends(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         """The update has been made: the step counts, and the rest may be over."""
-        stream = self._stream
-        if stream is None or (id(optimizer) != self._optimizer and not self._run.is_script()):
+        streams = self._streams
+        if streams is None:
+            return
+        if not streams.knows(optimizer):
+            if self._run.is_script():
+                self._let_go()
+                self._end()  # another optimizer: its next step is recorded
             return
         self._let_go()
-        if id(optimizer) == self._optimizer:
-            stream.step += 1
-            self._rested_steps += 1
-            self._left -= 1
-            if self._left > LEAD_FETCHES + ALIGNED and self._pacing.rests_long:
-                self._left = aligned(stream.step, LEAD_FETCHES)
-        else:
-            self._left = 0  # another optimizer: its next step is recorded
+        streams.count(optimizer)
+        if not streams.ends_turn(optimizer):
+            return
+        self._left -= 1
+        if self._left > LEAD_FETCHES + ALIGNED and self._pacing.rests_long:
+            self._left = aligned(streams.last.step, LEAD_FETCHES)
         if self._left <= 0:
             self._end()
 
@@ -286,9 +296,9 @@ class Resting:
     def close(self) -> None:
         """The run is over."""
         self.hand_over()
-        if self._stream is not None:
+        if self._streams is not None:
             with self._run.guard.part("counting the steps on record"):
-                self._run.recorder.set_fact(FACT, self.fact(self._stream))
+                self._run.recorder.set_fact(FACT, self.fact(self._streams.last))
         cost = self._pacing.cost
         if cost is not None:
             with self._run.guard.part("counting what recording cost"):
@@ -297,36 +307,46 @@ class Resting:
     @property
     def recorded_steps(self) -> int | None:
         """The number of recorded steps; None if the run did not rest."""
-        return self._stream.own_steps - self._rested_steps if self._stream is not None else None
+        if self._streams is None:
+            return None
+        last = self._streams.last
+        return last.own_steps - self._rested_steps[last.name]
 
     def _end(self) -> None:
-        run, stream = self._run, self._stream
-        assert stream is not None
-        self._pacing.wake(stream.step + 1 - self._first)
-        self._redirect(None)
+        run, streams = self._run, self._counted()
         with run.guard.part("ending a rest"):
             run.forget_step()
             self._loaders.take_wait_s()
             self._model_calls.rested(RandomState.take())
-            run.observer.rest_ends(stream, within=False)
-            run.recorder.set_fact(FACT, self.fact(stream))
+            for one in streams:
+                # The step of another one may have begun before the last one's ended.
+                run.observer.rest_ends(one, within=one is not streams.last)
+            run.recorder.set_fact(FACT, self.fact(streams.last))
             self._tell()
+
+    def _counted(self) -> RestingStreams:
+        """The rest is over: its steps are on the account, and the hooks call the entry points again."""
+        streams = self._streams
+        assert streams is not None
+        self._pacing.wake(streams.passed(streams.last))
+        self._rested_steps.update({one.name: streams.passed(one) for one in streams})
+        self._redirect(None)
+        streams.checked = {}
+        return streams
 
     def _wake_within(self) -> None:
         """End the rest within a step, whose calls and loss so far are those held."""
-        run, stream = self._run, self._stream
-        assert stream is not None
-        self._pacing.wake(stream.step + 1 - self._first)
-        self._redirect(None)
+        run, streams = self._run, self._counted()
         run.forget_step()
         self._loaders.take_wait_s()
         self._model_calls.rested(None)
         held, root = self._held, self._root
         self._let_go()
-        seen = run.seen = StepInProgress(rested=(self._first, stream.step + 1))
+        seen = run.seen = StepInProgress(rested=streams.unrecorded())
         with run.guard.part("ending a rest"):
-            run.observer.rest_ends(stream, within=True)
-            run.recorder.set_fact(FACT, self.fact(stream))
+            for one in streams:
+                run.observer.rest_ends(one, within=True)
+            run.recorder.set_fact(FACT, self.fact(streams.last))
             self._tell()
             seen.micro_batches += self._as_recorded(held)
             if root is not None:
@@ -353,15 +373,9 @@ class Resting:
         self._held, self._root, self._backwards = [], None, 0
 
 
-def _small_gradient(stream: Stream) -> Tensor | None:
-    """The first parameter whose gradient can be read in every step: NaN in a backward reaches the first layers."""
-    for one in stream.parameters:
-        gradient = one.grad
-        if type(gradient) is not Tensor or gradient.layout != torch.strided or gradient.device.type != "cpu":
-            continue
-        if gradient.is_floating_point() and 0 < gradient.numel() <= CHECKED_ELEMENTS_MAX:
-            return one
-    return None
+def _by_hand(stream: Stream) -> bool:
+    """Whether an optimizer of steadytrain stands for updates that the script makes by hand."""
+    return any(type(one).__module__.startswith("steadytrain.") for one in stream.optimizers)
 
 
 def _is_finite(gradient: Tensor) -> bool:

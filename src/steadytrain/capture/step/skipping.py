@@ -70,7 +70,7 @@ class Skipping:
         # Ranks may hold different parts of a model: they have to decide alike.
         if not stream.together and nonfinite_parameters(stream):
             return DAMAGED
-        if run.seen.rested is not None and _bad_buffer(stream):
+        if run.seen.rested and _bad_buffer(stream):
             return DAMAGED_BUFFERS
         return None
 

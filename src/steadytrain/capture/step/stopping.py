@@ -197,7 +197,7 @@ class Stopping:
 
     def _state(self, stream: Stream, step: int, frozen: tuple[Path, Incident] | None) -> str:
         """Describe the state of the weights after the refused update."""
-        bad, rested = nonfinite_parameters(stream), self._run.seen.rested
+        bad, rested = nonfinite_parameters(stream), self._run.seen.rested.get(stream.name)
         if not bad:
             return self._finite_state(stream, step, frozen[0] if frozen is not None else None)
         symptoms = [one for one in self._run.recorder.symptoms.values() if one.name == "nonfinite-weight"]
@@ -213,7 +213,7 @@ class Stopping:
         left_at = left_course_at(stream.history.window(), step)
         if left_at is not None:
             return off_course(left_at, last_good_snapshot(bundle, left_at) if bundle is not None else None)
-        return UNTOUCHED if self._run.seen.rested is None else UNTOUCHED_AT_REST
+        return UNTOUCHED_AT_REST if self._run.seen.rested else UNTOUCHED
 
     def _finish(
         self, stream: Stream, measured: Measurement, frozen: tuple[Path, Incident] | None, finding: Finding
@@ -230,8 +230,8 @@ class Stopping:
             why = reason(measured)
             state = PARTLY_APPLIED if run.seen.moved_weights else self._state(stream, step, frozen)
             path, samples = (frozen[0], frozen[1].samples) if frozen else (None, ())
-            if run.seen.rested is not None:
-                state = f"{state}\n{not_recorded(run.seen.rested, batch_kept=bool(run.seen.micro_batches))}"
+            if rested := run.seen.rested.get(stream.name):
+                state = f"{state}\n{not_recorded(rested, batch_kept=bool(run.seen.micro_batches))}"
             if not measured.is_of_another_rank:
                 run.tell(stop_message(step, why, measured.bad, finding, state, path, samples))
             stopped = run.stopped = RunStopped(f"steadytrain refused the update of step {step}: {why}")

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from steadytrain.capture.hooks.hooked_modules import HookedModules
 from steadytrain.capture.hooks.manual_updates import UpdateByHand
@@ -178,7 +179,7 @@ class StreamAssignment:
             found = find_model(stream.parameters)
             if found.roots:
                 model = found
-            if not self._modules.called:
+            if not self._calls_a_holder_of(stream.parameters):
                 self._modules.watch_model(model)
         stream.model = model
         stream.tensor_names = tuple(model.names[id(parameter)] for parameter in stream.parameters)
@@ -188,6 +189,11 @@ class StreamAssignment:
             self._note("no torch.nn.Module holds the parameters: they are named by their position in the optimizer")
         elif model.nameless:
             self._note(f"{model.nameless} parameters belong to no torch.nn.Module and are named by their position")
+
+    def _calls_a_holder_of(self, parameters: Sequence[Tensor]) -> bool:
+        """Whether a module that the script is known to call holds one of ``parameters``."""
+        wanted = {id(parameter) for parameter in parameters}
+        return any(id(held) in wanted for module in self._modules.called for held in module.parameters())
 
 
 def _begins_anew(optimizer: torch.optim.Optimizer) -> bool:
