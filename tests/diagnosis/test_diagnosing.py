@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from steadytrain.core.incident import Located
 from steadytrain.diagnosis import answer_files
 from steadytrain.diagnosis.answer import UNKNOWN, Diagnosis
 from steadytrain.diagnosis.cause import CERTAIN, STRONG
@@ -168,6 +169,14 @@ def test_nothing_seen_and_nothing_tried_is_unknown() -> None:
     assert (answer.verdict, answer.status, answer.replay) == (UNKNOWN, None, "not possible")
     assert answer.record_next
     assert "rewind-mb" in answer.record_next[0]
+
+
+def test_an_unknown_cause_names_the_first_bad_operation_and_its_line() -> None:
+    where = Located("loss", "aten.div.Tensor", "nan", "", "/a/train.py", 8, "loss = a / b", (), (), "loss", "traced")
+    answer = conclude(suspects(), (), replace(circumstances(), located=where))
+    assert answer.verdict == UNKNOWN
+    assert answer.why.startswith("The first NaN came from aten.div.Tensor at train.py:8: loss = a / b. ")
+    assert "aten" not in conclude(suspects(), (), circumstances()).why
 
 
 def test_where_only_time_was_missing_no_other_recording_is_asked_for() -> None:

@@ -18,7 +18,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
+from steadytrain.core.incident import Located
 from steadytrain.core.model import Symptom
 from steadytrain.diagnosis.answer import (
     SIGNATURE,
@@ -53,7 +55,7 @@ class Circumstances:
     survey looked for silent causes, ``waiting`` lists trials that could run but did not, ``target`` is the incident.
     ``of_note`` says that the incident is that of a note. ``contrasts`` are those of the trials that would confirm,
     ``refused`` the trials that do not apply, with the reason. ``optimizer`` is the class of the script's, ``onset``
-    the step at which the symptom begins, ``hints`` what the code of fixes names.
+    the step at which the symptom begins, ``hints`` what the code of fixes names, ``located`` the first bad operation.
     """
 
     symptom: str
@@ -68,6 +70,7 @@ class Circumstances:
     optimizer: str | None = None
     onset: int | None = None
     hints: Hints = field(default_factory=Hints)
+    located: Located | None = None
 
 
 def in_words(symptom: Symptom | None) -> str:
@@ -308,9 +311,19 @@ def _why(
     if not known.symptom:
         return "No symptom above a note was seen, and no invariant is broken."
     best = [f"{one.cause} ({one.confidence:.2f})" for one in diagnoses if one.status == "possible"][:3]
+    made = _made_by(known.located)
     if best:
-        return f"The evidence does not single out one cause. Possible: {', '.join(best)}.{removed}"
-    return f"No observation or trial supports any known cause.{removed}"
+        return f"{made}The evidence does not single out one cause. Possible: {', '.join(best)}.{removed}"
+    return f"{made}No observation or trial supports any known cause.{removed}"
+
+
+def _made_by(located: Located | None) -> str:
+    """A sentence that names the first bad operation and its line, "" for none."""
+    if located is None:
+        return ""
+    name = {"nan": "NaN", "inf": "Inf"}[located.produced]
+    place = f" at {PurePath(located.file).name}:{located.line}" if located.file and located.line else ""
+    return f"The first {name} came from {located.operation}{place}{f': {located.code}' if located.code else ''}. "
 
 
 NEVER_TAPED = ("which no tape records",)

@@ -5,8 +5,7 @@
     open ──► survey ──► signatures ──► control and first trials ──► verdicts ──► weigh ──► next trials ... ──► answer
 
 Launched processes run the script (``survey``, ``trial_runs``); ``steadytrain.diagnosis`` is pure and draws the
-conclusions. Finished trials and the survey are stored next to the incident. An interrupted diagnosis therefore resumes,
-and a repeated one gives the same answer. Torch-free.
+conclusions. Finished trials and the survey are stored, so an interrupted diagnosis resumes. Torch-free.
 """
 
 from __future__ import annotations
@@ -49,6 +48,7 @@ from steadytrain.survey.launch import CannotSurveyError, survey
 from steadytrain.tracing.involved_rows import batch_rows
 from steadytrain.trial_runs import close_pools, lack_of_time, patched_files, run_trials
 from steadytrain.trial_runs.contrasts import Known, run_contrasts
+from steadytrain.trial_runs.unnamed_operation import name_operation
 from steadytrain.trial_runs.verdicts import OWN_BATCH, control_of, verdict_of
 
 ROUND_TRIALS = 4
@@ -66,8 +66,8 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Request:
-    """The arguments of a diagnosis. ``budget_s`` is the time in seconds during which trials may start. ``symptom`` and
-    ``onset`` are what somebody sees, if it is not what the detectors raised."""
+    """``budget_s`` is the time in seconds during which trials may start. ``symptom`` and ``onset`` are what somebody
+    sees, if it is not what the detectors raised."""
 
     source: Path
     budget_s: float
@@ -113,7 +113,8 @@ def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = work_
 
 
 def _diagnosed(request: Request, progress: Progress, *, tell: Tell, clock: Callable[[], float]) -> Diagnosis:
-    until = clock() + request.budget_s
+    until, source, budget_s = clock() + request.budget_s, request.source, request.budget_s
+    name_operation(source, request.moved, budget_s=budget_s, slower=work_time.slower(), tell=tell)
     case, notes = _case(request, progress, tell)
     plans, refused = _plans(case)
     bench = _Bench(request, case, suspects_of(case), plans, refused, tell, until, clock, progress)
@@ -173,10 +174,7 @@ def _case(request: Request, progress: Progress, tell: Tell) -> tuple[Case, list[
 
 
 def _run_of(source: Path) -> Run | None:
-    """The run that contains a bundle, or the run itself; None if the bundle lies elsewhere or the run is damaged.
-
-    For a rank's folder, the run of all ranks.
-    """
+    """The run of a bundle (of all ranks), or the run itself; None if the bundle lies elsewhere or it is damaged."""
     run = run_around(source) if is_bundle(source) else open_run(source.absolute())
     return run_around(run.path) if run is not None and run.path.parent.name == "ranks" else run
 
@@ -395,6 +393,7 @@ def _circumstances(bench: _Bench) -> Circumstances:
         contrasts=bench.contrasts,
         refused=bench.refused,
         optimizer=fact(bench.case, "optimizer"),
+        located=bench.case.finding.located if bench.case.finding is not None else None,
         hints=patched_files.hints(bench.case, bench.request.moved),
         onset=bench.case.onset if bench.case.symptom is not None else None,
     )
