@@ -25,6 +25,7 @@ STATED = {
     "misused-loss": "loss-function-misuse",
     "broadcast-loss": "shape-broadcast",
     "unreachable-targets": "infeasible-target",
+    "flat-derivative": "piecewise-activation",
 }
 
 

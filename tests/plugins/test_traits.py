@@ -55,7 +55,7 @@ ONCE = [
         "squared-spread unmasked-nodes kept-statistics evaluation-scale trained-evaluation few-norm-values "
         "moving-frozen-norms unexpected-inputs unreachable-targets inverted-weights visible-target "
         "shared-time self-pairs unit-ratio choking-clip unscaled-targets "
-        "cleared-gradients kept-graphs diluted-divergence frozen-new-tokens",
+        "cleared-gradients kept-graphs diluted-divergence frozen-new-tokens flat-derivative",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (
@@ -71,7 +71,7 @@ ONCE = [
     (
         *(DETECTORS, "states_fact", True),
         "gradients-carried-over misused-loss broadcast-loss clipped-after-step optimizer-without-gradients "
-        "unreachable-targets worker-duplicates",
+        "unreachable-targets worker-duplicates flat-derivative",
     ),
     (DETECTORS, "excused_z_max", 50.0, "loss-spike"),
     (DETECTORS, "nonfinite_rank", 3, "nonfinite-activation"),

@@ -85,7 +85,6 @@ class Loop:
         # Gradients count as left over until a backward finds them cleared. Another optimizer's backward may come
         # between.
         self.left_over = gradients_there and (first or self.left_over)
-        self.backwards += 1
         self.since_update += 1
         self.backward_in_autocast |= _autocast_on()
 

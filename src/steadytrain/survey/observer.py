@@ -77,9 +77,9 @@ class Observed(StepObserver):
         self._losses: list[tuple[int, float]] = []
         self._scalers: Mapping[int, Any] = {}
         self.calls, self.loop, self.state = Calls(), Loop(), State()
-        self.labels, self.batches, self.modules = Labels(), Batches(), Modules(self.calls)
-        self.calls.step_now = lambda: inner.now
-        self.rows, self.entropy = Rows(), PolicyEntropy(lambda: self.calls.active)
+        self.calls.step_now, self.labels, self.batches = lambda: inner.now, Labels(), Batches()
+        self.modules, self.rows = Modules(self.calls), Rows()
+        self.entropy = PolicyEntropy(lambda: self.calls.active)
         self._planned: int | None = None
         self._stream: Stream | None = None
         self._there: tuple[torch.Tensor, torch.Tensor | None] | None = None
@@ -91,8 +91,7 @@ class Observed(StepObserver):
 
     @scalers.setter
     def scalers(self, scalers: Mapping[int, Any]) -> None:
-        self._scalers = scalers
-        self._inner.scalers = scalers
+        self._scalers = self._inner.scalers = scalers
 
     def begin(self) -> None:
         """Starts observing, right after torch is imported."""
@@ -148,6 +147,7 @@ class Observed(StepObserver):
             self.loop.forget_schedules()
         self._gates += stream is self._stream
         self._losses += [(step, loss) for loss in measured.losses[:1]]
+        self.loop.backwards += len(measured.losses) * self.calls.active  # a derivative that the script takes is none
         if stream is self._stream:
             groups = [group for one in stream.optimizers for group in one.param_groups]
             self._look("settings", lambda: self.calls.settings.gate(step, groups))

@@ -255,7 +255,8 @@ RIGHT = [TOGETHER, FOLLOWED]
 
 
 def found(source: str) -> list[str]:
-    return [rule for rule, _ in mistakes(textwrap.dedent(source), {"MASKED": False})]
+    found = [rule for rule, _ in mistakes(textwrap.dedent(source), {"MASKED": False})]
+    return [rule for rule in found if rule != "second-derivative"]  # no mistake by itself
 
 
 @pytest.mark.parametrize(

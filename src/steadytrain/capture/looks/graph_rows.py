@@ -11,6 +11,7 @@ from torch import Tensor
 from steadytrain.capture.looks.attention_masks import mask_rows
 from steadytrain.capture.looks.duplicate_positives import duplicate_rows
 from steadytrain.capture.looks.first_inputs import input_rows
+from steadytrain.capture.looks.flat_derivatives import is_flat
 from steadytrain.capture.looks.live_weights import live_weights
 from steadytrain.capture.looks.loss_graph import LossGraph
 from steadytrain.capture.looks.mixed_rows import Attended, Batch, mixed_rows
@@ -42,6 +43,8 @@ def graph_rows(
     yield from mask_rows(graph.visible, ids_of(call))
     if graph.linear_layers:
         yield "linear-layers", float(graph.linear_layers)
+    if is_flat(graph.derivatives):
+        yield "piecewise-derivatives", 1.0
     if graph.norm_values:
         yield "norm-values", float(usual_values(graph.norm_values))
     weights = live_weights(graph.products)

@@ -18,6 +18,7 @@ from steadytrain.capture.looks.attention_masks import Visible, visible
 from steadytrain.capture.looks.broadcast_sides import broadcast_sides
 from steadytrain.capture.looks.cosine_scores import has_unscaled_cosines
 from steadytrain.capture.looks.first_inputs import INPUTS_MAX, NORMS, first_input
+from steadytrain.capture.looks.flat_derivatives import KINDS as OF_DERIVATIVES
 from steadytrain.capture.looks.graph_nodes import (
     OF_SHAPE,
     axis_before,
@@ -101,7 +102,8 @@ class LossGraph:
     layers without anything nonlinear between them (:mod:`linear_models`), ``norm_values`` the values a channel of its
     batch norms in training mode. ``follows_itself`` says that its targets are outputs of the model
     (:mod:`stopped_targets`). ``surrogates`` are the ratios and advantages of clipped policy gradients
-    (:mod:`unit_ratios`). ``whole`` is False if the graph exceeds ``NODES_MAX``.
+    (:mod:`unit_ratios`). ``derivatives`` are the kinds of its operations that tell whether derivatives in it are flat
+    (:mod:`flat_derivatives`). ``whole`` is False if the graph exceeds ``NODES_MAX``.
     """
 
     parameters: dict[int, nn.Parameter] = field(default_factory=dict)
@@ -123,6 +125,7 @@ class LossGraph:
     norm_values: list[int] = field(default_factory=list)
     follows_itself: bool = False
     compared: set[int] = field(default_factory=set)
+    derivatives: set[str] = field(default_factory=set)
     surrogates: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     whole: bool = True
 
@@ -150,6 +153,8 @@ def read_graph(root: Tensor) -> LossGraph:
             graph.products.append(node)
         if kind == "Minimum" and (ratios := surrogate(node)) is not None:
             graph.surrogates.append(ratios)
+        if kind in OF_DERIVATIVES:
+            graph.derivatives.add(kind)
         if kind in MOVES_AXES:
             moved.update(inputs_of_node(node))
         if node not in moved and (view := scrambled_view(kind, node)) is not None:

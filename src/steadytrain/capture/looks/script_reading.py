@@ -40,6 +40,7 @@ from steadytrain.capture.looks.new_tokens import frozen_new_tokens
 from steadytrain.capture.looks.paired_draws import moved_alone, places_alone, separate_draws
 from steadytrain.capture.looks.pruning_code import pruning_code
 from steadytrain.capture.looks.remade_optimizers import in_each_epoch, in_each_step
+from steadytrain.capture.looks.repeated_derivatives import repeated_derivatives
 from steadytrain.capture.looks.repeated_layers import repeated_layers
 from steadytrain.capture.looks.repeated_seeds import repeated_seeds
 from steadytrain.capture.looks.restarted_seeds import row_seeds, worker_seeds
@@ -91,6 +92,7 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     ),
     "swapped-sizes": (swapped_sizes, ("view\\(|reshape\\(", "shape|size\\(")),
     "constant-penalty": (constant_penalties, ("autograd\\.grad\\(|(?<![.\\w])grad\\(", "backward")),
+    "second-derivative": (repeated_derivatives, ("grad\\(", "create_graph", "backward")),
     "row-positions": (row_positions, ("batch_first", "arange|size\\(|shape|len\\(")),
     "aliased-reference": (
         aliased_references,
