@@ -192,6 +192,12 @@ def test_a_step_of_one_batch_accumulates_nothing(backwards: float, out: bool) ->
     assert signature.ruled_out is out
 
 
+def test_gradients_that_the_script_divides_by_hand_are_no_sum() -> None:
+    facts = {"backwards_per_step": 4.0, "loss_divided": False, "gradients_rescaled": True}
+    signature = CAUSES["accumulation-scaling"].signature(case_of(facts, "divergence"))
+    assert signature.ruled_out
+
+
 @pytest.mark.parametrize(
     ("facts", "first_named", "broken"),
     [

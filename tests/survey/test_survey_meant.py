@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from steadytrain.survey.batch_reruns import custom_operations
 from steadytrain.survey.call_findings import LossCall
 from steadytrain.survey.calls import Calls
+from steadytrain.survey.held_gradient import HeldGradient
 from steadytrain.survey.input_facts import Batches
 from steadytrain.survey.labels import Labels
 from steadytrain.survey.loop_order import Loop
@@ -190,6 +191,23 @@ def test_gradients_that_the_script_replaces_itself_are_not_carried_over() -> Non
         loop.update_begins(replaced=True)
         loop.update_ended()
     assert not loop.carried_over
+
+
+@pytest.mark.parametrize("how", ["in place", "anew", "not"])
+def test_gradients_that_the_script_divides_by_hand_are_told_from_a_clip(how: str) -> None:
+    weight, held = nn.Parameter(torch.ones(4)), HeldGradient()
+    loop = Loop()
+    for _ in range(3):
+        loop.backward_begins(held.backward_begins([weight], loop.clips))
+        weight.sum().backward()
+    if how == "in place":
+        weight.grad /= 3
+    elif how == "anew":
+        weight.grad = weight.grad / 3
+    nn.utils.clip_grad_norm_([weight], 1.0)
+    loop.clips += 1
+    loop.update_begins(replaced=held.replaced, rescaled=held.rescaled(loop.clips))
+    assert loop.rescaled is (how != "not")
 
 
 def _cast(x: Tensor) -> Tensor:

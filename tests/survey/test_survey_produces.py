@@ -20,7 +20,7 @@ import steadytrain  # noqa: E402
 from steadytrain.experiments.facts import FACTS  # noqa: E402
 from steadytrain.survey.calls import Calls  # noqa: E402
 from steadytrain.survey.planned_steps import steps_planned  # noqa: E402
-from steadytrain.survey.routers import balanced  # noqa: E402
+from steadytrain.survey.routers import balanced, has_experts  # noqa: E402
 
 SOURCE = Path(steadytrain.__file__).parent
 PRODUCERS = ("survey", "trial_runs/diagnose.py", "experiments/rank_facts.py", "experiments/crash_facts.py")
@@ -139,6 +139,35 @@ def mixtures(weight: float | None, *, of: tuple[int, ...] = (0, 1), stacked: boo
 def test_a_balancing_term_is_found_in_the_graph(weight: float | None, options: dict[str, Any], expected: bool) -> None:
     node, routers = mixtures(weight, **options)
     assert balanced(node, routers) is expected
+
+
+class Gated(nn.Module):
+    """A gated linear unit beside four heads: its gate weighs features."""
+
+    def __init__(self, features: int = 8) -> None:
+        super().__init__()
+        self.gate, self.up = nn.Linear(8, features), nn.Linear(8, features)
+        self.heads = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
+
+
+class Stacked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.first = nn.Linear(8, 4), nn.Parameter(torch.zeros(4, 8, 16))
+
+
+class Listed(nn.Module):
+    """Experts in a plain list, which is a mistake of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.experts = nn.Linear(8, 4), [nn.Linear(8, 8) for _ in range(4)]
+
+
+def test_a_gate_is_a_router_where_it_has_an_output_for_each_expert() -> None:
+    assert not has_experts(Gated().gate, Gated())
+    for mixture in (Stacked(), Listed(), Gated(4)):
+        assert has_experts(mixture.gate, mixture)
 
 
 def test_a_router_that_may_balance_without_a_gradient_is_not_judged() -> None:

@@ -38,10 +38,10 @@ class UpdateNormSpike(Detector):
     """The update of a step is far larger than those before it, or changes the weights by a tenth.
 
     Means:
-        The weights change by the update that the optimizer computes, not by the gradient. Over all tensors and per unit
-        of learning rate, this update is far larger than those of the readings before: ten times, or three times with a
-        jump of the loss right after. Separately, updates that stay above a hundredth of the weights are a note (about a
-        thousandth is usual), above a tenth a warning, unless the loss falls meanwhile.
+        The weights change by the update that the optimizer computes, not by the gradient. Over all tensors, by itself
+        and per unit of learning rate, this update is far larger than those of the readings before: ten times, or three
+        times with a jump of the loss right after. Separately, updates that stay above a hundredth of the weights are a
+        note (about a thousandth is usual), above a tenth a warning, unless the loss falls meanwhile.
 
     Causes:
         - the second moment lags behind a gradient that grew (see second-moment-lag)
@@ -88,7 +88,8 @@ class UpdateNormSpike(Detector):
         if cells is None or len(cells) <= REFERENCE_READINGS_MIN + GAP_READINGS:
             return []
         sizes = _together(cells.values)
-        logs = np.log(np.maximum(sizes, 1e-300)) - np.log(_rates(window, cells))
+        plain = np.log(np.maximum(sizes, 1e-300))
+        logs = plain - np.log(_rates(window, cells))
         rise = np.zeros(len(logs))
         spiked = np.zeros(len(logs), np.bool_)
         at = np.flatnonzero(logs > logs.min() + np.log(self.spike_ratio))
@@ -96,6 +97,9 @@ class UpdateNormSpike(Detector):
         rise[at] = np.where(np.isfinite(median), logs[at] - median, 0.0)
         spiked[at] = (rise[at] > np.log(self.spike_ratio)) & (rise[at] > self.spike_z * np.maximum(scale, SCALE_MIN))
         spiked[at] &= ~(median < NOTHING)  # no update so far: the first one is no spike
+        # The rate is that of one group. Others may keep theirs while it goes to zero.
+        usual, _ = before(plain, at, width=REFERENCE_READINGS, gap=GAP_READINGS, least=REFERENCE_READINGS_MIN)
+        spiked[at] &= plain[at] - usual > np.log(self.spike_ratio)
         whole = Cells(cells.steps, ("",), sizes[:, None])
         return [
             self._spike(

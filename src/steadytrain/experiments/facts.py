@@ -112,6 +112,7 @@ FACTS: Mapping[str, str] = {
     # -- the loop
     "zero_grad_calls": "calls of zero_grad (of optimizer or model) per optimizer step",
     "gradients_carried_over": "whether a gradient that an update had used was still there at the next backward",
+    "gradients_rescaled": "whether the script changed the gradients of several backward calls before the update",
     "backwards_per_step": "backward calls per optimizer step",
     "backward_lines": "from how many lines of the script backward was called",
     "loss_divided": "whether the loss was divided before backward (by a number above 1)",

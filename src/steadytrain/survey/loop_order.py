@@ -38,6 +38,7 @@ class Loop:
     clip_coefficients: list[float] = field(default_factory=list)
     clip_before_unscale: bool = False
     clip_before_backward: bool = False
+    rescaled: bool = False
     scaler_used: bool = False
     scaler_scale: float | None = None
     unscaled: bool = False
@@ -88,8 +89,10 @@ class Loop:
         self.since_update += 1
         self.backward_in_autocast |= _autocast_on()
 
-    def update_begins(self, *, replaced: bool = False) -> None:
-        """``replaced``: the script put other gradients in the place of those left over, as those of a copy."""
+    def update_begins(self, *, replaced: bool = False, rescaled: bool = False) -> None:
+        """``replaced``: the script put other gradients in the place of those left over, as those of a copy.
+        ``rescaled``: it changed those of several backward calls by hand."""
+        self.rescaled |= rescaled and self.since_update > 1 and not self.scaler_used  # that divides them too
         self.carried_over |= self.left_over and not replaced
         self.optimizer_in_autocast |= _autocast_on()
         self.empty_updates += self.since_update == 0

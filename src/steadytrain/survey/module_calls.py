@@ -12,7 +12,7 @@ from torch.nn.modules import module as torch_modules
 
 from steadytrain.capture.hooks.model_discovery import plain_name
 from steadytrain.core.torch_private import DROPOUTS, NORMS, PARAMETERS
-from steadytrain.survey.routers import balanced
+from steadytrain.survey.routers import balanced, has_experts
 
 if TYPE_CHECKING:
     from steadytrain.survey.calls import Calls
@@ -180,13 +180,15 @@ class Modules:
         return facts
 
     def _routers(self, known: dict[int, str]) -> dict[str, Any]:
-        """For modules named like routers: the largest share of one expert, the number of experts, and whether a loss
-        balances."""
-        routers = {
-            key: found
-            for key, found in self._router.items()
-            if any(part in known.get(key, "").lower().split(".") for part in ROUTER_NAMES)
+        """For modules named like routers, with experts beside them: the largest share of one expert, the number of
+        experts, and whether a loss balances."""
+        named = [
+            key for key in self._router if any(part in known.get(key, "").lower().split(".") for part in ROUTER_NAMES)
+        ]
+        near = {
+            id(router) for router, holder in _with_holders(self._roots.values(), named) if has_experts(router, holder)
         }
+        routers = {key: self._router[key] for key in named if key in near}
         if not routers:
             return {}
         return {
@@ -214,6 +216,14 @@ def _gradient_ratio(roots: list[nn.Module]) -> float | None:
     ]
     found = [size for size in sizes if size > 0]
     return found[0] / found[-1] if len(found) >= DEPTH_RATIO_MIN_LAYERS else None
+
+
+def _with_holders(roots: Iterable[nn.Module], wanted: Collection[int]) -> Iterator[tuple[nn.Module, nn.Module]]:
+    """Yields modules with these ids, each with its parent and with the parent of that: a router may be a module."""
+    for root in roots:
+        for holder in root.modules():
+            below = [child for parent in (holder, *holder.children()) for child in parent.children()]
+            yield from ((child, holder) for child in below if id(child) in wanted)
 
 
 def _with_parents(roots: Iterable[nn.Module], wanted: Collection[int]) -> Iterator[tuple[nn.Module, nn.Module]]:

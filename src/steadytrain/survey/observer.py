@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from steadytrain.capture.hooks.guarded_events import MISSING
@@ -21,6 +20,7 @@ from steadytrain.survey.batch_reruns import reruns
 from steadytrain.survey.call_findings import Seen
 from steadytrain.survey.calls import Calls
 from steadytrain.survey.graph_cuts import moves_output
+from steadytrain.survey.held_gradient import HeldGradient
 from steadytrain.survey.input_facts import Batches, named_tensors
 from steadytrain.survey.labels import Labels
 from steadytrain.survey.loop_order import Loop
@@ -82,7 +82,7 @@ class Observed(StepObserver):
         self.entropy = PolicyEntropy(lambda: self.calls.active)
         self._planned: int | None = None
         self._stream: Stream | None = None
-        self._there: tuple[torch.Tensor, torch.Tensor | None] | None = None
+        self._held = HeldGradient()
         self._micro_batches: list[MicroBatch] = []
 
     @property
@@ -129,11 +129,12 @@ class Observed(StepObserver):
 
     def backward_begins(self) -> None:
         if self.calls.active:
-            self._look("loop", lambda: self.loop.backward_begins(self._gradients_there()))
+            self._look("loop", self._backward_begins)
         self._inner.backward_begins()
 
     def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         step = self._inner.now
+        self.loop.backwards += len(measured.losses) * self.calls.active  # a derivative that the script takes is none
         if stream.name == self._inner.stream:
             self._stream = stream
         if stream is not self._stream:
@@ -147,7 +148,6 @@ class Observed(StepObserver):
             self.loop.forget_schedules()
         self._gates += stream is self._stream
         self._losses += [(step, loss) for loss in measured.losses[:1]]
-        self.loop.backwards += len(measured.losses) * self.calls.active  # a derivative that the script takes is none
         if stream is self._stream:
             groups = [group for one in stream.optimizers for group in one.param_groups]
             self._look("settings", lambda: self.calls.settings.gate(step, groups))
@@ -261,15 +261,12 @@ class Observed(StepObserver):
             if note not in self._notes and len(self._notes) < NOTES_MAX:
                 self._notes.append(note)
 
-    def _gradients_there(self) -> bool:
+    def _backward_begins(self) -> None:
         parameters = self._stream.parameters if self._stream is not None else []
-        there = [(p, p.grad) for p in parameters if p.grad is not None and bool(p.grad.any())]
-        self._there = there[0] if there else None
-        return bool(there)
+        self.loop.backward_begins(self._held.backward_begins(parameters, self.loop.clips))
 
     def _update_begins(self) -> None:
-        there = self._there
-        self.loop.update_begins(replaced=there is not None and there[0].grad is not there[1])
+        self.loop.update_begins(replaced=self._held.replaced, rescaled=self._held.rescaled(self.loop.clips))
 
     # -- facts that combine several subjects -----------------------------------------------------------------------
 
@@ -325,6 +322,7 @@ class Observed(StepObserver):
             else None,
             "zero_grad_calls": loop.zero_grads / updates,
             "gradients_carried_over": loop.carried_over,
+            "gradients_rescaled": loop.rescaled,
             "backwards_per_step": loop.backwards / max(1, len(self._steps)),
             "clipped": loop.clips > 0,
             "clip_value": loop.clip_value,

@@ -1,4 +1,4 @@
-"""Checks whether a loss term reaches a router but none of its experts: a balancing term.
+"""Which linear layers choose among experts, and whether a loss term reaches a router but none of its experts.
 
 The loss is a sum. A term whose graph leads to the router's weights and to no expert's can only concern the choice. The
 graph of the last backward is read; its nodes outlive their saved tensors.
@@ -11,11 +11,30 @@ from typing import Any
 
 from torch import nn
 
-from steadytrain.core.torch_private import BUFFERS
+from steadytrain.core.torch_private import BUFFERS, PARAMETERS
 
 SUMS = ("AddBackward0", "SubBackward0", "StackBackward0", "CatBackward0")
 NODES_MAX = 100_000
 TERMS_MAX = 64
+
+
+def has_experts(router: nn.Module, holder: nn.Module) -> bool:
+    """Whether ``holder`` has as many modules in a list, or slices in a stacked weight, as the router has outputs.
+
+    A gate of another kind, as that of a gated linear unit, weighs features.
+    """
+    experts = getattr(router, "out_features", 0)
+    for part in holder.modules():
+        if part is router:
+            continue
+        lists: list[Sequence[Any]] = [one for one in vars(part).values() if isinstance(one, (list, tuple))]
+        if isinstance(part, (nn.ModuleList, nn.ModuleDict)):
+            lists.append(list(part.children()))
+        if any(len(one) == experts and all(isinstance(each, nn.Module) for each in one) for one in lists):
+            return True
+        if any(p is not None and p.dim() > 2 and p.shape[0] == experts for p in PARAMETERS.of(part).values()):
+            return True
+    return False
 
 
 def balanced(loss: Any, routers: Iterable[tuple[nn.Module, nn.Module]]) -> bool | None:

@@ -54,7 +54,8 @@ class AccumulationScaling(Cause):
         backwards, divisor = measured(case, "backwards_per_step"), measured(case, "loss_divisor")
         # Losses of several kinds have their own backward lines: real and false samples, for example.
         a_line = backwards / max(1.0, measured(case, "backward_lines")) if fact(case, "backward_lines") else backwards
-        undivided = a_line > 1.5 and fact(case, "loss_divided") is False
+        by_hand = fact(case, "gradients_rescaled") is True
+        undivided = a_line > 1.5 and fact(case, "loss_divided") is False and not by_hand
         # The rate may have been chosen for the sum, so it is a fault only if something went wrong.
         wrong = not quiet(case)
         twice = backwards > 1.5 and divisor > 1.5 * backwards
@@ -81,6 +82,7 @@ class AccumulationScaling(Cause):
                     "fact loss_sum",
                 ),
                 *ruled_out(backwards <= 1.5, "there is one backward an update, so nothing is accumulated"),
+                *ruled_out(by_hand and not twice, "the script divides the gradients by hand before the update"),
                 *ruled_out(
                     fact(case, "loss_divided") is True and not twice and fact(case, "loss_sum") is not True,
                     "the loss is divided by the number of micro-batches",
