@@ -48,6 +48,18 @@ def test_a_rise_in_the_first_steps_is_said() -> None:
     assert "it began at 1.7 and rose to 6" in found.message
 
 
+BEGINS_FAR = run(24.0 * np.exp(-AT_STEP / 45.0) + 3.6, classes=260.0)
+"""A language model whose output layer is a table of N(0, 1)."""
+
+
+def test_a_loss_that_begins_far_above_a_guess_and_comes_down_late_is_a_warning() -> None:
+    found = newest(LossAboveGuess(), BEGINS_FAR)
+    assert found is not None
+    assert (found.severity, found.first_step) == ("warning", 1)
+    assert "began at 27.6 and was still 8.5" in found.message
+    assert found.numbers["initial_loss"] > 3.0 * found.numbers["level"]
+
+
 def test_few_steps_are_a_note() -> None:
     found = newest(LossAboveGuess(), run(FALLS_SLOWLY[:120]))
     assert found is not None

@@ -33,11 +33,19 @@ LOOKED_AT_101 = steps(
     },
 )
 HEALTHY = (*QUIET, LOOKED_AT_101, LATER, UNKNOWN, AFTER_ONE, OFTEN)
-SICK = (IN_THE_FIRST_PASS, AFTER_TWO_PASSES, CUT)
+IN_SOURCE = looked(epochs_per_batch__train_py=[1.0, 1.0, 1.0])
+SICK = (IN_THE_FIRST_PASS, AFTER_TWO_PASSES, CUT, IN_SOURCE)
 
 
 def test_quiet() -> None:
     assert [MistimedSchedule().check(window) for window in QUIET] == [()] * len(QUIET)
+
+
+def test_a_length_in_epochs_that_the_source_steps_for_each_batch() -> None:
+    symptom = newest(MistimedSchedule(), IN_SOURCE)
+    assert symptom is not None
+    assert symptom.severity == "warning"
+    assert "as long as the number of epochs" in symptom.message
 
 
 def test_a_cosine_that_rises_again_in_the_first_pass() -> None:

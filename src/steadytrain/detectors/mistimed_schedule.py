@@ -18,8 +18,9 @@ class MistimedSchedule(ScriptRule):
     """A learning-rate schedule is stepped more often, or more seldom, than its length is counted in.
 
     Means:
-        A schedule knows no updates and no passes over the data: it counts its own steps. Five things show that the unit
-        is wrong. All milestones of a `MultiStepLR` come within the first pass over the data, and the training goes on
+        A schedule knows no updates and no passes over the data: it counts its own steps. Six things show that the unit
+        is wrong. The source gives it the number of passes for its length, and steps it in the loop over the batches: a
+        warning. All milestones of a `MultiStepLR` come within the first pass over the data, and the training goes on
         for three more: a warning. `CosineAnnealingLR` is stepped beyond its `T_max`, where its rate rises again: a
         warning if that comes within the first pass over the data, else a note. A warm-up has hardly begun after the
         second pass, because the schedule was stepped once a pass: a warning; a note after the first pass, because a
@@ -47,7 +48,13 @@ class MistimedSchedule(ScriptRule):
     noted_steps: int = threshold(100, "the same for a note")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
-        found = [*self._turned(window), *_cut(window), *self._warms(window), *_counted(window), *_of_batches(window)]
+        found = [
+            *(tuple(_in_source(window)) or self._turned(window)),  # one mistake: the second is what comes of the first
+            *_cut(window),
+            *self._warms(window),
+            *_counted(window),
+            *_of_batches(window),
+        ]
         return tuple(sorted(found, key=lambda one: one.first_step))
 
     def _turned(self, window: Window) -> Iterator[Symptom]:
@@ -80,6 +87,15 @@ class MistimedSchedule(ScriptRule):
                 updates=float(updates),
                 passes=passes,
             )
+
+
+def _in_source(window: Window) -> Iterator[Symptom]:
+    for row in script_rows(window, "epochs-per-batch")[:1]:
+        yield _symptom(
+            row,
+            "warning",
+            f"{row.place} makes a schedule as long as the number of epochs, and the script steps it for each batch",
+        )
 
 
 def _cut(window: Window) -> Iterator[Symptom]:

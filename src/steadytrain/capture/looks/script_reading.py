@@ -46,6 +46,7 @@ from steadytrain.capture.looks.repeated_seeds import repeated_seeds
 from steadytrain.capture.looks.restarted_seeds import row_seeds, worker_seeds
 from steadytrain.capture.looks.reversed_gradients import reversed_gradients
 from steadytrain.capture.looks.row_positions import row_positions
+from steadytrain.capture.looks.schedule_units import epochs_per_batch
 from steadytrain.capture.looks.separate_orders import separate_orders
 from steadytrain.capture.looks.separate_splits import separate_splits
 from steadytrain.capture.looks.shared_augmentation import shared_augmentation
@@ -92,6 +93,7 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     ),
     "swapped-sizes": (swapped_sizes, ("view\\(|reshape\\(", "shape|size\\(")),
     "constant-penalty": (constant_penalties, ("autograd\\.grad\\(|(?<![.\\w])grad\\(", "backward")),
+    "epochs-per-batch": (epochs_per_batch, ("LR\\(|schedule", "(?i)epoch", "step\\(\\)")),
     "second-derivative": (repeated_derivatives, ("grad\\(", "create_graph", "backward")),
     "row-positions": (row_positions, ("batch_first", "arange|size\\(|shape|len\\(")),
     "aliased-reference": (

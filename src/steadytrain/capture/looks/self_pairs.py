@@ -15,7 +15,9 @@ from torch import Tensor
 from steadytrain.capture.looks.cosine_scores import PRODUCTS, SCALES
 from steadytrain.capture.looks.graph_nodes import OF_SHAPE, inputs_of_node, kind_of, plain_tensor, saved_tensor
 
-MASKS = frozenset({"MaskedFill", "FillDiagonal"})
+MASKS = frozenset({"MaskedFill", "FillDiagonal", "CopySlices"})
+"""The last is a write into a part of the scores, as by ``fill_diagonal_``."""
+
 STEPS_MAX = 8
 ROWS_MIN, ROWS_MAX = 8, 4096
 FIRST_SHARE_MIN = 0.9

@@ -90,6 +90,7 @@ class BadInitialization(Cause):
                     STRONG if excess > FAR_NATS else FAIR,
                     f"the first loss is {excess:.2g} nats above a guess",
                     "fact initial_loss",
+                    invariant=excess > 2 * FAR_NATS and noted(case, "loss-above-guess") is not None,
                 ),
                 *above(
                     case,
