@@ -154,3 +154,14 @@ def test_the_text_and_the_status_of_the_command(home: Path) -> None:
     assert "10 of 10 as expected" in done.stdout
     done = call("audit", home / "step-6.pt", "--run", "nothing")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+
+def test_a_page_of_two_checkpoints_names_no_command_of_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a.pt", "b.pt"):
+        torch.save(torch.nn.Linear(2, 1).state_dict(), tmp_path / name)
+    page = tmp_path / "page.html"
+    status, _ = audited(tmp_path / "a.pt", capsys, "--against", str(tmp_path / "b.pt"), "-o", str(page))
+    assert status == 1
+    assert 'class="command"' not in page.read_text(encoding="utf-8")

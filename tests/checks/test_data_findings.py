@@ -160,7 +160,7 @@ CASES = [
         "end-in-labels", "fail", with_labels(lambda n, i, ls: [-100 if x == 2 else x for x in ls]), "no label", {}, True
     ),
     Case("truncation", "warn", lambda: texts(TEXT), "cut", {"length": 16}, True),
-    Case("length-explosion", "warn", lambda: texts([*TEXT, "ka " * 6000]), "18,000"),
+    Case("length-explosion", "warn", lambda: texts([*TEXT, "ka " * 6000]), "; the longest has 18,000"),
     Case("unknown-tokens", "fail", lambda: texts([text + " zzz" for text in TEXT]), "unknown", tokenized=True),
     Case("double-bos", "fail", lambda: texts(["<s> " + text for text in TEXT]), "400 of 400", tokenized=True),
     Case("tokenizer-round-trip", "fail", lambda: texts([text + " zzz" for text in TEXT]), "lose", tokenized=True),

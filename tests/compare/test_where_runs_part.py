@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,8 +17,8 @@ from steadytrain.compare.circumstances import differing, seed_of
 from steadytrain.compare.first_difference import agreement
 from steadytrain.compare.run_groups import compare_groups, compare_runs
 from steadytrain.core.errors import UsageError
-from steadytrain.core.model import GRADIENT_ABSENT, Reading
-from steadytrain.report.comparison_page import page
+from steadytrain.core.model import GRADIENT_ABSENT, Reading, Series
+from steadytrain.report.comparison_page import FRAME, lines, page
 from steadytrain.storage.run_folder import Run, RunWriter, open_run
 from steadytrain.storage.segments import SegmentWriter, StepRecord
 from steadytrain.storage.tables import TableWriter
@@ -201,3 +202,13 @@ def test_bad_use_is_one_line(tmp_path: Path, arguments: tuple[str, ...], what: s
 def test_comparing_needs_no_torch() -> None:
     code = "import sys, steadytrain.cli.compare, steadytrain.report.comparison_page; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_axis_is_labelled_with_round_values() -> None:
+    grown = Series(np.arange(3), np.array([0.1191, 1e5, 7.27e12]))
+    drawn = lines([(grown, "red")], "loss", [], logarithmic=True)
+    labels = re.findall(rf'class="tick" x="{FRAME.left - 6}"[^>]*>([^<]*)<', drawn)
+    assert len(labels) >= 3
+    assert {float(label) for label in labels} <= {10.0**power for power in range(13)}
+    equal = Series(np.arange(3), np.full(3, 1.23))
+    assert ">1.23</text>" in lines([(equal, "red")], "loss", [], logarithmic=True)

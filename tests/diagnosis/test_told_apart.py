@@ -336,3 +336,12 @@ def test_an_operation_that_was_traced_before_the_model_acquits_the_data() -> Non
     case = case_of({"batch_nonfinite": [HELD]}, "nonfinite-loss", finding=found)
     assert order(case)[0] == "singular-operation"
     assert CAUSES["singular-operation"].signature(case).layer is None
+
+
+def test_rows_that_held_nan_are_told_in_words() -> None:
+    held = [{**HELD, "rows": list(range(10))}, HELD, *({**HELD, "step": step} for step in range(91, 95))]
+    told = [sign.what for sign in CAUSES["nonfinite-input"].signature(case_of({"batch_nonfinite": held}, "")).signs]
+    rows = "rows 0, 1, 2, 3, 4, 5, 6, 7 and 2 more of step 90, input 0; row 17 of step 90, input 0; "
+    assert any(
+        what.endswith(f": {rows}row 17 of step 91, input 0; row 17 of step 92, input 0 and 2 more") for what in told
+    )

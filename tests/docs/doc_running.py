@@ -15,6 +15,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+from ci_steps import FROM_HERE, FROM_INDEX
 from doc_blocks import Block
 from doc_checks import steps_of
 from doc_stages import prepare
@@ -89,7 +90,7 @@ def _run(block: Block, here: Path) -> None:
         _expect(block, block.text, _status(block, 0, 1), here)
     elif block.language == "yaml":
         for step in steps_of(block):
-            _expect(block, step, _status(block, 0, 1), here)
+            _expect(block, FROM_INDEX.sub(FROM_HERE, step), _status(block, 0, 1), here)
     elif block.language == "python" and block.directives.get("as") == "pytest":
         (here / "test_block.py").write_text(_prelude(here) + block.text, encoding="utf-8")
         _expect(block, "pytest -q -p no:cacheprovider test_block.py", 0, here)

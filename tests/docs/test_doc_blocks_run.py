@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
-from doc_blocks import ROOT, blocks, pages, pages_from
+from doc_blocks import ROOT, Block, blocks, pages, pages_from
 from doc_running import BlockError, run_page
 
 PAGES = [page for page in pages() if any("in" in block.directives for block in blocks(page))]
@@ -42,11 +42,19 @@ def test_a_run_begins_at_the_page_that_is_named() -> None:
     ],
 )
 def test_a_block_that_does_something_else_fails(text: str, wrong: str, tmp_path: Path) -> None:
-    page = ROOT / "page.md"  # only its name is needed
-    (tmp_path / "page.md").write_text("<!-- in: empty -->\n```console\n$ true\n```\n" + text, encoding="utf-8")
-    found = [
-        block.__class__(page, block.line, block.language, block.text, block.directives)
-        for block in blocks(tmp_path / "page.md")
-    ]
+    found = _read("<!-- in: empty -->\n```console\n$ true\n```\n" + text, tmp_path)
     with pytest.raises(BlockError, match=wrong):
         list(run_page(found, tmp_path))
+
+
+def test_steps_of_ci_use_the_package_of_this_tree(tmp_path: Path) -> None:
+    steps = '- run: pip install torch "$STEADYTRAIN"\n- run: steadytrain --version\n'
+    found = _read(f"<!-- in: empty; as: steps -->\n```yaml\n{steps}```\n", tmp_path)
+    assert len(list(run_page(found, tmp_path))) == 1
+
+
+def _read(text: str, folder: Path) -> list[Block]:
+    path = folder / "page.md"
+    path.write_text(text, encoding="utf-8")
+    page = ROOT / "page.md"  # only its name is needed
+    return [Block(page, block.line, block.language, block.text, block.directives) for block in blocks(path)]

@@ -45,6 +45,8 @@ def test_silence_is_not_called_health(tmp_path: Path) -> None:
     )
     assert "Silence is not health" in report.summary[0]
     assert "healthy" not in everything(report)
+    labels = [fact.label for facts in (report.facts, *(one.facts for one in report.environment)) for fact in facts]
+    assert labels.count("detectors") == 1
 
 
 def test_a_run_that_does_not_say_who_looked_says_so(tmp_path: Path) -> None:

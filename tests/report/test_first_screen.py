@@ -15,7 +15,17 @@ import builders
 import tabled
 from steadytrain.core.incident import Action, BadTensor, Finding
 from steadytrain.core.model import ScriptLine, Series
-from steadytrain.diagnosis.answer import Axis, BatchRow, Diagnosis, Evidence, PatchTried, RankedCause, Status, TrialRow
+from steadytrain.diagnosis.answer import (
+    Axis,
+    BatchRow,
+    Diagnosis,
+    Evidence,
+    PatchTried,
+    RankedCause,
+    Remedy,
+    Status,
+    TrialRow,
+)
 from steadytrain.report import (
     build,
     diagnosis_shown,
@@ -149,10 +159,23 @@ def test_the_fix_is_the_patch_with_what_it_did(tmp_path: Path) -> None:
     fix = first_screen.fix_card(diagnosis_shown.part(diagnosis("confirmed", patch=patch)), [("p", "cmd")])
     assert fix is not None
     assert (fix.what, fix.works, fix.diff[-1]) == ("add epsilon", True, "+y")
-    assert fix.effect == "in a patched copy of the script: removed. all finite"
+    assert fix.effect == "in a patched copy of the script: removed. All finite"
     nothing = first_screen.fix_card(None, [("find the cause", "steadytrain diagnose x")])
     assert nothing is not None
     assert (nothing.works, nothing.command) == (False, "steadytrain diagnose x")
+
+
+def test_a_fix_that_no_trial_makes_is_told_in_words_and_the_page_has_no_rungs(tmp_path: Path) -> None:
+    remedy = Remedy("read-rows", 4, "read the rows", None, None, None)
+    known = diagnosis("confirmed")
+    part = diagnosis_shown.part(replace(known, diagnoses=(replace(known.diagnoses[0], interventions=(remedy,)),)))
+    fix = first_screen.fix_card(part, [("p", "cmd")])
+    assert fix is not None
+    assert fix.effect == "no trial can show it: you make it by hand"
+    report = build.from_bundle(open_bundle(builders.write_bundle(tmp_path / "bundle")))
+    page = html.page(replace(report, diagnosis=part), None, version="1")
+    assert "read the rows" in page
+    assert "<th>rung" not in page
 
 
 def test_an_incident_without_a_diagnosis_is_headed_by_the_operation(tmp_path: Path) -> None:
@@ -199,8 +222,8 @@ def test_bands_are_named_and_the_gravest_is_drawn_last() -> None:
     assert drawn is not None
     text = svg.drawing(drawn, rows)
     assert re.findall(r'class="band (\w+)"', text) == ["note", "warning", "critical"]
-    assert text.index(">divergence</text>") > text.rindex('class="grid"')  # no line through the name
-    assert ">divergence</text>" in text
+    for line in ("grid", "line"):
+        assert text.index(">divergence</text>") > text.rindex(f'class="{line}"')  # none runs through the name
 
 
 def test_a_rate_of_float32_has_short_ticks() -> None:
@@ -340,8 +363,8 @@ def test_a_run_and_its_incident_name_the_same_next_command(tmp_path: Path) -> No
 def test_one_word_for_what_a_fix_did_and_for_where_it_began(tmp_path: Path) -> None:
     patch = PatchTried("c", "clear the gradients", "t.py", "", "persists", "seen again", 1.0, 1.0, 9)
     part = diagnosis_shown.part(diagnosis("confirmed", patch=patch))
-    assert part.patch == "clear the gradients: no effect. seen again"
-    assert part.patch_effect == "in a patched copy of the script: no effect. seen again"
+    assert part.patch == "clear the gradients: no effect. Seen again"
+    assert part.patch_effect == "in a patched copy of the script: no effect. Seen again"
     lies = replace(diagnosis("confirmed"), axis=Axis("harness", "the loop clears nothing"))
     assert diagnosis_shown.part(lies).axis == "training loop: the loop clears nothing"
     out = Console(width=100, file=io.StringIO())

@@ -64,7 +64,7 @@ def _write(output: Path, result: Audit, run_name: str | None, runs_dir: Path) ->
     from steadytrain.storage.documents import redact_value
     from steadytrain.storage.run_search import find
 
-    command = "steadytrain runs"
+    command = ""
     if run_name is not None:
         command = f"steadytrain checkpoints {shlex.quote(str(find(run_name, runs_dir)))}"
     write_page(output, audit_page(redact_value(result.to_json()), command, version=__version__))

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 OTHER_ROWS_MIN = 1e-3
 """Gradient to other rows over that to the own one. Sums over rows, as of an auxiliary loss, are part of no output."""
 
+ROWS_SHOWN_MAX = 8
+
 COPIES_MIN, COPIES_MORE = 0.5, 0.4
 """Share of rows that are copies of others. Drawing with replacement from a small data set makes as many before."""
 
@@ -22,6 +24,17 @@ COPIES_MIN, COPIES_MORE = 0.5, 0.4
 def holds_nan_from_before(case: Case) -> bool:
     """Whether the first bad value was in a tensor of the script before the step: in its data. Inf may be a mask."""
     return case.finding is not None and f"{UNKNOWN_OWNER} held NaN" in case.finding.why
+
+
+def bad_rows(entry: object) -> str:
+    """``row 2 of step 12, input 0`` of an entry of the fact ``batch_nonfinite``."""
+    if not isinstance(entry, Mapping):
+        return str(entry)
+    rows = list(entry.get("rows") or ())
+    more = f" and {len(rows) - ROWS_SHOWN_MAX} more" if len(rows) > ROWS_SHOWN_MAX else ""
+    numbers = ", ".join(map(str, rows[:ROWS_SHOWN_MAX])) or "?"
+    where = f", input {entry['input']}" if "input" in entry else ""
+    return f"row{'s' if len(rows) > 1 else ''} {numbers}{more} of step {entry.get('step')}{where}"
 
 
 def copies_since(case: Case, weight: float) -> Signs:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from steadytrain.core.incident import BATCH_IS_BAD
+from steadytrain.diagnosis.row_signs import bad_rows
 from steadytrain.diagnosis.script_signs import LOADED
 from steadytrain.experiments.specs import axis_word
 from steadytrain.method.evidence import Evidence
@@ -123,7 +124,7 @@ def _damaged(evidence: Evidence) -> list[str]:
     """What is wrong with batches whatever the model is."""
     facts, lines, loaded_so = evidence.facts, [], not _made_by_script(evidence)
     if facts.get("batch_nonfinite") and loaded_so:
-        lines += [f"a batch holds NaN or Inf: {_bad_rows(one)}" for one in facts["batch_nonfinite"][:1]]
+        lines += [f"a batch holds NaN or Inf: {bad_rows(one)}" for one in facts["batch_nonfinite"][:1]]
     if facts.get("tokens_out_of_range"):
         lines.append(f"{facts['tokens_out_of_range']} ids or labels lie outside of their table")
     if facts.get("labels_leaked"):
@@ -152,14 +153,6 @@ def _rows(evidence: Evidence) -> list[str]:
         return []
     text = f": {short(row.text)!r}" if row.text else ""
     return [f"row {row.row} of step {row.step}{f', {row.sample}' if row.sample else ''}{text}"]
-
-
-def _bad_rows(entry: object) -> str:
-    """``row 2 of step 12, input 0`` of an entry of the fact ``batch_nonfinite``."""
-    if not isinstance(entry, Mapping):
-        return short(entry)
-    rows = ", ".join(str(row) for row in list(entry.get("rows") or ())[:SHOWN_MAX])
-    return f"row {rows or '?'} of step {entry.get('step')}, input {entry.get('input')}"
 
 
 def _findings(evidence: Evidence) -> list[str]:

@@ -15,6 +15,7 @@ from steadytrain.storage.run_folder import Run
 STRUCTURE_LENGTH_MAX = 60_000
 SHOWN_AS_FACTS = (
     *("format", "version", "name", "notes", "warnings", "argv", "started", "ended", "ended_at", "process", "slurm"),
+    "detectors",
     # These have their own sections on a page.
     *("precision", "machine", "machine_notes", "clipped_before_unscaling", "cost"),
 )

@@ -19,7 +19,7 @@ from steadytrain.compare.seed_noise import Noise
 from steadytrain.core.model import Series
 from steadytrain.report.first_screen import StatusWord
 from steadytrain.report.result_page import ResultPage, Section, Severity, render
-from steadytrain.report.svg import Frame, scale_to, step_labels
+from steadytrain.report.svg import Frame, scale_to, step_labels, ticks_between
 from steadytrain.report.thinned_curves import curve, spans_decades
 from steadytrain.report.wording import clean, count, enumerated, number
 from steadytrain.storage.documents import redact_value
@@ -32,7 +32,6 @@ POINTS_MAX = 1500
 FRAME = Frame(860, 260)
 DOTS = Frame(860, 0, left=150, right=20, top=14, bottom=26)
 ROW_HEIGHT = 34
-TICKS = 5
 
 HEADLINES = {
     "equal": "Bit-identical",
@@ -180,15 +179,14 @@ def lines(drawn: Sequence[tuple[Series, str]], title: str, marks: Sequence[int],
     def height(value: float) -> float:
         return math.log10(value) if logarithmic else value
 
-    low, high = height(min(points)), height(max(points))
-    up = scale_to(low, high, FRAME.height - FRAME.bottom - FRAME.room, FRAME.top + FRAME.room)
+    low, high = min(points), max(points)
+    up = scale_to(height(low), height(high), FRAME.height - FRAME.bottom - FRAME.room, FRAME.top + FRAME.room)
     label = f"{escape(title)} over the steps"
     parts = [f'<svg viewBox="0 0 {FRAME.width} {FRAME.height}" role="img" aria-label="{label}">']
-    for tick in range(TICKS):
-        value = low + (high - low) * tick / (TICKS - 1)
-        y = up(value)
-        shown = number(10**value if logarithmic else value)
+    for value in ticks_between(low, high, logarithmic=logarithmic) or [low]:
+        y = up(height(value))
         parts.append(f'<line class="grid" x1="{FRAME.left}" x2="{FRAME.width}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        shown = number(value)
         parts.append(f'<text class="tick" x="{FRAME.left - 6}" y="{y + 3.5:.1f}" text-anchor="end">{shown}</text>')
     for mark in marks:
         x = across(mark)

@@ -20,6 +20,7 @@ from steadytrain.diagnosis.answer import (
 )
 from steadytrain.diagnosis.fix_order import GROUPS, Group, group_of, seen_to
 from steadytrain.experiments.specs import MEANINGS, axis_word
+from steadytrain.grouping.stories import capital
 from steadytrain.report.wording import clean, count, enumerated, number
 
 EVIDENCE_MAX = 6
@@ -34,6 +35,7 @@ OVERLAP_MIN = 12
 
 DIFF_LINES_MAX = 60
 CONTROL = "unchanged"
+BY_HAND = "by hand"
 FIX_HEADINGS: Mapping[Group, str] = {
     "works": "Fixes seen to work on the replay",
     "weakens": "Fixes seen to take most of it away, not all",
@@ -137,12 +139,10 @@ def part(answer: Diagnosis) -> DiagnosisPart:
         notes=tuple(map(clean, answer.notes)),
         texts=tuple(_rows(answer.rows[:BATCH_ROWS_MAX])),
         axis=clean(f"{axis_word(answer.axis.name)}: {answer.axis.why}") if answer.axis is not None else "",
-        patch=clean(f"{answer.patch.what}: {_effect(answer.patch)}. {answer.patch.why}") if answer.patch else "",
+        patch=clean(f"{answer.patch.what}: {_outcome(answer.patch)}") if answer.patch else "",
         certainty=UNKNOWN if answer.verdict == UNKNOWN else answer.status or UNKNOWN,
         patch_what=clean(answer.patch.what) if answer.patch else "",
-        patch_effect=clean(f"in a patched copy of the script: {_effect(answer.patch)}. {answer.patch.why}")
-        if answer.patch
-        else "",
+        patch_effect=clean(f"in a patched copy of the script: {_outcome(answer.patch)}") if answer.patch else "",
         patch_works=answer.patch is not None and answer.patch.effect == "removed",
         patch_diff=tuple(map(_diff_line, answer.patch.diff.splitlines()[:DIFF_LINES_MAX])) if answer.patch else (),
         rows_at=clean(_rows_at(in_play[0], answer.rows)) if in_play else "",
@@ -269,8 +269,9 @@ def _why_refuted(one: RankedCause) -> str:
     return _told(against[0]) if against else "the others explain more"
 
 
-def _effect(patch: PatchTried) -> str:
-    return MEANINGS.get(patch.effect, patch.effect)
+def _outcome(patch: PatchTried) -> str:
+    """What it did in a word, and why, as a sentence."""
+    return f"{MEANINGS.get(patch.effect, patch.effect)}. {capital(patch.why)}"
 
 
 def _tried(remedy: Remedy) -> str:
@@ -278,7 +279,7 @@ def _tried(remedy: Remedy) -> str:
     note = f": {remedy.note}" if remedy.note else ""
     group = seen_to(remedy)
     if group == "untried":
-        return f"could not be tried{note}" if note else "by hand" if remedy.trial is None else "not tried"
+        return f"could not be tried{note}" if note else BY_HAND if remedy.trial is None else "not tried"
     if group == "weakens":
         return remedy.note
     if group == "failed":

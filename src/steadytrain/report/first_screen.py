@@ -14,7 +14,7 @@ from steadytrain.core.model import ScriptLine, Series, Symptom, Window
 from steadytrain.detectors import SYMPTOM_PAGES
 from steadytrain.diagnosis.answer import TrialRow
 from steadytrain.report.action_words import counted
-from steadytrain.report.diagnosis_shown import CONTROL, DiagnosisPart
+from steadytrain.report.diagnosis_shown import BY_HAND, CONTROL, DiagnosisPart
 from steadytrain.report.source_lines import SourceLine, source_lines
 from steadytrain.report.thinned_curves import Curve, curve, spans_decades
 from steadytrain.report.wording import Fact, clean, count
@@ -237,7 +237,8 @@ def fix_card(
     best = next(iter((*working, *others)), None)
     if best is not None:
         code = (best.code,) if best.code else ()
-        return FixCard(best.what, f"on the replay: {best.tried}", best.works, code, best.command or line)
+        tried = "no trial can show it: you make it by hand" if best.tried == BY_HAND else f"on the replay: {best.tried}"
+        return FixCard(best.what, tried, best.works, code, best.command or line)
     if usual:
         return FixCard(usual, "not tried on the replay yet", False, (), line)
     return FixCard(f"No fix is known yet. Next: {purpose}", "", False, (), line) if line else None

@@ -77,8 +77,8 @@ def drawing(
         _opening("curve", curve, frame, edges),
         *_bands(symptoms, first, last, across, frame),
         *_axes(curve, first, last, across, up, frame),
-        *_drawn_labels(symptoms, first, last, across, frame),
         *_line(curve, across, up, digits=1),
+        *_drawn_labels(symptoms, first, last, across, frame),
         *_crosses(curve, across, frame),
         "</svg>",
     ]
@@ -230,9 +230,14 @@ def _crosses(curve: Curve, across: Scale, frame: Frame) -> list[str]:
 
 def _value_ticks(curve: Curve) -> list[float]:
     finite = [value for value in curve.values if math.isfinite(value)]
-    if not curve.logarithmic:
-        return _nice_ticks(min(finite), max(finite)) if finite else []
-    low, high = min(value for value in finite if value > 0), max(finite)
+    drawn = [value for value in finite if value > 0] if curve.logarithmic else finite
+    return ticks_between(min(drawn), max(drawn), logarithmic=curve.logarithmic) if drawn else []
+
+
+def ticks_between(low: float, high: float, *, logarithmic: bool = False) -> list[float]:
+    """Round values to label an axis with. ``low`` is above zero on a logarithmic one."""
+    if not logarithmic:
+        return _nice_ticks(low, high)
     decades = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
     if len(decades) >= 2:
         return [10.0**power for power in decades[:: max(1, len(decades) // _TICKS)]]

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from steadytrain.core.model import Severity
 from steadytrain.core.own_command import pasteable
-from steadytrain.report.diagnosis_shown import FIX_HEADINGS, CausePart, DiagnosisPart
+from steadytrain.report.diagnosis_shown import BY_HAND, FIX_HEADINGS, CausePart, DiagnosisPart
 from steadytrain.report.report_values import IncidentPart, Report
 from steadytrain.report.thinned_curves import NOT_FINITE, Curve
 from steadytrain.report.wording import enumerated, number
@@ -119,7 +119,7 @@ def _remedies(cause: CausePart) -> Iterable[RenderableType]:
             yield Text()
             yield Text(heading, style="bold")
         for remedy in rows:
-            known = f" ({remedy.tried})" if remedy.tried not in ("", "not tried", "by hand") else ""
+            known = f" ({remedy.tried})" if remedy.tried not in ("", "not tried", BY_HAND) else ""
             yield Padding(Text(f"{remedy.what}{known}", style="bold" if remedy.works else ""), (0, 0, 0, 2))
             lines = () if group == "failed" else (remedy.code, "" if remedy.works else remedy.command)
             for line in filter(None, lines):

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, DROP_BATCH
-from steadytrain.diagnosis.row_signs import holds_nan_from_before
+from steadytrain.diagnosis.row_signs import bad_rows, holds_nan_from_before
 from steadytrain.diagnosis.script_signs import made_before_model, made_by_script, made_in_half
-from steadytrain.diagnosis.signs import Signs, fact, listed, not_finite, operation, ruled_out, surveyed, when
+from steadytrain.diagnosis.signs import Signs, fact, not_finite, operation, ruled_out, surveyed, when
 from steadytrain.diagnosis.trial_effects import like
 from steadytrain.experiments.trial_tables.updates import RATE_CUTS
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
+
+ENTRIES_SHOWN_MAX = 4
 
 
 @final
@@ -77,14 +79,14 @@ class NonfiniteInput(Cause):
 
 def _held_before(case: Case) -> Signs:
     """A broken rule if the data held it, and no operation of the script made it before it called the model."""
-    what = f"the batch held NaN or Inf before the model touched it{_made(case)}: {{names}}"
-    return () if made_before_model(case) else listed(case, "batch_nonfinite", CERTAIN, what, invariant=True)
-
-
-def _made(case: Case) -> str:
-    """The script's own operation that made it, if one was seen (braces stay as they are in ``str.format``)."""
-    made = made_by_script(case).replace("{", "{{").replace("}", "}}")
-    return f" ({made})" if made else ""
+    held = fact(case, "batch_nonfinite")
+    if not held or made_before_model(case):
+        return ()
+    made = made_by_script(case)
+    rows = "; ".join(map(bad_rows, held[:ENTRIES_SHOWN_MAX]))
+    more = f" and {len(held) - ENTRIES_SHOWN_MAX} more" if len(held) > ENTRIES_SHOWN_MAX else ""
+    what = f"the batch held NaN or Inf before the model touched it{f' ({made})' if made else ''}: {rows}{more}"
+    return when(True, CERTAIN, what, "fact batch_nonfinite", invariant=True, batch_nonfinite=float(len(held)))
 
 
 def _came_in_bad(case: Case) -> bool:

@@ -60,7 +60,11 @@ class LengthExplosion(DataCheck):
             "p99": most,
             "longest": spread.largest,
         }
-        told = f"{numbers['p50']:,.0f} {self._unit} in the middle, {most:,.0f} at 99 %, {spread.largest:,.0f} at most"
+        unit = self._unit
+        told = (
+            f"half of the rows have at most {numbers['p50']:,.0f} {unit}, 99 % at most {most:,.0f}; "
+            f"the longest has {spread.largest:,.0f}"
+        )
         long = spread.largest > LONG_MIN and spread.largest > TIMES_MAX * max(most, 1.0)
         examples = [self._longest] if long and self._longest is not None else []
         return Judgement("warn" if long else "pass", told, numbers, examples)
