@@ -166,8 +166,11 @@ def run_logged(
     ):
         status = _waited(child, wait_s, tell)
     note_written(log.parent)
-    if status is None:
-        return None
+    return None if status is None else ended_with(status, log)
+
+
+def ended_with(status: int, log: Path) -> Ended:
+    """The end of a process whose output went to ``log``."""
     said = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
     was_forbidden = any(text in line for line in said for text in FORBIDDEN)
     return Ended(status, tuple(line for line in said if line.strip(MARKS))[-LOG_LINES_SHOWN:], was_forbidden)

@@ -17,6 +17,7 @@ from typing import Any
 from torch import nn
 
 from steadytrain.capture.hooks.guarded_events import MISSING
+from steadytrain.capture.snapshots.common_steps import is_common, why_never
 from steadytrain.capture.snapshots.snapshots import Snapshots
 from steadytrain.capture.snapshots.tape import Tape
 from steadytrain.capture.step.gate import Measurement
@@ -120,8 +121,8 @@ class Rewind(StepObserver):
     def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         if self._off is not None:
             return
-        if stream.together:
-            self._stop("steps of several ranks that train together are not replayed, so no tape of them is kept")
+        if (why := why_never(stream)) is not None:
+            self._stop(why)
             return
         if self._stream is None:
             self._stream = stream
@@ -195,6 +196,8 @@ class Rewind(StepObserver):
 
     def _snapshot(self, stream: Stream) -> None:
         if self._folder is None or not self.snapshots.is_due(stream, anew=self._anew):
+            return
+        if not self._anew and not is_common(stream, self.snapshots.every):
             return
         self._anew = False
         self.snapshots.begin(stream, self._folder, list(self.scalers.values()), self._others)
