@@ -22,7 +22,7 @@ from steadytrain.replay.failing_step import Ended, ended_with
 from steadytrain.replay.written_files import note_written
 
 LOOK_S = 0.05
-LEFT_BEHIND_S_MAX = 5.0
+LEFT_BEHIND_S_MAX = 10.0
 """How long the other ranks may still take for their results once one has ended without any."""
 
 

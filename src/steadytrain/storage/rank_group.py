@@ -162,8 +162,8 @@ def _check(environment: Mapping[str, Any], source: Path, world: int) -> None:
     told = _told(environment)
     if "RANK" not in told:
         raise UsageError(
-            f"{source}: its {world} ranks were not started by a launcher such as torchrun (no RANK in the environment), "
-            "so they cannot be launched again"
+            f"{source}: its {world} ranks were not started by a launcher such as torchrun (they had no RANK), so they "
+            "cannot be launched again"
         )
     if told.get("LOCAL_WORLD_SIZE", str(world)) != str(world):
         raise UsageError(f"{source}: its {world} ranks ran on several machines; only ranks of one are launched again")

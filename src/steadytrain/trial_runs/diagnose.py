@@ -37,7 +37,7 @@ from steadytrain.experiments.crash_facts import facts_of_crash
 from steadytrain.experiments.facts import read_facts
 from steadytrain.experiments.progress_file import Progress
 from steadytrain.experiments.rank_facts import facts_of_ranks
-from steadytrain.experiments.specs import NO_TIME_LEFT, UNCHANGED, NotApplicable, Outcome, Spec, Verdict
+from steadytrain.experiments.specs import NO_TIME_LEFT, OWN_BATCH, UNCHANGED, NotApplicable, Outcome, Spec, Verdict
 from steadytrain.experiments.trial_catalog import plan_of, trials, with_controls
 from steadytrain.experiments.trial_starts import other_start
 from steadytrain.replay.failing_step import check_launch
@@ -49,7 +49,7 @@ from steadytrain.survey.launch import CannotSurveyError, survey
 from steadytrain.tracing.involved_rows import batch_rows
 from steadytrain.trial_runs import close_pools, lack_of_time, patched_files, run_trials
 from steadytrain.trial_runs.contrasts import Known, run_contrasts
-from steadytrain.trial_runs.verdicts import OWN_BATCH, control_of, verdict_of
+from steadytrain.trial_runs.verdicts import control_of, verdict_of
 
 ROUND_TRIALS = 4
 """Trials between two updates of the probabilities. Independent of the number of workers, so that the answer is too."""

@@ -2,7 +2,8 @@
 
 The script's imports, set-up and own steps run once. Then each trial is a fork of this process. Forking requires a
 single thread: OpenMP's pool is released before (``thread_pools``). With other threads that a fork would miss (loader
-workers, a GPU, an older OpenMP) the process runs one trial itself and ends. Either way no process runs two trials.
+workers, a GPU, an older OpenMP, other ranks) the process runs one trial itself and ends. Either way no process runs
+two trials.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any, NoReturn
 from steadytrain.core.errors import UsageError
 from steadytrain.experiments.specs import LOOP_OVER, SCRIPT_FAILED, Change, Outcome, Spec
 from steadytrain.replay.child_processes import die_with_parent
-from steadytrain.replay.command_runner import hear_of_exit, leave, run_followed
+from steadytrain.replay.command_runner import hear_of_exit, leave, run_followed, stay
 from steadytrain.replay.failing_step import path_hint
 from steadytrain.replay.file_sandbox import keep_files, restore_files
 from steadytrain.replay.moved_files import Moved
@@ -61,6 +62,8 @@ class _Stage:
         if self._begin is not None and self._whole_lead:
             self._own_steps = self._source.own_steps(self._begin, math.inf).wanted
         self._early = [Change.from_json(change) for change in asked["early"]]
+        self._is_rank = bool(asked["variables"])
+        os.environ.update(asked["variables"])
         self._scratch = Path(asked["log"]).parent
         self._made: list[Any] = []
         self._run: Any = None
@@ -86,7 +89,7 @@ class _Stage:
             begin=self._begin,
             own_steps=self._own_steps,
             stage=self._next_job,
-            copies=not _has_gpu(),
+            copies=not (_has_gpu() or self._is_rank),
             stream=self._source.stream,
             whole_lead=self._whole_lead,
         )
@@ -103,7 +106,7 @@ class _Stage:
 
     def _next_job(self) -> Any:
         """The next job: in a fork if forking is possible, else in this process itself."""
-        shared = self._is_one_thread()
+        shared = not self._is_rank and self._is_one_thread()
         if shared:
             keep_files(self._scratch / f"kept-{os.getpid()}")
         self._line.send({"staged": os.getpid(), "shared": shared})
@@ -142,7 +145,7 @@ class _Stage:
             from steadytrain.storage.bundle import write_json
 
             write_json(out, outcome.to_json())
-            leave()
+            stay() if self._is_rank else leave()
 
         return Job(spec, [*self._made, *(make(change) for change in late)], report, began=time.perf_counter())
 
