@@ -63,6 +63,11 @@ class Ranks:
     why_not: str | None = None
     held: int | None = None
 
+    @property
+    def other(self) -> int:
+        """A rank that did not fail."""
+        return 0 if self.failing else 1
+
 
 @dataclass(frozen=True)
 class Case:

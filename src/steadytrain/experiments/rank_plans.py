@@ -36,7 +36,14 @@ def why_not_on_ranks(case: Case, changes: Sequence[Change]) -> str | None:
     if case.ranks.why_not is not None:
         return case.ranks.why_not
     other = next((one.kind for one in changes if one.kind not in ON_RANKS), None)
-    return None if other is None else f"{other} is not tried on several ranks: it may change each of them in another way"
+    return other and f"{other} is not tried on several ranks: it may change each of them in another way"
+
+
+def other_batch(case: Case, rank: int) -> Change | None:
+    """Another batch of its own for ``rank`` at the onset of a value that is not finite; None for other symptoms."""
+    if case.aim != "finite" or not (healthy := [step for step in case.healthy_steps() if step < case.onset]):
+        return None
+    return Change(OTHER_BATCH, {"rank": rank, "step": case.onset, "instead": healthy[-1]})
 
 
 def alone(spec: Spec) -> int | None:

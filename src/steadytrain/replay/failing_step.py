@@ -27,8 +27,10 @@ from steadytrain.core.incident import NOT_MADE_HERE, Finding
 from steadytrain.replay.child_processes import process_group
 from steadytrain.replay.command_runner import as_program, leave, run_recorded, watch_with
 from steadytrain.replay.loop_command import check_typed, with_loop
+from steadytrain.replay.ports import free_port
 from steadytrain.replay.written_files import note_written
 from steadytrain.storage.bundle import Bundle, open_bundle, write_json
+from steadytrain.storage.rank_group import alone
 from steadytrain.storage.step_look import StepLook
 
 if TYPE_CHECKING:
@@ -108,9 +110,9 @@ def launch(
     reason.
 
     The message names ``until`` as what the script did not reach. ``environment`` is that of the recorded run, ``limit``
-    what sets ``wait_s``. ``tell`` gets a line of progress every ten seconds.
+    what sets ``wait_s``. ``tell`` gets a line of progress every ten seconds. Of several ranks it is one, alone.
     """
-    variables = hash_variables(environment)
+    variables = {**hash_variables(environment), **alone(environment, port=free_port())}
     log = result.parent / "output.txt"
     ended = run_logged(arguments, log, folder=folder, wait_s=wait_s, tell=tell, variables=variables)
     if ended is None:

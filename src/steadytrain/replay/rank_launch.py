@@ -8,11 +8,10 @@ get a few seconds and are ended too.
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,29 +43,30 @@ class RankFailure:
     ended: Ended | None
 
 
-def run_ranks(commands: Sequence[RankCommand], *, wait_s: float) -> RankFailure | None:
+def run_ranks(
+    commands: Sequence[RankCommand], *, wait_s: float, needed: Collection[int] | None = None
+) -> RankFailure | None:
     """Runs all ranks until each has written its result, for at most ``wait_s`` seconds. Returns None on success, else
-    the first rank that ended without one, or that had none at the end of the time."""
+    the first rank that ended without one, or that had none at the end of the time.
+
+    Args:
+        needed: the ranks whose results are enough; by default all.
+    """
+    awaited = range(len(commands)) if needed is None else needed
     with ExitStack() as stack:
         children = [_launched(stack, command) for command in commands]
-        statuses = _wait(commands, children, wait_s)
+        statuses = _wait(commands, children, wait_s, awaited)
     for command in commands:
         note_written(command.result.parent)
     late = [rank for rank, command in enumerate(commands) if not command.result.is_file()]
+    if not any(rank in awaited for rank in late):
+        return None
     gone = [rank for rank in late if statuses[rank] is not None]
     if gone:
         rank, status = gone[0], statuses[gone[0]]
         assert status is not None
         return RankFailure(rank, ended_with(status, _log(commands[rank])))
     return RankFailure(late[0], None) if late else None
-
-
-def free_port() -> int:
-    """A port of this machine that nobody uses, for the ranks to find each other."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        number: int = found.getsockname()[1]
-        return number
 
 
 def _launched(stack: ExitStack, command: RankCommand) -> subprocess.Popen[str]:
@@ -82,14 +82,14 @@ def _launched(stack: ExitStack, command: RankCommand) -> subprocess.Popen[str]:
 
 
 def _wait(
-    commands: Sequence[RankCommand], children: Sequence[subprocess.Popen[str]], wait_s: float
+    commands: Sequence[RankCommand], children: Sequence[subprocess.Popen[str]], wait_s: float, awaited: Collection[int]
 ) -> list[int | None]:
     """The exit statuses when the wait is over, None for a rank that still ran."""
     until = time.monotonic() + wait_s
     while True:
         statuses = [child.poll() for child in children]
         there = [command.result.is_file() for command in commands]
-        if all(there) or time.monotonic() > until:
+        if all(there[rank] for rank in awaited) or time.monotonic() > until:
             return statuses
         if any(status is not None and not one for status, one in zip(statuses, there, strict=True)):
             until = min(until, time.monotonic() + LEFT_BEHIND_S_MAX)

@@ -12,14 +12,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from steadytrain.capture.hooks.seeding import hash_variables
 from steadytrain.replay.from_script import STAY, STEPS_MODULE, open_source
 from steadytrain.replay.moved_files import Moved
-from steadytrain.replay.rank_launch import RankCommand, RankFailure, free_port
+from steadytrain.replay.ports import free_port
+from steadytrain.replay.rank_launch import RankCommand, RankFailure
 from steadytrain.replay.verdict import Difference, OfRank, Replayed
 from steadytrain.storage.bundle import is_bundle, open_bundle
 from steadytrain.storage.rank_group import RankGroup
 
-RESULT, OUTPUT = "result.json", "output.txt"
+RESULT = "result.json"
 
 
 def commands(
@@ -27,20 +29,27 @@ def commands(
 ) -> list[RankCommand]:
     """The command of each rank. ``steps`` are the first and the last one, ``trace_step`` as the launched side reads
     it."""
-    port, lead = free_port(), _common_lead(group, steps[0] - 1, moved, lead_s)
-    made = []
+    lead = common_lead(group, steps[0] - 1, moved, lead_s)
+    return rank_commands(group, scratch, STEPS_MODULE, [str(steps[0]), str(steps[1]), trace_step, lead, STAY], moved)
+
+
+def rank_commands(
+    group: RankGroup, scratch: Path, module: str, arguments: Sequence[str], moved: Moved
+) -> list[RankCommand]:
+    """A command for each rank: ``python -m module SOURCE RESULT MOVED arguments``, in a folder of its own."""
+    port, made = free_port(), []
     for rank, source in enumerate(group.sources):
         place = scratch / f"rank-{rank}"
         place.mkdir()
         result = place / RESULT
-        numbers = [str(steps[0]), str(steps[1]), trace_step, lead]
-        arguments = ["-m", STEPS_MODULE, str(source.absolute()), str(result), str(moved), *numbers, STAY]
-        folder = open_source(source, moved).environment.get("cwd")
-        made.append(RankCommand(arguments, result, group.variables(rank, port=port), folder))
+        command = ["-m", module, str(source.absolute()), str(result), str(moved), *arguments]
+        environment = open_source(source, moved).environment
+        variables = {**hash_variables(environment), **group.variables(rank, port=port)}
+        made.append(RankCommand(command, result, variables, environment.get("cwd")))
     return made
 
 
-def _common_lead(group: RankGroup, before: int, moved: Moved, lead_s: float) -> str:
+def common_lead(group: RankGroup, before: int, moved: Moved, lead_s: float) -> str:
     """The time for the script's own steps that makes every rank compute the same number of them."""
     alone = [open_source(source, moved).own_steps(before, lead_s).skips for source in group.sources]
     return str(0.0 if any(alone) else math.inf)
@@ -99,9 +108,11 @@ def _place(difference: Difference) -> tuple[int, int]:
     return difference.step, ORDER.index(phase) if phase in ORDER else len(ORDER)
 
 
-def why_not(failure: RankFailure, group: RankGroup, *, wait_s: float) -> str:
-    """Why the ranks did not reach their last step."""
+def why_not(
+    failure: RankFailure, group: RankGroup, *, wait_s: float, until: str = "last step", limit: str = "--wait-s"
+) -> str:
+    """Why the ranks did not reach ``until``. ``limit`` is what sets ``wait_s``."""
     if failure.ended is None:
-        return f"rank {failure.rank} took more than {wait_s:g} s (--wait-s); all ranks were ended"
+        return f"rank {failure.rank} took more than {wait_s:g} s ({limit}); all ranks were ended"
     environment = open_source(group.sources[failure.rank], Moved(None, None)).environment
-    return f"rank {failure.rank}: {failure.ended.before('last step', environment)}; the other ranks were ended"
+    return f"rank {failure.rank}: {failure.ended.before(until, environment)}; the other ranks were ended"

@@ -88,8 +88,20 @@ class RankGroup:
 
     def variables_alone(self, rank: int, *, port: int) -> dict[str, str]:
         """The environment of ``rank`` in a world of one."""
-        one = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": "0"}
-        return {**self.launchers[rank], **_meeting(port), **one, "ROLE_RANK": "0", "ROLE_WORLD_SIZE": "1"}
+        return {**self.launchers[rank], **_meeting(port), **WORLD_OF_ONE}
+
+
+WORLD_OF_ONE = {
+    **dict.fromkeys(("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK"), "0"),
+    **dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE"), "1"),
+}
+
+
+def alone(environment: Mapping[str, Any], *, port: int) -> dict[str, str]:
+    """The variables for one process in a world of one, of a run whose ranks a launcher started; else none."""
+    if world_of(environment) < 2 or not _told(environment):
+        return {}
+    return {**_launcher(environment, 0, 1), **_meeting(port), **WORLD_OF_ONE}
 
 
 def _meeting(port: int) -> dict[str, str]:

@@ -20,10 +20,9 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.work_time import work_time
 from steadytrain.diagnosis.answer import UNKNOWN, Diagnosis
 from steadytrain.diagnosis.answer_files import keep
-from steadytrain.diagnosis.batch_trigger import batch_note
+from steadytrain.diagnosis.batch_trigger import asked_first, batch_note
 from steadytrain.diagnosis.case_with_run import open_story
 from steadytrain.diagnosis.conclusion import Circumstances, conclude, in_words
-from steadytrain.diagnosis.interventions import DROP_BATCH
 from steadytrain.diagnosis.opening import looked
 from steadytrain.diagnosis.proof import Control, needed, proof
 from steadytrain.diagnosis.signs import fact, surveyed
@@ -133,7 +132,8 @@ def _diagnosed(request: Request, progress: Progress, *, tell: Tell, clock: Calla
     answer = conclude(bench.suspects, order, _circumstances(bench), absent=_absent(bench))
     rows = batch_rows(bench.case)
     if bench.case.aim == "finite":
-        notes.insert(0, batch_note(bench.verdicts, bench.contrasts, bench.case.onset, rows))
+        rank = bench.case.ranks.failing if bench.case.ranks is not None else None
+        notes.insert(0, batch_note(bench.verdicts, bench.contrasts, bench.case.onset, rows, rank))
     answer = replace(answer, notes=(*answer.notes, *filter(None, notes)), rows=rows)
     try:
         keep(request.source, answer)
@@ -150,9 +150,6 @@ def _case(request: Request, progress: Progress, tell: Tell) -> tuple[Case, list[
     run = _run_of(request.source)
     case, notes = _opened(request).with_facts(facts_of_crash(run)), []
     facts, ranks = read_facts(request.source), facts_of_ranks(run)
-    if ranks.get("ranks", 1) > 1:
-        notes.append(f"No survey: a script of {ranks['ranks']} ranks is not launched again")
-        return case.with_facts({**(facts or {}), **ranks}), notes
     if facts is None:
         progress.doing("surveying the script's own steps")
         tell(f"surveying the script's own steps{work_time.note()}")
@@ -169,7 +166,7 @@ def _case(request: Request, progress: Progress, tell: Tell) -> tuple[Case, list[
             raise KeyboardInterrupt(f"interrupted during the survey: {_shown(case)}; nothing was tried yet") from None
         except (CannotSurveyError, UsageError) as error:
             notes.append(f"No survey: {error}")
-    return (case.with_facts(facts) if facts else case), notes
+    return case.with_facts({**(facts or {}), **ranks}), notes
 
 
 def _run_of(source: Path) -> Run | None:
@@ -273,7 +270,7 @@ def _next(bench: _Bench, *, count: int) -> tuple[str, ...]:
     by_name = {suspect.name: suspect for suspect in bench.suspects}
     needs = [one for name in leading(belief) for one in needed(by_name[name], bench.verdicts, waiting)]
     if bench.case.aim == "finite":  # a single bad step: the answer always says whether its batch alone is enough
-        needs.insert(0, str(DROP_BATCH.trial))
+        needs[:0] = asked_first(bench.case)
     chosen = choose(bench.suspects, belief, waiting, tuple(dict.fromkeys(needs)), count=count)
     return chosen or customary(bench.case.aim, bench.verdicts, waiting)
 

@@ -273,7 +273,7 @@ def _memory_share(workers: int) -> int:
 
 
 def _of_threads(launcher: Mapping[str, str]) -> dict[str, str]:
-    """The variable that sets the number of threads. The server imports torch, which reads it, before any rank starts."""
+    """The variable that sets the number of threads: the server imports torch, which reads it, before a rank starts."""
     return {name: value for name, value in launcher.items() if name == "OMP_NUM_THREADS"}
 
 

@@ -19,9 +19,14 @@ def joined(spec: Spec, outcomes: Mapping[int, Outcome], *, asked: int, why: str 
         outcomes: by rank; one that has not ran has the reason, or none if it was ended while it waited.
         why: why the ranks were ended before all were over.
     """
-    ran = {rank: one for rank, one in outcomes.items() if one.ran}
+    length = max((len(one.steps) for one in outcomes.values() if one.ran), default=0)
+    # A change that touched nothing on one rank, an operation in its batch for example, may have on another.
+    ran = {rank: one for rank, one in outcomes.items() if one.ran or 0 < length == len(one.steps)}
     bad = {rank: one.first_nonfinite for rank, one in ran.items() if one.first_nonfinite is not None}
-    lost = next((f"rank {rank}: {one.why_not}" for rank, one in sorted(outcomes.items()) if one.why_not), None)
+    lost = next(
+        (f"rank {rank}: {one.why_not}" for rank, one in sorted(outcomes.items()) if one.why_not and rank not in ran),
+        None,
+    )
     if len(ran) < len(outcomes) and not (bad and lost is None):
         return Outcome(spec, False, why or lost or "no rank had an outcome", seconds=_seconds(outcomes))
     # A rank that found a value that is not finite ends there; the others may wait for it, and are ended too.
@@ -36,6 +41,8 @@ def joined(spec: Spec, outcomes: Mapping[int, Outcome], *, asked: int, why: str 
     return replace(
         base,
         spec=spec,
+        ran=True,
+        why_not=None,
         steps=steps,
         exact=False if False in exact else None if None in exact else True,
         seconds=_seconds(outcomes),

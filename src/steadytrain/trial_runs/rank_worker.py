@@ -1,8 +1,8 @@
 """A worker of the pool for a run of several ranks: each trial launches all of them, and ends all of them.
 
-A rank is a stage of its own (``stage``) with the launcher's variables. No rank can be forked where trials begin, because
-the threads and connections of the process group would be lost; so each trial is its own launch. A rank that has its
-outcome waits until all have theirs. Every wait is bounded. Torch-free.
+A rank is a stage of its own (``stage``) with the launcher's variables. No rank can be forked where trials begin: the
+threads and connections of the process group would be lost. So each trial is its own launch. A rank that has its outcome
+waits until all have theirs. Every wait is bounded. Torch-free.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from pathlib import Path
 from steadytrain.core.work_time import work_time
 from steadytrain.experiments.rank_plans import alone, on_rank
 from steadytrain.experiments.specs import NO_TIME_LEFT, Outcome, Spec
-from steadytrain.replay.rank_launch import LEFT_BEHIND_S_MAX, free_port
+from steadytrain.replay.ports import free_port
+from steadytrain.replay.rank_launch import LEFT_BEHIND_S_MAX
 from steadytrain.storage.rank_group import RankGroup
 from steadytrain.trial_runs.rank_outcomes import joined
 from steadytrain.trial_runs.socket_messages import Line

@@ -15,8 +15,9 @@ import sys
 import sysconfig
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -144,10 +145,20 @@ class _Stage:
         def report(outcome: Outcome) -> NoReturn:
             from steadytrain.storage.bundle import write_json
 
-            write_json(out, outcome.to_json())
-            stay() if self._is_rank else leave()
+            write_json(out, (self._with_steps(outcome, changes) if self._is_rank else outcome).to_json())
+            if self._is_rank:
+                stay()
+            leave()
 
-        return Job(spec, [*self._made, *(make(change) for change in late)], report, began=time.perf_counter())
+        changes = [*self._made, *(make(change) for change in late)]
+        return Job(spec, changes, report, began=time.perf_counter())
+
+    def _with_steps(self, outcome: Outcome, changes: Sequence[Any]) -> Outcome:
+        """An outcome with its steps, also if the change touched nothing here: it may on another rank."""
+        if outcome.ran or self._run is None:
+            return outcome
+        whole: Outcome = self._run.shown.outcome(outcome.spec, changes, None)
+        return replace(whole, ran=False, why_not=outcome.why_not, seconds=outcome.seconds)
 
     def _script_over(self, how: str, status: int | None, error: BaseException | None) -> None:
         """Reports that the script ended before the trial did."""

@@ -51,10 +51,9 @@ class OneRank(Trial):
         if held is None or held != case.onset - 1:
             return NotApplicable("the bundles of the ranks do not all hold the state right before the step")
         failing, lead = case.ranks.failing, case.lead(held)
-        other = 0 if failing else 1
         schedule = (Entry(case.onset),)
         alone = [(FAILING, (Change(ALONE, {"rank": failing}),)), (TOGETHER, ())]
-        alone.append((OTHER, (Change(ALONE, {"rank": other}),)))
+        alone.append((OTHER, (Change(ALONE, {"rank": case.ranks.other}),)))
         return tuple(Spec(self.name, repeat, held, schedule, changes, lead) for repeat, changes in alone)
 
     def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
