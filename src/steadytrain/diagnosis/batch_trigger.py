@@ -22,6 +22,16 @@ def asked_first(case: Case) -> list[str]:
     return [str(DROP_BATCH.trial), *([ONE_RANK] if case.ranks is not None else ())]
 
 
+def rank_note(verdicts: Mapping[str, Verdict]) -> str:
+    """Whether the fault lies between the ranks, "" if the trial was not run or is undecided."""
+    verdict = verdicts.get(ONE_RANK)
+    if verdict is None or verdict.effect not in ("removed", "persists"):
+        return ""
+    if verdict.effect == "persists":
+        return f"{verdict.why[0].upper()}{verdict.why[1:]}"
+    return f"It comes from between the ranks, or from a race: {verdict.why}"
+
+
 def batch_note(
     verdicts: Mapping[str, Verdict],
     contrasts: Mapping[str, Contrast],

@@ -228,5 +228,5 @@ def _candidates(folder: Path, asked: Path, stream: str) -> Iterator[Path]:
     if stream == MAIN:  # a run folder is replayed by the steps of its first optimizer
         yield folder
         yield from (
-            one for one in sorted(incidents.glob("step-*"), reverse=True) if is_bundle(one) and one.name != asked.name
+            one for one in sorted(incidents.glob("*step-*"), reverse=True) if is_bundle(one) and one.name != asked.name
         )

@@ -20,7 +20,7 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.work_time import work_time
 from steadytrain.diagnosis.answer import UNKNOWN, Diagnosis
 from steadytrain.diagnosis.answer_files import keep
-from steadytrain.diagnosis.batch_trigger import asked_first, batch_note
+from steadytrain.diagnosis.batch_trigger import asked_first, batch_note, rank_note
 from steadytrain.diagnosis.case_with_run import open_story
 from steadytrain.diagnosis.conclusion import Circumstances, conclude, in_words
 from steadytrain.diagnosis.opening import looked
@@ -133,7 +133,8 @@ def _diagnosed(request: Request, progress: Progress, *, tell: Tell, clock: Calla
     rows = batch_rows(bench.case)
     if bench.case.aim == "finite":
         rank = bench.case.ranks.failing if bench.case.ranks is not None else None
-        notes.insert(0, batch_note(bench.verdicts, bench.contrasts, bench.case.onset, rows, rank))
+        triggers = batch_note(bench.verdicts, bench.contrasts, bench.case.onset, rows, rank)
+        notes[:0] = [triggers, rank_note(bench.verdicts)]
     answer = replace(answer, notes=(*answer.notes, *filter(None, notes)), rows=rows)
     try:
         keep(request.source, answer)

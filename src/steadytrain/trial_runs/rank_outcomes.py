@@ -23,10 +23,8 @@ def joined(spec: Spec, outcomes: Mapping[int, Outcome], *, asked: int, why: str 
     # A change that touched nothing on one rank, an operation in its batch for example, may have on another.
     ran = {rank: one for rank, one in outcomes.items() if one.ran or 0 < length == len(one.steps)}
     bad = {rank: one.first_nonfinite for rank, one in ran.items() if one.first_nonfinite is not None}
-    lost = next(
-        (f"rank {rank}: {one.why_not}" for rank, one in sorted(outcomes.items()) if one.why_not and rank not in ran),
-        None,
-    )
+    failed = [(rank, one.why_not) for rank, one in sorted(outcomes.items()) if one.why_not and rank not in ran]
+    lost = f"rank {failed[0][0]}: {failed[0][1]}" if failed else None
     if len(ran) < len(outcomes) and not (bad and lost is None):
         return Outcome(spec, False, why or lost or "no rank had an outcome", seconds=_seconds(outcomes))
     # A rank that found a value that is not finite ends there; the others may wait for it, and are ended too.

@@ -20,6 +20,7 @@ from steadytrain.capture.hooks.guarded_events import MISSING
 from steadytrain.capture.snapshots.common_steps import is_common, why_never
 from steadytrain.capture.snapshots.snapshots import Snapshots
 from steadytrain.capture.snapshots.tape import Tape
+from steadytrain.capture.snapshots.tapes_of_ranks import needed_by_others
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
 from steadytrain.capture.step.observers import StepObserver
@@ -42,6 +43,7 @@ TAPE_SHARE = 0.25
 HELD_SHARE = 0.25
 """The share of the budget for older snapshots in one symptom's bundle; they stay while the run continues."""
 
+MAIN = "main"
 NOT_WHOLE = "the last steps could not be written"
 UNRECORDED = "the last step was not recorded, because the run rested (--every-step records all)"
 
@@ -253,6 +255,8 @@ class Rewind(StepObserver):
     def close(self, *, finished: bool, noted: bool) -> None:
         self._off = self._off or "the run is over"
         keep = self._keep or not finished or noted
+        if self._folder is not None and self._stream is not None and self._stream.name == MAIN:
+            keep = needed_by_others(self._folder) or keep
         self.snapshots.close()
         self.tape.close(write=keep)
         if self._folder is not None and not keep:
