@@ -24,6 +24,9 @@ LOOK_S = 0.05
 LEFT_BEHIND_S_MAX = 10.0
 """How long the other ranks may still take for their results once one has ended without any."""
 
+LOST_ANOTHER = ("Connection closed by peer", "Connection reset by peer", "remote worker crashing")
+"""What gloo says on a rank when another one is gone."""
+
 
 @dataclass(frozen=True)
 class RankCommand:
@@ -55,18 +58,13 @@ def run_ranks(
     awaited = range(len(commands)) if needed is None else needed
     with ExitStack() as stack:
         children = [_launched(stack, command) for command in commands]
-        statuses = _wait(commands, children, wait_s, awaited)
+        lost = _wait(commands, children, wait_s, awaited)
+        status = None if lost is None else children[lost].poll()
     for command in commands:
         note_written(command.result.parent)
-    late = [rank for rank, command in enumerate(commands) if not command.result.is_file()]
-    if not any(rank in awaited for rank in late):
+    if lost is None:
         return None
-    gone = [rank for rank in late if statuses[rank] is not None]
-    if gone:
-        rank, status = gone[0], statuses[gone[0]]
-        assert status is not None
-        return RankFailure(rank, ended_with(status, _log(commands[rank])))
-    return RankFailure(late[0], None) if late else None
+    return RankFailure(lost, None if status is None else ended_with(status, _log(commands[lost])))
 
 
 def _launched(stack: ExitStack, command: RankCommand) -> subprocess.Popen[str]:
@@ -83,17 +81,28 @@ def _launched(stack: ExitStack, command: RankCommand) -> subprocess.Popen[str]:
 
 def _wait(
     commands: Sequence[RankCommand], children: Sequence[subprocess.Popen[str]], wait_s: float, awaited: Collection[int]
-) -> list[int | None]:
-    """The exit statuses when the wait is over, None for a rank that still ran."""
-    until = time.monotonic() + wait_s
+) -> int | None:
+    """Waits for the results of the ranks ``awaited``. Returns None if they are there, else the rank that was lost: the
+    first that ended without a result, or that has none at the end of the time."""
+    until, lost = time.monotonic() + wait_s, None
     while True:
-        statuses = [child.poll() for child in children]
-        there = [command.result.is_file() for command in commands]
-        if all(there[rank] for rank in awaited) or time.monotonic() > until:
-            return statuses
-        if any(status is not None and not one for status, one in zip(statuses, there, strict=True)):
+        ended = [child.poll() is not None for child in children]  # before the look at its result, which comes first
+        late = [rank for rank, command in enumerate(commands) if not command.result.is_file()]
+        if not any(rank in awaited for rank in late):
+            return None
+        gone = [rank for rank in late if ended[rank]]
+        if gone and lost is None:
+            lost = min(gone, key=lambda rank: _blames_another(commands[rank]))
             until = min(until, time.monotonic() + LEFT_BEHIND_S_MAX)
+        if time.monotonic() > until or all(ended[rank] for rank in late):
+            return late[0] if lost is None else lost
         time.sleep(LOOK_S)
+
+
+def _blames_another(command: RankCommand) -> bool:
+    """Whether the rank said that it lost another one: of several that ended at once it is not the first."""
+    said = _log(command).read_text(encoding="utf-8", errors="replace")
+    return any(text in said for text in LOST_ANOTHER)
 
 
 def _log(command: RankCommand) -> Path:

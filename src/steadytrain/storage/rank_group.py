@@ -110,8 +110,6 @@ def _meeting(port: int) -> dict[str, str]:
         "MASTER_PORT": str(port),
         "GROUP_WORLD_SIZE": "1",
         "ROLE_NAME": "default",
-        "TORCHELASTIC_RUN_ID": "steadytrain",
-        "TORCHELASTIC_USE_AGENT_STORE": "False",
     }
 
 

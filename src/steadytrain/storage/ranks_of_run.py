@@ -15,7 +15,9 @@ FIRST_BAD_RANK = "first_bad_rank"
 LAUNCHER = "launcher"
 """The entry of ``run.json`` with the launcher's variables; absent without a launcher."""
 
-LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "OMP_NUM_THREADS")
+LAUNCHER_VARIABLES = (
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "OMP_NUM_THREADS", "TORCHELASTIC_RUN_ID"),
+)
 
 
 def launcher_facts() -> dict[str, Any]:
