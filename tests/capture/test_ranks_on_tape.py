@@ -59,6 +59,7 @@ def test_only_ranks_that_each_hold_the_whole_state_are_on_tapes() -> None:
 def rank_with_tape(run: Path, rank: int) -> Path:
     folder = run / "ranks" / f"{rank:04d}" if rank else run
     (folder / "tape").mkdir(parents=True)
+    (folder / "run.json").touch()
     return folder
 
 
@@ -77,6 +78,10 @@ def test_a_rank_keeps_its_tape_for_the_incident_of_another(tmp_path: Path) -> No
     assert not needed_by_others(first, 0, 2)  # its own bundle has what it needs
     assert (second / "tape").is_dir()
     assert needed_by_others(second, 1, 2)
+
+
+def test_ranks_that_are_recorded_elsewhere_need_no_tape(tmp_path: Path) -> None:
+    assert not needed_by_others(rank_with_tape(tmp_path, 0), 0, 2)
 
 
 def test_one_process_and_processes_without_a_launcher_need_no_other(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from ranks_together import DATA_PARALLEL, NAN_RANK, NAN_STEP, WORLD, launched
 from scripts import call
 from steadytrain.core.errors import UsageError
 from steadytrain.grouping.gravest import gravest_incident
+from steadytrain.replay import native_files
+from steadytrain.replay.file_mirror import FileMirror
 from steadytrain.storage.rank_group import rank_group
 from steadytrain.storage.tape_files import remove_recording
 
@@ -105,3 +107,29 @@ def test_a_rank_whose_bundle_is_gone_is_replayed_from_its_run_folder(folder: Pat
     assert group.sources[0] == run
     assert group.sources[1].name == f"step-{NAN_STEP:06d}"
     assert group.choose(first=None, until=NAN_STEP)[0].step == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("onset", "run"), "it has 2 ranks; only replay, trial and diagnose launch all of them"),
+        (
+            ("replay", "run", "--step-fn", "script:main", "--build", "script:main"),
+            "has 2 ranks, which only their script can launch",
+        ),
+    ],
+)
+def test_what_launches_one_process_refuses_several_ranks(arguments: tuple[str, ...], said: str, folder: Path) -> None:
+    ended = call(*arguments, "--runs-dir", "runs", folder=folder)
+    assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
+
+
+def test_locate_searches_the_step_of_a_rank_in_a_world_of_one(folder: Path) -> None:
+    ended = call("locate", "run", "--runs-dir", "runs", "--json", folder=folder)
+    assert "the batch already holds NaN" in json.loads(ended.stdout)["again"]["why"], ended.stderr
+
+
+def test_a_store_of_a_file_does_not_let_ranks_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(RuntimeError, match="use env://"):
+        native_files._place_of_store("store", FileMirror.__new__(FileMirror))

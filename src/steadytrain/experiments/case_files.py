@@ -71,8 +71,7 @@ def open_case(
         began = _began(leading, symptoms, window, recording)
     assert began is not None
     seen = step if step is not None else began
-    seconds = window.series("step_s").values
-    recorded = _recorded(recording, seen)
+    seconds, recorded = window.series("step_s").values, _recorded(recording, seen)
     later = source.stream != FIRST_STREAM and not recorded.get("others")  # those that take turns are taped together
     # A run folder is replayed by the steps of its first optimizer; the bundle of another has a recording of its own.
     no_tape = from_start or (leading is not None and leading.stream != FIRST_STREAM and not is_bundle(path))

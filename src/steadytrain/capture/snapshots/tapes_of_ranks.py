@@ -10,6 +10,7 @@ from pathlib import Path
 
 from steadytrain.capture.step import ranks
 from steadytrain.storage.ranks_of_run import rank_folder
+from steadytrain.storage.run_folder import RUN_FILE
 from steadytrain.storage.staged_bundle import INCIDENTS_FOLDER
 from steadytrain.storage.tape_files import remove_recording
 
@@ -33,6 +34,8 @@ def needed_by_others(folder: Path, rank: int | None = None, world: int | None = 
         return False  # not a rank of a launcher: its folder has another name
     (folder / OVER).touch()
     others = [one for one in folders if one != folder]
+    if not all((one / RUN_FILE).is_file() for one in others):
+        return False  # recorded elsewhere, so they are never replayed together
     if any(next((one / INCIDENTS_FOLDER).glob("*step-*"), None) is not None for one in others):
         return True
     if not all((one / OVER).exists() for one in others):

@@ -34,6 +34,7 @@ class OneRank(Trial):
 
     axis = "distributed"
     removes = "ranks"
+    either = "half kernel transient script"
     own_control = True
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
