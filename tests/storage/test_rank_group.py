@@ -85,6 +85,7 @@ def test_one_process_of_several_ranks_is_launched_in_a_world_of_one() -> None:
         ({"launcher": {}}, r"were not started by a launcher such as torchrun \(they had no RANK\)"),
         ({"launcher": {**LAUNCHER, "LOCAL_WORLD_SIZE": "1"}}, "ran on several machines"),
         ({"model": {"devices": ["cuda:0"]}}, "its tensors were on cuda:0; several ranks are launched again on the CPU"),
+        ({"rank": 2}, "it is of rank 2 of 2, which is none"),
         ({"world_size": 3, "launcher": {"RANK": "0"}}, "nothing of rank 2 is there, and all ranks are needed"),
         ({"world_size": 17, "launcher": {"RANK": "0"}}, "it had 17 ranks; at most 16"),
     ],

@@ -123,7 +123,9 @@ def rank_group(source: Path) -> RankGroup | None:
     world = world_of(environment)
     if world < 2:
         return None
-    rank, run = int(environment.get("rank") or 0), _run_of_all(source)
+    rank, run = environment.get("rank"), _run_of_all(source)
+    if not isinstance(rank, int) or not 0 <= rank < world:
+        raise UsageError(f"{source}: it is of rank {rank!r} of {world}, which is none")
     _check(environment, source, world)
     folders = [rank_folder(run, number) for number in range(world)]
     sources, recordings, launchers = [], [], []
@@ -149,12 +151,8 @@ def world_of(environment: Mapping[str, Any]) -> int:
     return world if isinstance(world, int) and not isinstance(world, bool) else 1
 
 
-def run_of_all(source: Path) -> Path:
-    """The folder of the run whose rank a bundle or a run folder is of."""
-    return _run_of_all(source)
-
-
 def _run_of_all(source: Path) -> Path:
+    """The folder of the run whose rank a bundle or a run folder is of."""
     folder = source.absolute().parent.parent if is_bundle(source) else source.absolute()
     return folder.parent.parent if folder.parent.name == RANKS_FOLDER else folder
 
