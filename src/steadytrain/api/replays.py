@@ -154,6 +154,8 @@ def replay_with(target: Target, options: ReplayOptions, *, tell: Tell = lambda l
         plan = launcher.plan(
             source, first=options.first, until=options.until, moved=moved, wait_s=options.wait_s, lead_s=options.lead_s
         )
+        if options.loop is not None and plan.group is not None:
+            raise UsageError(f"--step-fn: {source} has {plan.group.world} ranks, which only their script can launch")
         if options.loop is None and any(REDACTED in str(argument) for argument in plan.environment.get("argv") or ()):
             tell(f"note: a secret among the arguments was not stored; the script gets {REDACTED}...]")
         with ending_in_order():

@@ -34,7 +34,7 @@ from steadytrain.detectors import Detector
 from steadytrain.grouping.catalog import needed_tables, spoils_weights
 from steadytrain.grouping.courses import OPEN
 from steadytrain.grouping.stories import Story, is_of_nonfinite, of_nonfinite, tell
-from steadytrain.storage.ranks_of_run import rank_folder
+from steadytrain.storage.ranks_of_run import launcher_facts, rank_folder
 from steadytrain.storage.retention import Keeper
 from steadytrain.storage.run_folder import RUN_FILE, RunWriter
 from steadytrain.storage.run_summaries import keep_summary
@@ -383,7 +383,7 @@ def recording(detectors: Sequence[Detector] = (), sink: Sink = NO_SINK) -> Recor
 
 
 def _rank_facts() -> dict[str, Any]:
-    return {"rank": ranks.rank(), "world_size": ranks.world_size(), "pid": os.getpid()}
+    return {"rank": ranks.rank(), "world_size": ranks.world_size(), "pid": os.getpid(), **launcher_facts()}
 
 
 def _by_weight(symptom: Symptom) -> tuple[int, int, int]:

@@ -53,6 +53,23 @@ SAME_STORY_STEPS = 64
 
 
 @dataclass(frozen=True)
+class Ranks:
+    """Several ranks that trained together. ``failing`` is the one where the step went wrong, or that the incident is
+    of. ``why_not`` says why they cannot be launched together again. ``held`` is the step before the incident if the
+    bundles of all ranks hold the state after it."""
+
+    world: int
+    failing: int = 0
+    why_not: str | None = None
+    held: int | None = None
+
+    @property
+    def other(self) -> int:
+        """A rank that did not fail."""
+        return 0 if self.failing else 1
+
+
+@dataclass(frozen=True)
 class Case:
     """An incident (or a run with symptoms) as trials see it.
 
@@ -87,6 +104,9 @@ class Case:
     lead_s: float = LEAD_S_MAX
     stream: str = FIRST_STREAM
     """The optimizer whose steps ``onset``, ``step`` and the tape count."""
+
+    ranks: Ranks | None = None
+    """The ranks of a run of several, None for one process."""
 
     later: bool = False
     """Whether its steps began after those of another training of the same script: the script's start is not theirs."""
@@ -237,8 +257,8 @@ class Case:
 
     def _probe_points(self, begin: int, count: int) -> set[int]:
         """Positions of the probes among the steps: at the start, at the onset, then at growing distances."""
-        if self.aim == "finite":
-            return {0}  # the first value that is not finite judges; probes only show the price
+        if self.aim == "finite":  # the first value that is not finite judges; probes only show the price
+            return {0} if self.ranks is None else set()  # ranks cannot be copied: a probe would be a turn of their loop
         if self.aim == "progress":
             return {0, *(round(count * share) for share in (0.25, 0.5, 0.75))}
         onset = min(max(self.onset - begin - 1, 0), count)

@@ -16,6 +16,7 @@ from steadytrain.core.model import Symptom, Window
 from steadytrain.experiments.bursts import burst_before
 from steadytrain.experiments.case import FIRST_STREAM, SAME_STORY_STEPS, Case
 from steadytrain.experiments.complaints import complaint
+from steadytrain.experiments.rank_cases import of_ranks
 from steadytrain.experiments.specs import Json
 from steadytrain.experiments.trial_starts import EARLY_ONSET, START, begins_of
 from steadytrain.grouping.catalog import declared
@@ -70,12 +71,11 @@ def open_case(
         began = _began(leading, symptoms, window, recording)
     assert began is not None
     seen = step if step is not None else began
-    seconds = window.series("step_s").values
-    recorded = _recorded(recording, seen)
+    seconds, recorded = window.series("step_s").values, _recorded(recording, seen)
     later = source.stream != FIRST_STREAM and not recorded.get("others")  # those that take turns are taped together
     # A run folder is replayed by the steps of its first optimizer; the bundle of another has a recording of its own.
     no_tape = from_start or (leading is not None and leading.stream != FIRST_STREAM and not is_bundle(path))
-    return Case(
+    case = Case(
         path=path,
         symptom=leading,
         symptoms=(*symptoms, *_later_acts(path, symptoms)),
@@ -84,7 +84,7 @@ def open_case(
         window=window,
         environment=source.environment,
         begins=() if no_tape else _begins(recording, min(began, seen), later=later),
-        taped=() if no_tape else _stretches(recording),
+        taped=() if no_tape else recording.stretches(),
         step_s=float(np.median(seconds)) if len(seconds) else math.inf,
         facts=dict(facts or {}),
         finding=source.finding,
@@ -95,6 +95,7 @@ def open_case(
         stream=source.stream,
         later=later,
     )
+    return of_ranks(case)
 
 
 def _later_acts(path: Path, known: Sequence[Symptom]) -> list[Symptom]:
@@ -106,7 +107,7 @@ def _later_acts(path: Path, known: Sequence[Symptom]) -> list[Symptom]:
 
 
 def _begins(recording: Recording, onset: int, *, later: bool) -> tuple[int, ...]:
-    begins = begins_of(recording.starts(), _stretches(recording), onset)
+    begins = begins_of(recording.starts(), recording.stretches(), onset)
     return tuple(begin for begin in begins if begin != START) if later else begins
 
 
@@ -115,17 +116,6 @@ def _recorded(recording: Recording, step: int) -> Mapping[str, Json]:
     chunk = recording.chunk_of(step)
     steps = read_chunk(chunk)["steps"] if chunk is not None else ()
     return next((one for one in steps if one["step"] == step), {})
-
-
-def _stretches(recording: Recording) -> tuple[tuple[int, int], ...]:
-    """The ranges of steps on the tape without gaps. Chunks may overlap."""
-    found: list[tuple[int, int]] = []
-    for chunk in recording.chunks:
-        if found and chunk.first <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(found[-1][1], chunk.last))
-        else:
-            found.append((chunk.first, chunk.last))
-    return tuple(found)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from fnmatch import fnmatch
 
 from steadytrain.experiments.case import FIRST_STREAM, Case
+from steadytrain.experiments.rank_plans import why_not_on_ranks
 from steadytrain.experiments.specs import Change, NotApplicable, Placebo, Spec
 from steadytrain.experiments.trial import Trial
 from steadytrain.experiments.trial_starts import START
@@ -25,8 +26,8 @@ def planned(
     Without a snapshot before the onset, the script's own first steps run instead. That is equivalent only if the
     recorded run began with them, too. A trial that needs recorded steps then does not apply.
     """
-    if case.facts.get("ranks", 1) > 1:
-        return NotApplicable("a script with several ranks cannot be launched again")
+    if (why := why_not_on_ranks(case, changes)) is not None:
+        return NotApplicable(why)
     if (why := _of_another_optimizer(case)) is not None:
         return NotApplicable(why)
     start = begin if begin is not None else case.begin
@@ -42,6 +43,8 @@ def from_the_beginning(trial: Trial, case: Case, *changes: Change) -> tuple[Spec
     """The script from its own beginning to some steps after the onset, with its own batches and nothing restored."""
     if case.begin == START:
         return planned(trial, case, *changes)
+    if (why := why_not_on_ranks(case, changes)) is not None:
+        return NotApplicable(why)
     if (why := _of_another_optimizer(case)) is not None:
         return NotApplicable(why)
     if case.later:

@@ -143,6 +143,9 @@ class ProbeSeen(JsonRow):
 OWN_TARGETS = "the targets are the script's own, and stayed as they were"
 """Note of a trial that changed the model's inputs, if the script computes the loss with its own targets."""
 
+OWN_BATCH = "own batch was used"
+"""Part of the note of a trial that could not feed its batches. Such a trial counts as not run."""
+
 UNCHANGED = "unchanged"
 """The trial that changes nothing: the control for all others."""
 

@@ -124,8 +124,8 @@ class MeasuredAsMeant(Row):
 @final
 @dataclass(frozen=True)
 class NeedsRanks(Row):
-    """A trial that needs several ranks, which steadytrain cannot relaunch. It gives ``why``, or ``alone`` if the run
-    has one process."""
+    """A trial of several ranks that steadytrain cannot run. It gives ``why``, or ``alone`` if the run has one
+    process."""
 
     _: KW_ONLY
     alone: str

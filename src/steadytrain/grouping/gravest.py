@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from steadytrain.core.incident import Incident
 from steadytrain.core.model import SEVERITIES, worst
 from steadytrain.grouping.catalog import declared
 from steadytrain.storage.bundle import is_bundle, open_for_report
+from steadytrain.storage.ranks_of_run import faulty_first
 from steadytrain.storage.run_folder import open_run
 from steadytrain.storage.tape_files import find_recording
 
@@ -48,9 +50,21 @@ def _instead(path: Path) -> str:
     return f"no tape of its steps was kept (--keep-rewind keeps one of a run that ends well); {wiring}"
 
 
+def _incidents(rank: Path) -> tuple[Path, ...]:
+    """Those of another rank; none if its folder is damaged."""
+    try:
+        return open_run(rank).incidents
+    except UsageError:
+        return ()
+
+
 def incident_or_run(path: Path) -> Path:
-    """Like :func:`gravest_incident`, but returns ``path`` for a run without incidents."""
-    incidents = [] if is_bundle(path) else open_run(path).incidents
+    """Like :func:`gravest_incident`, but returns ``path`` for a run without incidents. Of several ranks with equal
+    ones, that of the rank where the step went wrong."""
+    if is_bundle(path):
+        return path
+    run = open_run(path)
+    incidents = faulty_first(run, [*run.incidents, *(one for rank in run.ranks for one in _incidents(rank))])
     if not incidents:
         return path
     opened, why = [], None
@@ -62,4 +76,9 @@ def incident_or_run(path: Path) -> Path:
     if not opened:
         assert why is not None
         raise why
-    return min(opened, key=lambda bundle: gravity(bundle.incident)).path
+    return min(opened, key=lambda bundle: (gravity(bundle.incident), _has_finite_loss(bundle.incident))).path
+
+
+def _has_finite_loss(incident: Incident) -> bool:
+    """Of several ranks, a bad gradient reaches all, and a bad loss is only where the step went wrong."""
+    return all(math.isfinite(loss) for loss in incident.losses)

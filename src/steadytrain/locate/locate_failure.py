@@ -1,7 +1,7 @@
 """Reruns the failing step in a new process and reports the finding. Torch-free: the script runs in launched processes.
 
-With a tape, the steps before it are replayed from a snapshot (``locate/traced_replay.py``). Without one, or if the
-replay fails, the step runs on the bundle's own state (``replay/failing_step.py``).
+With a tape, the steps before it are replayed from a snapshot (``locate/traced_replay.py``). Without one, if the replay
+fails, and for one of several ranks, the step runs on the bundle's own state (``replay/failing_step.py``).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from steadytrain.replay import failing_step
 from steadytrain.replay.moved_files import NOT_MOVED
 from steadytrain.replay.verdict import Replayed
 from steadytrain.storage.bundle import Bundle, is_bundle, open_bundle
+from steadytrain.storage.rank_group import world_of
 from steadytrain.storage.run_folder import open_run
 from steadytrain.storage.step_look import StepLook
 from steadytrain.storage.tape_files import Recording, find_recording
@@ -73,6 +74,7 @@ def target(path: Path, step: int | None) -> Target:
     recording = find_recording(path)
     if is_bundle(path):
         bundle = open_bundle(path)
+        recording = recording if world_of(bundle.environment) < 2 else replace(recording, snapshots=())
         own = bundle.incident.step
         found = Target(path, step or own, bundle.environment, recording, bundle if step in (None, own) else None)
     else:

@@ -80,6 +80,10 @@ def find_onset(source: Path, *, until: int | None, moved: Moved, wait_s: float, 
     symptom_step = until or (incident.onset_step if incident is not None else last) or 0
     end = min(symptom_step + AFTER_STEPS, last) if last is not None else symptom_step
     asked = plan(source, first=None, until=max(end, symptom_step), moved=moved, wait_s=wait_s, lead_s=lead_s)
+    if asked.group is not None:
+        raise UsageError(
+            f"{source}: it has {asked.group.world} ranks; only replay, trial and diagnose launch all of them"
+        )
     if asked.first is None:
         raise UsageError(f"{source}: it has no tape of earlier steps; nothing to measure")
     begins = _begins(recording.starts(), symptom_step, end=asked.until, reaches=recording.reaches)

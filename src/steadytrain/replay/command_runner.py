@@ -10,6 +10,7 @@ import linecache
 import os
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -39,6 +40,9 @@ class Launchable(Protocol):
     @property
     def environment(self) -> Mapping[str, Any]: ...
 
+
+STAYS_S_MAX = 900.0
+"""How long a rank that has its result waits for the others."""
 
 _exit = os._exit
 source_path: Path | None = None
@@ -154,6 +158,15 @@ def leave() -> NoReturn:
     """Ends this process without the script's exit code, which might save the wrong weights."""
     sys.stdout.flush()
     sys.stderr.flush()
+    _exit(0)
+
+
+def stay() -> NoReturn:
+    """Waits for this process to be ended by the one that launched it, for a while, and then leaves: other ranks may
+    still need what this one sent them."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    time.sleep(STAYS_S_MAX)
     _exit(0)
 
 

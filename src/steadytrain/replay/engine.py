@@ -92,8 +92,7 @@ class Replayer(StepObserver):
         self._own_steps_wanted = own_steps.wanted
         self._skips_steps = own_steps.skips
         self._own_steps = self._own_calls = 0
-        self._jumped = self._by_hand = False
-        self._restored = False
+        self._jumped = self._by_hand = self._restored = False
         self._now = self._first
         self._call = 0
         self._compared = 0
@@ -237,7 +236,7 @@ class Replayer(StepObserver):
         if self._now == self._until:
             self._compare_final(stream)
             self._symptom = self._symptom_came(measured)
-            self._end()
+            self._end(measured)
         restore_gate(step, stream)
 
     def _other_gate(self, stream: Stream, measured: Measurement) -> None:
@@ -376,7 +375,7 @@ class Replayer(StepObserver):
         self._done(why, self._ended_trace())
         raise AssertionError("the process was to end")
 
-    def _end(self) -> None:
+    def _end(self, measured: Measurement) -> None:
         if self._skips_steps and (self._difference is not None or not self._symptom):
             self._note(SHORT_LEAD)
         if self._by_hand and self._difference is not None:
@@ -390,6 +389,7 @@ class Replayer(StepObserver):
             # A loader that was not asked may have had other batches.
             script_batches_equal=None if self._unasked and self._same_batches else self._same_batches,
             notes=tuple(self._notes),
+            loss_finite=measured.loss_finite,
         )
         self._done(result, self._ended_trace())
         raise AssertionError("the process was to end")

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from steadytrain.capture.hooks.seeding import hash_variables
+from steadytrain.storage.rank_group import world_of
+from steadytrain.storage.ranks_of_run import LAUNCHER_VARIABLES
 
 CHANGES_MAX = 100
 
@@ -34,6 +36,9 @@ NUMERIC_VARIABLES = (
 NO_CHANGE = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "OMP_WAIT_POLICY")
 """scikit-learn sets the first two when it is imported, so they tell the time of the reading, and not of two machines.
 The last says how idle threads wait; replays set it themselves (``child_processes.sharing_cores``)."""
+
+LAUNCHER = ("TORCHELASTIC_", "TORCH_NCCL_ASYNC_ERROR_HANDLING")
+"""What torchrun sets for its ranks, which a replay launches without it."""
 
 
 def changes(
@@ -98,11 +103,15 @@ def _variables(recorded: Mapping[str, Any], present: Mapping[str, Any]) -> Itera
     before, now = _mapping(recorded, "environment"), _mapping(present, "environment")
     if "environment" not in recorded:
         return
-    given = hash_variables(recorded)  # every launched process gets these as the run had them
+    given = set(hash_variables(recorded))  # every launched process gets these as the run had them
+    if world_of(recorded) > 1:
+        given |= set(LAUNCHER_VARIABLES)
     for name in sorted(before.keys() | now.keys()):
         if name in given:
             continue
-        if name.startswith(NUMERIC_VARIABLES) and not name.endswith(PLACES) and name not in NO_CHANGE:
+        if not name.startswith(NUMERIC_VARIABLES) or name.startswith(LAUNCHER):
+            continue
+        if not name.endswith(PLACES) and name not in NO_CHANGE:
             yield from _one(f"${name}", before.get(name, "unset"), now.get(name, "unset"))
 
 

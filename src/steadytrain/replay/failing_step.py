@@ -27,8 +27,10 @@ from steadytrain.core.incident import NOT_MADE_HERE, Finding
 from steadytrain.replay.child_processes import process_group
 from steadytrain.replay.command_runner import as_program, leave, run_recorded, watch_with
 from steadytrain.replay.loop_command import check_typed, with_loop
+from steadytrain.replay.ports import free_port
 from steadytrain.replay.written_files import note_written
 from steadytrain.storage.bundle import Bundle, open_bundle, write_json
+from steadytrain.storage.rank_group import alone
 from steadytrain.storage.step_look import StepLook
 
 if TYPE_CHECKING:
@@ -108,9 +110,9 @@ def launch(
     reason.
 
     The message names ``until`` as what the script did not reach. ``environment`` is that of the recorded run, ``limit``
-    what sets ``wait_s``. ``tell`` gets a line of progress every ten seconds.
+    what sets ``wait_s``. ``tell`` gets a line of progress every ten seconds. Of several ranks it is one, alone.
     """
-    variables = hash_variables(environment)
+    variables = {**hash_variables(environment), **alone(environment, port=free_port())}
     log = result.parent / "output.txt"
     ended = run_logged(arguments, log, folder=folder, wait_s=wait_s, tell=tell, variables=variables)
     if ended is None:
@@ -166,8 +168,11 @@ def run_logged(
     ):
         status = _waited(child, wait_s, tell)
     note_written(log.parent)
-    if status is None:
-        return None
+    return None if status is None else ended_with(status, log)
+
+
+def ended_with(status: int, log: Path) -> Ended:
+    """The end of a process whose output went to ``log``."""
     said = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
     was_forbidden = any(text in line for line in said for text in FORBIDDEN)
     return Ended(status, tuple(line for line in said if line.strip(MARKS))[-LOG_LINES_SHOWN:], was_forbidden)

@@ -2,9 +2,10 @@
 
 The process ends at the gate of the last step, without the script's exit code, so it overwrites nothing that the real
 run saved. Run as ``python -m steadytrain.replay.from_script SOURCE RESULT.json OLD=NEW|- FROM|- UNTIL|- STEP|-
-LEAD_S``:
+LEAD_S [stay]``:
 a bundle or a run folder, the moved folder, the first and the last step, the step to trace, and the time in seconds for
-the script's own steps (if they need more, it computes only one).
+the script's own steps (if they need more, it computes only one). With ``stay``, as one of several ranks, it waits to be
+ended once it has its result.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Incident
 from steadytrain.core.model import Window
-from steadytrain.replay.command_runner import as_program, leave, run_followed
+from steadytrain.replay.command_runner import as_program, leave, run_followed, stay
 from steadytrain.replay.loop_command import with_loop
 from steadytrain.replay.moved_files import Moved, moved_bundle, moved_environment
 from steadytrain.replay.own_steps import OwnSteps, own_steps, steps_before, updates_passed_over
@@ -35,8 +36,9 @@ if TYPE_CHECKING:
     from steadytrain.replay.symptom_recurrence import StepNumbers
     from steadytrain.replay.verdict import Replayed
 
-MODULE = "steadytrain.replay.from_script"
+STEPS_MODULE = "steadytrain.replay.from_script"
 NOT_GIVEN = "-"
+STAY = "stay"
 CameAgain = Callable[["Mapping[int, StepNumbers]"], "bool | None"]
 
 
@@ -112,7 +114,7 @@ def _step_s(window: Window) -> float:
     return float(np.median(seconds)) if len(seconds) else math.inf
 
 
-def main(source: str, result: str, moved: str, first: str, until: str, trace: str, lead_s: str) -> int:
+def main(source: str, result: str, moved: str, first: str, until: str, trace: str, lead_s: str, end: str = "") -> int:
     place = Moved.parse(moved)
     opened = open_source(Path(source), place)
     snapshot, last = opened.recording.choose(first=_step(first), until=_step(until) or opened.incident_step)
@@ -123,7 +125,7 @@ def main(source: str, result: str, moved: str, first: str, until: str, trace: st
         from steadytrain.replay.result_files import write_output
 
         write_output(result_path, outcome, traced)
-        leave()
+        stay() if end == STAY else leave()
 
     def replayer() -> StepObserver:
         from steadytrain.replay.engine import Replayer

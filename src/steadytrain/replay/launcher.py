@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,18 @@ from steadytrain.capture.hooks.seeding import hash_variables
 from steadytrain.core.errors import UsageError
 from steadytrain.replay.environment_changes import changes
 from steadytrain.replay.failing_step import MOVED_HINT, NOT_RECORDED, check_batches, check_launch, run_logged
+from steadytrain.replay.from_script import STEPS_MODULE
 from steadytrain.replay.loop_command import with_loop
 from steadytrain.replay.moved_files import Moved, moved_environment
+from steadytrain.replay.rank_launch import run_ranks
+from steadytrain.replay.rank_replay import commands, joined, why_not
 from steadytrain.replay.trace_comparison import Part, TracedOperation, first_part
 from steadytrain.replay.verdict import RUN_EAGERLY, Judgement, Replayed, differ, earliest, judge
 from steadytrain.storage.bundle import is_bundle, open_bundle
+from steadytrain.storage.rank_group import RankGroup, rank_group
 from steadytrain.storage.run_folder import open_run
 from steadytrain.storage.tape_files import Recording, find_recording, recording_note
 
-STEPS_MODULE = "steadytrain.replay.from_script"
 ONE_STEP_MODULE = "steadytrain.replay.from_bundle"
 NOT_GIVEN = "-"
 TRACES_MAX = 4
@@ -49,10 +52,9 @@ class Plan:
     """What to replay, and how to launch the command.
 
     ``environment`` is the document of the recorded run. ``first`` is None if only the incident's own step is replayed
-    from
-    its bundle. ``incident_step`` is None for a run. ``wait_s`` bounds each launch. The launched script computes the
-    steps
-    before ``first`` itself if they need at most ``lead_s`` seconds, else only its first.
+    from its bundle. ``incident_step`` is None for a run. ``wait_s`` bounds each launch. The launched script computes
+    the steps before ``first`` itself if they need at most ``lead_s`` seconds, else only its first. ``group`` are all
+    ranks of a run of several.
     """
 
     source: Path
@@ -63,6 +65,7 @@ class Plan:
     moved: Moved
     wait_s: float
     lead_s: float
+    group: RankGroup | None = None
 
     @property
     def looked_for(self) -> bool:
@@ -96,7 +99,7 @@ def plan(
     Raises:
         UsageError: the steps do not exist, no snapshot precedes them, or the script is gone.
     """
-    recording = find_recording(source)
+    recording, group = find_recording(source), rank_group(source)
     if is_bundle(source):
         bundle = open_bundle(source)
         environment, step = bundle.environment, bundle.incident.step
@@ -104,21 +107,22 @@ def plan(
         if bundle.incident.kind == "symptom" and not recording.starts():
             note = recording_note(source) or bundle.incident.state_note
             raise UsageError(f"{source}: it has no snapshot with the steps after it ({note}); nothing to replay from")
-        if not recording.starts() and first in (None, step) and until in (None, step):
+        if group is None and not recording.starts() and first in (None, step) and until in (None, step):
             _check_one_step(source, bundle.incident.state_note, recording)
             check_batches(source, bundle.incident.batch_note)
             _check_launch(moved_environment(environment, moved))
             return Plan(source, environment, step, None, step, moved, wait_s, lead_s)
     else:
         environment, step, onset = open_run(source).description, None, None
-    snapshot, last = recording.choose(first=first, until=until or step, onset=onset)
+    snapshot, last = (group or recording).choose(first=first, until=until or step, onset=onset)
     _check_launch(moved_environment(environment, moved))
-    return Plan(source, environment, step, snapshot.step + 1, last, moved, wait_s, lead_s)
+    return Plan(source, environment, step, snapshot.step + 1, last, moved, wait_s, lead_s, group)
 
 
 def starts(source: Path) -> list[int]:
     """The steps from which a replay can start."""
-    return find_recording(source).starts()
+    group = rank_group(source)
+    return (find_recording(source) if group is None else group.common).starts()
 
 
 def replay(asked: Plan, *, times: int, explain: bool) -> tuple[list[Replayed], Judgement]:
@@ -144,18 +148,41 @@ def replay(asked: Plan, *, times: int, explain: bool) -> tuple[list[Replayed], J
 
 def _once(asked: Plan, *, trace_step: int | None) -> Output:
     with tempfile.TemporaryDirectory(prefix="steadytrain-replay-") as scratch:
+        if asked.group is not None:
+            return _ranks(asked, asked.group, Path(scratch), trace_step)
         result = Path(scratch) / "result.json"
         launch(asked, _command(asked, result, trace_step), result)
-        document = _read(result)
-        if "cannot" in document:
-            raise CannotReplayError(str(document["cannot"]))
-        trace = _read(result.parent / "trace.json") if trace_step is not None else {"operations": [], "notes": []}
-        return Output(
-            Replayed.from_json(document["replayed"]),
-            _read(result.parent / "environment.json"),
-            tuple(TracedOperation.from_json(operation) for operation in trace["operations"]),
-            tuple(trace["notes"]),
-        )
+        return _output(result, trace_step)
+
+
+def _output(result: Path, trace_step: int | None) -> Output:
+    document = _read(result)
+    if "cannot" in document:
+        raise CannotReplayError(str(document["cannot"]))
+    trace = _read(result.parent / "trace.json") if trace_step is not None else {"operations": [], "notes": []}
+    return Output(
+        Replayed.from_json(document["replayed"]),
+        _read(result.parent / "environment.json"),
+        tuple(TracedOperation.from_json(operation) for operation in trace["operations"]),
+        tuple(trace["notes"]),
+    )
+
+
+def _ranks(asked: Plan, group: RankGroup, scratch: Path, trace_step: int | None) -> Output:
+    """One launch of all ranks. Its trace is that of the rank whose first difference comes first."""
+    assert asked.first is not None
+    steps, trace = (asked.first, asked.until), NOT_GIVEN if trace_step is None else str(trace_step)
+    launched = commands(group, scratch, steps, trace, moved=asked.moved, lead_s=asked.lead_s)
+    failure = run_ranks(launched, wait_s=asked.wait_s)
+    for rank, one in enumerate(launched):  # a rank that cannot go on says so, and the others wait for it in vain
+        if one.result.is_file() and "cannot" in (document := _read(one.result)):
+            raise CannotReplayError(f"rank {rank}: {document['cannot']}")
+    if failure is not None:
+        raise CannotReplayError(why_not(failure, group, wait_s=asked.wait_s))
+    outputs = [_output(one.result, trace_step) for one in launched]
+    found = joined([output.replayed for output in outputs], group)
+    differs = found.first_difference.rank if found.first_difference is not None else None
+    return replace(outputs[group.rank if differs is None else differs], replayed=found)
 
 
 def _command(asked: Plan, result: Path, trace_step: int | None) -> list[str]:

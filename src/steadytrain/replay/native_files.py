@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from steadytrain.capture.hooks.import_hook import after_import
 from steadytrain.core.torch_private import FILE_READER, FILE_WRITER
 from steadytrain.replay.file_mirror import FileMirror
+from steadytrain.storage.ranks_of_run import launched_ranks
 
 
 class PathArgument(NamedTuple):
@@ -171,11 +172,18 @@ def _redirect_store(mirror: FileMirror) -> None:
 
     theirs: type[Any] | None = getattr(torch.distributed, "FileStore", None)
     if theirs is not None:
-        store = _redirected(theirs, mirror.writing)
+        store = _redirected(theirs, lambda path: _place_of_store(path, mirror))
         for name in ("", ".rendezvous", ".distributed_c10d"):
             module: Any = sys.modules.get(f"torch.distributed{name}")
             if hasattr(module, "FileStore"):
                 module.FileStore = store
+
+
+def _place_of_store(path: Any, mirror: FileMirror) -> Any:
+    """Where the store's file lies. Each rank has a folder of its own, so several would wait there for each other."""
+    if launched_ranks() > 1:
+        raise RuntimeError("ranks that find each other by a file cannot be launched together again; use env://")
+    return mirror.writing(path)
 
 
 def _redirect_arrow_files(mirror: FileMirror) -> None:

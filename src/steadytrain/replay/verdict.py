@@ -44,13 +44,26 @@ SEED = "give the generator a fixed seed before training: generator.manual_seed(.
 
 @dataclass(frozen=True)
 class Difference(JsonValue):
-    """The first difference. ``phase`` is batch, random, forward, backward, communication or optimizer."""
+    """The first difference. ``phase`` is batch, random, forward, backward, communication or optimizer. ``rank``: the
+    one that differs, if several were replayed."""
 
     step: int
     phase: str
     tensor: str
     recorded: str
     replayed: str
+    rank: int | None = None
+
+
+@dataclass(frozen=True)
+class OfRank(JsonValue):
+    """What one of several ranks showed in a replay of all. ``loss_finite`` is that of the last step."""
+
+    rank: int
+    exact: bool
+    steps: int
+    first_difference: Difference | None
+    loss_finite: bool | None
 
 
 @dataclass(frozen=True)
@@ -64,6 +77,17 @@ class Replayed(JsonValue):
     symptom: bool | None
     script_batches_equal: bool | None
     notes: tuple[str, ...] = ()
+    loss_finite: bool | None = None
+    """Whether the loss of the last step was finite."""
+
+    ranks: tuple[OfRank, ...] = ()
+    """Of each rank, if several were replayed."""
+
+    failing_rank: int | None = None
+    """Of several ranks the one where the step went wrong; None if that is unknown, or if none did."""
+
+    failing_place: str | None = None
+    """The first bad operation of that rank, as its incident names it."""
 
     @property
     def exact(self) -> bool:
@@ -152,7 +176,7 @@ def status(replays: Sequence[Replayed], *, looked_for: bool) -> int:
 def document(
     incident: str, replays: Sequence[Replayed], judgement: Judgement, *, looked_for: bool = True
 ) -> dict[str, Any]:
-    first = earliest(replays)
+    first, worst = earliest(replays), _worst(replays)
     symptoms = [replay.symptom if looked_for else None for replay in replays]
     batches = [replay.script_batches_equal for replay in replays if replay.script_batches_equal is not None]
     return {
@@ -172,7 +196,16 @@ def document(
         "changed": list(judgement.changed),
         "script_batches_equal": all(batches) if batches else None,
         "notes": list(dict.fromkeys(note for replay in replays for note in replay.notes)),
+        "ranks": [rank.to_json() for rank in worst.ranks],
+        "failing_rank": worst.failing_rank,
+        "failing_place": worst.failing_place,
     }
+
+
+def _worst(replays: Sequence[Replayed]) -> Replayed:
+    """The replay that differs first; the first one if all were exact."""
+    first = earliest(replays)
+    return next((one for one in replays if first is not None and one.first_difference == first), replays[0])
 
 
 def command_result(result: Mapping[str, Any]) -> CommandResult:
@@ -191,9 +224,11 @@ def lines(result: Mapping[str, Any]) -> list[str]:
     first, count = result["first_difference"], result["steps"]
     asked = result["until_step"] - result["from_step"] + 1
     times = f", {result['times']} times" if result["times"] > 1 else ""
-    told = [f"replay of steps {result['from_step']} to {result['until_step']}{times}"]
+    ranks = result["ranks"]
+    together = f" on {len(ranks)} ranks" if ranks else ""
+    told = [f"replay of steps {result['from_step']} to {result['until_step']}{together}{times}"]
     if first is None:
-        told.append(_line("exact", f"{count} of {asked} steps, to the last bit"))
+        told.append(_line("exact", f"{count} of {asked} steps, to the last bit{', on every rank' if ranks else ''}"))
     else:
         told.append(
             _line(
@@ -201,7 +236,8 @@ def lines(result: Mapping[str, Any]) -> list[str]:
                 f"{first['step'] - result['from_step']} of {asked} steps; first different at step {first['step']}",
             )
         )
-        told.append(_line("first difference", f"{first['phase']}: {first['tensor']}"))
+        where = "" if first.get("rank") is None else f"rank {first['rank']}, "
+        told.append(_line("first difference", f"{where}{first['phase']}: {first['tensor']}"))
         told.append(_line("", f"recorded {first['recorded']}, replayed {first['replayed']}"))
         told.append(_line("kind", f"{(result['kind'] or 'unknown').replace('-', ' ')}: {result['why']}"))
     operation = result["operation"]
@@ -215,11 +251,23 @@ def lines(result: Mapping[str, Any]) -> list[str]:
     if result["switch"] is not None:
         told.append(_line("switch", result["switch"]))
     told += [_line("changed" if number == 0 else "", change) for number, change in enumerate(result["changed"])]
+    if first is not None:
+        told += [_line(f"rank {one['rank']}", _of_rank(one)) for one in ranks]
     if result["symptom"] is not None:
         told.append(_line("symptom", "came again" if result["symptom"] else "did not come"))
+    if result["symptom"] and result["failing_rank"] is not None:
+        place = result["failing_place"]
+        told.append(_line("failing rank", f"{result['failing_rank']}{f': {place}' if place else ''}"))
     if result["script_batches_equal"] is False:
         told.append(_line("batches", "the script loaded different batches than recorded; the recorded ones were used"))
     return told + [_line("note", note) for note in result["notes"]]
+
+
+def _of_rank(one: Mapping[str, Any]) -> str:
+    found = one["first_difference"]
+    if found is None:
+        return f"exact in {one['steps']} steps"
+    return f"first different at step {found['step']} ({found['phase']}: {found['tensor']})"
 
 
 def _line(name: str, text: str) -> str:

@@ -5,11 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from steadytrain.storage.run_folder import RUN_FILE, Run
 
 FIRST_BAD_RANK = "first_bad_rank"
 """The fact of a run that names the rank whose loss was not finite in the step that ended it."""
+
+LAUNCHER = "launcher"
+"""The entry of ``run.json`` with the launcher's variables; absent without a launcher."""
+
+LAUNCHER_VARIABLES = (
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "OMP_NUM_THREADS", "TORCHELASTIC_RUN_ID"),
+)
+
+
+def launcher_facts() -> dict[str, Any]:
+    """What a launcher such as torchrun told this process, for ``run.json``; empty without one."""
+    if "RANK" not in os.environ:
+        return {}
+    return {LAUNCHER: {name: os.environ[name] for name in LAUNCHER_VARIABLES if name in os.environ}}
 
 
 def launched_rank() -> int:

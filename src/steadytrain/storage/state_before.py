@@ -28,14 +28,25 @@ def step_before(bundle: Path, incident: Incident, recording: Recording) -> int |
     """
     located = incident.located
     known = located is not None and not any(operand.nan or operand.inf for operand in located.inputs)
-    if not known or incident.kind != "nonfinite" or recording.chunk_of(incident.step) is None:
+    if located is None or not known:
+        return None
+    try:
+        if not located.module and holds_nonfinite(bundle / WEIGHTS):
+            return None
+    except (UsageError, OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return held_before(bundle, incident, recording)
+
+
+def held_before(bundle: Path, incident: Incident, recording: Recording) -> int | None:
+    """The step before that of the incident, if the bundle holds all that a snapshot after it would hold, sound or
+    not; else None."""
+    if incident.kind != "nonfinite" or recording.chunk_of(incident.step) is None:
         return None
     if not all((bundle / name).is_file() for name in (WEIGHTS, OPTIMIZERS, MOMENTS)):
         return None
     before = newest_before(recording, incident.step)
     try:
-        if located is not None and not located.module and holds_nonfinite(bundle / WEIGHTS):
-            return None
         whole = before is not None and _is_whole(bundle, read_snapshot(before))
     except (UsageError, OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

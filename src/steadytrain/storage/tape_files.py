@@ -101,6 +101,16 @@ class Recording:
         """The last step on the tape."""
         return max((chunk.last for chunk in self.chunks), default=None)
 
+    def stretches(self) -> tuple[tuple[int, int], ...]:
+        """The ranges of steps on the tape without gaps. Chunks may overlap."""
+        found: list[tuple[int, int]] = []
+        for chunk in self.chunks:
+            if found and chunk.first <= found[-1][1] + 1:
+                found[-1] = (found[-1][0], max(found[-1][1], chunk.last))
+            else:
+                found.append((chunk.first, chunk.last))
+        return tuple(found)
+
     def reaches(self, first: int) -> int:
         """The last step that can be replayed from ``first`` on without a gap; ``first - 1`` if there is none."""
         last = first - 1

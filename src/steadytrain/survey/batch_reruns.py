@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from steadytrain.capture.step.input_recorder import MicroBatch
+from steadytrain.capture.step.ranks import without_reduction
 from steadytrain.survey.call_findings import LossCall
 from steadytrain.survey.calls import Calls
 from steadytrain.survey.compiled_model import compiled
@@ -115,7 +116,7 @@ def reruns(calls_made: list[MicroBatch], calls: Calls, last: LossCall | None) ->
     if not calls_made:
         return facts
     call = calls_made[-1]
-    module = call.module
+    module = without_reduction(call.module)
     facts |= compiled(call)
     was_training = module.training
     module.eval()  # dropout and batch statistics mix rows on purpose

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
+from steadytrain.capture.step.ranks import without_reduction
 from steadytrain.survey.tensor_values import first_output
 
 NODES_MAX = 20_000
@@ -35,7 +36,7 @@ def moves_output(call: MicroBatch, parameters: list[Tensor]) -> float | None:
     """The relative change of the model's output if ``parameters`` move by a hundredth. None if the output is not
     reproducible, or the call has none.
     """
-    module = call.module
+    module = without_reduction(call.module)
     modes = {part: part.training for part in module.modules()}
     random = RandomState.take()
     chance = torch.Generator().manual_seed(0)

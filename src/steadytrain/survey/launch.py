@@ -3,12 +3,13 @@
 ``experiments/facts.py`` names the facts. With a snapshot and a tape, recorded steps are replayed up to the incident's.
 Otherwise the script computes its own first steps. This room has one file for each subject. An error there costs its
 facts, not the survey. The launched side runs as ``python -m steadytrain.survey.launch SOURCE RESULT.json OLD=NEW|-
-LEAD_S ONSET|-``.
+LEAD_S ONSET|- [stay]``; with ``stay`` as one of several ranks (``rank_survey``).
 """
 
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,15 +19,18 @@ from typing import TYPE_CHECKING, Any
 from steadytrain.core.errors import UsageError
 from steadytrain.core.work_time import work_time
 from steadytrain.experiments.facts import document_of, facts_path
-from steadytrain.replay.command_runner import as_program, leave, run_followed
+from steadytrain.replay.command_runner import as_program, leave, run_followed, stay
 from steadytrain.replay.failing_step import Tell, check_launch, launch
-from steadytrain.replay.from_script import Source, open_source
+from steadytrain.replay.from_script import STAY, Source, open_source
 from steadytrain.replay.moved_files import Moved, moved_environment
 from steadytrain.replay.own_steps import OwnSteps
+from steadytrain.replay.rank_replay import common_lead
 from steadytrain.storage.bundle import open_bundle, write_json
+from steadytrain.storage.rank_group import RankGroup, rank_group
 from steadytrain.storage.run_folder import open_run
 from steadytrain.storage.state_before import newest_before, step_before
 from steadytrain.storage.tape_files import Recording
+from steadytrain.survey.rank_survey import surveyed, with_common_snapshots
 
 if TYPE_CHECKING:
     from steadytrain.capture.step.observers import StepObserver
@@ -74,9 +78,13 @@ def survey(
     opened = open_source(source, moved)
     with tempfile.TemporaryDirectory(prefix="steadytrain-survey-") as scratch:
         result = Path(scratch) / "result.json"
-        command = [str(source.absolute()), str(result), str(moved), str(lead_s), NOT_GIVEN if not onset else str(onset)]
-        _launch(opened, moved, command, result, wait_s, tell)
-        facts: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
+        last = NOT_GIVEN if not onset else str(onset)
+        if (group := rank_group(source)) is not None:
+            facts = _of_ranks(group, moved, (lead_s, last), Path(scratch), wait_s)
+        else:
+            command = [str(source.absolute()), str(result), str(moved), str(lead_s), last]
+            _launch(opened, moved, command, result, wait_s, tell)
+            facts = json.loads(result.read_text(encoding="utf-8"))
     made = _made(opened)
     if made is not None:
         facts.setdefault("steps_planned", made)
@@ -84,6 +92,16 @@ def survey(
         place = facts_path(source)
         place.parent.mkdir(parents=True, exist_ok=True)
         write_json(place, document_of(facts, source=str(source)))
+    return facts
+
+
+def _of_ranks(group: RankGroup, moved: Moved, given: tuple[float, str], scratch: Path, wait_s: float) -> dict[str, Any]:
+    """The facts of the asked rank; all make as many steps themselves."""
+    starts = group.common.starts()
+    lead = common_lead(group, max(starts) - 1, moved, given[0]) if starts else str(math.inf)
+    facts = surveyed(group, MODULE, [lead, given[1]], scratch, moved=moved, wait_s=wait_s)
+    if isinstance(facts, str):
+        raise CannotSurveyError(facts)
     return facts
 
 
@@ -114,7 +132,7 @@ def _launch(opened: Source, moved: Moved, arguments: list[str], result: Path, wa
         raise CannotSurveyError(why)
 
 
-def main(source: str, result: str, moved: str, lead_s: str, onset: str) -> int:
+def main(source: str, result: str, moved: str, lead_s: str, onset: str, end: str = "") -> int:
     place = Moved.parse(moved)
     opened = open_source(Path(source), place)
     place.put_on_path()
@@ -122,10 +140,12 @@ def main(source: str, result: str, moved: str, lead_s: str, onset: str) -> int:
 
     def done(facts: dict[str, Any]) -> None:
         write_json(result_path, facts)
-        leave()
+        stay() if end == STAY else leave()
 
     following: list[Observed] = []
-    near = _begins_near(opened, float(lead_s))
+    near = _begins_near(opened, float(lead_s)) if end != STAY else None
+    if end == STAY:
+        opened = with_common_snapshots(opened)
 
     def watching() -> StepObserver:
         watched = _observed(

@@ -19,10 +19,9 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.work_time import work_time
 from steadytrain.diagnosis.answer import UNKNOWN, Diagnosis
 from steadytrain.diagnosis.answer_files import keep
-from steadytrain.diagnosis.batch_trigger import batch_note
+from steadytrain.diagnosis.batch_trigger import asked_first, batch_note, rank_note
 from steadytrain.diagnosis.case_with_run import open_story
 from steadytrain.diagnosis.conclusion import Circumstances, conclude, in_words
-from steadytrain.diagnosis.interventions import DROP_BATCH
 from steadytrain.diagnosis.opening import looked
 from steadytrain.diagnosis.proof import Control, needed, proof
 from steadytrain.diagnosis.signs import fact, surveyed
@@ -36,7 +35,7 @@ from steadytrain.experiments.crash_facts import facts_of_crash
 from steadytrain.experiments.facts import read_facts
 from steadytrain.experiments.progress_file import Progress
 from steadytrain.experiments.rank_facts import facts_of_ranks
-from steadytrain.experiments.specs import NO_TIME_LEFT, UNCHANGED, NotApplicable, Outcome, Spec, Verdict
+from steadytrain.experiments.specs import NO_TIME_LEFT, OWN_BATCH, UNCHANGED, NotApplicable, Outcome, Spec, Verdict
 from steadytrain.experiments.trial_catalog import plan_of, trials, with_controls
 from steadytrain.experiments.trial_starts import other_start
 from steadytrain.replay.failing_step import check_launch
@@ -49,7 +48,7 @@ from steadytrain.tracing.involved_rows import batch_rows
 from steadytrain.trial_runs import close_pools, lack_of_time, patched_files, run_trials
 from steadytrain.trial_runs.contrasts import Known, run_contrasts
 from steadytrain.trial_runs.unnamed_operation import name_operation
-from steadytrain.trial_runs.verdicts import OWN_BATCH, control_of, verdict_of
+from steadytrain.trial_runs.verdicts import control_of, verdict_of
 
 ROUND_TRIALS = 4
 """Trials between two updates of the probabilities. Independent of the number of workers, so that the answer is too."""
@@ -134,7 +133,9 @@ def _diagnosed(request: Request, progress: Progress, *, tell: Tell, clock: Calla
     answer = conclude(bench.suspects, order, _circumstances(bench), absent=_absent(bench))
     rows = batch_rows(bench.case)
     if bench.case.aim == "finite":
-        notes.insert(0, batch_note(bench.verdicts, bench.contrasts, bench.case.onset, rows))
+        rank = bench.case.ranks.failing if bench.case.ranks is not None else None
+        triggers = batch_note(bench.verdicts, bench.contrasts, bench.case.onset, rows, rank)
+        notes[:0] = [triggers, rank_note(bench.verdicts)]
     answer = replace(answer, notes=(*answer.notes, *filter(None, notes)), rows=rows)
     try:
         keep(request.source, answer)
@@ -151,9 +152,6 @@ def _case(request: Request, progress: Progress, tell: Tell) -> tuple[Case, list[
     run = _run_of(request.source)
     case, notes = _opened(request).with_facts(facts_of_crash(run)), []
     facts, ranks = read_facts(request.source), facts_of_ranks(run)
-    if ranks.get("ranks", 1) > 1:
-        notes.append(f"No survey: a script of {ranks['ranks']} ranks is not launched again")
-        return case.with_facts({**(facts or {}), **ranks}), notes
     if facts is None:
         progress.doing("surveying the script's own steps")
         tell(f"surveying the script's own steps{work_time.note()}")
@@ -170,7 +168,7 @@ def _case(request: Request, progress: Progress, tell: Tell) -> tuple[Case, list[
             raise KeyboardInterrupt(f"interrupted during the survey: {_shown(case)}; nothing was tried yet") from None
         except (CannotSurveyError, UsageError) as error:
             notes.append(f"No survey: {error}")
-    return (case.with_facts(facts) if facts else case), notes
+    return case.with_facts({**(facts or {}), **ranks}), notes
 
 
 def _run_of(source: Path) -> Run | None:
@@ -271,7 +269,7 @@ def _next(bench: _Bench, *, count: int) -> tuple[str, ...]:
     by_name = {suspect.name: suspect for suspect in bench.suspects}
     needs = [one for name in leading(belief) for one in needed(by_name[name], bench.verdicts, waiting)]
     if bench.case.aim == "finite":  # a single bad step: the answer always says whether its batch alone is enough
-        needs.insert(0, str(DROP_BATCH.trial))
+        needs[:0] = asked_first(bench.case)
     chosen = choose(bench.suspects, belief, waiting, tuple(dict.fromkeys(needs)), count=count)
     return chosen or customary(bench.case.aim, bench.verdicts, waiting)
 

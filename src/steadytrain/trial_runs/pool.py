@@ -15,7 +15,7 @@ import os
 import queue
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,9 @@ from steadytrain.replay.failing_step import check_launch
 from steadytrain.replay.moved_files import NOT_MOVED, Moved, moved_environment
 from steadytrain.replay.written_files import note_written
 from steadytrain.storage.bundle import is_bundle, open_bundle
+from steadytrain.storage.rank_group import rank_group
 from steadytrain.storage.run_folder import open_run
+from steadytrain.trial_runs.rank_worker import RankWorker
 from steadytrain.trial_runs.server_process import ServerProcess
 from steadytrain.trial_runs.socket_messages import Line
 from steadytrain.trial_runs.worker import LOOK_S, Worker
@@ -87,9 +89,13 @@ class Pool:
         self._scratch = tempfile.TemporaryDirectory(prefix="steadytrain-trials-")
         self._lock = threading.Lock()
         self._waiting: list[tuple[Spec, int]] = []
-        self._server = ServerProcess(self.scratch, hash_variables(environment))
+        group = rank_group(source)
+        threads = group.launchers[group.rank] if group is not None else {}
+        self._server = ServerProcess(self.scratch, {**hash_variables(environment), **_of_threads(threads)})
         self._told_full = False
-        self._workers = [Worker(self, number) for number in range(workers)]
+        self._workers: list[Worker] = [Worker(self, number) for number in range(workers)]
+        if group is not None:  # one trial at a time: it is as many processes as there are ranks
+            self._workers = [RankWorker(self, group)]
         self._ray: Any = None
         if engine == "ray":
             from steadytrain.trial_runs.ray_engine import RayEngine
@@ -140,16 +146,20 @@ class Pool:
 
     # -- for workers -----------------------------------------------------------------------------------------------
 
-    def connect(self, key: str, spec: Spec, log: Path) -> Line:
-        """A connection to a newly launched script on its way to the start of ``spec``."""
+    def connect(
+        self, key: str, spec: Spec, log: Path, *, source: Path | None = None, variables: Mapping[str, str] = {}
+    ) -> Line:
+        """A connection to a newly launched script on its way to the start of ``spec``; as one of several ranks with its
+        own ``source`` and ``variables``."""
         return self._server.connect(
             {
-                "source": str(self._source),
+                "source": str((source or self._source).absolute()),
                 "moved": self._moved,
                 "begin": spec.begin,
                 "lead": spec.lead,
                 "early": json.loads(key)[2],
                 "log": str(log),
+                "variables": dict(variables),
             }
         )
 
@@ -260,6 +270,11 @@ def _memory_share(workers: int) -> int:
     except (OSError, ValueError):
         total = 8 << 30
     return int(total * MEMORY_SHARE_MAX / workers)
+
+
+def _of_threads(launcher: Mapping[str, str]) -> dict[str, str]:
+    """The variable that sets the number of threads: the server imports torch, which reads it, before a rank starts."""
+    return {name: value for name, value in launcher.items() if name == "OMP_NUM_THREADS"}
 
 
 def _nothing(text: str) -> None:

@@ -81,7 +81,7 @@ class TrialRun(StepObserver):
         self._call, self._update_due, self._skipped = 0, False, False
         self._kept: Kept | None = None
         self._refused: Kept | None = None
-        self._shown = TrialRecord()
+        self.shown = TrialRecord()
         self._fed = FedBatches(self._steps, begin=begin, own_steps=own_steps)
         self._random = RecordedRandom(self._steps)
         self._rounds_before = 0
@@ -147,7 +147,7 @@ class TrialRun(StepObserver):
         self._call += 1
         given, own, inside = None, self.job.own_batches, self._loss_inside
         if self._recorded is not None and not self._rounds_before:
-            feed = partial(fed_arguments, own=own, loss_inside=inside, note=self._shown.note)
+            feed = partial(fed_arguments, own=own, loss_inside=inside, note=self.shown.note)
             given = feed(self._recorded, number, call, args, kwargs)
         for change in self.job.changes:
             other = change.call(self.process, self._entry.step, number, *(given or (args, kwargs)))
@@ -173,7 +173,7 @@ class TrialRun(StepObserver):
 
     def loss_seen(self, root: Tensor) -> None:
         loss = self._early.of(root)
-        self._shown.backward_begins(self.process.role if self._jumped else "", self.process.parameters)
+        self.shown.backward_begins(self.process.role if self._jumped else "", self.process.parameters)
         if self._copy is not None and self._early.is_loss and not self._rounds_before and not self._others.streams:
             self._copy.answer(loss)
 
@@ -191,7 +191,7 @@ class TrialRun(StepObserver):
         if not self._jumped or self.job is None:
             return
         if not self._loss_inside and any(change.inputs_alone for change in self.job.changes):
-            self._shown.note(OWN_TARGETS)
+            self.shown.note(OWN_TARGETS)
         if self._call == 0:
             self._step_begins(None)  # no module call marked the start of the step
         if seen.evaluations > 1:
@@ -204,7 +204,7 @@ class TrialRun(StepObserver):
             self._gate_of_train(stream, measured, loss)
         else:
             if self._entry.role == "probe":
-                self._shown.probes.append(ProbeSeen(self._at, self._entry.step, loss))
+                self.shown.probes.append(ProbeSeen(self._at, self._entry.step, loss))
             self._refuse(stream)
         self._update_due, self._skipped = True, measured.record.skipped or self.skips(measured)
 
@@ -217,7 +217,7 @@ class TrialRun(StepObserver):
         if self._rounds_before or self._entry.role != "train":
             self._refuse(stream)
         elif update is not None and self._restored:
-            self._shown.compare_other(update, measured)
+            self.shown.compare_other(update, measured)
             restore_other_gate(update, stream)
 
     def skips(self, measured: Measurement) -> bool:
@@ -234,9 +234,9 @@ class TrialRun(StepObserver):
 
     def _gate_of_train(self, stream: Stream, measured: Measurement, loss: float | None) -> None:
         assert self.job is not None
-        self._shown.step(self._at, measured, loss)
+        self.shown.step(self._at, measured, loss)
         if self._recorded is not None:
-            self._shown.compare(self._recorded, measured)
+            self.shown.compare(self._recorded, measured)
             # If other batches are fed, the learning-rate schedule still follows the run.
             due = (self._begin or 0) + 1 + self.job.spec.trained_before(self._at)
             restore_gate(self._steps.step(due) or self._recorded, stream)
@@ -244,7 +244,7 @@ class TrialRun(StepObserver):
             self.finish()
         if not measured.record.skipped and not measured.is_incident:
             self._change(lambda change: change.gate(self.process))
-            self._shown.update_begins(stream.parameters)
+            self.shown.update_begins(stream.parameters)
 
     def _refuse(self, stream: Stream) -> None:
         self._kept = self._kept or Kept(self.process)
@@ -290,7 +290,7 @@ class TrialRun(StepObserver):
         assert self.job is not None
         process = self.process
         process.role, process.entry = "probe" if self.probing else self._entry.role, self._at
-        process.trained = len(self._shown.steps)
+        process.trained = len(self.shown.steps)
         if self._refused is not None:
             self._refused.restore_scalers()
             self._refused = None
@@ -311,7 +311,7 @@ class TrialRun(StepObserver):
         wrong, notes = restore_state(state, self._stream, scalers, self._others.streams)
         if wrong is not None:
             self._cannot(wrong)
-        self._shown.note(*notes)
+        self.shown.note(*notes)
 
     def _change(self, what: Callable[[LiveChange], None]) -> None:
         assert self.job is not None
@@ -332,7 +332,7 @@ class TrialRun(StepObserver):
         elif not self._skipped:
             self._change(lambda change: change.updated(self.process))
             if self._stream is not None:
-                self._shown.update_ended(self._stream.parameters)
+                self.shown.update_ended(self._stream.parameters)
         if self._rounds_before:
             self._rounds_before -= 1
             self._call = 0
@@ -346,7 +346,7 @@ class TrialRun(StepObserver):
         before = self._entry.step if self._at >= 0 else self._begin
         self._at += 1
         # Without copies, the first probes would use up the data of the first step.
-        lost = not self.copies and not self._shown.steps and self._fed.draws_first()
+        lost = not self.copies and not self.shown.steps and self._fed.draws_first()
         while self._at < len(schedule) and schedule[self._at].role == "probe" and (self.copies or lost):
             if not lost and self._probe(schedule[self._at]):
                 return  # the fork
@@ -371,12 +371,12 @@ class TrialRun(StepObserver):
         """Measures ``entry`` in a fork. Returns True in the fork, which continues to its gate and ends there."""
         copied = measure_in_copy()
         if isinstance(copied, Measured):
-            self._shown.probes.append(ProbeSeen(self._at, entry.step, copied.number))
+            self.shown.probes.append(ProbeSeen(self._at, entry.step, copied.number))
             return False
         self._copy = copied
         self._enter(entry)
         if entry.step is not None:
-            rounds = self._fed.fill_for_probe(entry.step, is_first=not self._shown.steps)
+            rounds = self._fed.fill_for_probe(entry.step, is_first=not self.shown.steps)
             self._rounds_before = max(self._rounds_before, rounds)
         self._random.prepare(entry.step)
         return True
@@ -387,14 +387,14 @@ class TrialRun(StepObserver):
         if self._copy is not None:
             self._copy.leave(why)
         assert self.job is not None
-        self.job.end(self._shown.failed(self.job.spec, why))
+        self.job.end(self.shown.failed(self.job.spec, why))
 
     def finish(self, ended: str | None = None) -> None:
         """Reports the outcome after the schedule, a non-finite value or (``ended``) the end of the script's loop."""
         assert self.job is not None
         if self._copy is not None:
             self._copy.leave("the loop was over before the probe's gate")
-        if (nothing := self._shown.nothing(self.job.changes, ended)) is not None:
+        if (nothing := self.shown.nothing(self.job.changes, ended)) is not None:
             self._cannot(nothing)
         job, self.job = self.job, None  # what the script does from here on belongs to no trial
-        job.end(self._shown.outcome(job.spec, job.changes, ended))
+        job.end(self.shown.outcome(job.spec, job.changes, ended))

@@ -2,7 +2,8 @@
 
 The script's imports, set-up and own steps run once. Then each trial is a fork of this process. Forking requires a
 single thread: OpenMP's pool is released before (``thread_pools``). With other threads that a fork would miss (loader
-workers, a GPU, an older OpenMP) the process runs one trial itself and ends. Either way no process runs two trials.
+workers, a GPU, an older OpenMP, other ranks) the process runs one trial itself and ends. Either way no process runs
+two trials.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ import sys
 import sysconfig
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 from steadytrain.core.errors import UsageError
 from steadytrain.experiments.specs import LOOP_OVER, SCRIPT_FAILED, Change, Outcome, Spec
 from steadytrain.replay.child_processes import die_with_parent
-from steadytrain.replay.command_runner import hear_of_exit, leave, run_followed
+from steadytrain.replay.command_runner import hear_of_exit, leave, run_followed, stay
 from steadytrain.replay.failing_step import path_hint
 from steadytrain.replay.file_sandbox import keep_files, restore_files
 from steadytrain.replay.moved_files import Moved
@@ -61,6 +63,8 @@ class _Stage:
         if self._begin is not None and self._whole_lead:
             self._own_steps = self._source.own_steps(self._begin, math.inf).wanted
         self._early = [Change.from_json(change) for change in asked["early"]]
+        self._is_rank = bool(asked["variables"])
+        os.environ.update(asked["variables"])
         self._scratch = Path(asked["log"]).parent
         self._made: list[Any] = []
         self._run: Any = None
@@ -86,7 +90,7 @@ class _Stage:
             begin=self._begin,
             own_steps=self._own_steps,
             stage=self._next_job,
-            copies=not _has_gpu(),
+            copies=not (_has_gpu() or self._is_rank),
             stream=self._source.stream,
             whole_lead=self._whole_lead,
         )
@@ -103,7 +107,7 @@ class _Stage:
 
     def _next_job(self) -> Any:
         """The next job: in a fork if forking is possible, else in this process itself."""
-        shared = self._is_one_thread()
+        shared = not self._is_rank and self._is_one_thread()
         if shared:
             keep_files(self._scratch / f"kept-{os.getpid()}")
         self._line.send({"staged": os.getpid(), "shared": shared})
@@ -141,10 +145,20 @@ class _Stage:
         def report(outcome: Outcome) -> NoReturn:
             from steadytrain.storage.bundle import write_json
 
-            write_json(out, outcome.to_json())
+            write_json(out, (self._with_steps(outcome, changes) if self._is_rank else outcome).to_json())
+            if self._is_rank:
+                stay()
             leave()
 
-        return Job(spec, [*self._made, *(make(change) for change in late)], report, began=time.perf_counter())
+        changes = [*self._made, *(make(change) for change in late)]
+        return Job(spec, changes, report, began=time.perf_counter())
+
+    def _with_steps(self, outcome: Outcome, changes: Sequence[Any]) -> Outcome:
+        """An outcome with its steps, also if the change touched nothing here: it may on another rank."""
+        if outcome.ran or self._run is None:
+            return outcome
+        whole: Outcome = self._run.shown.outcome(outcome.spec, changes, None)
+        return replace(whole, ran=False, why_not=outcome.why_not, seconds=outcome.seconds)
 
     def _script_over(self, how: str, status: int | None, error: BaseException | None) -> None:
         """Reports that the script ended before the trial did."""

@@ -10,11 +10,8 @@ from steadytrain.diagnosis.replay_signs import differs_at_onset
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.fix_verification import with_price
 from steadytrain.experiments.judging import measures, shows
-from steadytrain.experiments.specs import UNCHANGED, Effect, Outcome, Verdict
+from steadytrain.experiments.specs import OWN_BATCH, UNCHANGED, Effect, Outcome, Verdict
 from steadytrain.experiments.trial import Trial
-
-OWN_BATCH = "own batch was used"
-"""Part of the note of a trial that could not feed its batches. Such a trial counts as not run."""
 
 
 def verdict_of(

@@ -11,6 +11,7 @@ import os
 import queue
 import signal
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -44,7 +45,9 @@ class Desk(Protocol):
 
     def launch_key(self, spec: Spec) -> str: ...
 
-    def connect(self, key: str, spec: Spec, log: Path) -> Line: ...
+    def connect(
+        self, key: str, spec: Spec, log: Path, *, source: Path | None = None, variables: Mapping[str, str] = {}
+    ) -> Line: ...
 
     def next_spec(self, key: str | None, until: float | None) -> tuple[Spec, int] | None: ...
 
@@ -125,7 +128,7 @@ class Worker:
         self._log = self._desk.scratch / f"log-{self._number}-{self._launches}.txt"
         key = self._desk.launch_key(spec)
         self._line = self._desk.connect(key, spec, self._log)
-        clock = _Clock(self._desk, LAUNCH_S_MAX, budget_until, f"{spec.trial}: launched, on its way to the trials")
+        clock = Clock(self._desk, LAUNCH_S_MAX, budget_until, f"{spec.trial}: launched, on its way to the trials")
         try:
             while not clock.over() and not stop.is_set():
                 message = self._line.receive(LOOK_S)
@@ -148,7 +151,7 @@ class Worker:
         """Waits for the end of the trial. Returns None on success, "" if its process is gone, else the reason of the
         abort."""
         assert self._line is not None
-        clock = _Clock(self._desk, self._desk.trial_s_max, budget_until, f"{spec.trial}: running")
+        clock = Clock(self._desk, self._desk.trial_s_max, budget_until, f"{spec.trial}: running")
         running = 0
         while not stop.is_set():
             message = self._line.receive(LOOK_S)
@@ -160,12 +163,12 @@ class Worker:
                 return None if message["ended"] == 0 else ""
             if clock.over():
                 return NO_TIME_LEFT if clock.spent else f"it took more than {self._desk.trial_s_max:g} s"
-            if running and _resident_bytes(running) > self._desk.memory_bytes_max:
+            if running and resident_bytes(running) > self._desk.memory_bytes_max:
                 return f"it took more than {self._desk.memory_bytes_max / 1e9:.3g} GB of memory"
         return "it was interrupted"
 
 
-class _Clock:
+class Clock:
     """The time limit of one launch or trial, which the budget of the whole may cut short; tells how long it has run."""
 
     def __init__(self, desk: Desk, limit_s: float, budget_until: float | None, what: str) -> None:
@@ -186,7 +189,7 @@ class _Clock:
         return now > self._until
 
 
-def _resident_bytes(process: int) -> int:
+def resident_bytes(process: int) -> int:
     """The memory of a process in bytes (Linux); 0 if unknown."""
     try:
         with open(f"/proc/{process}/statm", encoding="ascii") as file:

@@ -17,8 +17,10 @@ from typing import Any
 from torch import nn
 
 from steadytrain.capture.hooks.guarded_events import MISSING
+from steadytrain.capture.snapshots.common_steps import is_common, why_never
 from steadytrain.capture.snapshots.snapshots import Snapshots
 from steadytrain.capture.snapshots.tape import Tape
+from steadytrain.capture.snapshots.tapes_of_ranks import needed_by_others
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
 from steadytrain.capture.step.observers import StepObserver
@@ -41,6 +43,7 @@ TAPE_SHARE = 0.25
 HELD_SHARE = 0.25
 """The share of the budget for older snapshots in one symptom's bundle; they stay while the run continues."""
 
+MAIN = "main"
 NOT_WHOLE = "the last steps could not be written"
 UNRECORDED = "the last step was not recorded, because the run rested (--every-step records all)"
 
@@ -120,8 +123,8 @@ class Rewind(StepObserver):
     def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         if self._off is not None:
             return
-        if stream.together:
-            self._stop("steps of several ranks that train together are not replayed, so no tape of them is kept")
+        if (why := why_never(stream)) is not None:
+            self._stop(why)
             return
         if self._stream is None:
             self._stream = stream
@@ -196,6 +199,8 @@ class Rewind(StepObserver):
     def _snapshot(self, stream: Stream) -> None:
         if self._folder is None or not self.snapshots.is_due(stream, anew=self._anew):
             return
+        if not self._anew and not is_common(stream, self.snapshots.every):
+            return
         self._anew = False
         self.snapshots.begin(stream, self._folder, list(self.scalers.values()), self._others)
         self.tape.keep_from = self.snapshots.oldest - LEAD_STEPS
@@ -250,6 +255,8 @@ class Rewind(StepObserver):
     def close(self, *, finished: bool, noted: bool) -> None:
         self._off = self._off or "the run is over"
         keep = self._keep or not finished or noted
+        if self._folder is not None and self._stream is not None and self._stream.name == MAIN:
+            keep = needed_by_others(self._folder) or keep
         self.snapshots.close()
         self.tape.close(write=keep)
         if self._folder is not None and not keep:

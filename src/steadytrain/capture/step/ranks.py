@@ -108,6 +108,13 @@ def joint_steps(roots: Iterable[nn.Module], parameters: Iterable[Tensor]) -> Joi
     return JointSteps(tuple(wrappers), group, bool(sharded))
 
 
+def without_reduction(module: nn.Module) -> nn.Module:
+    """The module inside data-parallel wrappers, which runs without the other ranks."""
+    while _is_ddp(module):
+        module = module.module
+    return module
+
+
 def _is_ddp(module: nn.Module) -> TypeGuard[nn.parallel.DistributedDataParallel]:
     return isinstance(module, nn.parallel.DistributedDataParallel)
 

@@ -31,19 +31,6 @@ ROWS: tuple[Trial, ...] = (
         axis="data",
     ),
     NeedsRanks(
-        "one-rank",
-        "One process in place of several ranks.",
-        changes="Nothing: it is never run. It stands here so that a diagnosis says what it lacks.",
-        tells="Faults of communication between ranks would go away.",
-        beware="Try it by hand: the same script with one process, its batch as large as that of all ranks together.",
-        alone="there is one process already",
-        why=(
-            "steps of several ranks are not on a tape, so none can be done again; run the script with one process and "
-            "the batch of all ranks"
-        ),
-        axis="distributed",
-    ),
-    NeedsRanks(
         "synchronize",
         "Gradients averaged over ranks before the update.",
         changes="Nothing: it is never run. It stands here so that a diagnosis says what it lacks.",
@@ -51,8 +38,8 @@ ROWS: tuple[Trial, ...] = (
         beware="Check by hand: a digest of the parameters of each rank after one step, in the script itself.",
         alone="there is only one process",
         why=(
-            "steps of several ranks are not on a tape, so none can be done again; compare a digest of the parameters "
-            "over ranks"
+            "no change averages gradients in a script that does not; compare a digest of the parameters over ranks, or "
+            "wrap the model and run the script"
         ),
         axis="distributed",
     ),

@@ -10,6 +10,7 @@ from steadytrain.experiments.case import AFTER_STEP, Case
 from steadytrain.experiments.health import harms_others, range_before, steps_from_onset, stretch
 from steadytrain.experiments.judging import judge
 from steadytrain.experiments.planning import planned
+from steadytrain.experiments.rank_plans import other_batch
 from steadytrain.experiments.specs import NotApplicable, Outcome, Placebo, Spec, Verdict
 from steadytrain.experiments.trial import Trial
 
@@ -30,7 +31,9 @@ class DropBatch(Trial):
     Changes:
         The loop runs the batch, but its update is skipped and the state restored. One run drops only the batch of the
         onset. Another also drops its neighbours: the update before, which the loss at the onset depends on, and the one
-        that follows. If the loss stays high for several steps, a third run drops them all: a block of bad batches.
+        that follows. If the loss stays high for several steps, a third run drops them all: a block of bad batches. Of
+        several ranks, where a value was not finite, the first run gives only the failing rank another batch, one of its
+        own from before; the other ranks keep theirs, and the update is made.
 
     Tells:
         If the symptom goes away, the data of these steps cause it, or trigger it in a vulnerable state: see
@@ -50,7 +53,7 @@ class DropBatch(Trial):
         if case.aim == "progress":
             return NotApplicable("a run without progress has no single suspect batch")
         case = _near(case)
-        alone = planned(self, case, refused=(case.onset,))
+        alone = self._alone(case)
         if isinstance(alone, NotApplicable):
             return alone
         begin = case.begin
@@ -64,8 +67,14 @@ class DropBatch(Trial):
             replace(spec, repeat=repeat)
             for repeat, steps in sorted(blocks.items())
             if repeat == ALONE or len(steps) > 1
-            for spec in _specs(planned(self, case, refused=steps))
+            for spec in (alone if repeat == ALONE else _specs(planned(self, case, refused=steps)))
         )
+
+    def _alone(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
+        """Without the suspect batch alone. Of several ranks only the failing one gets another batch; the other ranks
+        keep theirs, and the update is made."""
+        there = None if case.ranks is None else other_batch(case, case.ranks.failing)
+        return planned(self, case, refused=(case.onset,)) if there is None else planned(self, case, there)
 
     def placebo(self, case: Case) -> Placebo | NotApplicable | None:
         """As many healthy batches left out: the last ones before the suspects, or else later ones."""
@@ -73,6 +82,10 @@ class DropBatch(Trial):
         begin = case.begin
         if begin is None or case.aim == "progress":
             return None
+        if case.ranks is not None and (there := other_batch(case, case.ranks.other)) is not None:
+            specs = _specs(planned(self, case, there))
+            what = f"another batch on rank {case.ranks.other}"
+            return Placebo(what, tuple(replace(one, trial=f"{self.name}-placebo") for one in specs))
         count = len(self._block(case))
         suspects = {*case.suspects(), *self._block(case), self._block(case)[-1] + 1}
         taped = [step for step in case.recorded(begin) if step is not None and step not in suspects]
@@ -99,7 +112,7 @@ class DropBatch(Trial):
         ran = {repeat: [one for one in outcomes if one.spec.repeat == repeat] for repeat in (ALONE, BESIDE, BLOCK)}
         verdict = judge(self.name, case, controls, ran[ALONE] or ran[BESIDE])
         if verdict.effect == "removed":
-            return _told(verdict, "without the batch alone") if ran[ALONE] else verdict
+            return _told(verdict, _without(case)) if ran[ALONE] else verdict
         for repeat in (BESIDE, BLOCK):
             wider = judge(self.name, case, controls, ran[repeat]) if ran[repeat] else verdict
             if wider.effect == "removed":
@@ -109,8 +122,15 @@ class DropBatch(Trial):
         if still and ran[ALONE] and all(_fails_by_another_batch(case, one) for one in ran[ALONE]):
             step = int(verdict.numbers["first_bad_step"])
             why = f"the loss and the gradients are as before, until the batch of step {step} fails in the same way"
-            return _told(replace(verdict, effect="removed", why=why), "without the batch alone")
+            return _told(replace(verdict, effect="removed", why=why), _without(case))
         return verdict
+
+
+def _without(case: Case) -> str:
+    """How the run without the batch alone differs, in words."""
+    if case.ranks is not None and other_batch(case, case.ranks.failing) is not None:
+        return f"with another batch on rank {case.ranks.failing} alone"
+    return "without the batch alone"
 
 
 def _near(case: Case) -> Case:
