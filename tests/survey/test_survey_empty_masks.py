@@ -70,6 +70,15 @@ def bounded_by_zero(losses: Tensor, mask: Tensor) -> Tensor:
     return ((losses * mask).sum(1) / mask.float().sum(1).clamp(min=0)).mean()
 
 
+def little_added(losses: Tensor, mask: Tensor) -> Tensor:
+    """A detector's loss: places without an object count above the line, and not below it."""
+    return losses.sum() / (mask.float().sum() + 1e-6)
+
+
+def little_added_to_a_mean(losses: Tensor, mask: Tensor) -> Tensor:
+    return (losses * mask).sum() / (mask.sum() + 1e-8)
+
+
 def by_its_mean(losses: Tensor, mask: Tensor) -> Tensor:
     return ((losses * mask).mean(1) / mask.float().mean(1)).mean()
 
@@ -119,6 +128,27 @@ def test_a_mask_that_selects_something_is_none(calls: Calls, loss: Loss) -> None
 @pytest.mark.parametrize("loss", [guarded, of_values], ids=lambda one: one.__name__)
 def test_a_count_of_at_least_one_and_a_sum_of_other_numbers_are_none(calls: Calls, loss: Loss) -> None:
     assert found(calls, loss, dead=-1) == []
+
+
+def test_a_small_number_beside_the_count_of_nothing_is_found_where_it_makes_the_loss_large(calls: Calls) -> None:
+    (one,) = found(calls, little_added, dead=-1)
+    assert one["whole"]
+    assert one["divisor"] == pytest.approx(1e-6)
+    assert one["quotient"] > 1e5
+    assert found(calls, little_added, dead=None) == []
+
+
+def test_a_mean_over_nothing_that_a_small_number_makes_zero_is_none(calls: Calls) -> None:
+    assert found(calls, little_added_to_a_mean, dead=-1) == []
+
+
+def test_a_loss_that_a_count_of_nothing_makes_large_is_no_bad_batch() -> None:
+    masks = [{"line": "train.py:9: a / n", "rows": [], "whole": True, "of": 4, "divisor": 1e-6, "quotient": 1800.0}]
+    case = finite_case(facts={"empty_masks": masks, "loss_excess": 2000.0})
+    named = causes()["no-supervised-tokens"].signature(case)
+    assert named.broken_invariant is not None
+    assert "its sum is divided by 1e-06, which gives 1.8e+03" in named.broken_invariant.what
+    assert named.weight > causes()["bad-batch"].signature(case).weight
 
 
 def test_the_diagnosis_names_line_and_row_and_not_the_division() -> None:

@@ -251,7 +251,10 @@ def empty_mask(case: Case) -> str:
         return ""
     rows: Sequence[int] = one.get("rows") or ()
     which = f"row {rows[0]}" if len(rows) == 1 else f"rows {enumerated(rows)}" if rows else "the whole batch"
-    return f"the mean at {one.get('line')} is over a mask that selects nothing in {which}"
+    text = f"the mean at {one.get('line')} is over a mask that selects nothing in {which}"
+    if divisor := one.get("divisor"):
+        return f"{text}: its sum is divided by {divisor:.2g}, which gives {one.get('quotient', 0.0):.3g}"
+    return text
 
 
 # The window.

@@ -3,7 +3,8 @@
 ``(loss * mask).sum() / mask.sum()``, a count by row, ``loss[mask].mean()``, a loss function on an empty selection: the
 sum or the mean of a mask is followed to the division (also through a bound that lets 0 pass), and an empty selection to
 the mean. A sum of floating-point numbers counts as
-a mask's if they were 0 and 1 only at this line so far, and not all 0 each time.
+a mask's if they were 0 and 1 only at this line so far, and not all 0 each time. A small number that is added to the
+count keeps the division finite: then only a quotient that is large counts, of a sum over more than the mask.
 """
 
 from __future__ import annotations
@@ -17,13 +18,17 @@ from torch import Tensor
 COUNTS = frozenset({"sum", "count_nonzero"})
 SELECTS = frozenset({"__getitem__", "masked_select"})
 MEANS = frozenset({"mean", "nanmean"})
+ADDS = frozenset({"add", "add_", "__add__", "__radd__", "__iadd__"})
 BOUNDS = frozenset({"clamp", "clamp_", "clamp_min", "clamp_min_", "clip", "clip_", "maximum", "relu"})
 PASSES_ON = frozenset(
     {"float", "double", "half", "bfloat16", "long", "to", "type", "type_as", "unsqueeze", "squeeze", "view", "reshape"}
     | {"flatten", "detach", "expand", "expand_as", "cpu", "item", "clone", "contiguous", "__getitem__", "sum", "sqrt"}
     | BOUNDS
 )
-NAMES = COUNTS | SELECTS | MEANS | PASSES_ON
+NAMES = COUNTS | SELECTS | MEANS | PASSES_ON | ADDS
+ADDED_MAX, LARGE_MIN = 1e-2, 100.0
+"""The largest number that is added to keep a count from 0, and the quotient by it that is no mean."""
+
 HELD_MAX, FOUND_MAX, ROWS_MAX = 64, 8, 16
 
 
@@ -46,7 +51,8 @@ class EmptyMasks:
         value = args[0] if args else given.get("input")
         if not isinstance(value, Tensor):
             return
-        if name in PASSES_ON:
+        added = args[1] if name in ADDS and len(args) > 1 else None
+        if name in PASSES_ON or (isinstance(added, (int, float)) and 0 < added <= ADDED_MAX):
             source = next((mask for count, mask in self._counts if count is value), None)
             if source is not None:
                 self._hold(self._counts, (result, source))
@@ -75,8 +81,12 @@ class EmptyMasks:
             return
         if isinstance(denominator, Tensor):
             source = next((mask for count, mask in self._counts if count is denominator), None)
-            zeros = denominator.detach().reshape(-1) == 0
-            if source is None or not bool(zeros.any()):
+            if source is None:
+                return
+            small = denominator.detach().reshape(-1)
+            zeros = small == 0
+            if not bool(zeros.any()):
+                self._tell_small(numerator, small, source, line)
                 return
             by_row = source.dim() > 0 and zeros.numel() == source.shape[0] > 1
             self._tell(line, zeros.nonzero().flatten().tolist() if by_row else [], source)
@@ -84,6 +94,13 @@ class EmptyMasks:
             source = next((mask for count, mask in self._counts if not bool(mask.any())), None)
             if source is not None:
                 self._tell(line, [], source)
+
+    def _tell_small(self, numerator: Any, denominator: Tensor, mask: Tensor, line: str) -> None:
+        """A count of nothing and a small number: tell it if the quotient is large."""
+        if denominator.numel() == 1 and 0.0 < float(denominator) <= ADDED_MAX and isinstance(numerator, Tensor):
+            quotient = float(numerator.detach().abs().max()) / float(denominator)
+            if quotient >= LARGE_MIN:
+                self._tell(line, [], mask, divisor=float(denominator), quotient=quotient)
 
     def _is_mask(self, value: Tensor, line: str) -> bool:
         if value.requires_grad or value.dim() == 0 or value.numel() < 2:
@@ -95,12 +112,11 @@ class EmptyMasks:
             self._binary[line] = self._binary.get(line, True) and binary
         return self._binary.get(line, False)
 
-    def _tell(self, line: str, rows: list[int], mask: Tensor | None) -> None:
+    def _tell(self, line: str, rows: list[int], mask: Tensor | None, **numbers: float) -> None:
         if len(self.found) < FOUND_MAX:
-            count = int(mask.shape[0]) if mask is not None and mask.dim() else 0
-            self.found.append(
-                {"line": line, "rows": rows[:ROWS_MAX], "whole": not rows, "of": count, "call": max(0, self.call - 1)}
-            )
+            of, call = int(mask.shape[0]) if mask is not None and mask.dim() else 0, max(0, self.call - 1)
+            told = {"line": line, "rows": rows[:ROWS_MAX], "whole": not rows, "of": of, "call": call}
+            self.found.append({**told, **numbers})
 
     @staticmethod
     def _hold(held: list[Any], pair: Any) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, CLIP, DROP_BATCH
 from steadytrain.diagnosis.row_signs import holds_nan_from_before, long_rows, missing_code
-from steadytrain.diagnosis.signs import above, below, fact, listed, quiet, rows_of, ruled_out, symptom, when
+from steadytrain.diagnosis.signs import above, below, empty_mask, fact, listed, quiet, rows_of, ruled_out, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -93,6 +93,9 @@ class BadBatch(Cause):
                     "finding",
                 ),
                 *missing_code(case, -STRONG),
+                *when(
+                    bool(empty_mask(case)), -STRONG, f"{empty_mask(case)}, which is another cause", "fact empty_masks"
+                ),
                 *above(
                     case,
                     "data_shift",

@@ -82,7 +82,7 @@ class NoSupervisedTokens(Cause):
         return Signature(
             (
                 *when(
-                    bool(empty) and not_finite(case),
+                    bool(empty) and (not_finite(case) or _divides_by_little(case)),
                     CERTAIN,
                     empty,
                     "fact empty_masks",
@@ -155,3 +155,9 @@ def _rows(case: Case) -> tuple[int, ...]:
     masks = fact(case, "empty_masks")
     rows = masks[0]["rows"] if isinstance(masks, list) and masks else fact(case, "rows_without_labels")
     return tuple(int(row) for row in rows) if isinstance(rows, list) else ()
+
+
+def _divides_by_little(case: Case) -> bool:
+    """Whether a small number beside the count keeps a mean over nothing finite, and makes it large."""
+    masks = fact(case, "empty_masks")
+    return isinstance(masks, list) and any(isinstance(one, dict) and "divisor" in one for one in masks)
