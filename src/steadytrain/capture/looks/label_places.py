@@ -99,7 +99,10 @@ def _next_seen(part: Tensor | bool, counted: Tensor, length: int) -> float | Non
         return 0.0 if part else 1.0
     if part.shape[-1] != length - 1:
         return None
-    places = part.reshape(-1, part.shape[-1]).float().mean(0)
-    here = counted[:, : length - 1].any(0)
-    here = torch.nn.functional.pad(here, (0, length - 1 - here.shape[0]))
+    here = counted[:, : length - 1]
+    here = torch.nn.functional.pad(here, (0, length - 1 - here.shape[1]))
+    if part.dim() > 2 and part.shape[0] == len(here):  # a prefix that is read from both sides differs by row
+        places = part.reshape(len(here), -1, length - 1).float().mean(1)
+    else:
+        places, here = part.reshape(-1, length - 1).float().mean(0), here.any(0)
     return float(places[here].mean()) if bool(here.any()) else None
