@@ -210,6 +210,6 @@ def test_a_balancing_loss_evens_the_load_out(tmp_path: Path) -> None:
 
 
 def test_trials_of_several_ranks_say_why_they_are_not_run() -> None:
-    for name in ("one-rank", "synchronize"):
+    for name, why in (("one-rank", "cannot be launched again"), ("synchronize", "no change averages gradients")):
         assert "one process" in why_not(name, ranks=1)
-        assert "not on a tape" in why_not(name, ranks=4)
+        assert why in why_not(name, ranks=4)
