@@ -7,7 +7,14 @@ from steadytrain.testing import newest
 SICK = (looked(sees_padding__train_py=[0.3, 0.28, 0.3]),)
 NOTED = (looked(sees_padding__train_py=[0.11, 0.12]), looked(pools_padding__train_py=[0.4, 0.4]))
 UNCAUSAL = looked(sees_padding__train_py=[0.3, 0.3], next_place_seen__train_py=[0.1, 0.1], label_shift__train_py=[1.0])
-HEALTHY = (looked(), looked(sees_padding__train_py=[0.3, NAN, NAN]), UNCAUSAL)
+PREFIX_LM = looked(
+    sees_padding__train_py=[0.3, 0.3, 0.3],
+    label_shift__train_py=[1.0, 1.0, 1.0],
+    next_place_seen__train_py=[0.0, 0.0, 0.0],
+)
+"""Only a prefix is read from both sides, and padding ends the rows."""
+
+HEALTHY = (looked(), looked(sees_padding__train_py=[0.3, NAN, NAN]), UNCAUSAL, PREFIX_LM)
 
 
 def test_quiet() -> None:

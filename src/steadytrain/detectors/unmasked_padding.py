@@ -42,8 +42,10 @@ class UnmaskedPadding(ScriptRule):
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         shifted = {row.place for row in script_rows(window, "label-shift") if row.last == 1.0}
-        if any(row.last > 0.0 for row in script_rows(window, "next-place-seen") if row.place in shifted):
-            return ()  # a causal mask would hide padding at the ends of rows: visible-labels
+        if any(row.place in shifted for row in script_rows(window, "next-place-seen")):
+            # Places with a label that see no later one see no padding at the ends of rows. If they do see it, a causal
+            # mask is what is missing: visible-labels.
+            return ()
         found = []
         for measure, what in WHAT.items():
             for row in script_rows(window, measure):
