@@ -122,28 +122,25 @@ class Resting:
 
     def _end_recorded(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         self._steps.step_ends(optimizer, args, kwargs)
+        stream = self._run.leading.stream_of(optimizer)
+        if stream is not None and optimizer is stream.optimizers[-1]:
+            with self._run.guard.part("resting"):
+                self._recorded(stream)
+
+    def _recorded(self, stream: Stream) -> None:
+        """A recorded step of ``stream`` has ended. A rest may follow if that ends a turn of the optimizers."""
         streams = self._run.streams
-        stream = streams[0] if len(streams) == 1 else self._run.leading.stream_of(optimizer)
-        if stream is None or optimizer is not stream.optimizers[-1]:
-            return
+        last: Stream | None = stream
         if len(streams) > 1:
             self._turns.stepped(stream)
             last = self._turns.last_of(streams)
-            if last is not None and stream is not last:
-                return
             self._pacing.updates = self._turns.steps_in_a_turn(stream)
-            if last is None:
-                self._pacing.counted()
-                return
-        if not self._may_rest(optimizer):
+        if last is None or (last is stream and not self._may_rest()):
             self._pacing.counted()
-            return
-        steps = self._pacing.recorded(stream.step)
-        if steps:
-            with self._run.guard.part("resting"):
-                self._begin(stream, aligned(stream.step, steps))
+        elif last is stream and (steps := self._pacing.recorded(stream.step)):
+            self._begin(stream, aligned(stream.step, steps))
 
-    def _may_rest(self, optimizer: torch.optim.Optimizer) -> bool:
+    def _may_rest(self) -> bool:
         """Whether all optimizers are of torch's kind, without closure, scaler and other ranks, between two steps."""
         run = self._run
         return (
