@@ -12,6 +12,7 @@ from steadytrain.core.model import Cells, FloatArray, Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Aim, Detector
 from steadytrain.statistics.benign_changes import has_moving_targets
+from steadytrain.statistics.bias_names import weight_beside
 from steadytrain.statistics.layer_names import embeddings_among, experts_among
 from steadytrain.statistics.medians import median
 from steadytrain.statistics.rolling_baseline import holds_start, stride_of
@@ -195,9 +196,9 @@ def _without_effect(cells: Cells) -> NDArray[np.bool_]:
     places = {row: place for place, row in enumerate(cells.rows)}
     found = np.zeros(cells.values.shape, dtype=bool)
     for bias, place in places.items():
-        stem, _, last = bias.rpartition("bias")
-        of_weight = places.get(f"{stem}weight{last}")
-        if of_weight is not None and "bias" in bias:
+        weight = weight_beside(bias, places)
+        if weight is not None:
+            of_weight = places[weight]
             apart = cells.values[:, of_weight] - cells.values[:, place]
             found[:, place] |= apart < -APART_SHARE
             found[:, of_weight] |= apart > APART_SHARE

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from steadytrain.core.model import GRADIENT_ABSENT, Cells, FloatArray, Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Aim, Detector
+from steadytrain.statistics.bias_names import weight_beside
 from steadytrain.statistics.layer_names import experts_among
 from steadytrain.statistics.rolling_baseline import holds_start, stride_of
 from steadytrain.statistics.script_rows import script_rows
@@ -281,7 +282,7 @@ def _has_sibling(name: str, alive: Sequence[str]) -> bool:
 def _only_biases(cells: Cells, episode: Episode) -> bool:
     """Whether the rows are biases of modules whose weights have gradients."""
     rows = [cells.rows[at] for at in episode.positions]
-    weights = {row.removesuffix("bias") + "weight" for row in rows if row.rpartition(".")[2] == "bias"}
+    weights = {weight_beside(row, cells.rows) for row in rows if row.rpartition(".")[2] == "bias"}
     learning = {row for at, row in enumerate(cells.rows) if row in weights and (cells.values[:, at] > 0.0).any()}
     return len(weights) == len(rows) and learning == weights
 

@@ -48,8 +48,19 @@ def test_equal_views() -> None:
     filled = z @ z.T / 0.5
     filled.fill_diagonal_(-1e9)
     assert found(F.cross_entropy(filled, PARTNER)) == {"equal-views": ROWS}
+    turned, by_turns = z.view(2, ROWS, -1).transpose(0, 1).reshape(2 * ROWS, -1), torch.arange(2 * ROWS) ^ 1
+    assert found(F.cross_entropy((turned @ turned.T).masked_fill(eye, -1e9), by_turns)) == {"equal-views": ROWS}
+    without = (z @ z.T / 0.5)[~eye].view(2 * ROWS, -1)
+    partner = torch.cat([torch.arange(ROWS) + ROWS - 1, torch.arange(ROWS)])
+    assert found(F.cross_entropy(without, partner)) == {"equal-views": ROWS}
     first, second = coded(one), coded(one)
     assert found(F.cross_entropy(first @ second.T / 0.1, torch.arange(ROWS))) == {"equal-views": ROWS}
+
+
+def test_different_views_without_the_diagonal() -> None:
+    z, eye = coded(*views()), torch.eye(2 * ROWS, dtype=torch.bool)
+    partner = torch.cat([torch.arange(ROWS) + ROWS - 1, torch.arange(ROWS)])
+    assert found(F.cross_entropy((z @ z.T / 0.5)[~eye].view(2 * ROWS, -1), partner)) == {}
 
 
 def test_two_towers_and_dropout() -> None:

@@ -15,8 +15,8 @@ from torch import Tensor
 from steadytrain.capture.looks.cosine_scores import PRODUCTS, SCALES
 from steadytrain.capture.looks.graph_nodes import OF_SHAPE, inputs_of_node, kind_of, plain_tensor, saved_tensor
 
-MASKS = frozenset({"MaskedFill", "FillDiagonal", "CopySlices"})
-"""The last is a write into a part of the scores, as by ``fill_diagonal_``."""
+MASKS = frozenset({"MaskedFill", "FillDiagonal", "CopySlices", "Index"})
+"""``CopySlices`` is a write into a part of the scores, as by ``fill_diagonal_``, ``Index`` leaves the diagonal out."""
 
 STEPS_MAX = 8
 ROWS_MIN, ROWS_MAX = 8, 4096
@@ -35,16 +35,17 @@ def self_pairs(node: Any) -> Iterator[tuple[str, float]]:
         return
     one, other = (plain_tensor(product, name) for name in PRODUCTS[kind_of(product)])
     count = len(targets)
-    if one is None or other is None or not ROWS_MIN <= count <= ROWS_MAX or logarithms.shape != (count, count):
+    if one is None or other is None or not ROWS_MIN <= count <= ROWS_MAX:
         return
     if one.shape != other.T.shape or len(one) != count or not torch.equal(one, other.T):
         return
-    places = torch.arange(count, device=targets.device)
     if masked:
-        half = count // 2
-        if torch.equal(targets, (places + half) % count) and torch.equal(one[:half], one[half : 2 * half]):
+        if (half := _rows_of_equal_views(one)) is not None:
             yield "equal-views", float(half)
         return
+    if logarithms.shape != (count, count):
+        return
+    places = torch.arange(count, device=targets.device)
     if torch.equal(targets, places):
         yield "equal-views", float(count)
     elif not bool((targets == places).any()):
@@ -67,6 +68,15 @@ def _product(softmax: Any) -> tuple[Any, bool]:
         if kind_of(node) == "Mm":
             return node, masked
     return None, False
+
+
+def _rows_of_equal_views(rows: Tensor) -> int | None:
+    """The rows of a view, where the second half of all rows is the first one again, or each is there twice in a row."""
+    half = len(rows) // 2
+    for first, second in ((rows[:half], rows[half:]), (rows[0::2], rows[1::2])):
+        if torch.equal(first, second) and _is_each_another(first):
+            return half
+    return None
 
 
 def _is_each_another(rows: Tensor) -> bool:

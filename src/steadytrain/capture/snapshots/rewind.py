@@ -22,10 +22,11 @@ from steadytrain.capture.snapshots.snapshots import Snapshots
 from steadytrain.capture.snapshots.tape import Tape
 from steadytrain.capture.snapshots.tapes_of_ranks import needed_by_others
 from steadytrain.capture.step.gate import Measurement
-from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
+from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, tensors_in
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.core.incident import Samples
+from steadytrain.core.torch_private import IS_FUNCTORCH
 from steadytrain.storage.bundle import seal, write_json
 from steadytrain.storage.tape_files import (
     LEAD_STEPS,
@@ -102,10 +103,14 @@ class Rewind(StepObserver):
 
     def call_begins(self, module: nn.Module, call: MicroBatch, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         if self._off is None:
-            if self._stream is not None and self._steps_since_call:
-                self._snapshot(self._stream)
-            self._steps_since_call = 0
+            transformed = any(IS_FUNCTORCH(one) for one in tensors_in((args, kwargs)))
+            if not transformed:  # else no state can be copied now
+                if self._stream is not None and self._steps_since_call:
+                    self._snapshot(self._stream)
+                self._steps_since_call = 0
             self.tape.call_begins(call)
+            if transformed:
+                self.tape.called_in_transform()
         return None
 
     def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:

@@ -63,6 +63,7 @@ CALLS_MAX = 256
 OTHER_GATES_MAX = 64
 FETCHES_MAX = 256
 FLUSH_WAIT_S = 20.0
+TRANSFORMED = "its model is called inside of a transform (vmap, grad), where inputs have no values of their own"
 RESTED = "it was not recorded, because the run rested (--every-step records all)"
 
 
@@ -134,6 +135,10 @@ class Tape:
     def calls_left_out(self) -> None:
         """The step in progress has more calls than are recorded."""
         self._forming.left_out = f"more than {CALLS_MAX} calls of the model"
+
+    def called_in_transform(self) -> None:
+        """A call of the step in progress has inputs without values of their own."""
+        self._forming.left_out = TRANSFORMED
 
     def call_ended(self, batch: MicroBatch, random: RandomState) -> None:
         for call in reversed(self._forming.calls):

@@ -18,6 +18,7 @@ from steadytrain.capture.step.input_recorder import MicroBatch, tensors_in
 from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.incident import Finding
+from steadytrain.core.torch_private import IS_FUNCTORCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +58,9 @@ def _found(
 
 
 def _inputs(call: MicroBatch) -> Iterator[Tensor]:
-    return (one for one in tensors_in([call.args, call.kwargs]) if one.is_floating_point() and not one.is_sparse)
+    """Those with values of their own: a transform's may have escaped from it."""
+    held = (one for one in tensors_in([call.args, call.kwargs]) if not IS_FUNCTORCH(one))
+    return (one for one in held if one.is_floating_point() and not one.is_sparse)
 
 
 @torch.no_grad()

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from steadytrain.core.torch_private import SEQUENCE
+from steadytrain.core.torch_private import IS_FUNCTORCH, SEQUENCE
 
 ASSIGNMENTS = ("STORE_FAST", "DELETE_FAST", "STORE_DEREF", "DELETE_DEREF")
 
@@ -130,6 +130,8 @@ def losses_in(frame: FrameType, newer_than: int) -> list[LossVariable]:
     found = []
     for name, value in list(variables.items()):
         for expression, tensor in _tensors_of(name, value):
+            if IS_FUNCTORCH(tensor):  # it may have escaped from its transform
+                continue
             if tensor.numel() == 1 and tensor.is_floating_point() and tensor.grad_fn is not None:
                 sequence = int(SEQUENCE.of(tensor.grad_fn)())
                 if sequence > newer_than:
