@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,6 +26,7 @@ class LiveRun:
         self.path = path
         self.names = tuple(names)
         self.run = RunWriter(path, {**builders.DESCRIPTION, "name": path.name})
+        weakref.finalize(self, self.run.close)  # most tests end before their run; Python 3.13 warns of an open database
         self.step = 0
         self.began = time.time()
         self._steps = SegmentWriter(path / "steps" / "main", stream="main")

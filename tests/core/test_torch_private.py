@@ -23,6 +23,9 @@ PUBLIC_TEXTS = frozenset({"torch._C._nn"})
 ONE_OF_THEM = frozenset({"NCCL_RECORDER", "FLIGHT_RECORDER"})
 """Of these a build of torch has one."""
 
+NOT_IN_THE_OLDEST = frozenset({"SAVED_HOOK"})
+"""What torch 2.6 lacks; docs/versions.md says what is lost on it."""
+
 ATTRIBUTES = frozenset(
     part for name in NAMES for part in name.path.split(".") if part.startswith("_") and not part.startswith("__")
 )
@@ -73,7 +76,7 @@ def test_this_torch_has_every_name(name: str) -> None:
     one: TorchName = getattr(torch_private, name)
     assert one.lost
     assert not one.lost.endswith(".")
-    assert one.works() or name in ONE_OF_THEM
+    assert one.works() or name in ONE_OF_THEM | NOT_IN_THE_OLDEST
 
 
 def test_every_name_is_listed_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, final
@@ -34,7 +35,7 @@ class Training:
         self.recorder = RunRecorder(
             Settings(folder, "run"), Guard(self.told.append), self.told.append, detectors, NoSink()
         )
-        self.recorder.begin()
+        weakref.finalize(self, self.recorder.begin().close)  # Python 3.13 warns of a database that stays open
         self.stream = Stream("main", StepHistory(stream="main"))
 
     def step(self, **scalars: float) -> list[Symptom]:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -234,14 +234,14 @@ def test_hosts_signals_and_c_functions(tmp_path: Path) -> None:
 def test_a_statement_opens_no_database_of_the_users(tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    database = sqlite3.connect(":memory:")
-    refuse_attaching(database, FileMirror(tmp_path / "mirror", writable=(scratch,)))
-    database.execute("CREATE TABLE t (x)")
-    for statement in ("ATTACH '{}/theirs.db' AS u", "VACUUM INTO '{}/copy.db'", "ATTACH 'file:{}/theirs.db' AS v"):
-        with pytest.raises(sqlite3.DatabaseError, match="authoriz"):
-            database.execute(statement.format(tmp_path))
-    database.execute(f"VACUUM INTO '{scratch}/copy.db'")
-    database.execute("ATTACH ':memory:' AS w")
+    with closing(sqlite3.connect(":memory:")) as database:
+        refuse_attaching(database, FileMirror(tmp_path / "mirror", writable=(scratch,)))
+        database.execute("CREATE TABLE t (x)")
+        for statement in ("ATTACH '{}/theirs.db' AS u", "VACUUM INTO '{}/copy.db'", "ATTACH 'file:{}/theirs.db' AS v"):
+            with pytest.raises(sqlite3.DatabaseError, match="authoriz"):
+                database.execute(statement.format(tmp_path))
+        database.execute(f"VACUUM INTO '{scratch}/copy.db'")
+        database.execute("ATTACH ':memory:' AS w")
     assert [path.name for path in tmp_path.iterdir()] == ["scratch"]
 
 

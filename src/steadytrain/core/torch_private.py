@@ -114,7 +114,11 @@ SAVED_IGNORED = TorchAttribute(
     "torch.autograd.graph:Node._saved_ignore_index", _NO_GRAPH, made=torch_samples.likelihood
 )
 SAVED_CAUSAL = TorchAttribute("torch.autograd.graph:Node._saved_is_causal", _NO_GRAPH, made=torch_samples.attention)
-SAVED_HOOK = TorchAttribute("torch._C:_autograd.SavedTensor.unpack_hook", _NO_GRAPH, made=torch_samples.saved_tensor)
+SAVED_HOOK = TorchAttribute(
+    "torch._C:_autograd.SavedTensor.unpack_hook",
+    "the first losses are looked into only until the script checkpoints or offloads activations",
+    made=torch_samples.saved_tensor,
+)
 SINGLE_LEVEL = TorchName(
     "torch.autograd.function:_SingleLevelFunction.setup_context", "the trial `reference-operation` does not run"
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from looked_loops import Step, adam, batch, found, small
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import functional_call, grad, stack_module_state, vmap
 
 from steadytrain.capture.looks.repeated_inputs import digest_of, inputs_of
 from steadytrain.capture.looks.row_keys import row_keys
@@ -34,6 +34,25 @@ def per_sample_gradients() -> Step:
 
 def test_per_sample_gradients_end_no_look(tmp_path: Path) -> None:
     assert found(tmp_path, per_sample_gradients) == {}  # a failure of ours would be raised
+
+
+def several_models_in_one_call() -> Step:
+    models = [small() for _ in range(3)]
+    whole, optimizer = models[0], adam(*models)
+
+    def step(_: int) -> None:
+        held, kept = stack_module_state(models)
+        rows, _labels = batch()
+        vmap(lambda own, statistics: functional_call(whole, (own, statistics), (rows,)), randomness="different")(
+            held, kept
+        )
+        optimizer.step()
+
+    return step
+
+
+def test_statistics_of_several_models_end_no_look(tmp_path: Path) -> None:
+    found(tmp_path, several_models_in_one_call)  # a failure of ours would be raised
 
 
 def test_a_transforms_tensors_have_no_digest_and_no_keys() -> None:

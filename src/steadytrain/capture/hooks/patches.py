@@ -15,6 +15,7 @@
 | ``torch.compile`` | the module that a compiled model is called through |
 | ``Module.__reduce_ex__`` | copies and pickles of a watched module hold no hook of ours (``copies.py``) |
 | ``torch.jit._recursive.create_script_module`` | a watched module can be scripted (``scripting.py``) |
+| ``saved_tensors_hooks.__enter__``, ``SavedTensor.register_hooks``, older torch only | ``saved_hooks.py`` |
 
 There are no global module hooks: torch.compile guards on them (their removal causes a recompile) and warns about them.
 """
@@ -47,6 +48,7 @@ from steadytrain.capture.hooks.module_hooks import (
     zero_grad_wrapper,
 )
 from steadytrain.capture.hooks.outermost_steps import OutermostSteps
+from steadytrain.capture.hooks.saved_hooks import put_saved_hooks
 from steadytrain.capture.hooks.scripting import put_script
 from steadytrain.capture.snapshots.loaded_states import StateEvents, state_wrappers
 from steadytrain.capture.snapshots.saved_checkpoints import SaveEvents, put_savers
@@ -73,7 +75,8 @@ _SKIPPED_BY_COMPILER = (
         "capture.hooks.hooked_modules",
     ),
     *("capture.hooks.manual_updates", "capture.hooks.model_discovery", "capture.hooks.outermost_steps"),
-    *("capture.hooks.patches", "capture.hooks.script_errors", "capture.hooks.scripting", "capture.hooks.unseen"),
+    *("capture.hooks.patches", "capture.hooks.saved_hooks", "capture.hooks.script_errors"),
+    *("capture.hooks.scripting", "capture.hooks.unseen"),
     *("capture.tensors.activations", "capture.tensors.dense", "capture.tensors.gpu_state"),
     *("capture.tensors.gradient_scaling", "capture.tensors.measurement_schedule"),
     *("capture.tensors.optimizer_state", "capture.tensors.precision"),
@@ -147,7 +150,7 @@ class Patches:
         self._put_clip(events)
         self._put_zero_grad(events)
         self._put_compile(events)
-        self._undo += [put_reduce(), put_script()]
+        self._undo += [put_reduce(), put_script(), put_saved_hooks()]
         for owner, name, wrapper in state_wrappers(events, self._guard):
             self._replace(owner, name, wrapper)
         put_savers(events, self._guard, self._replace, self._after_import)

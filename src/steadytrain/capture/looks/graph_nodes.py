@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from steadytrain.capture.hooks.saved_hooks import reading_runs_a_hook
 from steadytrain.core.torch_private import (
     NODE_SHAPES,
     SAVED_AXES,
     SAVED_AXIS_0,
     SAVED_AXIS_1,
     SAVED_DIMENSION,
-    SAVED_HOOK,
     SAVED_START,
 )
 
@@ -41,7 +41,7 @@ def saved_tensor(node: Any, name: str) -> Tensor | None:
     script's hook.
     """
     raw = getattr(node, f"_raw_saved_{name}", None)
-    if raw is None or SAVED_HOOK.on(raw, raw) is not None:
+    if raw is None or reading_runs_a_hook(raw):
         return None
     try:
         value = getattr(node, f"_saved_{name}")

@@ -18,7 +18,7 @@ from torch.nn.parameter import is_lazy
 from steadytrain.capture.hooks.model_discovery import named_places, plain_name
 from steadytrain.capture.looks.running_statistics import channels_apart, has_statistics, statistics_of
 from steadytrain.capture.step.optimizer_streams import Stream
-from steadytrain.core.torch_private import PARAMETERS
+from steadytrain.core.torch_private import IS_FUNCTORCH, PARAMETERS
 
 FIRST_STEPS, MOVED_STEP = 4, 32
 """Steps in which the inputs of the first norm are compared, and the one in which statistics are compared."""
@@ -65,11 +65,15 @@ class LoadedNorms:
         if one is None:
             if len(self._models) >= MODELS_MAX or any(is_lazy(each) for each in module.parameters()):
                 return
-            one = self._models[module] = _Model(_loaded(module))
+            norms = _loaded(module)
+            if norms is None:
+                return
+            one = self._models[module] = _Model(norms)
         if one.norms and one.steps < FIRST_STEPS:
             first = one.norms[0].module()
             one.calls += 1
-            one.before = statistics_of(first) if first is not None and first.training else None
+            before = statistics_of(first) if first is not None and first.training else None
+            one.before = None if before is None or IS_FUNCTORCH(before) else before
 
     @torch.no_grad()
     def rows(self, stream: Stream) -> Iterator[tuple[str, float]]:
@@ -96,8 +100,9 @@ class LoadedNorms:
         return stream.own_steps + 1 == MOVED_STEP
 
 
-def _loaded(model: nn.Module) -> list[_Norm]:
-    """The norms of ``model`` that were trained before. Reads the device once."""
+def _loaded(model: nn.Module) -> list[_Norm] | None:
+    """The norms of ``model`` that were trained before. Reads the device once. None inside a function transform, where
+    statistics have no values."""
     places: list[tuple[str, nn.Module, bool]] = []
     frozen, matrices = True, False
     for path, module in named_places(model):
@@ -108,7 +113,10 @@ def _loaded(model: nn.Module) -> list[_Norm]:
             places.append((plain_name(path) or type(module).__name__, module, frozen and matrices and bool(own)))
     if not places:
         return []
-    told = torch.stack([torch.stack([_tracked(one), statistics_of(one)[1].min()]) for _, one, _ in places]).tolist()
+    numbers = torch.stack([torch.stack([_tracked(one), statistics_of(one)[1].min()]) for _, one, _ in places])
+    if IS_FUNCTORCH(numbers):
+        return None
+    told = numbers.tolist()
     return [
         _Norm(name, weakref.ref(module), statistics_of(module), still)
         for (name, module, still), (tracked, least) in zip(places, told, strict=True)
