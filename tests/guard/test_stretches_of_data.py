@@ -63,7 +63,7 @@ def test_after_a_stretch_the_run_goes_on_as_if_it_had_not_been(tmp_path: Path, m
     assert [action.what for action in actions] == ["rolled-back"]
     back = actions[0]
     assert back.step == END + RETURN_STEPS - 1
-    assert FIRST - 3 * EVERY_STEPS <= back.after["step"] + 1 <= FIRST  # on a busy machine states are kept less often
+    assert FIRST - EVERY_STEPS <= back.after["step"] + 1 <= FIRST
     assert "passing-data" in back.reason
     twin.run(left_out=range(int(back.after["step"]) + 1, back.step + 1))
     assert same(held.state(), twin.state())
