@@ -16,7 +16,6 @@ from steadytrain.replay import failing_step
 from steadytrain.replay.child_processes import ending_in_order
 from steadytrain.replay.loop_command import parse_loop, replacing_the_command
 from steadytrain.storage.run_search import RUNS_DIR_DEFAULT
-from steadytrain.storage.step_look import keep_look
 
 if TYPE_CHECKING:
     from steadytrain.storage.step_look import StepLook
@@ -107,8 +106,5 @@ def locate(
     recorded = asked.bundle.finding if asked.bundle is not None else Finding(None, NOT_SEARCHED)
     with ending_in_order(), replacing_the_command(loop):
         found = locate_failure.find_again(asked, wait_s=wait_s)
-    if asked.bundle is not None:
-        failing_step.keep_better(asked.bundle, found.finding)
-        if found.look is not None:
-            keep_look(path, found.look)
+    locate_failure.keep(asked, found)
     return Location(path, asked.step, recorded, found, asked.broke, asked.bundle is not None)

@@ -21,7 +21,7 @@ from steadytrain.replay.verdict import Replayed
 from steadytrain.storage.bundle import Bundle, is_bundle, open_bundle
 from steadytrain.storage.rank_group import world_of
 from steadytrain.storage.run_folder import open_run
-from steadytrain.storage.step_look import StepLook
+from steadytrain.storage.step_look import StepLook, keep_look
 from steadytrain.storage.tape_files import Recording, find_recording
 
 MODULE = "steadytrain.locate.traced_replay"
@@ -126,6 +126,15 @@ def find_again(asked: Target, *, wait_s: float) -> Found:
     except UsageError:
         return found
     return again if _tells(again.finding) else found
+
+
+def keep(asked: Target, found: Found) -> None:
+    """Keep in the bundle what was found, if it is better than what the bundle has."""
+    if asked.bundle is None:
+        return
+    failing_step.keep_better(asked.bundle, found.finding)
+    if found.look is not None:
+        keep_look(asked.path, found.look)
 
 
 def _tells(finding: Finding) -> bool:

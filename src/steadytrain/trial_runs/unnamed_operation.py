@@ -12,11 +12,11 @@ from pathlib import Path
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Finding
-from steadytrain.locate.locate_failure import find_again, target
-from steadytrain.replay.failing_step import is_named_input, keep_better
+from steadytrain.locate.locate_failure import find_again, keep, target
+from steadytrain.replay.failing_step import is_named_input
 from steadytrain.replay.moved_files import NOT_MOVED
 from steadytrain.storage.bundle import is_bundle, open_bundle
-from steadytrain.storage.step_look import keep_look, read_look
+from steadytrain.storage.step_look import read_look
 
 WAIT_S_MAX, SHARE = 90.0, 0.25
 """Longest time of the search in seconds, and its share of the budget."""
@@ -26,7 +26,7 @@ def name_operation(source: Path, moved: str, *, budget_s: float, slower: float, 
     """Search the failing step of a bundle in a new process, and keep in the bundle what is found.
 
     Nothing is done for a run, an incident of finite numbers, a rank of several, moved files, or a step that was
-    searched in a new process before. A search that fails is told and changes nothing.
+    searched in a new process before. A search that fails is reported and changes nothing.
 
     Args:
         budget_s: the time of the diagnosis, in seconds of work.
@@ -37,11 +37,7 @@ def name_operation(source: Path, moved: str, *, budget_s: float, slower: float, 
     tell("searching the first bad operation, which the run did not name")
     try:
         asked = target(source, None)
-        found = find_again(asked, wait_s=min(WAIT_S_MAX, SHARE * budget_s) * slower)
-        if asked.bundle is not None:
-            keep_better(asked.bundle, found.finding)
-        if found.look is not None:
-            keep_look(source, found.look)
+        keep(asked, find_again(asked, wait_s=min(WAIT_S_MAX, SHARE * budget_s) * slower))
     except (UsageError, OSError) as error:
         tell(f"the first bad operation could not be searched: {error}")
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from steadytrain.capture.looks.derivative_calls import is_derivative
 from steadytrain.capture.looks.syntax_trees import Scope, dotted, last_name, scopes, statements, walk
 
 PASSES_ON = re.compile(
@@ -100,7 +101,7 @@ def _line_in(value: ast.AST, values: _Values, made: Mapping[str, int | None]) ->
         of_script = not isinstance(value.func, ast.Attribute) or dotted(value.func.value) == "self"
         if name in made and of_script:
             return made[name]
-        if _is_derivative(value):
+        if is_derivative(value):
             return None if _keeps_graph(value) else value.lineno
         if not PASSES_ON.fullmatch(name):
             return None
@@ -117,11 +118,6 @@ def _is_weighed(value: ast.AST, values: _Values) -> bool:
     if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Mult):
         return False
     return any(isinstance(side, ast.Name) and side.id in values.live for side in (value.left, value.right))
-
-
-def _is_derivative(call: ast.Call) -> bool:
-    name = dotted(call.func)
-    return name.endswith("autograd.grad") or (name == "grad" and len(call.args) > 1)  # that of torch.func takes one
 
 
 def _keeps_graph(call: ast.Call) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from steadytrain.capture.looks.derivative_calls import is_derivative
 from steadytrain.capture.looks.syntax_trees import Scope, dotted, last_name, scopes, statements, walk
 
 FUNCTIONS_MAX = 256
@@ -28,7 +29,7 @@ def _returns_derivative(function: Scope) -> bool:
         return False
     arguments = [one.arg for one in function.args.args if one.arg != "self"]
     of_first = any(
-        _is_derivative(one) and _keeps_graph(one) and one.args and arguments and arguments[0] in _names(one.args[0])
+        is_derivative(one) and _keeps_graph(one) and one.args and arguments and arguments[0] in _names(one.args[0])
         for one in walk(function)
         if isinstance(one, ast.Call)
     )
@@ -56,15 +57,10 @@ def _is_part(value: ast.AST, derivatives: set[str]) -> bool:
 
 
 def _derives(call: ast.Call, own: set[str]) -> bool:
-    if _is_derivative(call):
+    if is_derivative(call):
         return True
     of_script = not isinstance(call.func, ast.Attribute) or dotted(call.func.value) == "self"
     return of_script and last_name(call.func) in own
-
-
-def _is_derivative(call: ast.Call) -> bool:
-    name = dotted(call.func)
-    return name.endswith("autograd.grad") or (name == "grad" and len(call.args) > 1)  # that of torch.func takes one
 
 
 def _keeps_graph(call: ast.Call) -> bool:
