@@ -14,7 +14,7 @@ from steadytrain.statistics.script_rows import ScriptRow, script_rows
 @final
 @dataclass(frozen=True)
 class ConstantTargets(ScriptRule):
-    """All targets of a regression are one and the same number, in every step that was looked at.
+    """All targets of a regression are the same number, in every step that was read.
 
     Means:
         A squared, absolute or Huber distance compares outputs of a layer with targets without a gradient, and all

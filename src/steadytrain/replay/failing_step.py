@@ -30,7 +30,7 @@ from steadytrain.replay.loop_command import check_typed, with_loop
 from steadytrain.replay.ports import free_port
 from steadytrain.replay.written_files import note_written
 from steadytrain.storage.bundle import Bundle, open_bundle, write_json
-from steadytrain.storage.rank_group import alone
+from steadytrain.storage.rank_group import alone, world_of
 from steadytrain.storage.step_look import StepLook
 
 if TYPE_CHECKING:
@@ -112,7 +112,9 @@ def launch(
     The message names ``until`` as what the script did not reach. ``environment`` is that of the recorded run, ``limit``
     what sets ``wait_s``. ``tell`` gets a line of progress every ten seconds. Of several ranks it is one, alone.
     """
-    variables = {**hash_variables(environment), **alone(environment, port=free_port())}
+    variables = hash_variables(environment)
+    if world_of(environment) > 1:
+        variables = {**variables, **alone(environment, port=free_port())}
     log = result.parent / "output.txt"
     ended = run_logged(arguments, log, folder=folder, wait_s=wait_s, tell=tell, variables=variables)
     if ended is None:

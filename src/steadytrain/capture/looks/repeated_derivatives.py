@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from steadytrain.capture.looks.derivative_calls import is_derivative
-from steadytrain.capture.looks.syntax_trees import Scope, dotted, last_name, scopes, statements, walk
+from steadytrain.capture.looks.syntax_trees import Scope, dotted, last_name, names_read, scopes, statements, walk
 
 FUNCTIONS_MAX = 256
 
@@ -29,7 +29,7 @@ def _returns_derivative(function: Scope) -> bool:
         return False
     arguments = [one.arg for one in function.args.args if one.arg != "self"]
     of_first = any(
-        is_derivative(one) and _keeps_graph(one) and one.args and arguments and arguments[0] in _names(one.args[0])
+        is_derivative(one) and _keeps_graph(one) and one.args and arguments and arguments[0] in names_read(one.args[0])
         for one in walk(function)
         if isinstance(one, ast.Call)
     )
@@ -41,7 +41,7 @@ def _in_scope(scope: Scope, own: set[str]) -> Iterator[int]:
     for node in statements(scope):
         if isinstance(node, ast.Call) and _derives(node, own) and node.args:
             inner = [one for one in walk(node.args[0]) if isinstance(one, ast.Call) and _derives(one, own)]
-            if inner or _names(node.args[0]) & derivatives:
+            if inner or names_read(node.args[0]) & derivatives:
                 yield node.lineno
         if isinstance(node, ast.Assign):
             names = {one.id for target in node.targets for one in walk(target) if isinstance(one, ast.Name)}
@@ -66,7 +66,3 @@ def _derives(call: ast.Call, own: set[str]) -> bool:
 def _keeps_graph(call: ast.Call) -> bool:
     given = next((one.value for one in call.keywords if one.arg == "create_graph"), None)
     return given is not None and not (isinstance(given, ast.Constant) and given.value is False)
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {one.id for one in walk(node) if isinstance(one, ast.Name)}
