@@ -55,7 +55,8 @@ ONCE = [
         "squared-spread unmasked-nodes kept-statistics evaluation-scale trained-evaluation few-norm-values "
         "moving-frozen-norms unexpected-inputs unreachable-targets inverted-weights visible-target "
         "shared-time self-pairs unit-ratio choking-clip unscaled-targets "
-        "cleared-gradients kept-graphs diluted-divergence frozen-new-tokens flat-derivative",
+        "cleared-gradients kept-graphs diluted-divergence frozen-new-tokens flat-derivative "
+        "rebuilt-vocabulary regrouped-rows",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

@@ -317,8 +317,9 @@ class LostProgress(Detector):
             severity="note" if planned else severity,
             first_step=first_step,
             last_step=last_step,
-            message=f"the loss rose from {rise.best:.4g} at step {first_step} to {values[highest]:.4g} at step "
-            f"{loss.steps[rise.onset + highest]}{what}{after}" + (f"; {planned}" if planned else ""),
+            message=f"the loss rose from {rise.best:.4g}{f' at step {first_step}' if highest else ''} to "
+            f"{values[highest]:.4g} at step {loss.steps[rise.onset + highest]}{what}{after}"
+            + (f"; {planned}" if planned else ""),
             signals=("loss",),
             numbers={
                 "lost_share": share,

@@ -39,6 +39,7 @@ from steadytrain.capture.looks.mask_interpolation import smoothed_masks
 from steadytrain.capture.looks.new_tokens import frozen_new_tokens
 from steadytrain.capture.looks.paired_draws import moved_alone, places_alone, separate_draws
 from steadytrain.capture.looks.pruning_code import pruning_code
+from steadytrain.capture.looks.rebuilt_vocabularies import rebuilt_vocabularies
 from steadytrain.capture.looks.remade_optimizers import in_each_epoch, in_each_step
 from steadytrain.capture.looks.repeated_derivatives import repeated_derivatives
 from steadytrain.capture.looks.repeated_layers import repeated_layers
@@ -46,6 +47,7 @@ from steadytrain.capture.looks.repeated_seeds import repeated_seeds
 from steadytrain.capture.looks.restarted_seeds import row_seeds, worker_seeds
 from steadytrain.capture.looks.reversed_gradients import reversed_gradients
 from steadytrain.capture.looks.row_positions import row_positions
+from steadytrain.capture.looks.rows_regrouped import rows_regrouped
 from steadytrain.capture.looks.schedule_units import epochs_per_batch
 from steadytrain.capture.looks.separate_orders import separate_orders
 from steadytrain.capture.looks.separate_splits import separate_splits
@@ -135,6 +137,11 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
         fits_of_splits,
         ("fit\\w*\\(|std\\(|factorize|unique", "(?i)train|tr\\b", "(?i)test|val|dev|holdout"),
     ),
+    "rebuilt-vocabulary": (
+        rebuilt_vocabularies,
+        ("enumerate\\(|range\\(|len\\(", "(?i)vocab|stoi|to_?i|2_?i|tok|char|word|text|split\\("),
+    ),
+    "rows-regrouped": (rows_regrouped, ("argsort|sort\\(|==", "cat\\(|concat|vstack|pack_padded")),
     "learned-before-split": (
         learned_before_split,
         ("\\.fit\\w*\\(", "Select|RFE|Encoder|Discrim|PLS|SMOTE|ADASYN|OverS"),

@@ -12,6 +12,8 @@ from steadytrain.diagnosis.trial_effects import like
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
 
+SAID = ("mixed-rows", "regrouped-rows")
+
 
 @final
 class MixedRows(Cause):
@@ -47,6 +49,14 @@ class MixedRows(Cause):
             "tell the layer that the batch comes first",
             "batch-first",
             code="nn.TransformerEncoderLayer(width, heads, batch_first=True)",
+            of=("mixed-rows",),
+        ),
+        Intervention(
+            "restored-order",
+            4,
+            "put the rows back into their order after the part that needs them sorted or grouped",
+            code="out = torch.empty_like(y); out[order] = y",
+            of=("regrouped-rows", "batch_gradient"),
         ),
     )
     grade = "A"
@@ -55,9 +65,9 @@ class MixedRows(Cause):
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
-                *symptom(case, CERTAIN, "mixed-rows", invariant=True),
+                *symptom(case, CERTAIN, *SAID, invariant=True),
                 *when(
-                    reads_other_rows(case) and seen(case, "mixed-rows") is None,
+                    reads_other_rows(case) and seen(case, *SAID) is None,
                     CERTAIN,
                     f"the output of one row depends on the other rows of the batch: "
                     f"{measured(case, 'batch_gradient'):.3g} of the gradient to its own; tokens may have been sorted "
@@ -67,8 +77,8 @@ class MixedRows(Cause):
                 ),
                 *symptom(case, HINT, "no-learning", "plateau"),
                 *ruled_out(
-                    seen(case, "mixed-rows") is None and not reads_other_rows(case),
-                    "neither attention nor a recurrent layer goes over the rows of the batch",
+                    seen(case, *SAID) is None and not reads_other_rows(case),
+                    "neither attention nor a recurrent layer goes over the rows of the batch, and none is left sorted",
                 ),
             )
         )

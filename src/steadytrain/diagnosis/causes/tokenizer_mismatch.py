@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Sign, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS
-from steadytrain.diagnosis.signs import Signs, above, fact, measured, renumbered, ruled_out, surveyed, when
+from steadytrain.diagnosis.signs import Signs, above, fact, measured, renumbered, ruled_out, surveyed, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ class TokenizerMismatch(Cause):
         - a chat template or special tokens that changed (axolotl #1806: two days to isolate)
         - ids that count from 1, or a special token put before all others: each id is off by a constant
         - a beginning token that is added twice (DeepSeek-R1 #151)
+        - a vocabulary that is built anew for each file, or for training and held-out texts
 
     Next:
         1. Decode a batch and read it.
@@ -47,6 +48,14 @@ class TokenizerMismatch(Cause):
             4,
             "load the tokenizer that belongs to the weights",
             code="tokenizer = AutoTokenizer.from_pretrained(name_of_the_weights)",
+            of=("tokenizer_size", "token_unknown_share", "initial_loss", "loss"),
+        ),
+        Intervention(
+            "one-vocabulary",
+            4,
+            "build one vocabulary over all texts, and read each of them with it",
+            code='chars = sorted(set("".join(texts)))  # once, before the loop',
+            of=("rebuilt-vocabulary",),
         ),
         CLEAN_ROWS,
     )
@@ -60,6 +69,7 @@ class TokenizerMismatch(Cause):
         known, now = case.typical("loss") or math.nan, _loss_at(case)
         return Signature(
             (
+                *symptom(case, CERTAIN, "rebuilt-vocabulary", invariant=True),
                 *when(
                     size > rows,
                     STRONG,
