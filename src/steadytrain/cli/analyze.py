@@ -167,13 +167,14 @@ def _parts(judged: Sequence[AnalyzedRun]) -> Iterator[RenderableType]:
     yield from map(_run_line, in_a_line)
     if in_a_line:
         yield Text()
-    for entry in in_full:
+    for number, entry in enumerate(in_full):
+        if number:
+            yield Text()
         yield from _run_parts(entry, untold)
-        yield Text()
     if len(judged) > 1:
         counts = Counter(entry.judgement.health for entry in judged)
         told = ", ".join(f"{counts[health]} {health}" for health in _HEALTH_STYLES if counts[health])
-        yield Text(f"{len(judged)} runs: {told}\n")
+        yield Text(f"\n{len(judged)} runs: {told}")
 
 
 def _run_line(entry: AnalyzedRun) -> Text:

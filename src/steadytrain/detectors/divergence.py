@@ -30,7 +30,7 @@ HOLE_STEPS_MAX = 64
 @final
 @dataclass(frozen=True)
 class Divergence(Detector):
-    """The loss rises and does not come back.
+    """The loss rises and stays up for many steps.
 
     Means:
         The mean of the loss has risen, though perhaps no single step stands out. A one-sided CUSUM adds up how far the
