@@ -94,3 +94,19 @@ def test_what_an_optimizer_keeps_and_adds_later_is_a_note() -> None:
     assert kept.message.endswith("; KahanAdam keeps what was rounded away, and adds it later")
     assert half_kept is not None
     assert half_kept.severity == "critical"
+
+
+def test_weights_that_move_over_many_updates_are_a_note() -> None:
+    def read(*shares: float) -> Window:
+        sick = SICK[0]
+        rows = table(
+            "script", at=[81 + 64 * number for number in range(len(shares))], value={"unmoved:SrAdam": list(shares)}
+        )
+        return replace(sick, tables={**sick.tables, "script": rows})
+
+    at_random, lost = newest(LostUpdates(), read(0.3, 0.05)), newest(LostUpdates(), read(0.05, 0.3))
+    assert at_random is not None
+    assert at_random.severity == "note"
+    assert at_random.message.endswith("all except 5% of the elements move: they are rounded at random")
+    assert lost is not None
+    assert lost.severity == "critical"

@@ -38,7 +38,7 @@ class ExplodingGradients(Detector):
 
     Means:
         Over time: the median norm of 16 steps rises threefold within 200 steps, or is ten times what it was 64 to 320
-        steps earlier, and the loss rises too. Clipping hides the growth in the update and delays the failure. A norm
+        steps earlier, and the loss rises too. It is a note while the norm is below what the run had earlier. Clipping hides the growth in the update and delays the failure. A norm
         that grows while the loss falls is no fault: this is normal near the end of a decaying learning rate
         (2506.02285). Along the depth: the first block's gradient is a thousand times the last one's; training may
         survive that with Adam, not with SGD.
@@ -113,14 +113,16 @@ class ExplodingGradients(Detector):
             if change < self.loss_scales or converged or level <= NOTHING:
                 continue
             ratio = float(medians[start:stop].max() / level)
+            known = bool(medians[start:stop].max() <= medians[:start].max(initial=0.0))
             found.append(
                 Symptom(
                     name="exploding-gradients",
-                    severity="critical" if ratio > self.critical_ratio else "warning",
+                    severity="note" if known else "critical" if ratio > self.critical_ratio else "warning",
                     first_step=first_step,
                     last_step=last_step,
                     message=f"the gradient norm grew to {medians[start:stop].max():.3g} from step {first_step} to "
-                    f"{last_step}, {ratio:.3g} times what it was before, and the loss rises",
+                    f"{last_step}, {ratio:.3g} times what it was before, and the loss rises"
+                    + ("; earlier in the run it was as large" if known else ""),
                     signals=("gradient_norm", "loss"),
                     numbers={"ratio": ratio, "norm_before": float(level), "loss_change_scales": change},
                 )

@@ -30,8 +30,8 @@ class LostUpdates(Detector):
         - weights held in bfloat16 or float16 without a copy in float32 that the optimizer updates (2010.06192)
         - the learning rate has become too small for such weights, late in a schedule or in fine-tuning
         - gains of norms, which stay near 1, held in bfloat16: they need larger steps than any other tensor
-        - no fault: stochastic rounding makes up for it, unseen in the weights. Kahan summation does, too: where
-          the optimizer holds what was rounded away, this is a note
+        - no fault: stochastic rounding and Kahan summation make up for it. Where the optimizer holds what was rounded
+          away, or the weights move all the same over 64 updates, this is a note
 
     Next:
         1. Check the fact `precision` of the run: parameters in bfloat16 mean that there is no float32 copy.
@@ -65,6 +65,12 @@ class LostUpdates(Detector):
         0.5, "share of the weights whose optimizer state holds what was rounded away, from which it is a note"
     )
 
+    unmoved_share: float = threshold(
+        0.2,
+        "share of the weights that are as they were 64 updates before, below which it is a note: 0.16 at most where "
+        "rounding is random, 0.26 and more where updates are lost (a small network in bfloat16)",
+    )
+
     def check(self, window: Window) -> tuple[Symptom, ...]:
         cells = applied_cells(window, "tensors", "unchanged_share", apart_steps=APART_STEPS)
         if cells is None or not (cells.values > self.unchanged_share).any():
@@ -74,7 +80,8 @@ class LostUpdates(Detector):
         bound = self.unchanged_share if coarse else self.most_unchanged_share
         found = episodes(window, cells, cells.values > bound, readings=self.sustained_readings)
         kept = next((row for row in script_rows(window, "remainders-kept") if row.last >= self.kept_share), None)
-        return tuple(self._symptom(cells, episode, coarse, kept) for episode in found)
+        moved = next((row for row in script_rows(window, "unmoved") if row.last < self.unmoved_share), None)
+        return tuple(self._symptom(cells, episode, coarse, kept, moved) for episode in found)
 
     def _at_work(self, window: Window, cells: Cells) -> Cells:
         """The readings at which the learning rate was not as good as zero."""
@@ -85,13 +92,21 @@ class LostUpdates(Detector):
         kept = rates.values[at] > self.learning_rate_share * np.nanmax(rates.values)
         return Cells(cells.steps[kept], cells.rows, cells.values[kept])
 
-    def _symptom(self, cells: Cells, episode: Episode, coarse: bool, kept: ScriptRow | None) -> Symptom:
+    def _symptom(
+        self, cells: Cells, episode: Episode, coarse: bool, kept: ScriptRow | None, moved: ScriptRow | None
+    ) -> Symptom:
         shares = cells.values[episode.first : episode.last + 1]
         median = float(np.nanmedian(shares))
         worst = float(np.nanmax(np.nanmedian(shares[:, episode.positions], axis=0)))
         grave: Severity = "critical" if median > self.most_unchanged_share else "warning"
-        severity: Severity = "note" if not coarse or kept is not None else grave
-        later = f"; {kept.place} keeps what was rounded away, and adds it later" if kept is not None else ""
+        severity: Severity = "note" if not coarse or kept is not None or moved is not None else grave
+        later = ""
+        if kept is not None:
+            later = f"; {kept.place} keeps what was rounded away, and adds it later"
+        elif moved is not None:
+            later = (
+                f"; but over 64 updates all except {moved.last:.0%} of the elements move: they are rounded at random"
+            )
         return Symptom(
             name="lost-updates",
             severity=severity,
@@ -108,5 +123,6 @@ class LostUpdates(Detector):
                 "unchanged_share_median": median,
                 "low_precision": float(coarse),
                 "kept": float(kept is not None),
+                "moved": float(moved is not None),
             },
         )

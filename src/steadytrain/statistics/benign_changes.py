@@ -21,6 +21,7 @@ BATCH_RATIO = 1.25
 BATCH_ROWS_MIN = 16
 VIEW_STEPS = 8192  # earlier steps are ignored: a log of a million steps may have a thousand spikes
 EPOCH_AROUND_STEPS = 16
+SETTING_SHARE = 0.3  # of the range that a number has had so far: what changes little by little explains no single rise
 EPOCH_STEPS_MIN = 256  # in shorter epochs every step is near a boundary
 
 
@@ -34,6 +35,7 @@ def planned_change(window: Window, first_step: int, last_step: int) -> str | Non
         _restart(window, first_step, stride, slid=slid)
         or batches_changed(window, (first_step - AROUND_STEPS * stride, first_step - 1), (first_step, last_step))
         or _epoch(window, first_step, stride)
+        or _setting(whole, first_step - AROUND_STEPS * stride, last_step)
         or ("the script prunes its weights" if script_rows(whole, "pruning-code") else None)
     )
 
@@ -82,6 +84,22 @@ def _epoch(window: Window, first_step: int, stride: int) -> str | None:
         return None
     near = np.abs(ends - first_step) <= EPOCH_AROUND_STEPS * stride
     return f"an epoch ended at step {int(ends[near][0])}" if near.any() else None
+
+
+def _setting(window: Window, first_step: int, last_step: int) -> str | None:
+    """The number that the script passes to its model and that changed between two steps by a good part of its range.
+
+    A count of steps is none: it changes in every look.
+    """
+    for row in script_rows(window, "setting"):
+        known = row.values[row.steps <= last_step]
+        now = row.values[(row.steps >= first_step) & (row.steps <= last_step)]
+        counts = len(known) > 2 and bool((np.diff(known) > 0).all()) and not np.fmod(known, 1).any()
+        if len(now) < 2 or counts or (moved := float(np.ptp(now))) == 0.0:
+            continue
+        if moved >= SETTING_SHARE * float(np.ptp(known)):
+            return f"the script passes {row.place} = {now[-1]:.3g} to the model, after {now[0]:.3g}"
+    return None
 
 
 def has_moving_targets(window: Window) -> bool:

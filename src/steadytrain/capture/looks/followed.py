@@ -34,6 +34,7 @@ from steadytrain.capture.looks.summed_backwards import SummedBackwards
 from steadytrain.capture.looks.term_weights import TermWeights
 from steadytrain.capture.looks.tied_tables import TiedTables
 from steadytrain.capture.looks.unit_ratios import UnitRatios
+from steadytrain.capture.looks.unmoved_weights import HalfWeights
 from steadytrain.capture.snapshots.resumed_states import ResumedStates
 from steadytrain.capture.step.input_recorder import MicroBatch
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
@@ -69,6 +70,7 @@ class Followed:
     averages: SlowAverages = field(default_factory=SlowAverages)
     levels: LossLevels = field(default_factory=LossLevels)
     rises: LossRises = field(default_factory=LossRises)
+    half: HalfWeights = field(default_factory=HalfWeights)
     cut: CutModules | None = None
     recurrent: RecurrentAxes | None = None
     missing: MissingGradients = field(default_factory=MissingGradients)

@@ -31,16 +31,21 @@ LARGE = 0.1
 def remainder_rows(stream: Stream) -> Iterator[tuple[str, float]]:
     """``remainders-kept:CLASS`` is the share of the 16-bit weights read that have such a state. Reads the device once,
     and only where there are such weights."""
-    if is_sharded(stream.parameters):
-        return
-    wanted = [one for one in stream.parameters if one.dtype in HALVES and one.numel() >= ELEMENTS_MIN]
-    wanted = sorted(wanted, key=lambda one: -one.numel())[:PARAMETERS_MAX]
+    wanted = half_weights(stream)
     kept = [_is_kept(stream, one) for one in wanted]
     known = [one for one in kept if one is not None]
     if known:
         share = torch.stack([one.to(known[0].device) for one in known]).float().sum() / len(wanted)
         if float(share):
             yield f"remainders-kept:{type(stream.optimizers[0]).__name__}", float(share)
+
+
+def half_weights(stream: Stream) -> list[Tensor]:
+    """The largest parameters in 16 bits of ``stream``, at most :data:`PARAMETERS_MAX`."""
+    if is_sharded(stream.parameters):
+        return []
+    wanted = [one for one in stream.parameters if one.dtype in HALVES and one.numel() >= ELEMENTS_MIN]
+    return sorted(wanted, key=lambda one: -one.numel())[:PARAMETERS_MAX]
 
 
 def _is_kept(stream: Stream, weight: Tensor) -> Tensor | None:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from steadytrain.capture.hooks.guarded_events import MISSING
 from steadytrain.capture.looks.apart import Apart
+from steadytrain.capture.looks.call_settings import EVERY_STEPS, setting_rows
 from steadytrain.capture.looks.counted_steps import RATE_UPDATES, counted_rows, resumed_rows
 from steadytrain.capture.looks.cut_modules import CutModules
 from steadytrain.capture.looks.evaluation_mode import ModeEffects
@@ -25,7 +26,6 @@ from steadytrain.capture.looks.graph_edges import edge_rows
 from steadytrain.capture.looks.graph_rows import graph_rows
 from steadytrain.capture.looks.held_parameters import is_sharded
 from steadytrain.capture.looks.idle_schedules import IdleSchedules, Passes
-from steadytrain.capture.looks.kept_remainders import AT_STEPS, remainder_rows
 from steadytrain.capture.looks.label_counts import LABEL_STEPS, batch_classes
 from steadytrain.capture.looks.label_places import label_rows
 from steadytrain.capture.looks.loaded_norms import LoadedNorms
@@ -291,7 +291,8 @@ class ScriptLook(StepObserver):
             rows |= apart(one.cut.rows, stream)
         if stream.own_steps < INPUT_STEPS or one.inputs.cycled.compares(self._data.batches):
             rows |= self._of_inputs(one, stream, seen)
-        rows |= apart(remainder_rows, stream) if stream.own_steps in AT_STEPS else {}
+        rows |= apart(one.half.rows, stream) if one.half.is_due(stream.own_steps) else {}
+        rows |= apart(setting_rows, seen.micro_batches) if not stream.own_steps % EVERY_STEPS else {}
         rows |= apart(one.of_statistics, stream) if stream.own_steps + 1 in STATISTICS_STEPS else {}
         rows |= apart(one.weights.rows) | apart(one.of_schedules, stream, self._run.streams, most)
         if stream.own_steps + 1 in LABEL_STEPS:

@@ -14,6 +14,7 @@ from steadytrain.diagnosis.signs import (
     listed,
     low_precision_weights,
     not_finite,
+    noted,
     ruled_out,
     seen,
     surveyed,
@@ -77,6 +78,7 @@ class LostUpdates(Cause):
                 ),
                 *below(case, "lost_update_share", 0.1, -STRONG, "{value} of the weights with an update did not change"),
                 *symptom(case, CERTAIN, "lost-updates"),
+                *ruled_out(_moves(case), "over 64 updates nearly all weights move", "window script"),
                 *listed(case, "lost_updates", HINT, "tensors that stand still: {names}"),
                 *ruled_out(
                     surveyed(case) and not low_precision_weights(case) and seen(case, "lost-updates") is None,
@@ -91,6 +93,12 @@ class LostUpdates(Cause):
             ),
             layer=first_name(case, "lost_updates"),
         )
+
+
+def _moves(case: Case) -> bool:
+    """Whether the run saw that what one update leaves in place moves over many."""
+    found = noted(case, "lost-updates")
+    return found is not None and found.numbers.get("moved") == 1.0
 
 
 def _rounded(case: Case) -> str:

@@ -1,0 +1,36 @@
+"""Reads the numbers that a script passes to its model: how often the truth is fed back, a temperature, a noise level."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from steadytrain.capture.step.input_recorder import MicroBatch
+
+EVERY_STEPS = 16
+SETTINGS_MAX = 4
+"""Numbers of a call that are read."""
+
+
+def setting_rows(calls: Sequence[MicroBatch]) -> Iterator[tuple[str, float]]:
+    """``setting:NAME`` is a plain number that the first call of a step passes, by the name of its parameter."""
+    if not calls:
+        return
+    call = calls[0]
+    given = {**dict(zip(_parameters(type(call.module)), call.args, strict=False)), **call.kwargs}
+    numbers = {name: value for name, value in given.items() if type(value) in (int, float) and math.isfinite(value)}
+    for name in list(numbers)[:SETTINGS_MAX]:
+        yield f"setting:{name}", float(numbers[name])
+
+
+@functools.lru_cache(maxsize=64)
+def _parameters(module: type[Any]) -> tuple[str, ...]:
+    """The parameters of a module's ``forward`` that take positional arguments, without ``self``."""
+    try:
+        found = list(inspect.signature(module.forward).parameters.values())[1:]
+    except (TypeError, ValueError):
+        return ()
+    return tuple(one.name for one in found if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD))
