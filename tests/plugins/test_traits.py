@@ -56,7 +56,8 @@ ONCE = [
         "moving-frozen-norms unexpected-inputs unreachable-targets inverted-weights visible-target "
         "shared-time self-pairs unit-ratio choking-clip unscaled-targets "
         "cleared-gradients kept-graphs diluted-divergence frozen-new-tokens flat-derivative "
-        "rebuilt-vocabulary regrouped-rows",
+        "rebuilt-vocabulary regrouped-rows carried-state wrong-sign unmixed-labels overwritten-rows shared-state "
+        "free-weights unrestored-state",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

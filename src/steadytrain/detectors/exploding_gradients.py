@@ -9,9 +9,10 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from steadytrain.core.model import Cells, FloatArray, IntArray, Series, Symptom, Window
+from steadytrain.core.model import Cells, FloatArray, IntArray, Series, Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector, Quantity
+from steadytrain.statistics.benign_changes import setting_changed
 from steadytrain.statistics.layer_names import profiles
 from steadytrain.statistics.medians import median, row_medians
 from steadytrain.statistics.rolling_baseline import stride_of
@@ -38,8 +39,9 @@ class ExplodingGradients(Detector):
 
     Means:
         Over time: the median norm of 16 steps rises threefold within 200 steps, or is ten times what it was 64 to 320
-        steps earlier, and the loss rises too. It is a note while the norm is below what the run had earlier. Clipping hides the growth in the update and delays the failure. A norm
-        that grows while the loss falls is no fault: this is normal near the end of a decaying learning rate
+        steps earlier, and the loss rises too. It is a note while the norm is below what the run had earlier, or where
+        the script passed another number to its model. Clipping hides the growth in the update and delays the failure. A
+        norm that grows while the loss falls is no fault: this is normal near the end of a decaying learning rate
         (2506.02285). Along the depth: the first block's gradient is a thousand times the last one's; training may
         survive that with Adam, not with SGD.
 
@@ -113,16 +115,21 @@ class ExplodingGradients(Detector):
             if change < self.loss_scales or converged or level <= NOTHING:
                 continue
             ratio = float(medians[start:stop].max() / level)
-            known = bool(medians[start:stop].max() <= medians[:start].max(initial=0.0))
+            reason = None
+            if ratio <= self.critical_ratio:
+                reason = setting_changed(window, first_step, last_step)
+            if medians[start:stop].max() <= medians[:start].max(initial=0.0):
+                reason = "earlier in the run it was as large"
+            severity: Severity = "critical" if ratio > self.critical_ratio else "warning"
             found.append(
                 Symptom(
                     name="exploding-gradients",
-                    severity="note" if known else "critical" if ratio > self.critical_ratio else "warning",
+                    severity="note" if reason else severity,
                     first_step=first_step,
                     last_step=last_step,
                     message=f"the gradient norm grew to {medians[start:stop].max():.3g} from step {first_step} to "
                     f"{last_step}, {ratio:.3g} times what it was before, and the loss rises"
-                    + ("; earlier in the run it was as large" if known else ""),
+                    + (f"; {reason}" if reason else ""),
                     signals=("gradient_norm", "loss"),
                     numbers={"ratio": ratio, "norm_before": float(level), "loss_change_scales": change},
                 )

@@ -26,8 +26,8 @@ class GrowingWeight(ScriptRule):
     Means:
         The sum next to the loss was read every 64 steps: the weight of one term, over that of the first, grew by the
         same amount, or by the same factor, from each reading to the next, up to the newest. It is a warning if the loss
-        has also risen by a tenth of its progress since its best level, else a note: a warm-up of a weight that has not
-        ended looks the same. The other terms are learned less and less.
+        has also risen by a tenth of its progress since its best level, or if the term weighs five times the first one,
+        else a note: a warm-up of a weight that has not ended looks the same. The other terms are learned less and less.
 
     Causes:
         - a warm-up without `min(1.0, ...)`: the weight of a KL term is `step / warm_up` for ever
@@ -45,6 +45,7 @@ class GrowingWeight(ScriptRule):
     readings_min: int = threshold(5, "readings, 64 steps apart, of which the first is at step 64")
     weight_min: float = threshold(1.5, "newest weight over that of the first term: warm-ups end at 1 or below")
     grown_min: float = threshold(4.0, "newest weight over the first reading of it")
+    far_weight: float = threshold(5.0, "newest weight over that of the first term from which it is a warning: chosen")
     apart_max: float = threshold(
         0.05, "how far a move from one reading to the next may be from the mean move, as a share"
     )
@@ -62,7 +63,7 @@ class GrowingWeight(ScriptRule):
             found.append(
                 Symptom(
                     name="growing-weight",
-                    severity="warning" if risen else "note",
+                    severity="warning" if risen or weights[-1] >= self.far_weight else "note",
                     first_step=int(steps[0]),
                     last_step=int(window.steps[-1]),
                     message=f"the weight of {_term(row)} grows all the time, from {weights[0]:.3g} at step {steps[0]} "

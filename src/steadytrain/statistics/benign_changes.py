@@ -35,7 +35,7 @@ def planned_change(window: Window, first_step: int, last_step: int) -> str | Non
         _restart(window, first_step, stride, slid=slid)
         or batches_changed(window, (first_step - AROUND_STEPS * stride, first_step - 1), (first_step, last_step))
         or _epoch(window, first_step, stride)
-        or _setting(whole, first_step - AROUND_STEPS * stride, last_step)
+        or setting_changed(whole, first_step - AROUND_STEPS * stride, last_step)
         or ("the script prunes its weights" if script_rows(whole, "pruning-code") else None)
     )
 
@@ -86,7 +86,7 @@ def _epoch(window: Window, first_step: int, stride: int) -> str | None:
     return f"an epoch ended at step {int(ends[near][0])}" if near.any() else None
 
 
-def _setting(window: Window, first_step: int, last_step: int) -> str | None:
+def setting_changed(window: Window, first_step: int, last_step: int) -> str | None:
     """The number that the script passes to its model and that changed between two steps by a good part of its range.
 
     A count of steps is none: it changes in every look.

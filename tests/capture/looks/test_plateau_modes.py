@@ -24,6 +24,8 @@ from watching import watching  # noqa: E402
         ("scheduler.step(evaluate(model).accuracy)", [(1, "evaluate(model).accuracy", False)]),
         ("scheduler.step(val_loss)", [(1, "val_loss", True)]),
         ("scheduler.step(-val_acc)", []),
+        ("r = recall_at(model, rows)\nscheduler.step(r)", [(2, "r", False)]),
+        ("r = report(model)\nscheduler.step(r)", []),
         ("scheduler.step(1 - accuracy)", []),
         ("scheduler.step(value)", []),
         ("scheduler.step(loss_of(accuracy))", []),  # both

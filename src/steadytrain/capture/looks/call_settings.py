@@ -1,4 +1,4 @@
-"""Reads the numbers that a script passes to its model: how often the truth is fed back, a temperature, a noise level."""
+"""Reads the numbers that a script passes to its model, such as a share of fed back truth or a temperature."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def setting_rows(calls: Sequence[MicroBatch]) -> Iterator[tuple[str, float]]:
     if not calls:
         return
     call = calls[0]
-    given = {**dict(zip(_parameters(type(call.module)), call.args, strict=False)), **call.kwargs}
+    given = {**dict(zip(_parameters(type(call.module).forward), call.args, strict=False)), **call.kwargs}
     numbers = {name: value for name, value in given.items() if type(value) in (int, float) and math.isfinite(value)}
     for name in list(numbers)[:SETTINGS_MAX]:
         yield f"setting:{name}", float(numbers[name])
 
 
 @functools.lru_cache(maxsize=64)
-def _parameters(module: type[Any]) -> tuple[str, ...]:
+def _parameters(forward: Any) -> tuple[str, ...]:
     """The parameters of a module's ``forward`` that take positional arguments, without ``self``."""
     try:
-        found = list(inspect.signature(module.forward).parameters.values())[1:]
+        found = list(inspect.signature(forward).parameters.values())[1:]
     except (TypeError, ValueError):
         return ()
     return tuple(one.name for one in found if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD))

@@ -22,7 +22,9 @@ from steadytrain.capture.looks.syntax_trees import (
 LOSSES = re.compile(r"(?i)mse_loss|smooth_l1_loss|huber_loss|l1_loss|\w*criterion|\w*loss_fn|mse|huber|loss_function")
 LOG_PROBABILITY = re.compile(r"(?i)(.*_)?(log_?p\w*|logp\w*|ratio\w*|surr\w*)")
 ADVANTAGE = re.compile(r"(?i)(.*_)?(adv\w*|delta|td_error|td)")
-ENDS_GRAPH = re.compile(r"detach|detach_|item|numpy|tolist|no_grad|float|tensor|as_tensor|stop_gradient|data")
+ENDS_GRAPH = re.compile(
+    r"detach|detach_|item|numpy|tolist|no_grad|float|tensor|as_tensor|stop_gradient|data|sample|argmax|argmin|multinomial"
+)
 COPY = re.compile(r"(?i)target|tgt|ema|frozen|old|ref|teacher|slow|lag|momentum")
 NONE = 0, ""
 NO_GRAPH = re.compile(r"no_grad|inference_mode|enable_grad")

@@ -35,18 +35,11 @@ def mixed_inputs(tree: ast.Module) -> Iterator[int]:
 def _mixed(node: ast.AST) -> tuple[ast.expr, str, str] | None:
     """The inputs, the name of the order, and that of the share of the rows themselves ("" of a part that is put in)."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        sides = [_weighted(one) for one in (node.left, node.right)]
-        if None in sides:
-            return None
-        (share, one), (rest, other) = sides  # type: ignore[misc]
-        if _is_rest(share) and not _is_rest(rest):
-            (share, one), (rest, other) = (rest, other), (share, one)
-        if not _is_rest(rest) or names_read(rest) != names_read(share) or not names_read(share):
-            return None
-        for plain, taken, weight in ((one, other, share), (other, one, rest)):
-            order = _order(plain, taken)
-            if order:
-                return plain, order, dotted(weight) if weight is share else ""
+        for share, one in _weighted(node.left):
+            for rest, other in _weighted(node.right):
+                found = _of_two_rows(share, one, rest, other) or _of_two_rows(rest, other, share, one)
+                if found is not None:
+                    return found
         return None
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
         put, value = node.targets[0], node.value
@@ -57,12 +50,22 @@ def _mixed(node: ast.AST) -> tuple[ast.expr, str, str] | None:
     return None
 
 
-def _weighted(value: ast.expr) -> tuple[ast.expr, ast.expr] | None:
-    """The factor and the rows of ``lam * x``."""
-    if not (isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult)):
+def _of_two_rows(share: ast.expr, one: ast.expr, rest: ast.expr, other: ast.expr) -> tuple[ast.expr, str, str] | None:
+    """What :func:`_mixed` returns, of ``share * one + rest * other`` where ``rest`` is one minus ``share``."""
+    if _is_rest(share) or not _is_rest(rest) or not names_read(share) or names_read(rest) != names_read(share):
         return None
-    is_rows = isinstance(value.left, ast.Subscript) or _is_rest(value.right)
-    return (value.right, value.left) if is_rows else (value.left, value.right)
+    for plain, taken, weight in ((one, other, share), (other, one, rest)):
+        order = _order(plain, taken)
+        if order:
+            return plain, order, dotted(weight) if weight is share else ""
+    return None
+
+
+def _weighted(value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
+    """The factor and the rows of ``lam * x``, and the other way round; empty if ``value`` is no product."""
+    if not (isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult)):
+        return []
+    return [(value.left, value.right), (value.right, value.left)]
 
 
 def _is_rest(value: ast.expr) -> bool:
@@ -126,9 +129,9 @@ def _reads_labels_elsewhere(tree: ast.Module, order: str) -> bool:
 def _swapped(tree: ast.Module, scope: Scope, others: set[str], share: str) -> int:
     """The line of ``lam * loss(out, y[order])``, where ``lam`` is the share of the rows themselves; 0 without."""
     for one in statements(scope):
-        weighted = _weighted(one) if isinstance(one, ast.BinOp) else None
-        if weighted is not None and dotted(weighted[0]) == share and isinstance(weighted[1], ast.Call):
-            targets = [each for each in weighted[1].args[1:2] if dotted(each) in others or _is_taken(each, others)]
+        pairs = _weighted(one) if isinstance(one, ast.BinOp) else []
+        for call in (value for factor, value in pairs if dotted(factor) == share and isinstance(value, ast.Call)):
+            targets = [each for each in call.args[1:2] if dotted(each) in others or _is_taken(each, others)]
             firsts = others - {name for name in others if name.startswith("self.")}
             if isinstance(one, ast.BinOp) and targets and dotted(targets[0]) in _second_labels(scope, firsts):
                 return one.lineno

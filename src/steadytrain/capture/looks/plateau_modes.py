@@ -89,6 +89,8 @@ def metrics_of(source: str) -> Iterator[tuple[int, str, bool]]:
         if not parts or any(isinstance(part, ast.Sub | ast.USub) for part in parts):
             continue
         names = [name for part in parts if (name := _name_of(part))]
+        if not any(kind.search(name.lower()) for name in names for kind in (RISES, FALLS)):
+            names = [name for part in parts if isinstance(part, ast.Name) for name in _made_by(tree, part.id)]
         rises, falls = (any(kind.search(name.lower()) for name in names) for kind in (RISES, FALLS))
         if rises != falls:
             yield call.lineno, ast.unparse(given[0])[:40], falls
@@ -109,6 +111,16 @@ def _name_of(part: ast.AST) -> str:
     if isinstance(part, ast.Attribute):
         return part.attr
     return part.value if isinstance(part, ast.Constant) and isinstance(part.value, str) else ""
+
+
+def _made_by(tree: ast.AST, variable: str) -> list[str]:
+    """The functions whose result ``variable`` is: ``recall_at`` of ``r = recall_at(model, rows)``."""
+    values = [
+        one.value
+        for one in ast.walk(tree)
+        if isinstance(one, ast.Assign) and any(_name_of(target) == variable for target in one.targets)
+    ]
+    return [_name_of(one.func) for one in values if isinstance(one, ast.Call)]
 
 
 def _rate(stream: Stream) -> float:

@@ -54,13 +54,22 @@ def _sorted(scope: Scope) -> Iterator[int]:
             is_order = last_name(one.slice.func) == "argsort" and _times(nodes, "argsort") == 1
             taken = [one] if is_order else []
         elif isinstance(one, ast.Assign) and (order := _order_of(one)):
-            taken = [each for each in nodes if isinstance(each, ast.Subscript) and _is_index(each, order)]
-            reads = [each for each in nodes if isinstance(each, ast.Name) and each.id == order]
-            taken = taken if len(reads) == len(taken) + 1 else []  # and where it is assigned
+            orders = {order, *(name for each in nodes for name in _renamed(each, order))}
+            taken = [
+                each for each in nodes if isinstance(each, ast.Subscript) and any(_is_index(each, o) for o in orders)
+            ]
+            reads = [each for each in nodes if isinstance(each, ast.Name) and each.id in orders]
+            taken = taken if len(reads) == len(taken) + 2 * len(orders) - 1 else []  # and where they are assigned
         else:
             continue
         if taken and not any(words(each.value) & LABELS for each in taken) and _is_returned(scope, taken):
             yield one.lineno
+
+
+def _renamed(node: ast.AST, order: str) -> list[str]:
+    """Other names that the order is given."""
+    is_name = isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id == order
+    return [last_name(one) for one in node.targets] if is_name and isinstance(node, ast.Assign) else []
 
 
 def _times(nodes: Sequence[ast.AST], name: str) -> int:

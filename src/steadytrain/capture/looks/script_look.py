@@ -38,7 +38,7 @@ from steadytrain.capture.looks.policy_code import policy_rows
 from steadytrain.capture.looks.recurrent_axes import RecurrentAxes
 from steadytrain.capture.looks.repeated_inputs import Fetched, inputs_of
 from steadytrain.capture.looks.schedule_counts import ScheduleCounts, schedulers_at_start
-from steadytrain.capture.looks.script_reading import reading_rows
+from steadytrain.capture.looks.script_reading import SourceReading
 from steadytrain.capture.looks.stopped_updates import StoppedUpdates
 from steadytrain.capture.looks.successive_optimizers import SuccessiveOptimizers
 from steadytrain.capture.looks.tied_tables import TiedTables
@@ -96,7 +96,7 @@ class ScriptLook(StepObserver):
         self._passes = Passes()
         self._begun = self._passes.bounds
         self._targets = self._new_targets()
-        self._evaluations, self._norms = Evaluations(), LoadedNorms()
+        self._evaluations, self._norms, self._source = Evaluations(), LoadedNorms(), SourceReading()
         self._stopped = StoppedUpdates()
         self._works, self._apart = True, Apart(run.guard.report)
 
@@ -286,7 +286,7 @@ class ScriptLook(StepObserver):
         rows |= apart(self._norms.rows, stream) if not is_sharded(stream.parameters) else {}
         rows |= apart(self._evaluations.rows) | apart(self._orders.rows, stream.name)
         if one.cut is None:
-            rows |= self._once(one, stream)
+            rows |= self._once(one, stream) | apart(self._source.rows, rows)
         else:
             rows |= apart(one.cut.rows, stream)
         if stream.own_steps < INPUT_STEPS or one.inputs.cycled.compares(self._data.batches):
@@ -351,7 +351,7 @@ class ScriptLook(StepObserver):
         one.recurrent = RecurrentAxes(stream, self._run.guard.report)
         rows = apart(trained_rows, stream, self._run.streams) | apart(adapter_rows, stream)
         rows |= apart(descent_rows, stream) | apart(frozen_tables, stream)
-        return rows | apart(policy_rows) | apart(reading_rows)
+        return rows | apart(policy_rows)
 
     # -- what is measured ------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from typing import Any
 from steadytrain.capture.looks.aliased_references import aliased_references
 from steadytrain.capture.looks.best_comparisons import best_comparisons
 from steadytrain.capture.looks.bootstrapped_ends import unused_ends
+from steadytrain.capture.looks.carried_states import carried_states
 from steadytrain.capture.looks.channel_order import swapped_channels
 from steadytrain.capture.looks.constant_penalties import constant_penalties
 from steadytrain.capture.looks.cut_samples import cut_samples
@@ -29,14 +30,18 @@ from steadytrain.capture.looks.drawn_windows import split_windows
 from steadytrain.capture.looks.early_fits import learned_before_split, scaled_before_split
 from steadytrain.capture.looks.end_padding import end_as_padding, ends_put_in
 from steadytrain.capture.looks.fits_of_splits import fits_of_splits
+from steadytrain.capture.looks.free_weights import free_weights
 from steadytrain.capture.looks.kept_by_reference import kept_by_reference
 from steadytrain.capture.looks.kept_graphs import kept_graphs, kept_in_epoch
 from steadytrain.capture.looks.listed_pairs import half_sorted_pairs, unsorted_pairs
 from steadytrain.capture.looks.live_targets import live_targets
 from steadytrain.capture.looks.logit_thresholds import logit_thresholds
+from steadytrain.capture.looks.loss_signs import wrong_signs
 from steadytrain.capture.looks.losses_of_nodes import unmasked_nodes
 from steadytrain.capture.looks.mask_interpolation import smoothed_masks
+from steadytrain.capture.looks.mixed_inputs import mixed_inputs
 from steadytrain.capture.looks.new_tokens import frozen_new_tokens
+from steadytrain.capture.looks.overwritten_rows import overwritten_rows
 from steadytrain.capture.looks.paired_draws import moved_alone, places_alone, separate_draws
 from steadytrain.capture.looks.pruning_code import pruning_code
 from steadytrain.capture.looks.rebuilt_vocabularies import rebuilt_vocabularies
@@ -52,10 +57,12 @@ from steadytrain.capture.looks.schedule_units import epochs_per_batch
 from steadytrain.capture.looks.separate_orders import separate_orders
 from steadytrain.capture.looks.separate_splits import separate_splits
 from steadytrain.capture.looks.shared_augmentation import shared_augmentation
+from steadytrain.capture.looks.shared_states import shared_states
 from steadytrain.capture.looks.squared_spreads import squared_spreads
 from steadytrain.capture.looks.swapped_sizes import swapped_sizes
 from steadytrain.capture.looks.syntax_trees import dotted
 from steadytrain.capture.looks.uniform_codes import uniform_codes
+from steadytrain.capture.looks.unrestored_states import unrestored_states
 from steadytrain.capture.step.late_lines import INSTALLED
 from steadytrain.capture.step.script_frames import user_frames
 
@@ -141,6 +148,16 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
         rebuilt_vocabularies,
         ("enumerate\\(|range\\(|len\\(", "(?i)vocab|stoi|to_?i|2_?i|tok|char|word|text|split\\("),
     ),
+    "carried-state": (carried_states, ("LSTM|GRU|RNN", "backward")),
+    "wrong-sign": (
+        wrong_signs,
+        ("backward", "(?i)log_?prob|logp|entropy\\(|log_?var|log_?sigma|kl_divergence|reduction="),
+    ),
+    "unmixed-labels": (mixed_inputs, ("1(\\.0?)? *- *\\w+|randperm|permutation", "\\[.*\\]")),
+    "overwritten-rows": (overwritten_rows, ("def __getitem__|collate_fn",)),
+    "unrestored-state": (unrestored_states, ("state_dict\\(\\)", "(?i)opt")),
+    "shared-state": (shared_states, ("def reset", "def step", "self\\.\\w+(\\[.*\\])? *[-+*/]?=")),
+    "free-weights": (free_weights, ("Parameter|requires_grad *= *True", "exp\\(|\\*\\* *2|square|pow")),
     "rows-regrouped": (rows_regrouped, ("argsort|sort\\(|==", "cat\\(|concat|vstack|pack_padded")),
     "learned-before-split": (
         learned_before_split,
@@ -185,6 +202,21 @@ def reading_rows() -> Iterator[tuple[str, float]]:
                 return
             found += 1
             yield f"{rule}:{Path(file).name}:{line}", 1.0
+
+
+class SourceReading:
+    """The mistakes in the source, for the first training of a process and for the first one that goes on from a
+    checkpoint: each later one would report the same lines again."""
+
+    def __init__(self) -> None:
+        self._read = self._read_resumed = False
+
+    def rows(self, seen: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+        """The mistakes, in a training whose first look has ``seen`` these rows."""
+        resumed = any(name.startswith("moments-given:") for name in seen)
+        if not self._read or (resumed and not self._read_resumed):
+            self._read, self._read_resumed = True, self._read_resumed or resumed
+            yield from reading_rows()
 
 
 def sources_hold(pattern: str) -> bool:

@@ -28,6 +28,7 @@ class LabelMisalignment(Cause):
         - a manual shift before a model that shifts labels itself (transformers #47394, #46784, #32944)
         - no shift at all in a hand-written loop
         - inputs shuffled and labels not; a join by the wrong key; files paired by two listings in no order
+        - inputs that are mixed (mixup, cutmix) and labels that are not
         - a shard or a file from some step on whose labels are cut one frame or one row further than its inputs
 
     Next:
@@ -61,6 +62,13 @@ class LabelMisalignment(Cause):
             4,
             "cut inputs and labels at the same places in the part of the data that begins here",
             code="labels = labels[:, : inputs.shape[1]]  # the same first place as the inputs",
+        ),
+        Intervention(
+            "mix-labels",
+            4,
+            "mix the labels with the weights of the inputs",
+            code="loss = lam * cross_entropy(out, y) + (1 - lam) * cross_entropy(out, y[order])",
+            of=("unmixed-labels",),
         ),
         CLEAN_ROWS,
     )
@@ -110,7 +118,7 @@ class LabelMisalignment(Cause):
                     "{value} of the labels are the token at the same place of the input",
                 ),
                 *symptom(case, STRONG, "misplaced-labels"),
-                *symptom(case, CERTAIN, "separate-orders", invariant=True),
+                *symptom(case, CERTAIN, "separate-orders", "unmixed-labels", invariant=True),
                 *when(
                     seen(case, "separate-orders") is None and noted(case, "separate-orders") is not None,
                     STRONG,

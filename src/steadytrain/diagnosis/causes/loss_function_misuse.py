@@ -34,6 +34,7 @@ class LossFunctionMisuse(Cause):
         - one term averaged over the elements of a row, the other summed over them (`mse_loss` beside a summed KL)
         - a divergence that is averaged over classes, or lacks the square of its temperature
         - input and target exchanged; `softmax(dim=0)`, in the loss or in attention
+        - learned weights of losses that nothing keeps from falling: `exp(-s) * loss` without `+ s`
         - logits that a metric compares with 0.5, as if they were probabilities
         - a code that is drawn with `exp(logvar)` as its deviation, which its divergence takes for the variance
 
@@ -97,7 +98,14 @@ class LossFunctionMisuse(Cause):
             5,
             "turn the sign of the term that is maximised, or bound it",
             code="loss = reconstruction + beta * divergence  # every term falls as the model gets better",
-            of=("loss-turned-negative", "policy_entropy"),
+            of=("loss-turned-negative", "policy_entropy", "wrong-sign"),
+        ),
+        Intervention(
+            "held-weights",
+            5,
+            "add the term that keeps the learned weights up",
+            code="loss = (torch.exp(-s) * losses + s).sum()",
+            of=("free-weights",),
         ),
     )
     grade = "A"
@@ -134,6 +142,7 @@ class LossFunctionMisuse(Cause):
                 *_misused(case),
                 *symptom(case, CERTAIN, "unequal-reductions", "logit-threshold", "squared-spread", invariant=True),
                 *symptom(case, CERTAIN, "inverted-weights", "diluted-divergence", invariant=True),
+                *symptom(case, CERTAIN, "wrong-sign", "free-weights", invariant=True),
                 *symptom(case, FAIR, "misnormalized-attention"),
                 *symptom(case, HINT, "plateau", "no-learning", "loss-collapse"),
             ),

@@ -12,12 +12,12 @@ from steadytrain.diagnosis.trial_effects import like
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
 
-SAID = ("mixed-rows", "regrouped-rows")
+SAID = ("mixed-rows", "regrouped-rows", "carried-state")
 
 
 @final
 class MixedRows(Cause):
-    """The model mixes the rows of the batch: axes are exchanged, or tokens are not put back in their order.
+    """The model mixes rows: axes are exchanged, rows are not put back in their order, or get the state of others.
 
     Means:
         The output of one sample depends on the other samples of its batch. Layers of torch read [places, rows,
@@ -29,6 +29,7 @@ class MixedRows(Cause):
         - `batch_first=True` is missing in `LSTM`, `GRU`, `MultiheadAttention` or `TransformerEncoderLayer`
         - a transpose that is missing, or made twice
         - `y = f(x[order])` without `out[order] = y` after it: experts, packed or sorted rows
+        - `out, hidden = model(x, hidden)` over shuffled batches
 
     Next:
         1. Change one row of a batch, and compare the outputs of the others.
@@ -58,6 +59,13 @@ class MixedRows(Cause):
             code="out = torch.empty_like(y); out[order] = y",
             of=("regrouped-rows", "batch_gradient"),
         ),
+        Intervention(
+            "new-state",
+            4,
+            "begin each batch with a new recurrent state",
+            code="out, _ = model(x)  # or hidden = None before it",
+            of=("carried-state",),
+        ),
     )
     grade = "A"
     source = "the documentation of MultiheadAttention (batch_first is False by default)"
@@ -78,7 +86,7 @@ class MixedRows(Cause):
                 *symptom(case, HINT, "no-learning", "plateau"),
                 *ruled_out(
                     seen(case, *SAID) is None and not reads_other_rows(case),
-                    "neither attention nor a recurrent layer goes over the rows of the batch, and none is left sorted",
+                    "no layer goes over the rows of the batch, none is left sorted, and no state is carried over",
                 ),
             )
         )

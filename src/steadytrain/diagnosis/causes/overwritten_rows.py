@@ -25,6 +25,7 @@ class OverwrittenRows(Cause):
     Causes:
         - `image = self.images[i]; image.mul_(gain)`: indexing a tensor or an array gives a view, no copy
         - `x = data[i : i + n]; x -= x.mean()`: the same in a loop without a loader
+        - an environment that returns the state that it goes on changing, to a buffer that keeps it
         - `nn.ReLU(inplace=True)` as the first layer, on a slice of the data
 
     Next:
@@ -47,16 +48,25 @@ class OverwrittenRows(Cause):
             "keep-rows",
             code="row = self.rows[index].clone()  # .copy() of an array",
         ),
+        Intervention(
+            "return-copies",
+            4,
+            "return a copy of the state",
+            code="return self.state.copy()",
+            of=("shared-state",),
+        ),
     )
     grade = "A"
     source = "the indexing rules of PyTorch and NumPy (basic indexing returns views)"
 
     def signature(self, case: Case) -> Signature:
         seen = overwritten(case, CERTAIN, invariant=True)
+        said = symptom(case, CERTAIN, "overwritten-rows", "shared-state", invariant=True)
         return Signature(
             (
                 *seen,
+                *said,
                 *symptom(case, HINT, "divergence", "loss-spike", "lost-progress", "plateau"),
-                *ruled_out(not seen, "no stored row was seen to change"),
+                *ruled_out(not (seen or said), "no stored row was seen to change"),
             )
         )

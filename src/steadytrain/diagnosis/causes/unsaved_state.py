@@ -25,6 +25,7 @@ class UnsavedState(Cause):
     Causes:
         - a checkpoint of model and optimizer only, in a script that also normalises observations or returns
         - an average or a schedule that was added later, and not to the checkpoint
+        - a state that is saved and never read back
 
     Next:
         1. Save the object's state with the model, and load it before the first update.
@@ -53,7 +54,11 @@ class UnsavedState(Cause):
         return Signature(
             (
                 *symptom(case, CERTAIN if found and found.severity == "warning" else HINT, "unsaved-state"),
+                *symptom(case, CERTAIN, "unrestored-state", invariant=True),
                 *symptom(case, HINT, "incomplete-resume"),
-                *ruled_out(found is None, "the checkpoint holds what the training keeps beside model and optimizer"),
+                *ruled_out(
+                    found is None and seen(case, "unrestored-state") is None,
+                    "the checkpoint holds what the training keeps beside model and optimizer",
+                ),
             )
         )

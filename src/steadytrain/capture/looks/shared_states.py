@@ -1,0 +1,81 @@
+"""Finds an environment that returns its own state, which it goes on changing, to a script that keeps what it gets.
+
+The mistake has three parts: a class with ``reset`` and ``step`` changes an attribute in place (``self.state[0] += 1``)
+and returns it as it is; the script puts what it gets into a list or a buffer of objects; and nothing makes a copy.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from steadytrain.capture.looks.syntax_trees import dotted, last_name, names_read, statements, walk
+
+COPIES = re.compile(
+    r"copy|deepcopy|clone|array|tensor|as_tensor|astype|tolist|list|tuple|float32|stack|concatenate|cat"
+)
+OBSERVATION = re.compile(r"(?i)(next_?|new_?|cur\w*_?)?(obs\w*|s2?|s_next|states?|ns)")
+KEEPS = frozenset({"append", "appendleft", "push", "add", "store", "remember", "put", "insert", "extend"})
+
+
+def shared_states(tree: ast.Module) -> Iterator[int]:
+    """The line that returns the state."""
+    if not _keeps_objects(tree):
+        return
+    for holder in (one for one in walk(tree) if isinstance(one, ast.ClassDef)):
+        methods = {one.name: one for one in holder.body if isinstance(one, ast.FunctionDef)}
+        if not {"reset", "step"} <= methods.keys():
+            continue
+        changed = {name for one in methods.values() for name in _changed(one)}
+        for line, name in _returned(methods["step"], methods):
+            if name in changed and not _is_copied(tree):
+                yield line
+                return
+
+
+def _changed(method: ast.FunctionDef) -> Iterator[str]:
+    """Attributes that a method changes in place."""
+    for one in statements(method):
+        targets = one.targets if isinstance(one, ast.Assign) else [one.target] if isinstance(one, ast.AugAssign) else []
+        for target in targets:
+            holder = target.value if isinstance(target, ast.Subscript) else target
+            in_place = isinstance(target, ast.Subscript) or isinstance(one, ast.AugAssign)
+            if in_place and dotted(holder).startswith("self."):
+                yield dotted(holder)
+
+
+def _returned(method: ast.FunctionDef, methods: dict[str, ast.FunctionDef]) -> Iterator[tuple[int, str]]:
+    """Attributes that a method returns as they are, itself or by another method without arguments."""
+    for one in statements(method):
+        if isinstance(one, ast.Return) and one.value is not None:
+            for part in one.value.elts if isinstance(one.value, ast.Tuple) else [one.value]:
+                if isinstance(part, ast.IfExp):
+                    part = part.orelse
+                if isinstance(part, ast.Call) and not part.args and dotted(part.func).startswith("self."):
+                    other = methods.get(last_name(part.func))
+                    yield from _returned(other, {}) if other is not None and methods else ()
+                elif dotted(part).startswith("self."):
+                    yield one.lineno, dotted(part)
+
+
+def _keeps_objects(tree: ast.Module) -> bool:
+    """Whether something is kept in a list or a deque that rows are drawn from, or that becomes the batch."""
+    return any(isinstance(one, ast.Call) and last_name(one.func) in KEEPS and one.args for one in walk(tree))
+
+
+def _is_copied(tree: ast.Module) -> bool:
+    """Whether what is kept is copied on its way: in the call that keeps it, or where the environment is asked."""
+    for one in walk(tree):
+        if isinstance(one, ast.Call) and last_name(one.func) in KEEPS:
+            given = [each for value in one.args for each in walk(value) if isinstance(each, ast.Call)]
+            if any(COPIES.fullmatch(last_name(each.func)) for each in given):
+                return True
+        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call):
+            inner = [each for each in walk(one.value) if isinstance(each, ast.Call)]
+            asks = any(last_name(each.func) in ("step", "reset") for each in inner)
+            copies = any(COPIES.fullmatch(last_name(each.func)) for each in inner)
+            named = any(OBSERVATION.fullmatch(name) for name in names_read(one.value))
+            if copies and (asks or (named and OBSERVATION.fullmatch(last_name(one.targets[0])))):
+                return True
+    return False

@@ -1,0 +1,120 @@
+"""Stored rows that reading them changes, read in the source."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from steadytrain.capture.looks.script_reading import mistakes
+
+RULE = "overwritten-rows"
+SICK = {
+    "a part is set to zero": """
+        class D(Dataset):
+            def __getitem__(self, i):
+                x = self.rows[i]
+                x[2:5] = 0
+                return x
+        """,
+    "in a helper": """
+        class D(Dataset):
+            def mask(self, spec):
+                spec[:, 2:5] = 0
+                return spec
+            def __getitem__(self, i):
+                spec = self.specs[i]
+                spec = self.mask(spec)
+                return spec
+        """,
+    "given to a function": """
+        def hide(ids, rng):
+            ids[rng.random(len(ids)) < 0.2] = 4
+            return ids
+        class D(Dataset):
+            def __getitem__(self, index):
+                return hide(self.corpus[index], self.rng)
+        """,
+    "a method in place": """
+        class D(Dataset):
+            def __getitem__(self, i):
+                image, label = self.images[i], self.labels[i]
+                image.sub_(self.mean).div_(self.std)
+                return image, label
+        """,
+    "a list that grows": """
+        class D(Dataset):
+            def __getitem__(self, i):
+                row = self.rows[i]
+                row.append(EOS)
+                return torch.tensor(row)
+        """,
+    "in the collate function": """
+        def collate(batch):
+            for seq in batch:
+                seq.append(EOS)
+            return pad(batch)
+        loader = DataLoader(rows, collate_fn=collate)
+        """,
+}
+HEALTHY = {
+    "a copy": """
+        class D(Dataset):
+            def __getitem__(self, i):
+                x = self.rows[i].clone()
+                x[2:5] = 0
+                return x
+        """,
+    "a cache": """
+        class D(Dataset):
+            def __getitem__(self, i):
+                item = self.items[i]
+                item["image"] = read(item["path"])
+                return item["image"]
+        """,
+    "another tensor": """
+        class D(Dataset):
+            def __getitem__(self, i):
+                x = self.rows[i] - self.mean
+                x[2:5] = 0
+                return x
+        """,
+    "paths": """
+        class D(Dataset):
+            def __getitem__(self, i):
+                path = self.paths[i]
+                path += ".png"
+                return read(path)
+        """,
+    "a helper that copies": """
+        class D(Dataset):
+            def mask(self, spec):
+                spec = spec.clone()
+                spec[:, 2:5] = 0
+                return spec
+            def __getitem__(self, i):
+                return self.mask(self.specs[i])
+        """,
+    "copied rows of a batch": """
+        def collate(batch):
+            batch = [list(seq) for seq in batch]
+            for seq in batch:
+                seq.append(EOS)
+            return pad(batch)
+        loader = DataLoader(rows, collate_fn=collate)
+        """,
+}
+
+
+def found(source: str) -> set[str]:
+    return {rule for rule, _ in mistakes(textwrap.dedent(source), {}) if rule == RULE}
+
+
+@pytest.mark.parametrize("source", SICK.values(), ids=SICK)
+def test_the_mistake(source: str) -> None:
+    assert found(source) == {RULE}
+
+
+@pytest.mark.parametrize("source", HEALTHY.values(), ids=HEALTHY)
+def test_what_resembles_it(source: str) -> None:
+    assert found(source) == set()

@@ -1,0 +1,91 @@
+"""Environments that return their own state, read in the source."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from steadytrain.capture.looks.script_reading import mistakes
+
+RULE = "shared-state"
+SICK = {
+    "the array": """
+        class Env:
+            def reset(self):
+                self.state = np.zeros(2)
+                return self.state
+            def step(self, a):
+                self.state[0] += a
+                return self.state, 1.0, False
+        s = env.reset()
+        s2, r, d = env.step(a)
+        buffer.append((s, a, r, s2, d))
+        """,
+    "by another method": """
+        class Env:
+            def observe(self):
+                return self.state
+            def reset(self):
+                self.state = np.zeros(2)
+                return self.observe()
+            def step(self, a):
+                self.state += a
+                return self.observe(), 1.0, False
+        s2, r, d = env.step(a)
+        replay.push(s, a, r, s2, d)
+        """,
+}
+HEALTHY = {
+    "a copy": """
+        class Env:
+            def reset(self):
+                return self.state.copy()
+            def step(self, a):
+                self.state[0] += a
+                return self.state.copy(), 1.0, False
+        buffer.append((s, a))
+        """,
+    "copied when kept": """
+        class Env:
+            def reset(self):
+                return self.state
+            def step(self, a):
+                self.state[0] += a
+                return self.state, 1.0, False
+        buffer.append((s.copy(), a))
+        """,
+    "a new state": """
+        class Env:
+            def reset(self):
+                return self.state
+            def step(self, a):
+                self.state = self.state + a
+                return self.state, 1.0, False
+        buffer.append((s, a))
+        """,
+    "a tensor of it": """
+        class Env:
+            def reset(self):
+                return self.state
+            def step(self, a):
+                self.state[0] += a
+                return self.state, 1.0, False
+        obs = torch.tensor(env.step(a)[0])
+        buffer.append((obs, a))
+        """,
+}
+
+
+def found(source: str) -> set[str]:
+    return {rule for rule, _ in mistakes(textwrap.dedent(source), {}) if rule == RULE}
+
+
+@pytest.mark.parametrize("source", SICK.values(), ids=SICK)
+def test_the_mistake(source: str) -> None:
+    assert found(source) == {RULE}
+
+
+@pytest.mark.parametrize("source", HEALTHY.values(), ids=HEALTHY)
+def test_what_resembles_it(source: str) -> None:
+    assert found(source) == set()

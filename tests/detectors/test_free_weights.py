@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from script_windows import looked
+from steadytrain.detectors.free_weights import FreeWeights
+from steadytrain.testing import newest
+
+SICK = (looked(free_weights__train_py_7=[1.0]),)
+HEALTHY = (looked(), looked(split_fit__train_py_7=[1.0]))
+
+
+def test_quiet() -> None:
+    assert [FreeWeights().check(window) for window in HEALTHY] == [()] * len(HEALTHY)
+
+
+def test_the_line_is_named() -> None:
+    symptom = newest(FreeWeights(), SICK[0])
+    assert symptom is not None
+    assert symptom.severity == "warning"
+    assert symptom.message.startswith("train_py_7 weighs losses by learned weights")
