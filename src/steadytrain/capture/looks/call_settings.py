@@ -20,14 +20,14 @@ def setting_rows(calls: Sequence[MicroBatch]) -> Iterator[tuple[str, float]]:
     if not calls:
         return
     call = calls[0]
-    given = {**dict(zip(_parameters(type(call.module).forward), call.args, strict=False)), **call.kwargs}
+    given = {**dict(zip(parameters_of(type(call.module).forward), call.args, strict=False)), **call.kwargs}
     numbers = {name: value for name, value in given.items() if type(value) in (int, float) and math.isfinite(value)}
     for name in list(numbers)[:SETTINGS_MAX]:
         yield f"setting:{name}", float(numbers[name])
 
 
 @functools.lru_cache(maxsize=64)
-def _parameters(forward: Any) -> tuple[str, ...]:
+def parameters_of(forward: Any) -> tuple[str, ...]:
     """The parameters of a module's ``forward`` that take positional arguments, without ``self``."""
     try:
         found = list(inspect.signature(forward).parameters.values())[1:]

@@ -53,7 +53,12 @@ def _names(nodes: Sequence[ast.AST], learned: set[str]) -> dict[str, str]:
     for one in nodes:
         if isinstance(one, ast.Assign) and len(one.targets) == 1:
             of = _of(one.value, names)
-            if of and (_is_precision(one.value) or isinstance(one.value, (ast.Subscript, ast.Attribute))):
+            weighs = any(LOSS.fullmatch(name) for name in names_read(one.value))
+            if (
+                of
+                and not weighs
+                and (_is_precision(one.value) or isinstance(one.value, (ast.Subscript, ast.Attribute)))
+            ):
                 names[dotted(one.targets[0])] = of
         elif isinstance(one, (ast.For, ast.comprehension)):
             of = _of(one.iter, names)

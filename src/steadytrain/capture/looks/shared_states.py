@@ -10,12 +10,13 @@ import ast
 import re
 from collections.abc import Iterator
 
-from steadytrain.capture.looks.syntax_trees import dotted, last_name, names_read, statements, walk
+from steadytrain.capture.looks.syntax_trees import dotted, last_name, names_read, names_stored, statements, walk
 
 COPIES = re.compile(
     r"copy|deepcopy|clone|array|tensor|as_tensor|astype|tolist|list|tuple|float32|stack|concatenate|cat"
 )
-OBSERVATION = re.compile(r"(?i)(next_?|new_?|cur\w*_?)?(obs\w*|s2?|s_next|states?|ns)")
+IN_PLACE = re.compile(r"(?!_)\w+[a-z]_|fill|sort|put|itemset")
+SAME_MEMORY = frozenset({"from_numpy", "as_tensor", "asarray", "as_strided"})
 KEEPS = frozenset({"append", "appendleft", "push", "add", "store", "remember", "put", "insert", "extend"})
 
 
@@ -43,6 +44,8 @@ def _changed(method: ast.FunctionDef) -> Iterator[str]:
             in_place = isinstance(target, ast.Subscript) or isinstance(one, ast.AugAssign)
             if in_place and dotted(holder).startswith("self."):
                 yield dotted(holder)
+        if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and IN_PLACE.fullmatch(one.func.attr):
+            yield dotted(one.func.value)
 
 
 def _returned(method: ast.FunctionDef, methods: dict[str, ast.FunctionDef]) -> Iterator[tuple[int, str]]:
@@ -50,8 +53,9 @@ def _returned(method: ast.FunctionDef, methods: dict[str, ast.FunctionDef]) -> I
     for one in statements(method):
         if isinstance(one, ast.Return) and one.value is not None:
             for part in one.value.elts if isinstance(one.value, ast.Tuple) else [one.value]:
-                if isinstance(part, ast.IfExp):
-                    part = part.orelse
+                part = part.orelse if isinstance(part, ast.IfExp) else part
+                if isinstance(part, ast.Call) and last_name(part.func) in SAME_MEMORY and part.args:
+                    part = part.args[0]
                 if isinstance(part, ast.Call) and not part.args and dotted(part.func).startswith("self."):
                     other = methods.get(last_name(part.func))
                     yield from _returned(other, {}) if other is not None and methods else ()
@@ -66,6 +70,13 @@ def _keeps_objects(tree: ast.Module) -> bool:
 
 def _is_copied(tree: ast.Module) -> bool:
     """Whether what is kept is copied on its way: in the call that keeps it, or where the environment is asked."""
+    asked = {
+        name
+        for one in walk(tree)
+        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call)
+        if last_name(one.value.func) in ("step", "reset")
+        for name in names_stored(one.targets[0])
+    }
     for one in walk(tree):
         if isinstance(one, ast.Call) and last_name(one.func) in KEEPS:
             given = [each for value in one.args for each in walk(value) if isinstance(each, ast.Call)]
@@ -75,7 +86,11 @@ def _is_copied(tree: ast.Module) -> bool:
             inner = [each for each in walk(one.value) if isinstance(each, ast.Call)]
             asks = any(last_name(each.func) in ("step", "reset") for each in inner)
             copies = any(COPIES.fullmatch(last_name(each.func)) for each in inner)
-            named = any(OBSERVATION.fullmatch(name) for name in names_read(one.value))
-            if copies and (asks or (named and OBSERVATION.fullmatch(last_name(one.targets[0])))):
+            if copies and (asks or (names_read(one.value) & asked and not _is_batch(one.targets[0]))):
                 return True
     return False
+
+
+def _is_batch(target: ast.expr) -> bool:
+    """Whether several variables are given, as those of a batch that is drawn and stacked."""
+    return isinstance(target, ast.Tuple)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import FLOAT32
-from steadytrain.diagnosis.signs import fact, first_name, listed, not_finite, ruled_out, surveyed
+from steadytrain.diagnosis.signs import fact, first_name, listed, not_finite, ruled_out, seen, surveyed, symptom
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @final
 class LowPrecisionPositions(Cause):
-    """Positions or their frequencies are kept in 16 bits, where neighbours become equal.
+    """Positions, frequencies or times are kept in a format in which neighbours become equal.
 
     Means:
         In bfloat16 257 rounds to 256. From there on, rotary or sinusoidal tables give neighbouring positions the same
@@ -24,6 +24,7 @@ class LowPrecisionPositions(Cause):
     Causes:
         - `model.to(bfloat16)` or `.half()` casts buffers too (gpt-neox #1003, Megatron-LM #535)
         - positions made in the dtype of the hidden states
+        - unix times or counters in float32, before an offset is taken off
 
     Next:
         1. Make positions, frequencies, sine and cosine in float32, and cast the result.
@@ -45,6 +46,13 @@ class LowPrecisionPositions(Cause):
             "float32-positions",
             code="positions = torch.arange(length, dtype=torch.float32)",
         ),
+        Intervention(
+            "offset-first",
+            2,
+            "take the offset off in float64, and convert the difference",
+            code="time = (time - time[0]).astype(np.float32)",
+            of=("coarse-inputs",),
+        ),
         FLOAT32,
     )
     grade = "B"
@@ -61,9 +69,13 @@ class LowPrecisionPositions(Cause):
                     invariant=True,
                 ),
                 *listed(case, "positions_low_precision", HINT, "positions in 16 bits: {names}"),
+                *symptom(case, CERTAIN, "coarse-inputs", invariant=True),
                 *ruled_out(
-                    surveyed(case) and not fact(case, "positions_low_precision") and not fact(case, "positions_equal"),
-                    "no position is kept in 16 bits",
+                    seen(case, "coarse-inputs") is None
+                    and surveyed(case)
+                    and not fact(case, "positions_low_precision")
+                    and not fact(case, "positions_equal"),
+                    "no position is kept in 16 bits, and no input is far from zero",
                 ),
                 *ruled_out(not_finite(case), "equal positions make nothing infinite", "symptoms"),
             ),
