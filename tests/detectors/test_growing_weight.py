@@ -53,3 +53,10 @@ def test_quiet() -> None:
 
 def test_it_is_said_after_five_readings() -> None:
     assert GrowingWeight().check(SICK[0].slice(0, 300)) == ()
+
+
+def test_a_loss_that_stands_under_a_weight_that_grows_far() -> None:
+    loss = np.concatenate([np.linspace(3.0, 1.0, 60), np.full(ROWS - 60, 1.0)])
+    (far,) = GrowingWeight().check(weighed(lambda step: step / 50, loss))
+    (near,) = GrowingWeight().check(weighed(lambda step: step / 200, loss))
+    assert (far.severity, near.severity) == ("warning", "note")

@@ -47,8 +47,8 @@ class CoarseInputs(ScriptRule):
             self.warning(
                 window,
                 row,
-                f"the input {row.place} of the model is so large that its numbers are {row.last:.2g} standard deviations "
-                "apart: finer differences between rows are rounded away",
+                f"the input {row.place} of the model is so large that its numbers are {row.last:.2g} standard "
+                "deviations apart: finer differences between rows are rounded away",
                 share=row.last,
             )
             for row in coarse[:1]

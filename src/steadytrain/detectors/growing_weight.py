@@ -26,8 +26,9 @@ class GrowingWeight(ScriptRule):
     Means:
         The sum next to the loss was read every 64 steps: the weight of one term, over that of the first, grew by the
         same amount, or by the same factor, from each reading to the next, up to the newest. It is a warning if the loss
-        has also risen by a tenth of its progress since its best level, or if the term weighs five times the first one,
-        else a note: a warm-up of a weight that has not ended looks the same. The other terms are learned less and less.
+        has also risen by a tenth of its progress since its best level, or if it stands while the term weighs five times
+        the first one, else a note: a warm-up of a weight that has not ended looks the same. The other terms are learned
+        less and less.
 
     Causes:
         - a warm-up without `min(1.0, ...)`: the weight of a KL term is `step / warm_up` for ever
@@ -45,7 +46,10 @@ class GrowingWeight(ScriptRule):
     readings_min: int = threshold(5, "readings, 64 steps apart, of which the first is at step 64")
     weight_min: float = threshold(1.5, "newest weight over that of the first term: warm-ups end at 1 or below")
     grown_min: float = threshold(4.0, "newest weight over the first reading of it")
-    far_weight: float = threshold(5.0, "newest weight over that of the first term from which it is a warning: chosen")
+    far_ratio: float = threshold(
+        5.0, "newest weight over that of the first term from which it is a warning if the loss stands still. Chosen"
+    )
+    gained_share: float = threshold(0.05, "share of the progress since the first reading below which the loss stands")
     apart_max: float = threshold(
         0.05, "how far a move from one reading to the next may be from the mean move, as a share"
     )
@@ -63,7 +67,7 @@ class GrowingWeight(ScriptRule):
             found.append(
                 Symptom(
                     name="growing-weight",
-                    severity="warning" if risen or weights[-1] >= self.far_weight else "note",
+                    severity="warning" if risen or self._stands(window, int(steps[0]), weights) else "note",
                     first_step=int(steps[0]),
                     last_step=int(window.steps[-1]),
                     message=f"the weight of {_term(row)} grows all the time, from {weights[0]:.3g} at step {steps[0]} "
@@ -81,6 +85,15 @@ class GrowingWeight(ScriptRule):
             return False
         moves = np.diff(weights), np.diff(np.log(np.maximum(weights, 1e-300)))
         return any(bool((np.abs(one - one.mean()) <= self.apart_max * one.mean()).all()) for one in moves)
+
+    def _stands(self, window: Window, first_step: int, weights: FloatArray) -> bool:
+        """Whether the loss has gained next to nothing since ``first_step``, and the weight is far above the others."""
+        loss: Series = window.applied("loss")
+        since = loss.values[loss.steps >= first_step]
+        if weights[-1] < self.far_ratio or len(since) < 2 * BLOCK_ROWS:
+            return False
+        before, now, start = median(since[:BLOCK_ROWS]), median(since[-BLOCK_ROWS:]), median(loss.values[:START_ROWS])
+        return start > before and before - now < self.gained_share * (start - before)
 
     def _risen(self, window: Window) -> float:
         """The share of the progress that the loss has lost; 0 if it is within noise, or the start is unknown."""

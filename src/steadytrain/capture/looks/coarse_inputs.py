@@ -13,6 +13,7 @@ from torch import Tensor
 
 from steadytrain.capture.looks.call_settings import parameters_of, setting_rows
 from steadytrain.capture.step.input_recorder import MicroBatch
+from steadytrain.core.torch_private import IS_FUNCTORCH
 
 ROWS_MIN, ROWS_MAX, COLUMNS_MAX = 8, 256, 64
 FIRST_STEPS = 48
@@ -37,6 +38,7 @@ def coarse_rows(calls: Sequence[MicroBatch]) -> Iterator[tuple[str, float]]:
     for name, value in given.items():
         if (
             type(value) is Tensor
+            and not IS_FUNCTORCH(value)
             and value.dtype in (torch.float32, torch.float16, torch.bfloat16)
             and 0 < value.dim() < 3
         ):

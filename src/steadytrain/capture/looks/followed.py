@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from steadytrain.capture.looks.cleared_gradients import ClearedGradients
+from steadytrain.capture.looks.coarse_inputs import call_rows
 from steadytrain.capture.looks.cut_modules import CutModules
 from steadytrain.capture.looks.evaluation_mode import switched_off
 from steadytrain.capture.looks.foreign_gradients import ForeignGradients
@@ -110,6 +111,12 @@ class Followed:
         """The rows of gradients, of this ``norm``, that are about to be applied."""
         yield from self.late.gate(seen.clipping, norm)
         yield from self.cleared.gate(stream)
+
+    def of_calls(self, stream: Stream, calls: Sequence[MicroBatch]) -> Iterator[tuple[str, float]]:
+        """The rows of each 16th step: weights in 16 bits, and what the model is called with."""
+        if self.half.is_due(stream.own_steps):
+            yield from self.half.rows(stream)
+        yield from call_rows(calls, stream.own_steps)
 
     def of_moments(self, stream: Stream, resumed: ResumedStates) -> Iterator[tuple[str, float]]:
         """The rows of the moments that the optimizers of ``stream`` were given, at the start or since the last step,

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from steadytrain.capture.hooks.guarded_events import MISSING
 from steadytrain.capture.looks.apart import Apart
 from steadytrain.capture.looks.call_settings import EVERY_STEPS
-from steadytrain.capture.looks.coarse_inputs import call_rows
 from steadytrain.capture.looks.counted_steps import RATE_UPDATES, counted_rows, resumed_rows
 from steadytrain.capture.looks.cut_modules import CutModules
 from steadytrain.capture.looks.evaluation_mode import ModeEffects
@@ -292,8 +291,7 @@ class ScriptLook(StepObserver):
             rows |= apart(one.cut.rows, stream)
         if stream.own_steps < INPUT_STEPS or one.inputs.cycled.compares(self._data.batches):
             rows |= self._of_inputs(one, stream, seen)
-        rows |= apart(one.half.rows, stream) if one.half.is_due(stream.own_steps) else {}
-        rows |= apart(call_rows, seen.micro_batches, stream.own_steps) if not stream.own_steps % EVERY_STEPS else {}
+        rows |= apart(one.of_calls, stream, seen.micro_batches) if not stream.own_steps % EVERY_STEPS else {}
         rows |= apart(one.of_statistics, stream) if stream.own_steps + 1 in STATISTICS_STEPS else {}
         rows |= apart(one.weights.rows) | apart(one.of_schedules, stream, self._run.streams, most)
         if stream.own_steps + 1 in LABEL_STEPS:
