@@ -40,7 +40,18 @@ SICK = {
                 return out
         loader = DataLoader(data, shuffle=True)
         for x, y in loader:
+            opt.zero_grad()
             loss(net(x), y).backward()
+        """,
+    "rows in a random order": """
+        rnn = nn.LSTM(3, 8)
+        order = torch.randperm(len(docs))
+        hidden = model.init_hidden(8)
+        for i in range(0, len(docs), 8):
+            data = docs[order[i : i + 8]]
+            hidden = repackage_hidden(hidden)
+            out, hidden = model(data, hidden)
+            loss(out, data).backward()
         """,
 }
 HEALTHY = {

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from steadytrain.capture.looks.syntax_trees import dotted, draws, last_name, names_read, names_stored, statements, walk
 
-RECURRENT = re.compile(r"(LSTM|GRU|RNN)(Cell)?")
+RECURRENT = re.compile(r"\w*(LSTM|GRU|RNN|Cell|Recurrent)\w*")
 STATE = re.compile(r"(?i)(.*_)?(h|hx|h_?n|h_?0|hc|hid|hiddens?|hidden_states?|states?|cell|memory|mem|carry|ctx)(_\w)?")
 NO_STATE = re.compile(r"(?i)(.*_)?(opt\w*|optim\w*|ema|rng|train_?state|running|bn|buffer)s?_?.*")
 ENDS_GRAPH = frozenset(
     {"detach", "detach_", "data", "repackage_hidden", "repackage", "detach_hidden", "detach_state", "tuple"}
 )
-MAKES = re.compile(r"(?i)(init|reset|clear|new|zero|fresh)\w*(hidden|state|h|mem\w*)?|\w*(init|reset|clear)\w*")
+MAKES = re.compile(r"(?i)(init|reset|clear|new|zeros?|fresh|begin)_?\w*(hid|state|mem|carry|rnn|_h\b)\w*|reset")
 Loop = ast.For | ast.AsyncFor
 
 
@@ -28,6 +28,7 @@ def carried_states(tree: ast.Module) -> Iterator[int]:
         return
     shuffled = _shuffled(tree)
     drawing = {one.name for one in walk(tree) if isinstance(one, ast.FunctionDef) and any(map(draws, one.body))}
+    drawing |= _orders(tree)
     kept = dict(_kept(tree))
     for loop in (one for one in walk(tree) if isinstance(one, (ast.For, ast.AsyncFor))):
         batch = _unrelated(loop, shuffled, drawing)
@@ -73,7 +74,11 @@ def _shuffles(value: ast.expr) -> bool:
     return (
         isinstance(value, ast.Call)
         and last_name(value.func) == "DataLoader"
-        and any(one.arg == "shuffle" and getattr(one.value, "value", None) is True for one in value.keywords)
+        and any(
+            (one.arg == "shuffle" and getattr(one.value, "value", None) is True)
+            or (one.arg == "sampler" and isinstance(one.value, ast.Call) and "Random" in last_name(one.value.func))
+            for one in value.keywords
+        )
     )
 
 
@@ -84,9 +89,21 @@ def _unrelated(loop: Loop, shuffled: set[str], drawing: set[str]) -> dict[str, i
         batch = dict.fromkeys(names_stored(loop.target), loop.lineno)
     for one in (each for each in loop.body if isinstance(each, ast.Assign)):
         called = last_name(one.value.func) if isinstance(one.value, ast.Call) else ""
-        if _draws_rows(one.value) or called in drawing or names_read(one.value) & batch.keys():
+        taken = {name for each in walk(one.value) if isinstance(each, ast.Subscript) for name in names_read(each.slice)}
+        if _draws_rows(one.value) or (taken | {called}) & drawing or names_read(one.value) & batch.keys():
             batch = {name: one.lineno for target in one.targets for name in names_stored(target)} | batch
     return batch
+
+
+def _orders(tree: ast.Module) -> set[str]:
+    """The variables that hold a random order of all rows."""
+    return {
+        name
+        for one in walk(tree)
+        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call)
+        if last_name(one.value.func) in ("randperm", "permutation")
+        for name in names_stored(one.targets[0])
+    }
 
 
 def _draws_rows(value: ast.expr) -> bool:
