@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
+from steadytrain.core.incident import Located
 from steadytrain.diagnosis.cause import CERTAIN, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, DROP_BATCH
 from steadytrain.diagnosis.row_signs import bad_rows, holds_nan_from_before
@@ -58,7 +59,10 @@ class NonfiniteInput(Cause):
                 *when(bool(made), -CERTAIN, f"the batch was finite when it was loaded: {made}", "fact nonfinite_made"),
                 *when(_came_in_bad(case) and not made, STRONG, _why(case), "finding"),
                 *operation(
-                    case, -STRONG, "the first bad value came out of {operation} from finite inputs", lambda _: True
+                    case,
+                    -STRONG,
+                    "the first bad value came out of {operation} from finite inputs",
+                    lambda found: not _came_with_data(case, found),
                 ),
                 *when(
                     surveyed(case) and not fact(case, "batch_nonfinite") and not holds_nan_from_before(case),
@@ -87,6 +91,11 @@ def _held_before(case: Case) -> Signs:
     more = f" and {len(held) - ENTRIES_SHOWN_MAX} more" if len(held) > ENTRIES_SHOWN_MAX else ""
     what = f"the batch held NaN or Inf before the model touched it{f' ({made})' if made else ''}: {rows}{more}"
     return when(True, CERTAIN, what, "fact batch_nonfinite", invariant=True, batch_nonfinite=float(len(held)))
+
+
+def _came_with_data(case: Case, found: Located) -> bool:
+    """Whether the operation that made the first NaN had an Inf among its inputs, as data held it: Inf / Inf."""
+    return bool(fact(case, "batch_nonfinite")) and any(one.inf or one.nan for one in found.inputs)
 
 
 def _came_in_bad(case: Case) -> bool:

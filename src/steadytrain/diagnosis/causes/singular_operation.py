@@ -92,8 +92,9 @@ class SingularOperation(Cause):
                     case,
                     -FAIR,
                     "the first bad operation is {operation}, which has no singular point",
-                    lambda found: not _is_singular(found),
+                    lambda found: not _is_singular(found) and not is_of_infinities(found),
                 ),
+                *operation(case, -STRONG, "{operation} at {line} got Inf already, as in Inf / Inf", is_of_infinities),
                 *operation(case, -STRONG, "{operation} at {line} worked in float16", is_half),
                 *operation(case, -STRONG, "{operation} at {line} got -Inf from a mask", is_masked_softmax),
                 *when(bool(_made(case)), CERTAIN, _made(case), "fact nonfinite_made"),
@@ -146,6 +147,8 @@ def _did(case: Case) -> str:
         return "took the reciprocal of 0"
     if _kind(name) & {"std", "var"} and value is not None and value.shape is not None and math.prod(value.shape) == 1:
         return "took the deviation of a single number, which is 0/0"
+    if any(one.nan or one.inf for one in given.values()):
+        return "made it from inputs that were not finite"
     return "made it from finite inputs"
 
 
@@ -156,6 +159,17 @@ def is_zero_times_inf(found: Located | None) -> bool:
         return False
     zeros, infinite = ([one.name for one in found.inputs if count(one)] for count in (_zeros, _infinite))
     return any(one != other for one in zeros for other in infinite)
+
+
+def is_of_infinities(found: Located) -> bool:
+    """Whether the NaN is Inf / Inf, or the deviation of values with an Inf: the Inf was there before, and the operation
+    has no edge at its input."""
+    value, divisor = (next((one for one in found.inputs if one.name == name), None) for name in ("self", "other"))
+    if found.produced != "nan" or value is None or not value.inf:
+        return False
+    if ".div." in found.operation:
+        return divisor is not None and bool(divisor.inf) and not (value.zeros and divisor.zeros)
+    return bool(_kind(found.operation) & {"std", "var"})
 
 
 def _zeros(operand: OperandRange) -> int:
@@ -226,7 +240,7 @@ def _is_singular(found: Located) -> bool:
     """
     if is_zero_times_inf(found):
         return True
-    if _is_too_large(found):
+    if _is_too_large(found) or is_of_infinities(found):
         return False
     parts = _kind(found.operation)
     return bool(parts & set(_SINGULAR)) and not parts & {"softmax", "layer", "batch", "group", "instance"}
