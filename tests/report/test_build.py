@@ -89,6 +89,13 @@ def test_a_failed_run_says_so_without_blaming(tmp_path: Path) -> None:
     assert "The script failed with status 3." in report.summary
 
 
+def test_the_error_that_ended_a_run_is_said_with_its_line(tmp_path: Path) -> None:
+    failure = "ended by RuntimeError in step 61 at main.py:120: all elements of target should be between 0 and 1"
+    facts = {**builders.FACTS, "ended": "failed", "exit_status": 1, "failure": failure}
+    report = build.from_run(open_run(builders.quiet_run(tmp_path / "run", facts=facts)))
+    assert f"The script was {failure}." in report.summary
+
+
 # Runs with symptoms.
 
 

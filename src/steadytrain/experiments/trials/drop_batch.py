@@ -40,7 +40,8 @@ class DropBatch(Trial):
     Tells:
         If the symptom goes away, the data of these steps cause it, or trigger it in a vulnerable state: see
         suspect-batch-earlier. If only the second run removes it, the cause is the update before, or damage in several
-        batches; if the batch that follows holds NaN or Inf, too, it shows nothing. A later batch that fails after steps with a usual loss and gradient has a fault of its own.
+        batches. A later batch that fails after steps with a usual loss and gradient has a fault of its own. If the next
+        batch holds NaN or Inf, too, the trial shows nothing.
 
     Beware:
         One update fewer, or three. A state that is already broken shows the symptom a step later.
