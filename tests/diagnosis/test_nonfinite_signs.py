@@ -165,6 +165,18 @@ def test_a_batch_of_one_row_is_what_a_pass_left_over(samples: float, rows: int, 
     assert any("the last batch of a pass is what is left over" in one for one in signs) is told
 
 
+def test_without_a_loader_a_single_row_is_no_rest_of_a_pass() -> None:
+    operand = OperandRange("self", (1, 1), "torch.float32", "cpu", 0.5, 0.5)
+    case = replace(found("aten.std.correction", "nan", operand, samples=4.0), facts={"optimizer": "Adam"})
+    told = next(one for one in singular(case) if "single row" in one)
+    assert told == (
+        "the batch of step 90 is a single row, where 16 are usual: a deviation of one row is 0/0, so a step needs at "
+        "least two"
+    )
+    loader = replace(case, facts={"optimizer": "Adam", "workers": 0})
+    assert any("`drop_last=True` leaves it out" in one for one in singular(loader))
+
+
 @pytest.mark.parametrize(
     ("operation", "operand", "is_one"),
     [

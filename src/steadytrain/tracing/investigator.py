@@ -30,7 +30,7 @@ from steadytrain.capture.incident.context import IncidentContext, Investigator, 
 from steadytrain.capture.step.input_recorder import AutocastState, MicroBatch, RandomState, tensors_in
 from steadytrain.capture.step.loss import LossTerm
 from steadytrain.capture.step.script_frames import LoopLines
-from steadytrain.core.incident import Finding
+from steadytrain.core.incident import UNKNOWN_OWNER, Finding
 from steadytrain.core.torch_private import CALL, COMPILED_CALL, KEEP_VERSION, ORIGINAL_MODULE
 from steadytrain.tracing.alone_among_ranks import has_whole_model, without_others
 from steadytrain.tracing.gradient_hooks import without_hooks
@@ -249,7 +249,17 @@ def rerun_model(
 
 def rerun_lines(incident_context: IncidentContext, loop: LoopLines, then: Callable[[Tensor], None]) -> Finding:
     """Reruns the script's lines for the last micro-batch with recorded model inputs, then calls ``then`` on the
-    loss."""
+    loss. If they read a NaN that a line further up had made, they run once more from there on."""
+    finding = _rerun_lines(incident_context, loop, then)
+    if not finding.why.startswith(f"{UNKNOWN_OWNER} held NaN"):
+        return finding
+    further = _rerun_lines(incident_context, loop, then, above_nan=True)
+    return finding if further.located is None else further
+
+
+def _rerun_lines(
+    incident_context: IncidentContext, loop: LoopLines, then: Callable[[Tensor], None], *, above_nan: bool = False
+) -> Finding:
     batch = incident_context.micro_batches[-1]
     tracer = _tracer(incident_context, LINES_RERUN)
     fed = []
@@ -264,7 +274,7 @@ def rerun_lines(incident_context: IncidentContext, loop: LoopLines, then: Callab
         return batch.args, batch.kwargs
 
     try:
-        lines = compile_lines(loop)
+        lines = compile_lines(loop, above_nan=above_nan)
         # The lines may have run inside an autocast that is closed by now. If they open their own, use that one.
         context = contextlib.nullcontext() if lines.own_context else autocast_as(batch.autocast)
         with untouched(incident_context), torch.enable_grad(), context:
@@ -276,6 +286,8 @@ def rerun_lines(incident_context: IncidentContext, loop: LoopLines, then: Callab
                     loss = run_lines(loop, lines)
                     if not fed:  # the lines created another model, and the findings would concern that one
                         raise CannotRunAgainError("they did not reach the recorded model")
+                    if above_nan and len(fed) > 1:  # which of its calls got the recorded batch is not known
+                        raise CannotRunAgainError("they call the recorded model several times")
                     tracer.mark_loss(loss)
                     then(loss)
                 return tracer.finding()

@@ -69,8 +69,11 @@ class _Cut:
     arguments: Mapping[str, Any]
 
 
-def compile_lines(loop: LoopLines) -> Lines:
+def compile_lines(loop: LoopLines, *, above_nan: bool = False) -> Lines:
     """Extracts and compiles the statements.
+
+    Args:
+        above_nan: start so far up that no variable that the lines read from before holds NaN.
 
     Raises:
         CannotRunAgainError: the source is missing, or the lines cannot run again.
@@ -93,7 +96,7 @@ def compile_lines(loop: LoopLines) -> Lines:
             raise CannotRunAgainError(f"{inside[0]} is computed by the statement that calls backward, not before it")
     before, is_function = _before(tree, block)
     block, first, last = [*before, *block], first + len(before), last + len(before)
-    cut = _slice(block, first, last, root, loop.frame, is_function=is_function)
+    cut = _slice(block, first, last, root, loop.frame, is_function=is_function, above_nan=above_nan)
     statements = cut.statements
     _refuse_unsafe([*statements, root], filename)
     target = ast.copy_location(ast.Name(_LOSS, ast.Store()), root)
@@ -130,23 +133,38 @@ def run_with(variables: dict[str, Any], lines: Lines) -> Tensor:
 
 
 def _slice(
-    block: Sequence[ast.stmt], first: int, last: int, root: ast.expr, frame: FrameType, *, is_function: bool
+    block: Sequence[ast.stmt],
+    first: int,
+    last: int,
+    root: ast.expr,
+    frame: FrameType,
+    *,
+    is_function: bool,
+    above_nan: bool,
 ) -> _Cut:
-    """Starts at the model call, and moves up while an input variable is changed on the way or is gone."""
+    """Starts at the model call, and moves up while an input variable is changed on the way or is gone. ``above_nan``:
+    also while one holds NaN."""
     variables = {**frame.f_globals, **frame.f_locals}
     modules = {name for name, value in variables.items() if isinstance(value, ModuleType)}
     deleted = {name for statement in block for name in _deleted(statement)} - set(variables)
+    bad = {name for name, value in frame.f_locals.items() if _holds_nan(value)} if above_nan else set()
     for start in range(first, -1, -1):
         statements, needed = _dependencies(block[start:last], root)
         changed = {name for statement in statements for name in _stored(statement) | _touched(statement)}
-        overwritten = needed & (changed | deleted) - modules
+        overwritten = needed & (changed | deleted | bad) - modules
         if not overwritten:
             return _Cut(start, statements, {})
     arguments = passed_arguments(frame) if is_function else {}
-    if overwritten <= set(arguments):
+    if overwritten <= set(arguments) and not overwritten & bad:
         return _Cut(0, statements, {name: arguments[name] for name in overwritten})
     names = ", ".join(sorted(overwritten))
+    if overwritten & bad:
+        raise CannotRunAgainError(f"{names} held NaN before the lines that can run again")
     raise CannotRunAgainError(f"{names} comes from outside the loop, and the lines to rerun change it")
+
+
+def _holds_nan(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point() and bool(value.detach().isnan().any())
 
 
 def _before(tree: ast.AST, block: list[ast.stmt]) -> tuple[list[ast.stmt], bool]:

@@ -26,6 +26,7 @@ from steadytrain.diagnosis.signs import (
     operation,
     rows_of,
     ruled_out,
+    surveyed,
     when,
 )
 from steadytrain.diagnosis.trial_effects import like
@@ -124,9 +125,12 @@ def _short(case: Case) -> str:
     alone = found is not None and any(one.name == "self" and one.shape and one.shape[0] == 1 for one in found.inputs)
     if not len(here) or not here[0] <= usual / SHORT_SHARE or not (here[0] == 1.0 or alone):
         return ""
+    text = f"the batch of step {case.step} is a single row, where {usual / here[0]:.0f} are usual: "
+    if surveyed(case) and fact(case, "workers") is None:
+        return f"{text}a deviation of one row is 0/0, so a step needs at least two"
     return (
-        f"the batch of step {case.step} is a single row, with {here[0]:.0f} samples where {usual:.0f} are usual: the "
-        "last batch of a pass is what is left over, a deviation of one row is 0/0, and `drop_last=True` leaves it out"
+        f"{text}the last batch of a pass is what is left over, a deviation of one row is 0/0, and `drop_last=True` "
+        "leaves it out"
     )
 
 
