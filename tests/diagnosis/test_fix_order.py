@@ -72,6 +72,15 @@ def test_a_rate_that_jumped_is_kept_whatever_the_replay_made_of_it() -> None:
     assert fix.code == "# keep the rate at 0.01 at train.py:6"
 
 
+@pytest.mark.parametrize(("held", "offers"), [("removed", ["removed"]), ("persists", ["persists"])])
+def test_keeping_a_rate_that_jumped_is_one_fix_whatever_factors_were_tried(held: Effect, offers: list[str]) -> None:
+    cause, script = CAUSES["learning-rate-too-high"], OfScript(hints=Hints("keep the rate at 0.01 at train.py:6"))
+    verdicts = [Verdict("constant-learning-rate", held), Verdict("learning-rate-third", "persists")]
+    made = remedies(cause, cause.interventions, verdicts, target="run/x", replayed=True, of_script=script)
+    kept = [one.tried for one in made if one.what.startswith("keep the learning rate") and one.tried is not None]
+    assert kept == offers
+
+
 @pytest.mark.parametrize(
     ("operation", "code"),
     [

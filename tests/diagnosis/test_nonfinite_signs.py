@@ -226,3 +226,13 @@ def test_an_operation_of_finite_inputs_speaks_against_the_data() -> None:
     case = replace(found("aten.log.default", "nan", finite), facts={"batch_nonfinite": HELD})
     signs = causes()["nonfinite-input"].signature(case).signs
     assert any("from finite inputs" in sign.what and sign.weight < 0 for sign in signs)
+
+
+def test_the_division_of_a_derivative_is_told_with_its_operation() -> None:
+    zeros = [OperandRange(name, (8,), "torch.float32", "cpu", 0.0, 1.0, zeros=1) for name in ("self", "other")]
+    case = found("aten.div.Tensor", "nan", *zeros)
+    assert case.finding is not None
+    assert case.finding.located is not None
+    located = replace(case.finding.located, phase="backward", code="y = torch.log(1 - x.tanh()**2)")
+    (told,) = singular(replace(case, finding=Finding(located, "")))
+    assert told.endswith("divided 0 by 0, in the derivative of log")

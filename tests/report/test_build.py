@@ -160,6 +160,19 @@ def test_symptoms_of_one_story_stand_together_in_the_order_in_which_they_came(tm
     assert [symptom.story for symptom in lone.symptoms] == [""]
 
 
+def test_stories_without_an_alarm_take_no_number(tmp_path: Path) -> None:
+    symptoms = [
+        builders.symptom(20, name="gradient-norm-spike", severity="note", signals=("gradient_norm",)),
+        builders.symptom(600, name="loss-spike", severity="warning", signals=("loss",)),
+        builders.symptom(900, name="nonfinite-loss", signals=("loss",)),
+    ]
+    report = build.from_run(open_run(builders.quiet_run(tmp_path / "run", symptoms=symptoms)))
+    told = {symptom.name: symptom.story for symptom in report.symptoms}
+    assert told == {"gradient-norm-spike": "", "loss-spike": "story 1", "nonfinite-loss": "story 2"}
+    quiet = build.from_run(open_run(builders.quiet_run(tmp_path / "quiet", symptoms=symptoms[:1] * 1)))
+    assert [symptom.story for symptom in quiet.symptoms] == [""]
+
+
 def test_a_symptom_on_another_rank_is_not_lost(tmp_path: Path) -> None:
     path = builders.quiet_run(tmp_path / "run")
     builders.bad_run(path / "ranks" / "rank-2")

@@ -37,6 +37,7 @@ from steadytrain.tracing.gradient_hooks import without_hooks
 from steadytrain.tracing.input_names import named_tensors
 from steadytrain.tracing.input_values import is_bad, same_inputs
 from steadytrain.tracing.line_rerun import CannotRunAgainError, compile_lines, run_lines
+from steadytrain.tracing.loss_places import loss_places
 from steadytrain.tracing.tracer import NOT_REPRODUCED, Observer, OperationTracer
 from steadytrain.tracing.value_origins import Record
 
@@ -199,23 +200,6 @@ class ScriptLoopRerun(LoopRerun):
 def is_answer(finding: Finding) -> bool:
     """Whether the rerun reproduced the fault: it names an operation or a non-finite input of the script."""
     return finding.located is not None or not finding.why.startswith((NOT_REPRODUCED, CANNOT, COMPUTED))
-
-
-def loss_places(
-    micro_batches: Sequence[MicroBatch], losses: Sequence[LossTerm]
-) -> list[tuple[MicroBatch, LossTerm, tuple[Any, ...]]] | None:
-    """For each backward: the model call that returned the loss, and the loss's position in the output. None if any is
-    missing."""
-    found = []
-    for term in losses:
-        for batch in micro_batches:
-            place = next((batch.scalar_outputs[node] for node in term.nodes if node in batch.scalar_outputs), None)
-            if place is not None:
-                found.append((batch, term, place))
-                break
-        else:
-            return None
-    return found or None
 
 
 def rerun_obstacle(incident_context: IncidentContext) -> str | None:

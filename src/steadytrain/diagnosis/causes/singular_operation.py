@@ -10,6 +10,7 @@ import numpy as np
 
 from steadytrain.core.incident import UNKNOWN_OWNER, Located, OperandRange
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.guarded_operations import forward_operation, is_plain_derivative
 from steadytrain.diagnosis.interventions import DROP_BATCH, EXAMPLE
 from steadytrain.diagnosis.script_signs import made_before_model, made_by_script, rows_made, where_made
 from steadytrain.diagnosis.setting_signs import changed_settings
@@ -142,7 +143,7 @@ def _did(case: Case) -> str:
     name = found.operation if found is not None else ""
     if ".div." in name and divisor is not None and divisor.zeros:
         both = value is not None and value.zeros and found is not None and found.produced == "nan"
-        return ("divided 0 by 0" if both else "divided by 0") + where_made(case)
+        return ("divided 0 by 0" if both else "divided by 0") + _of_derivative(found) + where_made(case)
     if is_zero_times_inf(found):
         return "multiplied 0 by Inf, as in 0 times log 0" + where_made(case)
     if ".log." in name and value is not None and value.zeros:
@@ -154,6 +155,12 @@ def _did(case: Case) -> str:
     if any(one.nan or one.inf for one in given.values()):
         return "made it from inputs that were not finite"
     return "made it from finite inputs"
+
+
+def _of_derivative(found: Located | None) -> str:
+    """Of which operation of its line the first bad one is a part of the derivative, if that is known; else ""."""
+    name = forward_operation(found) if found is not None and is_plain_derivative(found) else ""
+    return f", in the derivative of {name}" if name and name != "div" else ""
 
 
 def is_zero_times_inf(found: Located | None) -> bool:
