@@ -125,8 +125,8 @@ def _of_an_index(document: Mapping[str, Any]) -> str:
 def _of_a_batch(document: Mapping[str, Any]) -> str:
     """What the batch held, and the first row of it."""
     word = "NaN" if document.get("nan") else "Inf"
-    rows = document.get("rows") or ()
-    if not rows:
+    rows = document.get("rows")
+    if not isinstance(rows, list) or not rows:
         return f"the batch held {word}"
     sample = rows[0].get("sample")
     return f"the batch held {word} in row {rows[0]['row']}{f', {sample}' if sample else ''}"
