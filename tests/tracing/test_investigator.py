@@ -66,53 +66,6 @@ def draw(step: int) -> tuple[Tensor, Tensor, Tensor]:
 # -- the three ways ----------------------------------------------------------------------------------------------------
 
 
-OF_ONE = pytest.mark.filterwarnings("ignore:std.*degrees of freedom")
-
-
-@OF_ONE
-@pytest.mark.parametrize("calls", [1, 2])
-def test_a_nan_that_a_line_above_the_model_call_made_is_named_with_that_line(tmp_path: Path, calls: int) -> None:
-    model = nn.Linear(4, 1)
-    optimizer = made(model)
-
-    def train(rows: Tensor) -> None:
-        error = model(rows)[:, 0] if calls == 2 else rows.sum(1)
-        advantage = (error - error.mean()) / error.std()
-        chances = torch.sigmoid(model(rows)[:, 0])
-        loss = -(chances.log() * advantage.detach()).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-    with stopping(model, optimizer, tmp_path):
-        for step in range(1, 9):
-            train(torch.randn(1 if step == BAD_STEP else 6, 4))
-    located = finding_of(tmp_path).located
-    assert located is not None
-    assert (located.operation, located.method) == ("aten.std.correction", LINES_RERUN)
-    assert located.code == "advantage = (error - error.mean()) / error.std()"
-
-
-@OF_ONE
-def test_lines_that_call_the_model_several_times_name_no_operation_of_other_inputs(tmp_path: Path) -> None:
-    model = nn.Linear(4, 1)
-    optimizer = made(model)
-
-    def train(rows: Tensor, others: Tensor) -> None:
-        weights = model(others).detach().std() * rows[:, 0]
-        loss = (model(rows)[:, 0] * weights).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-    with stopping(model, optimizer, tmp_path):
-        for step in range(1, 9):
-            train(torch.randn(6, 4), torch.randn(1 if step == BAD_STEP else 6, 4))
-    found = finding_of(tmp_path)
-    assert found.located is None
-    assert found.why.startswith("a tensor from before the re-run held NaN")
-
-
 def test_the_model_alone_where_it_returns_its_loss(tmp_path: Path) -> None:
     model = Net()
     optimizer = made(model)

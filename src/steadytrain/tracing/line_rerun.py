@@ -99,6 +99,8 @@ def compile_lines(loop: LoopLines, *, above_nan: bool = False) -> Lines:
     cut = _slice(block, first, last, root, loop.frame, is_function=is_function, above_nan=above_nan)
     statements = cut.statements
     _refuse_unsafe([*statements, root], filename)
+    if above_nan:
+        _refuse_methods([one for one in statements if one.lineno < block[first].lineno], loop.frame)
     target = ast.copy_location(ast.Name(_LOSS, ast.Store()), root)
     assignment = ast.copy_location(ast.Assign([target], root), root)
     # A loop of one turn catches `continue` and `break`; then there is no loss.
@@ -265,6 +267,20 @@ def _refuse_unsafe(parts: Sequence[ast.AST], filename: str) -> None:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if name in (UNSAFE_METHODS if isinstance(node.func, ast.Attribute) else UNSAFE_FUNCTIONS):
             raise CannotRunAgainError(f"{filename}:{node.lineno} calls {name}(), which must not run twice")
+
+
+def _refuse_methods(parts: Sequence[ast.AST], frame: FrameType) -> None:
+    """Refuses calls of methods of the script's own objects: they may change them (a buffer that is emptied)."""
+    variables = {**frame.f_globals, **frame.f_locals}
+    for call in (node for part in parts for node in ast.walk(part) if isinstance(node, ast.Call)):
+        if not isinstance(call.func, ast.Attribute):
+            continue
+        owner = call.func.value
+        while isinstance(owner, ast.Attribute):
+            owner = owner.value
+        own = isinstance(owner, ast.Name) and not isinstance(variables.get(owner.id), (Tensor, ModuleType))
+        if own or call.func.attr in CHANGING_METHODS:
+            raise CannotRunAgainError(f"{call.func.attr}() of line {call.lineno} may change what it is called on")
 
 
 def _common_block(tree: ast.AST, first_line: int, last_line: int) -> tuple[list[ast.stmt], int, int]:
