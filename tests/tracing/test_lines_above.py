@@ -29,6 +29,62 @@ def made(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr=0.01)
 
 
+def test_only_the_line_that_made_it_runs_again_of_a_step_in_several_methods(tmp_path: Path) -> None:
+    class Agent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.value, self.policy, self.data = nn.Linear(4, 1), nn.Linear(4, 2), torch.empty(0)
+
+        def taken(self) -> Tensor:
+            rows, self.data = self.data, torch.empty(0)
+            return rows
+
+        def chances(self, rows: Tensor) -> Tensor:
+            return self.policy(rows).softmax(1)
+
+        def learn(self, optimizer: torch.optim.Optimizer) -> None:
+            rows = self.taken()
+            error = rows.sum(1, keepdim=True) - self.value(rows)
+            advantage = (error - error.mean()) / error.std()
+            chosen = self.chances(rows)[:, :1]
+            loss = -chosen.log() * advantage.detach() + (self.value(rows) - 1).square()
+            optimizer.zero_grad()
+            loss.mean().backward()
+            optimizer.step()
+
+    agent = Agent()
+    optimizer = made(agent)
+    with stopping(agent, optimizer, tmp_path):
+        for step in range(1, 9):
+            agent.data = torch.randn(1 if step == BAD_STEP else 6, 4)
+            agent.learn(optimizer)
+    located = finding_of(tmp_path).located
+    assert located is not None
+    assert (located.operation, located.code) == (
+        "aten.std.correction",
+        "advantage = (error - error.mean()) / error.std()",
+    )
+
+
+def test_a_line_that_reads_what_was_changed_since_does_not_run_again(tmp_path: Path) -> None:
+    model = nn.Linear(4, 1)
+    optimizer = made(model)
+
+    def train(rows: Tensor) -> None:
+        scale = rows.sum(1)
+        weights = scale / scale.std()
+        scale = scale.square()
+        loss = (model(rows)[:, 0] * weights * scale).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    with stopping(model, optimizer, tmp_path):
+        for step in range(1, BAD_STEP + 1):
+            train(torch.randn(1 if step == BAD_STEP else 6, 4))
+    assert finding_of(tmp_path).why.startswith("a tensor from before the re-run held NaN")
+
+
 @pytest.mark.parametrize("calls", [1, 2])
 def test_a_nan_that_a_line_above_the_model_call_made_is_named_with_that_line(tmp_path: Path, calls: int) -> None:
     model = nn.Linear(4, 1)

@@ -73,7 +73,7 @@ def compile_lines(loop: LoopLines, *, above_nan: bool = False) -> Lines:
     """Extracts and compiles the statements.
 
     Args:
-        above_nan: start so far up that no variable that the lines read from before holds NaN.
+        above_nan: with the lines above the model call that made a NaN that the others read.
 
     Raises:
         CannotRunAgainError: the source is missing, or the lines cannot run again.
@@ -96,11 +96,12 @@ def compile_lines(loop: LoopLines, *, above_nan: bool = False) -> Lines:
             raise CannotRunAgainError(f"{inside[0]} is computed by the statement that calls backward, not before it")
     before, is_function = _before(tree, block)
     block, first, last = [*before, *block], first + len(before), last + len(before)
-    cut = _slice(block, first, last, root, loop.frame, is_function=is_function, above_nan=above_nan)
+    if above_nan:
+        cut = _with_makers_of_nan(block, first, last, root, loop.frame)
+    else:
+        cut = _slice(block, first, last, root, loop.frame, is_function=is_function)
     statements = cut.statements
     _refuse_unsafe([*statements, root], filename)
-    if above_nan:
-        _refuse_methods([one for one in statements if one.lineno < block[first].lineno], loop.frame)
     target = ast.copy_location(ast.Name(_LOSS, ast.Store()), root)
     assignment = ast.copy_location(ast.Assign([target], root), root)
     # A loop of one turn catches `continue` and `break`; then there is no loss.
@@ -135,34 +136,53 @@ def run_with(variables: dict[str, Any], lines: Lines) -> Tensor:
 
 
 def _slice(
-    block: Sequence[ast.stmt],
-    first: int,
-    last: int,
-    root: ast.expr,
-    frame: FrameType,
-    *,
-    is_function: bool,
-    above_nan: bool,
+    block: Sequence[ast.stmt], first: int, last: int, root: ast.expr, frame: FrameType, *, is_function: bool
 ) -> _Cut:
-    """Starts at the model call, and moves up while an input variable is changed on the way or is gone. ``above_nan``:
-    also while one holds NaN."""
+    """Starts at the model call, and moves up while an input variable is changed on the way or is gone."""
     variables = {**frame.f_globals, **frame.f_locals}
     modules = {name for name, value in variables.items() if isinstance(value, ModuleType)}
     deleted = {name for statement in block for name in _deleted(statement)} - set(variables)
-    bad = {name for name, value in frame.f_locals.items() if _holds_nan(value)} if above_nan else set()
     for start in range(first, -1, -1):
         statements, needed = _dependencies(block[start:last], root)
-        changed = {name for statement in statements for name in _stored(statement) | _touched(statement)}
-        overwritten = needed & (changed | deleted | bad) - modules
+        overwritten = needed & (_changed(statements) | deleted) - modules
         if not overwritten:
             return _Cut(start, statements, {})
     arguments = passed_arguments(frame) if is_function else {}
-    if overwritten <= set(arguments) and not overwritten & bad:
+    if overwritten <= set(arguments):
         return _Cut(0, statements, {name: arguments[name] for name in overwritten})
     names = ", ".join(sorted(overwritten))
-    if overwritten & bad:
-        raise CannotRunAgainError(f"{names} held NaN before the lines that can run again")
     raise CannotRunAgainError(f"{names} comes from outside the loop, and the lines to rerun change it")
+
+
+def _with_makers_of_nan(block: Sequence[ast.stmt], first: int, last: int, root: ast.expr, frame: FrameType) -> _Cut:
+    """The lines from the model call on, and of those above it only the ones that made a NaN that these read. What they
+    read themselves must be as it was then.
+
+    Raises:
+        CannotRunAgainError: the NaN came from further up, or a variable was changed since.
+    """
+    bad = {name for name, value in frame.f_locals.items() if _holds_nan(value)}
+    statements, needed = _dependencies(block[first:last], root)
+    since, wanted, start = _changed(block[first:last]), needed & bad, first
+    above: list[ast.stmt] = []
+    if needed & _changed(statements):
+        raise CannotRunAgainError("the lines to rerun change what they read")
+    for at in range(first - 1, -1, -1):
+        part, changed = block[at], _changed(block[at : at + 1])
+        if changed & wanted:
+            read = _loaded(part)
+            if read & (changed | since):
+                raise CannotRunAgainError(f"what line {part.lineno} reads was changed since")
+            above, start, wanted = [part, *above], at, (wanted - changed) | (read & bad)
+        since |= changed
+    if wanted or not above:
+        raise CannotRunAgainError("the NaN was there before the lines that can run again")
+    _refuse_methods(above, frame)
+    return _Cut(start, [*above, *statements], {})
+
+
+def _changed(statements: Sequence[ast.stmt]) -> set[str]:
+    return {name for statement in statements for name in _stored(statement) | _touched(statement)}
 
 
 def _holds_nan(value: Any) -> bool:
