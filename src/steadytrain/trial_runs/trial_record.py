@@ -112,7 +112,7 @@ class TrialRecord:
             measured={
                 LOOKED: float(self._looked),
                 CARRIED_OVER: float(self._carried),
-                BAD_BATCH: float(self._batch_is_bad),
+                **({BAD_BATCH: 1.0} if self._batch_is_bad else {}),
                 **{name: value for one in changes for name, value in one.measured().items()},
             },
         )
