@@ -76,6 +76,11 @@ def test_samples_and_tokens(name: str) -> None:
     assert batch.size_bytes == sum(t.numel() * t.element_size() for t in tensors_in((args, kwargs)))
 
 
+def test_a_vector_that_a_linear_layer_gets_is_one_sample() -> None:
+    for module, count in ((nn.Linear(4, 2), 1), (nn.ReLU(), 4)):
+        assert record_call(module, (torch.randn(4),), {}, None).samples == count
+
+
 def test_containers_are_walked_and_others_are_left() -> None:
     one = torch.ones(1)
     value = {"a": [one, (one, Pair(one, "x"))], "b": {"c": one}, "d": {1, 2}}

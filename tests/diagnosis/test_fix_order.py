@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from steadytrain.core.incident import Located
@@ -11,6 +13,7 @@ from steadytrain.diagnosis.cause_catalog import causes
 from steadytrain.diagnosis.conclusion import Circumstances, conclude
 from steadytrain.diagnosis.fix_order import Hints, OfScript, fitting, group_of, remedies
 from steadytrain.diagnosis.guarded_operations import guarded
+from steadytrain.diagnosis.patches.wound import wound_of
 from steadytrain.diagnosis.proof import Control
 from steadytrain.diagnosis.weighing import Suspect
 from steadytrain.experiments.fix_verification import PRICE
@@ -69,6 +72,15 @@ def test_a_rate_that_jumped_is_kept_whatever_the_replay_made_of_it() -> None:
     assert fix.code == "# keep the rate at 0.01 at train.py:6"
 
 
+@pytest.mark.parametrize(("held", "offers"), [("removed", ["removed"]), ("persists", ["persists"])])
+def test_keeping_a_rate_that_jumped_is_one_fix_whatever_factors_were_tried(held: Effect, offers: list[str]) -> None:
+    cause, script = CAUSES["learning-rate-too-high"], OfScript(hints=Hints("keep the rate at 0.01 at train.py:6"))
+    verdicts = [Verdict("constant-learning-rate", held), Verdict("learning-rate-third", "persists")]
+    made = remedies(cause, cause.interventions, verdicts, target="run/x", replayed=True, of_script=script)
+    kept = [one.tried for one in made if one.what.startswith("keep the learning rate") and one.tried is not None]
+    assert kept == offers
+
+
 @pytest.mark.parametrize(
     ("operation", "code"),
     [
@@ -88,6 +100,31 @@ def test_the_code_of_a_safe_operation_is_that_of_the_one_that_was_found(operatio
     (fix,) = (one for one in made if one.name == "safe-operation")
     assert fix.code.startswith(code)
     assert fix.code.endswith("  # train.py:8") is (operation != "aten.mm.default")
+
+
+@pytest.mark.parametrize(
+    ("operation", "line", "form"),
+    [
+        ("aten.div.Tensor", "logdet = torch.log(1 - x.tanh()**2)", "torch.log(x.clamp"),
+        ("aten.div.Tensor", "norm = (x ** 2).sum().sqrt()  # 1 / n later", "torch.sqrt(x.clamp"),
+        ("aten.div.Tensor", "y = a / b", "a / b.clamp"),
+        ("aten.div.Tensor", "y = torch.log(a / b)", ""),
+        ("aten.div.Tensor", "y = a.mean()", ""),
+        ("aten.rsqrt.default", "angle = torch.acos(x)", "torch.acos(x.clamp"),
+        ("aten.linalg_vector_norm_backward.default", "y = a / b", "torch.sqrt(x.square()"),
+    ],
+)
+def test_the_code_for_a_derivative_fits_the_operation_of_the_forward_line(operation: str, line: str, form: str) -> None:
+    found = Located("backward", operation, "nan", "", "/a/train.py", 8, line, (), (), "the gradient", "eager")
+    assert guarded(found).startswith(form)
+    assert bool(guarded(found)) is bool(form)
+
+
+def test_the_patch_of_a_derivative_is_of_the_operation_of_the_forward_line() -> None:
+    code = "logdet = torch.log(1 - x.tanh()**2)"
+    found = Located("backward", "aten.div.Tensor", "nan", "", "/a/t.py", 8, code, (), (), "the gradient", "eager")
+    assert wound_of("/a/t.py", "singular-operation", found, None).operation == "log"
+    assert wound_of("/a/t.py", "singular-operation", replace(found, code="y = a.mean()"), None).operation == "div"
 
 
 def test_no_command_is_offered_for_what_cannot_run() -> None:

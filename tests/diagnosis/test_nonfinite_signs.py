@@ -165,6 +165,18 @@ def test_a_batch_of_one_row_is_what_a_pass_left_over(samples: float, rows: int, 
     assert any("the last batch of a pass is what is left over" in one for one in signs) is told
 
 
+def test_without_a_loader_a_single_row_is_no_rest_of_a_pass() -> None:
+    operand = OperandRange("self", (1, 1), "torch.float32", "cpu", 0.5, 0.5)
+    case = replace(found("aten.std.correction", "nan", operand, samples=4.0), facts={"optimizer": "Adam"})
+    told = next(one for one in singular(case) if "single row" in one)
+    assert told == (
+        "the batch of step 90 is a single row, where 16 are usual: a deviation of one row is 0/0, so a step needs at "
+        "least two"
+    )
+    loader = replace(case, facts={"optimizer": "Adam", "workers": 0})
+    assert any("`drop_last=True` leaves it out" in one for one in singular(loader))
+
+
 @pytest.mark.parametrize(
     ("operation", "operand", "is_one"),
     [
@@ -177,3 +189,50 @@ def test_a_square_of_what_had_overshot_is_no_singular_point(
     operation: str, operand: OperandRange, is_one: bool
 ) -> None:
     assert bool(singular(found(operation, "inf", operand))) is is_one
+
+
+INFINITE = OperandRange("self", (), "torch.float32", "cpu", inf=1)
+OVER_INFINITE = OperandRange("other", (), "torch.float32", "cpu", inf=1)
+HELD = [{"step": ONSET, "input": "2 of the loader's batch", "rows": [11], "count": 1}]
+
+
+def weight(name: str, case: Case) -> float:
+    return causes()[name].signature(case).weight
+
+
+def test_inf_over_inf_is_no_singular_operation_and_came_with_the_data() -> None:
+    case = replace(found("aten.div.Tensor", "nan", INFINITE, OVER_INFINITE), facts={"batch_nonfinite": HELD})
+    assert not singular(case)
+    signs = causes()["nonfinite-input"].signature(case).signs
+    assert not any(sign.weight < 0 for sign in signs)
+    assert weight("nonfinite-input", case) > 0 > weight("singular-operation", case)
+
+
+def test_the_deviation_of_values_with_an_inf_is_no_singular_operation() -> None:
+    operand = OperandRange("self", (8,), "torch.float32", "cpu", 0.1, 0.9, inf=1)
+    assert not singular(found("aten.std.correction", "nan", operand))
+
+
+def test_zero_over_zero_beside_an_inf_is_a_singular_operation_of_inputs_that_were_not_finite() -> None:
+    zeros = [OperandRange(name, (8,), "torch.float32", "cpu", 0.0, 1.0, zeros=1, inf=1) for name in ("self", "other")]
+    assert any("divided 0 by 0" in one for one in singular(found("aten.div.Tensor", "nan", *zeros)))
+    logarithm = OperandRange("self", (8,), "torch.float32", "cpu", -1.0, 1.0, inf=1)
+    (told,) = singular(found("aten.log.default", "nan", logarithm))
+    assert told.endswith("made it from inputs that were not finite")
+
+
+def test_an_operation_of_finite_inputs_speaks_against_the_data() -> None:
+    finite = OperandRange("self", (8,), "torch.float32", "cpu", -1.0, 1.0)
+    case = replace(found("aten.log.default", "nan", finite), facts={"batch_nonfinite": HELD})
+    signs = causes()["nonfinite-input"].signature(case).signs
+    assert any("from finite inputs" in sign.what and sign.weight < 0 for sign in signs)
+
+
+def test_the_division_of_a_derivative_is_told_with_its_operation() -> None:
+    zeros = [OperandRange(name, (8,), "torch.float32", "cpu", 0.0, 1.0, zeros=1) for name in ("self", "other")]
+    case = found("aten.div.Tensor", "nan", *zeros)
+    assert case.finding is not None
+    assert case.finding.located is not None
+    located = replace(case.finding.located, phase="backward", code="y = torch.log(1 - x.tanh()**2)")
+    (told,) = singular(replace(case, finding=Finding(located, "")))
+    assert told.endswith("divided 0 by 0, in the derivative of log")

@@ -89,6 +89,13 @@ def test_a_failed_run_says_so_without_blaming(tmp_path: Path) -> None:
     assert "The script failed with status 3." in report.summary
 
 
+def test_the_error_that_ended_a_run_is_said_with_its_line(tmp_path: Path) -> None:
+    failure = "ended by RuntimeError in step 61 at main.py:120: all elements of target should be between 0 and 1"
+    facts = {**builders.FACTS, "ended": "failed", "exit_status": 1, "failure": failure}
+    report = build.from_run(open_run(builders.quiet_run(tmp_path / "run", facts=facts)))
+    assert f"The script was {failure}." in report.summary
+
+
 # Runs with symptoms.
 
 
@@ -151,6 +158,19 @@ def test_symptoms_of_one_story_stand_together_in_the_order_in_which_they_came(tm
     assert "Steps 12 to 14: update-norm-spike, then nonfinite-loss." in report.summary
     lone = build.from_run(open_run(builders.quiet_run(tmp_path / "lone", symptoms=symptoms[:1])))
     assert [symptom.story for symptom in lone.symptoms] == [""]
+
+
+def test_stories_without_an_alarm_take_no_number(tmp_path: Path) -> None:
+    symptoms = [
+        builders.symptom(20, name="gradient-norm-spike", severity="note", signals=("gradient_norm",)),
+        builders.symptom(600, name="loss-spike", severity="warning", signals=("loss",)),
+        builders.symptom(900, name="nonfinite-loss", signals=("loss",)),
+    ]
+    report = build.from_run(open_run(builders.quiet_run(tmp_path / "run", symptoms=symptoms)))
+    told = {symptom.name: symptom.story for symptom in report.symptoms}
+    assert told == {"gradient-norm-spike": "", "loss-spike": "story 1", "nonfinite-loss": "story 2"}
+    quiet = build.from_run(open_run(builders.quiet_run(tmp_path / "quiet", symptoms=symptoms[:1] * 1)))
+    assert [symptom.story for symptom in quiet.symptoms] == [""]
 
 
 def test_a_symptom_on_another_rank_is_not_lost(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from steadytrain.survey.batch_reruns import custom_operations
 from steadytrain.survey.call_findings import LossCall
@@ -259,3 +260,12 @@ def test_batches_that_repeat_are_seen_between_evaluations() -> None:
             seen.called(step, (torch.full((64, 3), float(step)),), {})
         seen.called(step, (torch.full((16, 3), float(step % 4)),), {})
     assert seen.finish()["repeated_batches"] == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
+    ("order", "drawn"), [([3, 0, 2, 1], True), ([0, 1, 2], False), (range(2), False)], ids=["drawn", "cut", "a range"]
+)
+def test_a_subset_in_another_order_is_not_in_the_order_of_its_data_set(order: Sequence[int], drawn: bool) -> None:
+    loop = Loop()
+    loop.loaders = [DataLoader(Subset(TensorDataset(torch.arange(4)), order), 2)]
+    assert loop.of_loader()["loader_shuffles"] is drawn

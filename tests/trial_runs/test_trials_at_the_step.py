@@ -16,6 +16,7 @@ from steadytrain.experiments.contrast import plan_contrast
 from steadytrain.experiments.fix_verification import FOLLOWED_MIN
 from steadytrain.experiments.specs import NotApplicable, Spec
 from steadytrain.experiments.trial_catalog import plan_of, trial, with_controls
+from steadytrain.experiments.trials.drop_batch import NEXT_IS_BAD
 from steadytrain.storage.bundle import open_bundle
 from steadytrain.storage.state_before import MOMENTS, step_before
 from steadytrain.storage.tape_files import find_recording
@@ -199,3 +200,33 @@ def test_a_bad_first_batch_is_left_out_of_a_trial(tmp_path: Path) -> None:
     assert control[0].exact
     assert trial("drop-batch").judge(case, control, dropped).effect == "removed", (control, dropped)
     assert "no update that it could change" in str(slower[0])
+
+
+ALL_BAD = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    torch.manual_seed(0)
+    rows, weights = torch.randn(512, 8), torch.ones(512)
+    weights[::5] = float("inf")  # in every batch
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for x, weight in DataLoader(TensorDataset(rows, weights), 32):
+        loss = (model(x)[:, 0].square() * weight).sum() / weight.sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.long
+def test_leaving_out_a_batch_shows_nothing_where_the_next_one_is_as_bad(tmp_path: Path) -> None:
+    outcome = run_script(tmp_path, ALL_BAD, "--policy", "stop")
+    (found,) = (outcome.run_dir / "incidents").glob("step-*")
+    case = open_case(found)
+    with Pool(found, keep=False) as pool:
+        outcomes = list(pool.run([spec for name in ("unchanged", "drop-batch") for spec in specs_of(name, case)]))
+    control, dropped = ([one for one in outcomes if one.spec.trial == name] for name in ("unchanged", "drop-batch"))
+    verdict = trial("drop-batch").judge(case, control, dropped)
+    assert (verdict.effect, verdict.why) == ("inconclusive", NEXT_IS_BAD), dropped

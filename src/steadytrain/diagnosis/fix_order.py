@@ -66,6 +66,14 @@ class OfScript:
     def _keeps_rate(self, one: Remedy) -> bool:
         return bool(self.hints.kept_rate) and one.name in RATE_CUTS
 
+    def once(self, made: Sequence[Remedy]) -> list[Remedy]:
+        """The fixes without those of a rate that jumped that only tried to undo the jump: where one was seen to work,
+        it is the same fix."""
+        kept = [one for one in made if self._keeps_rate(one)]
+        if not any(seen_to(one) == "works" for one in kept):
+            return list(made)
+        return [one for one in made if one not in kept or seen_to(one) == "works"]
+
     def what(self, one: Remedy) -> str:
         """What the fix does: of a rate that jumped, the jump is undone, whatever cut of it the replay made."""
         if self._keeps_rate(one):
@@ -112,7 +120,7 @@ def remedies(
     offers = [*apply, *_unlisted(cause, offered, by_trial)]
     made = [_remedy(one, by_trial, target, replayed, refused, contrasts) for one in offers]
     script = of_script or OfScript()
-    made = [replace(one, code=script.code(one), what=script.what(one)) for one in made]
+    made = script.once([replace(one, code=script.code(one), what=script.what(one)) for one in made])
     order = {group: place for place, group in enumerate(GROUPS)}
     place = {one.name: (order[group_of(one)], one.name not in mending, one.trial in refused) for one in made}
     return tuple(sorted(made, key=lambda one: (*place[one.name], one.rung, one.name)))

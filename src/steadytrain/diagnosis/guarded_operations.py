@@ -28,12 +28,48 @@ _ALIKE: Mapping[str, str] = {
 }
 
 
+_DERIVATIVES: Mapping[str, tuple[str, ...]] = {
+    "div": ("log", "sqrt", "norm", "std", "div"),
+    "rsqrt": ("acos", "asin", "rsqrt"),
+    "pow": ("pow", "rsqrt"),
+    "log": ("pow",),
+}
+"""Whose derivative an operation of the backward computes."""
+
+
 def guarded(located: Located | None) -> str:
-    """Code for the operation that was located, with its line; "" for one that has no such form."""
+    """Code for the operation that was located, with its line; "" for one that has no such form. For a derivative it is
+    that of the operation of the forward line, as far as the line shows only one that has it."""
     if located is None:
         return ""
-    name = located.operation.removeprefix("aten.").partition(".")[0]
-    name = re.sub(r"_backward\d*$|^_?foreach_|_$", "", name)
+    name = forward_operation(located) if is_plain_derivative(located) else _bare(located)
     form = FORMS.get(_ALIKE.get(name, name), "")
     place = f"  # {located.file.rpartition('/')[2]}:{located.line}" if located.file and located.line else ""
     return f"{form}{place}" if form else ""
+
+
+def is_plain_derivative(located: Located) -> bool:
+    """Whether the operation is part of a derivative that torch composes of plain operations, such as the division of
+    the derivative of ``log``."""
+    return located.phase == "backward" and "_backward" not in located.operation
+
+
+def forward_operation(located: Located) -> str:
+    """The operation of the forward line whose derivative holds the one that was located; "" if the line shows none, or
+    several."""
+    name = _bare(located)
+    written = _written(located.code or "") & set(_DERIVATIVES.get(_ALIKE.get(name, name), (name,)))
+    return written.pop() if len(written) == 1 else ""
+
+
+def _bare(located: Located) -> str:
+    name = located.operation.removeprefix("aten.").partition(".")[0]
+    return re.sub(r"_backward\d*$|^_?foreach_|_$", "", name)
+
+
+def _written(code: str) -> set[str]:
+    """The operations with a guarded form that a line of the script calls or writes as an operator."""
+    code = code.partition("#")[0]
+    called = {_ALIKE.get(name, name) for name in re.findall(r"([A-Za-z_]\w*)\s*\(", code)}
+    operators = {name for name, sign in (("pow", r"\*\*"), ("div", r"(?<!/)/(?!/)")) if re.search(sign, code)}
+    return (called | operators) & set(FORMS)

@@ -10,14 +10,15 @@ from steadytrain.storage.run_folder import Run
 INDEX_FILE, INDEX_SCHEMA = "evidence/index-out-of-range.json", "steadytrain.index-out-of-range/1"
 FEW_FILE, FEW_SCHEMA = "evidence/too-few-values.json", "steadytrain.too-few-values/1"
 GRAPH_FILE, GRAPH_SCHEMA = "evidence/reused-graph.json", "steadytrain.reused-graph/1"
+BATCH_FILE, BATCH_SCHEMA = "evidence/nonfinite-batch.json", "steadytrain.nonfinite-batch/1"
 BYTES_MAX = 1 << 20
 ROWS_MAX = 8
 NAME_CHARACTERS_MAX = 200
 
 
 def facts_of_crash(run: Run | None) -> dict[str, Any]:
-    """``index_outside``, ``too_few_values`` or ``reused_graph``, where such an error ended the run, and
-    ``torch_seeded``, where that is recorded. A damaged file is no evidence."""
+    """``index_outside``, ``nonfinite_refused``, ``too_few_values`` or ``reused_graph``, where such an error ended the
+    run, and ``torch_seeded``, where that is recorded. A damaged file is no evidence."""
     if run is None:
         return {}
     randomness = run.facts.get("randomness")
@@ -26,6 +27,7 @@ def facts_of_crash(run: Run | None) -> dict[str, Any]:
     for name, file, schema, read in (
         ("index_outside", INDEX_FILE, INDEX_SCHEMA, _index),
         ("too_few_values", FEW_FILE, FEW_SCHEMA, _few),
+        ("nonfinite_refused", BATCH_FILE, BATCH_SCHEMA, _batch),
         ("reused_graph", GRAPH_FILE, GRAPH_SCHEMA, _graph),
     ):
         path = run.path / file
@@ -48,6 +50,23 @@ def _few(document: dict[str, Any]) -> dict[str, Any]:
     return {
         "shape": [int(size) for size in document["shape"]],
         "rows": int(rows) if rows is not None else None,
+        "line": _line(document),
+        "message": str(document["error"]["message"])[:200],
+    }
+
+
+def _batch(document: dict[str, Any]) -> dict[str, Any]:
+    step = document["step"]
+    return {
+        "made": "NaN" if int(document["nan"]) else "Inf",
+        "from": str(document["from"]),
+        "tensor": str(document["tensor"])[:NAME_CHARACTERS_MAX],
+        "count": int(document["count"]),
+        "rows": [
+            {"row": int(one["row"]), "sample": str(one["sample"] or "")[:NAME_CHARACTERS_MAX] or None}
+            for one in document["rows"][:ROWS_MAX]
+        ],
+        "step": int(step or 0) + 1,
         "line": _line(document),
         "message": str(document["error"]["message"])[:200],
     }

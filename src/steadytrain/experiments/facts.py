@@ -195,6 +195,8 @@ FACTS: Mapping[str, str] = {
     "backward that ended the run, because it went through a graph that was used before",
     "index_outside": "{what: label|token|index, allowed, rows of {row, value, sample}, line, message} of an index "
     "outside its table that ended the run",
+    "nonfinite_refused": "{made: NaN|Inf, from: batch|call, tensor, count, rows of {row, sample}, step, line, message} "
+    "of the error that ended the run in a step whose batch held NaN or Inf",
     # -- modules
     "modules_in_eval": "names of modules that matter (dropout, batch norm) in eval mode during training steps",
     "eval_left_on": "whether eval() was called and the model was not in training mode in the next training step",
@@ -259,7 +261,8 @@ FACTS: Mapping[str, str] = {
     "surveyed_rows": "how many rows these are; where the data set has fewer they must repeat",
     "dataset_rows": "rows of the data set, where a loader tells",
     "labels_sorted": "share of neighbouring labels in reading order that are equal, over that if shuffled",
-    "loader_shuffles": "whether the data loader draws at random, where one was seen",
+    "loader_shuffles": "whether the data loader draws at random, or reads a subset whose order is not that of "
+    "the data set, where one was seen",
     "label_mix_change": "largest change of a label's share between halves of the surveyed steps, in standard errors",
     # -- where it runs
     "devices": "devices of the parameters",
@@ -275,7 +278,7 @@ FACTS: Mapping[str, str] = {
 
 WITHOUT_SURVEY = frozenset(
     {"ranks", "ranks_synchronized", "rank_parameters_differ", "rank_scales_differ", "replay_exact", "index_outside"}
-    | {"too_few_values", "reused_graph", "torch_seeded"}
+    | {"nonfinite_refused", "too_few_values", "reused_graph", "torch_seeded"}
 )
 """Facts that need no survey: from the records of the ranks, from the control, and from the error that ended the run."""
 

@@ -156,6 +156,9 @@ NO_TIME_LEFT = "the budget of time was spent before it was finished"
 PRICE = "price_before"
 """The number of a verdict that holds the price of its change: probe loss with it minus without it, before the onset."""
 
+BAD_BATCH = "bad_batch"
+"""The number of an outcome that is 1 if its step that is not finite had a batch that held NaN or Inf already."""
+
 WEAKENED = "weakened"
 """Key in the numbers of a verdict, and the first word of its reason, if the symptom is smaller but not gone."""
 

@@ -29,8 +29,8 @@ from steadytrain.preflight_runs.carried_gradients import CarriedGradients
 from steadytrain.preflight_runs.loss_again import LinesWay, ModelWay, StepWay, Way, names_in, values_of_call
 from steadytrain.preflight_runs.model_copies import Values, tensors_of_modules
 from steadytrain.preflight_runs.step_facts import StepFacts, optimizer_of
-from steadytrain.tracing.investigator import loss_places
 from steadytrain.tracing.line_rerun import CannotRunAgainError, Lines, compile_lines
+from steadytrain.tracing.loss_places import loss_places
 
 MICRO_BATCHES_MAX = 32
 BATCH_BYTES_MAX = 1 << 30

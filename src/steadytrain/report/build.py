@@ -335,13 +335,20 @@ def _run_summary(
     if steered:
         lines.append(f"steadytrain touched this run: {clean(counted(actions))}. The ledger lists each action.")
     if run.ended == "failed":
-        status = run.facts.get("exit_status")
-        lines.append(f"The script failed{f' with status {clean(status)}' if status is not None else ''}.")
+        lines.append(_failed(run))
     elif run.ended is None:
         lines.append(sentence(run) or _UNENDED[run.state])
     if not seen and steps and run.state != "running":
         lines.append(_SILENCE)
     return tuple(lines)
+
+
+def _failed(run: Run) -> str:
+    """The error that ended the script, with its line."""
+    failure, status = run.facts.get("failure"), run.facts.get("exit_status")
+    if isinstance(failure, str) and failure:
+        return f"The script was {clean(failure)}."
+    return f"The script failed{f' with status {clean(status)}' if status is not None else ''}."
 
 
 def _curves_of(run: Run, window: Window, names: Mapping[str, str]) -> tuple[Curve, ...]:

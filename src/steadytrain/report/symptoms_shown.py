@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from steadytrain.core.model import Symptom, Window
@@ -44,11 +45,22 @@ def symptom_rows(seen: Sequence[tuple[Symptom, str]], names: Mapping[str, str] =
         names: how the streams are called, as :func:`stream_names` gives them.
     """
     shown = told_once(seen)[:SYMPTOMS_MAX]
-    return tuple(symptom_row(symptom, origin, among=len(seen), names=names) for symptom, origin in shown)
+    stories = _story_labels([symptom for symptom, _ in seen])
+    return tuple(
+        replace(symptom_row(symptom, origin, names=names), story=stories.get(symptom.story, ""))
+        for symptom, origin in shown
+    )
 
 
-def symptom_row(symptom: Symptom, origin: str = "", *, among: int = 1, names: Mapping[str, str] = _NONE) -> SymptomRow:
-    """One symptom of ``among`` that are shown together."""
+def _story_labels(seen: Sequence[Symptom]) -> dict[int | None, str]:
+    """What each story is called, counted from 1 over those that are shown with an alarm; without one over all."""
+    alarms = [symptom for symptom in seen if symptom.severity != "note"]
+    numbers = sorted({one.story for one in alarms or seen if one.story is not None}) if len(seen) > 1 else []
+    return {number: f"story {place}" for place, number in enumerate(numbers, start=1)}
+
+
+def symptom_row(symptom: Symptom, origin: str = "", *, names: Mapping[str, str] = _NONE) -> SymptomRow:
+    """One symptom, outside of any story."""
     at = symptom.at
     stream = names.get(symptom.stream, symptom.stream if symptom.stream != FIRST_STREAM else "")
     return SymptomRow(
@@ -60,7 +72,6 @@ def symptom_row(symptom: Symptom, origin: str = "", *, among: int = 1, names: Ma
         origin=clean(origin or stream),
         message=clean(symptom.message),
         tensors=enumerated([clean(name) for name in symptom.tensors], TENSORS_MAX),
-        story=f"story {symptom.story}" if symptom.story is not None and among > 1 else "",
         line=clean(at.place) if at is not None else "",
         code=clean(at.code, length_max=CODE_MAX) if at is not None else "",
         stream=clean(stream),

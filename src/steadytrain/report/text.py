@@ -162,7 +162,7 @@ def _incident(incident: IncidentPart) -> RenderableType:
     elif incident.line:
         lines += [("line", Text(incident.line)), ("", Text(incident.code, style="italic"))]
     if incident.losses:
-        lines.append(("loss of the step", Text(incident.losses)))
+        lines.append((f"loss of step {incident.step}", Text(incident.losses)))
     lines += [(fact.label, Text(fact.value)) for fact in incident.look]
     shown = incident.parameters[:PARAMETERS_SHOWN_MAX]
     lines += [

@@ -10,16 +10,17 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, Subset
 from torch.utils.data.sampler import BatchSampler, SequentialSampler
 
-LOADERS_MAX = 8
+LOADERS_MAX, ORDER_ROWS_MAX = 8, 4096
 PLANNED_FIELDS = ("T_max", "total_steps", "total_iters")  # T_0 is no end: a restart follows
 
 
@@ -154,7 +155,7 @@ class Loop:
             facts["dataset_rows"] = len(loader.dataset)
             sampler = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
             sampler = sampler.sampler if isinstance(sampler, BatchSampler) else sampler
-            facts["loader_shuffles"] = not isinstance(sampler, SequentialSampler)
+            facts["loader_shuffles"] = not isinstance(sampler, SequentialSampler) or _is_drawn(loader.dataset)
         return facts
 
     def _scheduled(self, scheduler: Any, *_: Any, **__: Any) -> None:
@@ -206,3 +207,14 @@ def _called_by_torch() -> bool:
     while frame is not None and "steadytrain" in frame.f_globals.get("__name__", ""):
         frame = frame.f_back  # type: ignore[assignment]
     return frame is not None and str(frame.f_globals.get("__name__", "")).startswith("torch.")
+
+
+def _is_drawn(dataset: Any) -> bool:
+    """Whether a data set is a subset in an order of its own, such as one of ``random_split``: read in sequence, its
+    rows do not follow the order of the data set."""
+    while isinstance(dataset, Subset):
+        order = list(dataset.indices[:ORDER_ROWS_MAX])
+        if any(later < earlier for earlier, later in pairwise(order)):
+            return True
+        dataset = dataset.dataset
+    return False

@@ -34,8 +34,9 @@ from steadytrain.tracing.graph_search import (
     name_of,
     outcome_of,
 )
-from steadytrain.tracing.investigator import autocast_as, loss_places, untouched
+from steadytrain.tracing.investigator import autocast_as, untouched
 from steadytrain.tracing.line_rerun import CannotRunAgainError, compile_lines, run_lines
+from steadytrain.tracing.loss_places import loss_places
 from steadytrain.tracing.places import code_at
 
 BACKENDS_S_MAX = 240.0

@@ -30,13 +30,14 @@ from steadytrain.capture.incident.context import IncidentContext, Investigator, 
 from steadytrain.capture.step.input_recorder import AutocastState, MicroBatch, RandomState, tensors_in
 from steadytrain.capture.step.loss import LossTerm
 from steadytrain.capture.step.script_frames import LoopLines
-from steadytrain.core.incident import Finding
+from steadytrain.core.incident import UNKNOWN_OWNER, Finding
 from steadytrain.core.torch_private import CALL, COMPILED_CALL, KEEP_VERSION, ORIGINAL_MODULE
 from steadytrain.tracing.alone_among_ranks import has_whole_model, without_others
 from steadytrain.tracing.gradient_hooks import without_hooks
 from steadytrain.tracing.input_names import named_tensors
 from steadytrain.tracing.input_values import is_bad, same_inputs
 from steadytrain.tracing.line_rerun import CannotRunAgainError, compile_lines, run_lines
+from steadytrain.tracing.loss_places import loss_places
 from steadytrain.tracing.tracer import NOT_REPRODUCED, Observer, OperationTracer
 from steadytrain.tracing.value_origins import Record
 
@@ -201,23 +202,6 @@ def is_answer(finding: Finding) -> bool:
     return finding.located is not None or not finding.why.startswith((NOT_REPRODUCED, CANNOT, COMPUTED))
 
 
-def loss_places(
-    micro_batches: Sequence[MicroBatch], losses: Sequence[LossTerm]
-) -> list[tuple[MicroBatch, LossTerm, tuple[Any, ...]]] | None:
-    """For each backward: the model call that returned the loss, and the loss's position in the output. None if any is
-    missing."""
-    found = []
-    for term in losses:
-        for batch in micro_batches:
-            place = next((batch.scalar_outputs[node] for node in term.nodes if node in batch.scalar_outputs), None)
-            if place is not None:
-                found.append((batch, term, place))
-                break
-        else:
-            return None
-    return found or None
-
-
 def rerun_obstacle(incident_context: IncidentContext) -> str | None:
     """Why the model cannot run again alone; None if it can."""
     if not incident_context.micro_batches:
@@ -249,7 +233,17 @@ def rerun_model(
 
 def rerun_lines(incident_context: IncidentContext, loop: LoopLines, then: Callable[[Tensor], None]) -> Finding:
     """Reruns the script's lines for the last micro-batch with recorded model inputs, then calls ``then`` on the
-    loss."""
+    loss. If they read a NaN that a line further up had made, they run once more from there on."""
+    finding = _rerun_lines(incident_context, loop, then)
+    if not finding.why.startswith(f"{UNKNOWN_OWNER} held NaN"):
+        return finding
+    further = _rerun_lines(incident_context, loop, then, above_nan=True)
+    return finding if further.located is None else further
+
+
+def _rerun_lines(
+    incident_context: IncidentContext, loop: LoopLines, then: Callable[[Tensor], None], *, above_nan: bool = False
+) -> Finding:
     batch = incident_context.micro_batches[-1]
     tracer = _tracer(incident_context, LINES_RERUN)
     fed = []
@@ -264,7 +258,7 @@ def rerun_lines(incident_context: IncidentContext, loop: LoopLines, then: Callab
         return batch.args, batch.kwargs
 
     try:
-        lines = compile_lines(loop)
+        lines = compile_lines(loop, above_nan=above_nan)
         # The lines may have run inside an autocast that is closed by now. If they open their own, use that one.
         context = contextlib.nullcontext() if lines.own_context else autocast_as(batch.autocast)
         with untouched(incident_context), torch.enable_grad(), context:
@@ -276,6 +270,8 @@ def rerun_lines(incident_context: IncidentContext, loop: LoopLines, then: Callab
                     loss = run_lines(loop, lines)
                     if not fed:  # the lines created another model, and the findings would concern that one
                         raise CannotRunAgainError("they did not reach the recorded model")
+                    if above_nan and len(fed) > 1:  # which of its calls got the recorded batch is not known
+                        raise CannotRunAgainError("they call the recorded model several times")
                     tracer.mark_loss(loss)
                     then(loss)
                 return tracer.finding()

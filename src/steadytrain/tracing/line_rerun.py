@@ -69,8 +69,11 @@ class _Cut:
     arguments: Mapping[str, Any]
 
 
-def compile_lines(loop: LoopLines) -> Lines:
+def compile_lines(loop: LoopLines, *, above_nan: bool = False) -> Lines:
     """Extracts and compiles the statements.
+
+    Args:
+        above_nan: with the lines above the model call that made a NaN that the others read.
 
     Raises:
         CannotRunAgainError: the source is missing, or the lines cannot run again.
@@ -93,7 +96,10 @@ def compile_lines(loop: LoopLines) -> Lines:
             raise CannotRunAgainError(f"{inside[0]} is computed by the statement that calls backward, not before it")
     before, is_function = _before(tree, block)
     block, first, last = [*before, *block], first + len(before), last + len(before)
-    cut = _slice(block, first, last, root, loop.frame, is_function=is_function)
+    if above_nan:
+        cut = _with_makers_of_nan(block, first, last, root, loop.frame)
+    else:
+        cut = _slice(block, first, last, root, loop.frame, is_function=is_function)
     statements = cut.statements
     _refuse_unsafe([*statements, root], filename)
     target = ast.copy_location(ast.Name(_LOSS, ast.Store()), root)
@@ -138,8 +144,7 @@ def _slice(
     deleted = {name for statement in block for name in _deleted(statement)} - set(variables)
     for start in range(first, -1, -1):
         statements, needed = _dependencies(block[start:last], root)
-        changed = {name for statement in statements for name in _stored(statement) | _touched(statement)}
-        overwritten = needed & (changed | deleted) - modules
+        overwritten = needed & (_changed(statements) | deleted) - modules
         if not overwritten:
             return _Cut(start, statements, {})
     arguments = passed_arguments(frame) if is_function else {}
@@ -147,6 +152,41 @@ def _slice(
         return _Cut(0, statements, {name: arguments[name] for name in overwritten})
     names = ", ".join(sorted(overwritten))
     raise CannotRunAgainError(f"{names} comes from outside the loop, and the lines to rerun change it")
+
+
+def _with_makers_of_nan(block: Sequence[ast.stmt], first: int, last: int, root: ast.expr, frame: FrameType) -> _Cut:
+    """The lines from the model call on, and of those above it only the ones that made a NaN that these read. What they
+    read themselves must be as it was then.
+
+    Raises:
+        CannotRunAgainError: the NaN came from further up, or a variable was changed since.
+    """
+    bad = {name for name, value in frame.f_locals.items() if _holds_nan(value)}
+    statements, needed = _dependencies(block[first:last], root)
+    since, wanted, start = _changed(block[first:last]), needed & bad, first
+    above: list[ast.stmt] = []
+    if needed & _changed(statements):
+        raise CannotRunAgainError("the lines to rerun change what they read")
+    for at in range(first - 1, -1, -1):
+        part, changed = block[at], _changed(block[at : at + 1])
+        if changed & wanted:
+            read = _loaded(part)
+            if read & (changed | since):
+                raise CannotRunAgainError(f"what line {part.lineno} reads was changed since")
+            above, start, wanted = [part, *above], at, (wanted - changed) | (read & bad)
+        since |= changed
+    if wanted or not above:
+        raise CannotRunAgainError("the NaN was there before the lines that can run again")
+    _refuse_methods(above, frame)
+    return _Cut(start, [*above, *statements], {})
+
+
+def _changed(statements: Sequence[ast.stmt]) -> set[str]:
+    return {name for statement in statements for name in _stored(statement) | _touched(statement)}
+
+
+def _holds_nan(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point() and bool(value.detach().isnan().any())
 
 
 def _before(tree: ast.AST, block: list[ast.stmt]) -> tuple[list[ast.stmt], bool]:
@@ -247,6 +287,20 @@ def _refuse_unsafe(parts: Sequence[ast.AST], filename: str) -> None:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if name in (UNSAFE_METHODS if isinstance(node.func, ast.Attribute) else UNSAFE_FUNCTIONS):
             raise CannotRunAgainError(f"{filename}:{node.lineno} calls {name}(), which must not run twice")
+
+
+def _refuse_methods(parts: Sequence[ast.AST], frame: FrameType) -> None:
+    """Refuses calls of methods of the script's own objects: they may change them (a buffer that is emptied)."""
+    variables = {**frame.f_globals, **frame.f_locals}
+    for call in (node for part in parts for node in ast.walk(part) if isinstance(node, ast.Call)):
+        if not isinstance(call.func, ast.Attribute):
+            continue
+        owner = call.func.value
+        while isinstance(owner, ast.Attribute):
+            owner = owner.value
+        own = isinstance(owner, ast.Name) and not isinstance(variables.get(owner.id), (Tensor, ModuleType))
+        if own or call.func.attr in CHANGING_METHODS:
+            raise CannotRunAgainError(f"{call.func.attr}() of line {call.lineno} may change what it is called on")
 
 
 def _common_block(tree: ast.AST, first_line: int, last_line: int) -> tuple[list[ast.stmt], int, int]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from steadytrain.experiments.specs import Outcome, Spec
 from steadytrain.trial_runs.changes import LiveChange
+from steadytrain.trial_runs.launched_script import Launched
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,12 @@ class Job:
     def own_batches(self) -> bool:
         """Whether the script keeps its own batches and arguments."""
         return any(change.own_batches for change in self.changes)
+
+    def changed(self, process: Launched, step: int | None, batch: Any) -> Any:
+        """A batch of a loader with all changes applied."""
+        for change in self.changes:
+            batch = change.fetched(process, step, batch)
+        return batch
 
     def end(self, outcome: Outcome) -> None:
         seconds = time.perf_counter() - self.began if self.began else 0.0

@@ -116,9 +116,8 @@ class TrialRun(StepObserver):
         if self.job is None or (self._own_steps_wanted == 1 and not self.job.own_batches):
             return MISSING
         other = self._next_batch(dataset) if self._jumped else MISSING
-        given = batch if other is MISSING else other
-        for change in self.job.changes:
-            given = change.fetched(self.process, self._entry.step, given)
+        given = self.job.changed(self.process, self._entry.step, batch if other is MISSING else other)
+        self.shown.batch = given
         return MISSING if given is batch else given
 
     def _next_batch(self, dataset: int) -> Any:
@@ -128,10 +127,8 @@ class TrialRun(StepObserver):
         batch = self._fed.next(dataset, keep_last=self.probing)  # a prefetching loader continues to request batches
         if batch is None or batch.value is MISSING:
             return MISSING
-        value = batch.value
-        for change in self.job.changes:
-            value = change.fetched(self.process, batch.step, value)
-        return value
+        self.shown.batch = self.job.changed(self.process, batch.step, batch.value)
+        return self.shown.batch
 
     # -- a step forms ----------------------------------------------------------------------------------------------
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from steadytrain.capture.step.gate import Measurement
-from steadytrain.experiments.specs import Outcome, ProbeSeen, Spec, StepSeen
+from steadytrain.capture.step.input_recorder import named_tensors_in
+from steadytrain.experiments.specs import BAD_BATCH, Outcome, ProbeSeen, Spec, StepSeen
 from steadytrain.experiments.watched_rules import CARRIED_OVER, LOOKED
 from steadytrain.replay.batch_feeding import norms_of
 from steadytrain.replay.recorded_steps import OtherUpdate, RecordedStep
@@ -30,6 +32,9 @@ class TrialRecord:
         self._before: list[Tensor] = []
         self._carries: bool | None = None
         self._looked = self._carried = 0
+        self.batch: Any = None
+        """What a loader gave last."""
+        self._batch_is_bad = False
 
     def note(self, *notes: str) -> None:
         self._notes += [note for note in notes if note not in self._notes]
@@ -37,6 +42,7 @@ class TrialRecord:
     def step(self, entry: int, measured: Measurement, loss: float | None) -> None:
         """Records a trained step at its gate."""
         finite = not measured.is_incident
+        self._batch_is_bad = not finite and holds_nonfinite(self.batch)
         self._looked += self._carries is not None
         self._carried += self._carries is True
         self._carries = None
@@ -106,6 +112,12 @@ class TrialRecord:
             measured={
                 LOOKED: float(self._looked),
                 CARRIED_OVER: float(self._carried),
+                **({BAD_BATCH: 1.0} if self._batch_is_bad else {}),
                 **{name: value for one in changes for name, value in one.measured().items()},
             },
         )
+
+
+def holds_nonfinite(batch: Any) -> bool:
+    """Whether a tensor of a batch holds NaN or Inf."""
+    return any(one.is_floating_point() and not bool(one.isfinite().all()) for _, one in named_tensors_in(batch))

@@ -15,7 +15,7 @@ from steadytrain.capture.incident.crash.index_range import tables_of
 from steadytrain.capture.incident.source_hashes import is_library
 from steadytrain.capture.settings import started_at, utc_now
 from steadytrain.capture.step import ranks
-from steadytrain.capture.step.input_recorder import MicroBatch, tensors_in
+from steadytrain.capture.step.input_recorder import MicroBatch, named_tensors_in, tensors_in
 from steadytrain.capture.step.script_frames import is_user
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ def keep_evidence(run: LiveRun, error: BaseException) -> None:
         samples=run.recorder.machine_samples,
         backwards=list(run.backwards),
         given=list(tensors_in([batch for _, batch in run.seen.fetched])),
+        fields=[one for _, batch in run.seen.fetched for one in named_tensors_in(batch)],
+        inputs=[one for call in run.seen.micro_batches[-1:] for one in named_tensors_in([call.args, call.kwargs])],
         tables=tables_of(root for stream in run.streams for root in stream.roots()),
         **_batch(run),
     )

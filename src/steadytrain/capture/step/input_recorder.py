@@ -132,11 +132,18 @@ def record_call(
         random_before=random_before,
         autocast=AutocastState.take({"cpu", *(tensor.device.type for tensor in tensors)}),
         size_bytes=size_bytes,
-        samples=int(first.size(0)) if first is not None else 0,
+        samples=_samples(module, first),
         tokens=int(ids[0].numel()) if ids else None,
         frames=user_frames(),
         references=tuple(references),
     )
+
+
+def _samples(module: nn.Module, first: Tensor | None) -> int:
+    """The rows of a call. A vector that a linear layer gets is one row: its entries are features."""
+    if first is None:
+        return 0
+    return 1 if isinstance(module, nn.Linear) and first.dim() == 1 else int(first.size(0))
 
 
 class BatchRing:

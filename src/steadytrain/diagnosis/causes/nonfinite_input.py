@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
+from steadytrain.core.incident import Located
 from steadytrain.diagnosis.cause import CERTAIN, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, DROP_BATCH
 from steadytrain.diagnosis.row_signs import bad_rows, holds_nan_from_before
@@ -52,13 +53,18 @@ class NonfiniteInput(Cause):
 
     def signature(self, case: Case) -> Signature:
         made = made_before_model(case)
+        refused = _refused(case)
         return Signature(
             (
                 *_held_before(case),
+                *when(bool(refused), CERTAIN, refused, "fact nonfinite_refused", invariant=True),
                 *when(bool(made), -CERTAIN, f"the batch was finite when it was loaded: {made}", "fact nonfinite_made"),
                 *when(_came_in_bad(case) and not made, STRONG, _why(case), "finding"),
                 *operation(
-                    case, -STRONG, "the first bad value came out of {operation} from finite inputs", lambda _: True
+                    case,
+                    -STRONG,
+                    "the first bad value came out of {operation} from finite inputs",
+                    lambda found: not _came_with_data(case, found),
                 ),
                 *when(
                     surveyed(case) and not fact(case, "batch_nonfinite") and not holds_nan_from_before(case),
@@ -66,14 +72,14 @@ class NonfiniteInput(Cause):
                     "all values of the batches were finite",
                     "fact batch_nonfinite",
                 ),
-                *ruled_out(not not_finite(case), "everything stayed finite", "symptoms"),
+                *ruled_out(not not_finite(case) and not refused, "everything stayed finite", "symptoms"),
                 *ruled_out(
                     made_in_half(case),
                     "the script's own operation made it in float16, out of finite numbers",
                     "fact half_overflow",
                 ),
             ),
-            batch_rows=_rows(case),
+            batch_rows=_rows(case) or _rows_refused(case),
         )
 
 
@@ -87,6 +93,34 @@ def _held_before(case: Case) -> Signs:
     more = f" and {len(held) - ENTRIES_SHOWN_MAX} more" if len(held) > ENTRIES_SHOWN_MAX else ""
     what = f"the batch held NaN or Inf before the model touched it{f' ({made})' if made else ''}: {rows}{more}"
     return when(True, CERTAIN, what, "fact batch_nonfinite", invariant=True, batch_nonfinite=float(len(held)))
+
+
+def _refused(case: Case) -> str:
+    """What the batch held in the step in which the script raised, in words; "" if that is not known."""
+    found = fact(case, "nonfinite_refused")
+    if not isinstance(found, dict):
+        return ""
+    rows = found.get("rows") or []
+    named = ", ".join(f"row {one['row']}{_of_sample(one)}" for one in rows)
+    held = f"{found['tensor']} of the loader's batch" if found.get("from") == "batch" else f"{found['tensor']}"
+    at = f" at {found['line']}" if found.get("line") else ""
+    where = f" in {named}" if named else ""
+    return f"{held} held {found['made']}{where} of step {found['step']}, and the script ended{at}: {found['message']}"
+
+
+def _of_sample(row: dict[str, Any]) -> str:
+    return f" ({row['sample']})" if row.get("sample") else ""
+
+
+def _rows_refused(case: Case) -> tuple[int, ...]:
+    found = fact(case, "nonfinite_refused")
+    rows = found.get("rows") or () if isinstance(found, dict) else ()
+    return tuple(one["row"] for one in rows)
+
+
+def _came_with_data(case: Case, found: Located) -> bool:
+    """Whether the operation that made the first NaN had an Inf among its inputs, as data held it: Inf / Inf."""
+    return bool(fact(case, "batch_nonfinite")) and any(one.inf or one.nan for one in found.inputs)
 
 
 def _came_in_bad(case: Case) -> bool:

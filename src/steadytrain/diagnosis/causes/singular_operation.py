@@ -10,6 +10,7 @@ import numpy as np
 
 from steadytrain.core.incident import UNKNOWN_OWNER, Located, OperandRange
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.guarded_operations import forward_operation, is_plain_derivative
 from steadytrain.diagnosis.interventions import DROP_BATCH, EXAMPLE
 from steadytrain.diagnosis.script_signs import made_before_model, made_by_script, rows_made, where_made
 from steadytrain.diagnosis.setting_signs import changed_settings
@@ -26,6 +27,7 @@ from steadytrain.diagnosis.signs import (
     operation,
     rows_of,
     ruled_out,
+    surveyed,
     when,
 )
 from steadytrain.diagnosis.trial_effects import like
@@ -92,8 +94,9 @@ class SingularOperation(Cause):
                     case,
                     -FAIR,
                     "the first bad operation is {operation}, which has no singular point",
-                    lambda found: not _is_singular(found),
+                    lambda found: not _is_singular(found) and not is_of_infinities(found),
                 ),
+                *operation(case, -STRONG, "{operation} at {line} got Inf already, as in Inf / Inf", is_of_infinities),
                 *operation(case, -STRONG, "{operation} at {line} worked in float16", is_half),
                 *operation(case, -STRONG, "{operation} at {line} got -Inf from a mask", is_masked_softmax),
                 *when(bool(_made(case)), CERTAIN, _made(case), "fact nonfinite_made"),
@@ -123,9 +126,12 @@ def _short(case: Case) -> str:
     alone = found is not None and any(one.name == "self" and one.shape and one.shape[0] == 1 for one in found.inputs)
     if not len(here) or not here[0] <= usual / SHORT_SHARE or not (here[0] == 1.0 or alone):
         return ""
+    text = f"the batch of step {case.step} is a single row, where {usual / here[0]:.0f} are usual: "
+    if surveyed(case) and fact(case, "workers") is None:
+        return f"{text}a deviation of one row is 0/0, so a step needs at least two"
     return (
-        f"the batch of step {case.step} is a single row, with {here[0]:.0f} samples where {usual:.0f} are usual: the "
-        "last batch of a pass is what is left over, a deviation of one row is 0/0, and `drop_last=True` leaves it out"
+        f"{text}the last batch of a pass is what is left over, a deviation of one row is 0/0, and `drop_last=True` "
+        "leaves it out"
     )
 
 
@@ -137,7 +143,7 @@ def _did(case: Case) -> str:
     name = found.operation if found is not None else ""
     if ".div." in name and divisor is not None and divisor.zeros:
         both = value is not None and value.zeros and found is not None and found.produced == "nan"
-        return ("divided 0 by 0" if both else "divided by 0") + where_made(case)
+        return ("divided 0 by 0" if both else "divided by 0") + _of_derivative(found) + where_made(case)
     if is_zero_times_inf(found):
         return "multiplied 0 by Inf, as in 0 times log 0" + where_made(case)
     if ".log." in name and value is not None and value.zeros:
@@ -146,7 +152,15 @@ def _did(case: Case) -> str:
         return "took the reciprocal of 0"
     if _kind(name) & {"std", "var"} and value is not None and value.shape is not None and math.prod(value.shape) == 1:
         return "took the deviation of a single number, which is 0/0"
+    if any(one.nan or one.inf for one in given.values()):
+        return "made it from inputs that were not finite"
     return "made it from finite inputs"
+
+
+def _of_derivative(found: Located | None) -> str:
+    """Of which operation of its line the first bad one is a part of the derivative, if that is known; else ""."""
+    name = forward_operation(found) if found is not None and is_plain_derivative(found) else ""
+    return f", in the derivative of {name}" if name and name != "div" else ""
 
 
 def is_zero_times_inf(found: Located | None) -> bool:
@@ -156,6 +170,17 @@ def is_zero_times_inf(found: Located | None) -> bool:
         return False
     zeros, infinite = ([one.name for one in found.inputs if count(one)] for count in (_zeros, _infinite))
     return any(one != other for one in zeros for other in infinite)
+
+
+def is_of_infinities(found: Located) -> bool:
+    """Whether the NaN is Inf / Inf, or the deviation of values with an Inf: the Inf was there before, and the operation
+    has no edge at its input."""
+    value, divisor = (next((one for one in found.inputs if one.name == name), None) for name in ("self", "other"))
+    if found.produced != "nan" or value is None or not value.inf:
+        return False
+    if ".div." in found.operation:
+        return divisor is not None and bool(divisor.inf) and not (value.zeros and divisor.zeros)
+    return bool(_kind(found.operation) & {"std", "var"})
 
 
 def _zeros(operand: OperandRange) -> int:
@@ -226,7 +251,7 @@ def _is_singular(found: Located) -> bool:
     """
     if is_zero_times_inf(found):
         return True
-    if _is_too_large(found):
+    if _is_too_large(found) or is_of_infinities(found):
         return False
     parts = _kind(found.operation)
     return bool(parts & set(_SINGULAR)) and not parts & {"softmax", "layer", "batch", "group", "instance"}

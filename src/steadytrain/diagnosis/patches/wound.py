@@ -11,6 +11,7 @@ from typing import Any
 from steadytrain.core.incident import Located
 from steadytrain.core.json_values import JsonValue
 from steadytrain.core.model import Window
+from steadytrain.diagnosis.guarded_operations import forward_operation, is_plain_derivative
 from steadytrain.diagnosis.patches.edits import Edit, Source
 from steadytrain.statistics.corroboration import rate_jump
 
@@ -86,7 +87,8 @@ def wound_of(
         line, operation = _of_facts(file, cause, known)
         return Wound(line, operation, norm, known)
     line = located.line if located.file is not None and located.file == file else None
-    return Wound(line, located.operation.removeprefix("aten.").partition(".")[0].strip("_"), norm, known)
+    named = forward_operation(located) if is_plain_derivative(located) else ""
+    return Wound(line, named or located.operation.removeprefix("aten.").partition(".")[0].strip("_"), norm, known)
 
 
 def _of_facts(file: str, cause: str, facts: Mapping[str, Any]) -> tuple[int | None, str]:

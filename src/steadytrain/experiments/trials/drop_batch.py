@@ -11,7 +11,7 @@ from steadytrain.experiments.health import harms_others, range_before, steps_fro
 from steadytrain.experiments.judging import judge
 from steadytrain.experiments.planning import planned
 from steadytrain.experiments.rank_plans import other_batch
-from steadytrain.experiments.specs import NotApplicable, Outcome, Placebo, Spec, Verdict
+from steadytrain.experiments.specs import BAD_BATCH, NotApplicable, Outcome, Placebo, Spec, Verdict
 from steadytrain.experiments.trial import Trial
 
 ALONE, BESIDE, BLOCK = 0, 1, 2
@@ -20,6 +20,8 @@ ALONE, BESIDE, BLOCK = 0, 1, 2
 WELL_STEPS_MIN = 2
 """After so many steps with a usual loss and gradient the state is sound, and a later batch that fails has its own
 fault."""
+
+NEXT_IS_BAD = "the batch that follows holds NaN or Inf, too, so leaving out one proves nothing"
 
 HARMLESS = "the batch has a high loss, but no other step and no probe shows that it did any harm"
 
@@ -38,7 +40,8 @@ class DropBatch(Trial):
     Tells:
         If the symptom goes away, the data of these steps cause it, or trigger it in a vulnerable state: see
         suspect-batch-earlier. If only the second run removes it, the cause is the update before, or damage in several
-        batches. A later batch that fails after steps with a usual loss and gradient has a fault of its own.
+        batches. A later batch that fails after steps with a usual loss and gradient has a fault of its own. If the next
+        batch holds NaN or Inf, too, the trial shows nothing.
 
     Beware:
         One update fewer, or three. A state that is already broken shows the symptom a step later.
@@ -113,6 +116,8 @@ class DropBatch(Trial):
         verdict = judge(self.name, case, controls, ran[ALONE] or ran[BESIDE])
         if verdict.effect == "removed":
             return _told(verdict, _without(case)) if ran[ALONE] else verdict
+        if verdict.effect in ("persists", "worse") and ran[ALONE] and all(map(_next_is_bad, ran[ALONE])):
+            return replace(verdict, effect="inconclusive", why=NEXT_IS_BAD)
         for repeat in (BESIDE, BLOCK):
             wider = judge(self.name, case, controls, ran[repeat]) if ran[repeat] else verdict
             if wider.effect == "removed":
@@ -124,6 +129,11 @@ class DropBatch(Trial):
             why = f"the loss and the gradients are as before, until the batch of step {step} fails in the same way"
             return _told(replace(verdict, effect="removed", why=why), _without(case))
         return verdict
+
+
+def _next_is_bad(outcome: Outcome) -> bool:
+    """Whether the run without the batch failed at another batch that a loader gave with NaN or Inf in it."""
+    return bool(outcome.measured.get(BAD_BATCH)) and outcome.first_nonfinite is not None
 
 
 def _without(case: Case) -> str:

@@ -1,5 +1,6 @@
 """Collects evidence when the script itself fails: which tensors held the memory, which index was outside its table,
-which norm got one value a channel, which graph was used twice, and which ranks lost contact.
+which batch held NaN or Inf, which norm got one value a channel, which graph was used twice, and which ranks lost
+contact.
 
 Nothing is pickled, and no pickle is opened or copied.
 """
@@ -17,6 +18,7 @@ from steadytrain.capture.incident.crash.communication import communication_docum
 from steadytrain.capture.incident.crash.few_values import few_values_document
 from steadytrain.capture.incident.crash.index_range import Tables, index_document
 from steadytrain.capture.incident.crash.memory import is_out_of_memory, out_of_memory_document
+from steadytrain.capture.incident.crash.nonfinite_batch import nonfinite_batch_document
 from steadytrain.capture.incident.crash.reused_graph import Backward, reused_graph_document
 from steadytrain.capture.machine import Sample
 from steadytrain.core.incident import Samples
@@ -42,6 +44,8 @@ class Moment:
         backwards: the last backwards of the script, oldest first.
         given: what the loaders gave in this step.
         tables: the sizes of the tables of the script's models.
+        fields: what the loaders gave, with its place in the batch.
+        inputs: what the model was called with in this step.
     """
 
     created: str
@@ -56,6 +60,8 @@ class Moment:
     backwards: Sequence[Backward] = ()
     given: Sequence[Tensor] = ()
     tables: Tables = field(default_factory=Tables)
+    fields: Sequence[tuple[str, Tensor]] = ()
+    inputs: Sequence[tuple[str, Tensor]] = ()
 
 
 def evidence_of(error: BaseException, moment: Moment, *, disk: Path) -> dict[str, dict[str, Any]]:
@@ -70,6 +76,9 @@ def evidence_of(error: BaseException, moment: Moment, *, disk: Path) -> dict[str
     index = index_document(error, moment.rows, moment.drawn, given=moment.given, tables=moment.tables)
     if index is not None:
         found["index-out-of-range"] = index
+    bad = nonfinite_batch_document(error, moment.fields, moment.inputs, moment.drawn)
+    if bad is not None:
+        found["nonfinite-batch"] = bad
     few = few_values_document(error, moment.rows)
     if few is not None:
         found["too-few-values"] = few
@@ -93,6 +102,7 @@ def write_evidence(folder: Path, documents: Mapping[str, Mapping[str, Any]]) -> 
         what = {
             "out-of-memory": f"out of memory on {document.get('device')}",
             "index-out-of-range": f"an index is outside its table{_of_an_index(document)}",
+            "nonfinite-batch": _of_a_batch(document),
             "too-few-values": "a norm in training mode got one value a channel",
             "reused-graph": _of_a_graph(document),
         }.get(name, "communication between ranks failed")
@@ -110,6 +120,16 @@ def _of_an_index(document: Mapping[str, Any]) -> str:
         first = f"{document.get('what')} {one['value']} in row {one['row']} is not within {least} to {most}"
     told = "; ".join(filter(None, [first, late]))
     return f" ({told})" if told else ""
+
+
+def _of_a_batch(document: Mapping[str, Any]) -> str:
+    """What the batch held, and the first row of it."""
+    word = "NaN" if document.get("nan") else "Inf"
+    rows = document.get("rows")
+    if not isinstance(rows, list) or not rows:
+        return f"the batch held {word}"
+    sample = rows[0].get("sample")
+    return f"the batch held {word} in row {rows[0]['row']}{f', {sample}' if sample else ''}"
 
 
 def _of_a_graph(document: Mapping[str, Any]) -> str:
