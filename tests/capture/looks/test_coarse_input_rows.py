@@ -43,6 +43,10 @@ def test_usual_inputs(time: Tensor) -> None:
     assert found < 1e-4
 
 
+def test_a_sparse_input_is_left_alone() -> None:
+    assert share(torch.eye(16).to_sparse()) is None
+
+
 def test_one_number_for_all_rows_and_few_rows_are_not_told() -> None:
     assert share(torch.full((64,), 1.7e9)) == 0.0
     assert share(torch.randn(4)) is None

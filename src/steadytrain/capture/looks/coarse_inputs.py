@@ -39,6 +39,7 @@ def coarse_rows(calls: Sequence[MicroBatch]) -> Iterator[tuple[str, float]]:
         if (
             type(value) is Tensor
             and not IS_FUNCTORCH(value)
+            and value.layout is torch.strided
             and value.dtype in (torch.float32, torch.float16, torch.bfloat16)
             and 0 < value.dim() < 3
         ):
