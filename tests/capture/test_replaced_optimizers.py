@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from steadytrain.capture.step.watcher import Watcher
+from steadytrain.report.circumstances import run_facts
 from steadytrain.storage.run_folder import open_run
 from watching import watching
 
@@ -52,7 +53,10 @@ def test_steps_count_on(tmp_path: Path) -> None:
         assert watcher.streams[0].optimizers == [optimizer]
     entry = {"stream": "main", "step": STEPS + 1, "old": "Adam", "new": "Adam", "old_rate": 1e-2, "new_rate": 1e-3}
     assert replaced(tmp_path / "run") == {"count": 1, "first": [entry]}
-    assert open_run(tmp_path / "run").streams() == ["main"]
+    run = open_run(tmp_path / "run")
+    assert run.streams() == ["main"]
+    (said,) = [fact.value for fact in run_facts(run, None) if fact.label == "optimizer replaced"]
+    assert said == "in step 7: Adam by another Adam, learning rate 0.01 to 0.001"
 
 
 @pytest.mark.parametrize("clamps", [False, True])

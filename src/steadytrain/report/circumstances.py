@@ -13,7 +13,7 @@ from steadytrain.report.wording import ENTRIES_MAX, Fact, clean, clean_block, co
 from steadytrain.storage.run_folder import Run
 
 STRUCTURE_LENGTH_MAX = 60_000
-REPLACED_SHOWN = 2
+REPLACED_SHOWN = 1
 SHOWN_AS_FACTS = (
     *("format", "version", "name", "notes", "warnings", "argv", "started", "ended", "ended_at", "process", "slurm"),
     "detectors",
