@@ -172,10 +172,17 @@ def test_other_rows_of_a_table_keep_what_has_the_same_name() -> None:
     assert table.series("c", "max").steps.tolist() == [101]
 
 
+def test_a_stall_by_other_processes_is_known_while_the_run_trains() -> None:
+    history, _ = filled(2)
+    columns = ("cpu_busy_share", "process_cpu_cores")
+    history.read(2, 0.0, Reading("machine", ("host",), columns, np.array([[1.0, 0.05]], np.float32)))
+    assert history.window().tables["machine"].series("host", columns[1]).values.tolist() == [pytest.approx(0.05)]
+
+
 def test_what_no_detector_reads_is_let_go_and_bytes_are_bounded() -> None:
     history, _ = filled(1)
     before = history.size_bytes
-    history.read(1, 0.0, Reading("machine", ("host",), ("load",), np.zeros((1, 1), np.float32)))
+    history.read(1, 0.0, Reading("gradients", ("weight",), ("norm",), np.zeros((1, 1), np.float32)))
     assert history.size_bytes == before
     rows = tuple(f"layer.{number}" for number in range(20_000))
     for step in range(1, 40):

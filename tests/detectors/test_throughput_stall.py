@@ -56,7 +56,29 @@ def test_other_processes_on_the_processors_make_it_a_note(busy: float, own: floa
     window = steps(step_s=seconds(slice(900, 1100)), tables={"machine": table("machine", at=at, **columns)})
     (symptom,) = ThroughputStall().check(window)
     assert symptom.severity == severity
-    assert ("other processes kept the processors busy" in symptom.message) is (severity == "note")
+    assert ("this process did not get the processor" in symptom.message) is (severity == "note")
+
+
+def test_a_wait_for_data_is_not_laid_to_others() -> None:
+    """Worker processes of the loader keep the processors busy."""
+    at = range(1, ROWS + 1, 50)
+    columns = {"cpu_busy_share": {"host": [1.0] * len(at)}, "process_cpu_cores": {"host": [0.05] * len(at)}}
+    slow = seconds(slice(900, 1100))
+    waits = np.where(slow > 0.4, slow - 0.2, 0.01)
+    window = steps(step_s=slow, data_wait_s=waits, tables={"machine": table("machine", at=at, **columns)})
+    (symptom,) = ThroughputStall().check(window)
+    assert symptom.severity == "warning"
+
+
+def test_a_reading_covers_the_steps_before_it() -> None:
+    """On a busy machine the steps are few between two readings: none may fall into the slow steps."""
+    columns = {"cpu_busy_share": {"host": [0.7, 1.0]}, "process_cpu_cores": {"host": [0.9, 0.05]}}
+    window = steps(
+        step_s=seconds(slice(900, 1100), 5.0)[:1150], tables={"machine": table("machine", at=[890, 1140], **columns)}
+    )
+    (symptom,) = ThroughputStall().check(window)
+    assert symptom.severity == "note"
+    assert "it got 0.05 of a core" in symptom.message
 
 
 def test_a_doubling_is_a_note_unless_it_is_data_that_is_waited_for() -> None:

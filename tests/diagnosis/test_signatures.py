@@ -53,6 +53,17 @@ def test_a_symptom_that_a_script_shows_points_at_its_cause(symptom: str, name: s
     assert first(case_of({}, symptom)) == name
 
 
+@pytest.mark.parametrize(("since", "is_sign"), [(11, True), (None, True), (60, True), (30, False)])
+def test_an_optimizer_made_anew_long_before_lost_no_state(since: int | None, is_sign: bool) -> None:
+    """It was made in step ``since``; the onset is step 190. A count that it does not explain stays a sign."""
+    seen = Symptom("update-norm-spike", "warning", 190, 192, "seen")
+    lag = {11: 11, None: 29, 60: 30, 30: 29}[since]
+    case = finite_case(symptom=seen, symptoms=(seen,), onset=190, facts={**HEALTHY, "state_step_lag": lag})
+    case = replace(case, environment={**case.environment, "optimizer_since": since})
+    signs = CAUSES["stale-optimizer-state"].signature(case).signs
+    assert any("has counted" in sign.what for sign in signs) is is_sign
+
+
 @pytest.mark.parametrize("name", CAUSES)
 def test_a_healthy_survey_breaks_no_rule(name: str) -> None:
     """Facts of a sound run, whatever was raised: no rule is broken and nothing is certain."""

@@ -26,7 +26,7 @@ TENSOR_STEPS_MAX = 512
 TENSOR_STEPS_MIN = 16
 TENSOR_BYTES_MAX = 16 << 20
 
-TABLES_KEPT = ("tensors", "modules", "script", "ranks")
+TABLES_KEPT = ("tensors", "modules", "script", "ranks", "machine")
 METRICS_MAX = 64
 METRIC_VALUES_MAX = 256
 

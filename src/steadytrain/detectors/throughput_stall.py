@@ -8,7 +8,7 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from steadytrain.core.model import FloatArray, Symptom, Window
+from steadytrain.core.model import FloatArray, Series, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector
 from steadytrain.statistics.benign_changes import batches_changed
@@ -99,11 +99,12 @@ class ThroughputStall(Detector):
             span = (int(times.steps[usual_at[0]]), int(times.steps[usual_at[1]]) - 1)
             waits = window.applied("data_wait_s").between(*span).values
             waited = median(wait) - median(waits) if len(wait) and len(waits) else 0.0
-            shared = now < self.warning_ratio * then and waited < self.wait_share * (now - then)
+            of_data = waited >= self.wait_share * (now - then)
+            shared = now < self.warning_ratio * then and not of_data
             lost = (now - then) * (last_step - first_step + 1)
-            planned = batches_changed(window, span, (first_step, last_step)) or self._taken(
-                window, first_step, last_step
-            )
+            planned = batches_changed(window, span, (first_step, last_step))
+            if not planned and not of_data:
+                planned = self._taken(window, first_step, last_step)
             found.append(
                 Symptom(
                     name="throughput-stall",
@@ -128,17 +129,22 @@ class ThroughputStall(Detector):
     def _taken(self, window: Window, first_step: int, last_step: int) -> str:
         """That other processes had the processors meanwhile; "" if they had not, or nobody knows."""
         table = window.tables.get("machine")
-        if (
-            table is None
-            or not {"cpu_busy_share", "process_cpu_cores"} <= set(table.columns)
-            or "host" not in table.rows
-        ):
+        if table is None or not set(OF_HOST) <= set(table.columns) or "host" not in table.rows:
             return ""
-        busy, own = (table.series("host", name) for name in ("cpu_busy_share", "process_cpu_cores"))
-        during = busy.between(first_step, last_step).values, own.between(first_step, last_step).values
+        during = [_during(table.series("host", name), first_step, last_step) for name in OF_HOST]
         if not all(map(len, during)) or median(during[0]) < self.busy_share or median(during[1]) > self.own_cores_max:
             return ""
-        return f"other processes kept the processors busy, and this one got {median(during[1]):.2g} of a core"
+        got = (
+            f"this process did not get the processor: others kept all of them busy, and it got {median(during[1]):.2g}"
+        )
+        return f"{got} of a core"
+
+
+def _during(readings: Series, first_step: int, last_step: int) -> FloatArray:
+    """The readings of a share of the time in these steps: each covers the steps since the one before it."""
+    begins = np.concatenate([[0], readings.steps[:-1]])
+    values: FloatArray = readings.values[(readings.steps >= first_step) & (begins < last_step)]
+    return values
 
 
 def _medians(rows: FloatArray) -> FloatArray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from steadytrain.diagnosis.signs import enumerated, fact, noted, seen
+from steadytrain.diagnosis.signs import enumerated, fact, measured, noted, seen
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -128,3 +128,13 @@ def _made(case: Case) -> Mapping[str, Any] | None:
     found = fact(case, "nonfinite_made")
     steps = (case.onset, case.step)
     return next((one for one in found if one.get("step") in steps), None) if isinstance(found, list) else None
+
+
+def lost_steps(case: Case, steps: int) -> float:
+    """By how many steps the optimizer has counted fewer than the run; NaN if unknown.
+
+    0 if that is because the script made another optimizer more than ``steps`` steps before the onset.
+    """
+    lag, since = measured(case, "state_step_lag"), case.environment.get("optimizer_since")
+    made_long_ago = isinstance(since, int) and lag == since - 1 and case.onset - since > steps
+    return 0.0 if made_long_ago else lag

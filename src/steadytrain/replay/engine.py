@@ -196,8 +196,7 @@ class Replayer(StepObserver):
             if call is not None or self._skips_steps:
                 self._prepare_random()
             return
-        after = step.random(number, "random_after")
-        if after is None:
+        if (after := step.random(number, "random_after")) is None:
             return
         recorded, now = step.calls[number]["random_after"], random_keys(random)
         for name, key in recorded.items():
@@ -226,8 +225,8 @@ class Replayer(StepObserver):
         if self._trace is not None and self._now == self._until:
             self._trace.end()
         step = self._recorded()
-        if step.document["evaluations"] > 1 or seen.evaluations > 1:
-            self._cannot(f"step {self._now}: the optimizer evaluates its closure several times, which no tape records")
+        if why := step.why_not(stream.optimizers, evaluations=seen.evaluations, skipped=self._skips_steps):
+            self._cannot(why)
         self._compare(step, measured)
         self._compared += 1
         if self._came_again is not None:

@@ -6,10 +6,11 @@ Documents are read once, tensors one by one on access.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import safe_open
 from torch import Tensor
 
@@ -85,6 +86,28 @@ class RecordedStep:
     def refused(self) -> bool:
         """Whether steadytrain refused or skipped the update of the step."""
         return bool(self.document.get("refused"))
+
+    @property
+    def without_state(self) -> bool:
+        """Whether it is the first step of an optimizer that took the place of another one, and had no state."""
+        return bool(self.document.get("renewed", {}).get("without_state"))
+
+    def why_not(self, optimizers: Sequence[torch.optim.Optimizer], *, evaluations: int, skipped: bool) -> str | None:
+        """Why ``optimizers`` cannot make this step.
+
+        ``evaluations`` counts the calls of a closure in it, and ``skipped`` says whether the script left out steps.
+        """
+        if self.document["evaluations"] > 1 or evaluations > 1:
+            step = self.document["step"]
+            return f"step {step}: the optimizer evaluates its closure several times, which no tape records"
+        wanted = self.document.get("renewed", {}).get("classes", ())
+        for one, name in zip(optimizers, wanted if skipped else (), strict=False):
+            if type(one).__qualname__ != name:
+                return (
+                    f"step {self.document['step']} was the first one of a new {name}, and the launched script, which "
+                    f"left out steps, still has its {type(one).__qualname__} (--lead-s)"
+                )
+        return None
 
     def skips(self, measured: Measurement) -> bool:
         """Whether the update is to be skipped as it was: not if a changed step is finite where this one was not."""

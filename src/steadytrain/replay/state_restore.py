@@ -34,6 +34,8 @@ def restore_state(
     if wrong is None:
         for scaler, values in zip(scalers, recorded, strict=True):
             scaler.load_state_dict(values)
+    for one in (stream, *others):
+        one.writes.restored(one)
     return wrong, notes
 
 
@@ -69,7 +71,10 @@ def _restore_optimizers(state: RecordedState, stream: Stream) -> str | None:
     names = stream.model.names if stream.model else {}
     for optimizer, values in zip(stream.optimizers, recorded, strict=True):
         if type(optimizer).__qualname__ != values["class"]:
-            return f"the launched script has the optimizer {type(optimizer).__qualname__}, not {values['class']}"
+            return (
+                f"the launched script has the optimizer {type(optimizer).__qualname__}, not {values['class']}: if it "
+                "replaces it later, let it make its own steps until then (--lead-s)"
+            )
         if len(optimizer.param_groups) != len(values["groups"]):
             return f"its optimizer has {len(optimizer.param_groups)} parameter groups, not {len(values['groups'])}"
         for group in optimizer.param_groups:
@@ -114,7 +119,12 @@ def _new_entry(parameter: Tensor, value: Tensor, *, counters_on_device: bool) ->
 
 @torch.no_grad()
 def restore_gate(step: RecordedStep, stream: Stream) -> None:
-    """Sets the hyper-parameters of the recorded step, and scales the gradients as an intervention did."""
+    """Sets the hyper-parameters of the recorded step, and scales the gradients as an intervention did.
+
+    Where it was the first step of a new optimizer, a script that has left out steps still has the old one.
+    """
+    for optimizer in stream.optimizers if step.without_state and not stream.begins_anew else ():
+        optimizer.state.clear()
     restore_groups(step.value(step.document["groups"]), stream)
     for parameter in stream.parameters if step.gradient_factor != 1.0 else ():
         if parameter.grad is not None:

@@ -13,11 +13,12 @@ from steadytrain.report.wording import ENTRIES_MAX, Fact, clean, clean_block, co
 from steadytrain.storage.run_folder import Run
 
 STRUCTURE_LENGTH_MAX = 60_000
+REPLACED_SHOWN = 1
 SHOWN_AS_FACTS = (
     *("format", "version", "name", "notes", "warnings", "argv", "started", "ended", "ended_at", "process", "slurm"),
     "detectors",
     # These have their own sections on a page.
-    *("precision", "machine", "machine_notes", "clipped_before_unscaling", "cost"),
+    *("precision", "machine", "machine_notes", "clipped_before_unscaling", "cost", "replaced_optimizers"),
 )
 _ENDINGS = {
     "finished": "finished",
@@ -50,6 +51,7 @@ def run_facts(run: Run, window: Window | None) -> tuple[Fact, ...]:
         ("cost", _cost(facts.get("cost"))),
         ("model", class_of(facts.get("model"))),
         ("optimizer", class_of(facts.get("optimizer"))),
+        ("optimizer replaced", _replaced(facts.get("replaced_optimizers"))),
         ("policy", description.get("policy")),
         ("detectors", ", ".join(detectors(run))),
         ("rank", f"{rank} of {size}" if isinstance(size, int) and size > 1 else None),
@@ -57,6 +59,25 @@ def run_facts(run: Run, window: Window | None) -> tuple[Fact, ...]:
         ("python", description.get("python")),
         ("git", git(description.get("git"))),
     )
+
+
+def _replaced(fact: Any) -> str | None:
+    """When other optimizers took the place of one, as the watch recorded it."""
+    first = fact.get("first") if isinstance(fact, dict) else None
+    if not isinstance(first, list) or not first or not isinstance(fact.get("count"), int):
+        return None
+    said = [_replacement(one) for one in first[:REPLACED_SHOWN] if isinstance(one, dict)]
+    more = fact["count"] - len(said)
+    return "; ".join(said) + (f"; {count(more)} more times" if more > 1 else "; once more" if more else "")
+
+
+def _replacement(one: dict[str, Any]) -> str:
+    old, new, rates = one.get("old"), one.get("new"), (one.get("old_rate"), one.get("new_rate"))
+    kinds = f": {old} by another {new}" if old == new else f": {old} by {new}" if old else f" by {new}"
+    changed = all(isinstance(rate, (int, float)) for rate in rates) and rates[0] != rates[1]
+    rate = f", learning rate {rates[0]:.3g} to {rates[1]:.3g}" if changed else ""
+    stream = "" if one.get("stream") == "main" else f" of {one.get('stream')}"
+    return f"in step {one.get('step')}{stream}{kinds}{rate}"
 
 
 def _cost(cost: Any) -> str | None:
@@ -86,6 +107,7 @@ def brief(facts: Sequence[Fact]) -> tuple[Fact, ...]:
         ("run", ", ".join(filter(None, [values.get("run", ""), *when, *span]))),
         ("cluster", "; ".join(cluster)),
         ("model", "; ".join(values[name] for name in ("model", "optimizer") if name in values)),
+        ("optimizer replaced", values.get("optimizer replaced")),
         ("with", ", ".join([*versions, *([values["device"]] if "device" in values else [])])),
         ("watched by", _counted(values.get("detectors", ""))),
         ("cost", values.get("cost")),

@@ -46,7 +46,7 @@ def takes_other_weights(model: nn.Module) -> None:
             one.mul_(1.0)
 
 
-def reported(folder: Path, make: Make, between: Between, *, epochs: int = 10) -> bool:
+def reported(folder: Path, make: Make, between: Between, *, epochs: int = 10, drops: bool = True) -> bool:
     torch.manual_seed(0)
     model = nn.Linear(4, 1)
     with steadytrain.watch(model, runs_dir=folder, name="run", to=("none",)):
@@ -57,13 +57,19 @@ def reported(folder: Path, make: Make, between: Between, *, epochs: int = 10) ->
                 model(torch.randn(8, 4)).square().mean().backward()
                 optimizer.step()
             between(model)
-            del optimizer
+            if drops:
+                del optimizer
     return "short-lived-optimizer" in {one.name for one in open_run(folder / "run").symptoms}
 
 
+@pytest.mark.parametrize("drops", [True, False])
 @pytest.mark.parametrize("between", [nothing, evaluates])
-def test_anew_for_each_epoch(between: Between, tmp_path: Path) -> None:
-    assert reported(tmp_path, adam, between)
+def test_anew_for_each_epoch(between: Between, drops: bool, tmp_path: Path) -> None:
+    assert reported(tmp_path, adam, between, drops=drops)
+
+
+def test_a_rate_that_is_set_by_a_new_optimizer_is_meant(tmp_path: Path) -> None:
+    assert not reported(tmp_path, of_another_rate, nothing, drops=False)
 
 
 @pytest.mark.parametrize(

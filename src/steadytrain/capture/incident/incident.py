@@ -212,6 +212,7 @@ def script_facts(stream: Stream, roots: Sequence[nn.Module]) -> dict[str, Any]:
         },
         "optimizer": [environment.optimizer_facts(optimizer) for optimizer in stream.optimizers],
         "steps_before": stream.began,
+        **({"optimizer_since": stream.began + stream.renewed + 1} if stream.renewed else {}),
         "updates_passed_over": stream.passed_over,
         "rank": ranks.rank(),
         "world_size": ranks.world_size(),

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from steadytrain.capture.looks.cleared_gradients import ClearedGradients
 from steadytrain.capture.looks.coarse_inputs import call_rows
 from steadytrain.capture.looks.cut_modules import CutModules
@@ -39,7 +41,9 @@ from steadytrain.capture.looks.unmoved_weights import HalfWeights
 from steadytrain.capture.snapshots.resumed_states import ResumedStates
 from steadytrain.capture.step.input_recorder import MicroBatch
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
+from steadytrain.core.model import Reading
 
+ROWS_MAX = 128
 FROM_START_STEPS = 32
 TURNS_ON = r"\.train\(\s*(?:\)|True|mode)"
 """Steps in evaluation mode from the first one on after which that is reported; of dropout only where no line of the
@@ -106,6 +110,12 @@ class Followed:
     def backward_begins(self) -> None:
         self.late.forget()
         self.cleared.forget()
+
+    def optimizer_replaced(self) -> None:
+        """Another optimizer goes on with the training: schedules and a loaded state belonged to the one before."""
+        self.schedules = self.counts = self.moments = None
+        self.plateaus, self.plateau_steps, self.stray = PlateauModes(), PlateauSteps(), StraySchedules()
+        self.given = 0
 
     def of_gradients(self, stream: Stream, seen: StepInProgress, norm: float | None) -> Iterator[tuple[str, float]]:
         """The rows of gradients, of this ``norm``, that are about to be applied."""
@@ -174,6 +184,12 @@ class Followed:
         yield from self.averages.rows(stream)
         for name, (momentum, batches) in self.slow_norms.items():
             yield f"first-statistics:{name}", (1.0 - momentum) ** (batches / self.looked_step * stream.own_steps)
+
+    def reading(self, rows: dict[str, float]) -> Reading:
+        """``rows`` as a reading of the table ``script``, which keeps its rows from reading to reading."""
+        self.known += [name for name in rows if name not in self.known][: ROWS_MAX - len(self.known)]
+        values = np.array([[rows.get(name, np.nan)] for name in self.known], np.float32)
+        return Reading("script", tuple(self.known), ("value",), values)
 
     def release(self) -> None:
         """Take all hooks off the modules of the script."""

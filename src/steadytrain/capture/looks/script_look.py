@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.hooks.guarded_events import MISSING
@@ -50,7 +50,6 @@ from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.core.incident import Samples
-from steadytrain.core.model import Reading
 
 LOOK_STEPS = frozenset({1, 2, 3, 4, 8, 16, 32})
 TRAINING_MIN = 8
@@ -68,8 +67,6 @@ STATISTICS_STEPS = (16, 32)
 
 GRAPHS_MAX = 4
 """Loss graphs read per step; further micro-batches have the same graph."""
-
-ROWS_MAX = 128
 
 
 class ScriptLook(StepObserver):
@@ -156,6 +153,10 @@ class ScriptLook(StepObserver):
         ended.release()
         self._levels.ended(ended.levels)
         self._guarded(self._successive.done, stream)
+
+    def optimizer_replaced(self, stream: Stream, old: torch.optim.Optimizer | None) -> None:
+        self._one(stream).optimizer_replaced()
+        self._guarded(self._successive.replaced, stream, old)
 
     def close(self, *, finished: bool, noted: bool) -> None:
         for one in self._followed.values():
@@ -276,7 +277,7 @@ class ScriptLook(StepObserver):
             rows |= apart(counted_rows, stream, one.schedulers)
         rows |= apart(one.of_moments, stream, self._loads.resumed)
         rows |= apart(self._levels.rows, one.levels, stream, measured, self._followed.values())
-        rows |= apart(self._successive.rows, stream) if stream.own_steps == 0 else {}
+        rows |= apart(self._successive.rows, stream) if stream.own_steps == stream.renewed else {}
         if stream.own_steps < RATE_UPDATES:
             rows |= apart(resumed_rows, stream, self._loads.resumed, one.schedulers)
         least, most = self._passes.since(one.begun)
@@ -337,11 +338,7 @@ class ScriptLook(StepObserver):
         self._run.recorder.tell_symptoms(self._run.recorder.detect(stream))
 
     def _write(self, stream: Stream, rows: dict[str, float]) -> None:
-        one = self._one(stream)
-        one.known += [name for name in rows if name not in one.known][: ROWS_MAX - len(one.known)]
-        values = np.array([[rows.get(name, np.nan)] for name in one.known], np.float32)
-        reading = Reading("script", tuple(one.known), ("value",), values)
-        self._run.recorder.read(stream, stream.step, self._run.clock(), reading)
+        self._run.recorder.read(stream, stream.step, self._run.clock(), self._one(stream).reading(rows))
 
     def _once(self, one: Followed, stream: Stream) -> dict[str, float]:
         """What does not change in a training: which parameters it trains, and what its source says."""

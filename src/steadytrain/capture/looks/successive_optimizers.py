@@ -6,7 +6,7 @@ Each of them begins without moments. Tasks, folds and clients give their model o
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,22 +45,31 @@ class SuccessiveOptimizers:
     def __init__(self) -> None:
         self._last: _Ended | None = None
         self._count, self._longest = 1, 0
-        self._updated: tuple[int, tuple[int, ...]] = (0, ())
+        self._updated: tuple[int, int, tuple[int, ...]] = (0, 0, ())
 
     def updated(self, stream: Stream) -> None:
-        """``stream`` has made an update, one of its first: those of a long training are not followed."""
-        if stream.own_steps <= FOLLOWED_STEPS_MAX:
-            self._updated = id(stream), tuple(map(VERSION.of, stream.parameters))
+        """An optimizer of ``stream`` has made an update, one of its first: long trainings are not followed."""
+        steps = stream.own_steps - stream.renewed
+        if steps <= FOLLOWED_STEPS_MAX:
+            self._updated = id(stream), steps, tuple(map(VERSION.of, stream.parameters))
+        elif self._updated[0] == id(stream):
+            self._updated = 0, 0, ()
 
     def done(self, stream: Stream) -> None:
         """The script has dropped the optimizers of ``stream``."""
-        key, versions = self._updated
-        followed = key == id(stream) and stream.own_steps <= FOLLOWED_STEPS_MAX
-        if len(stream.optimizers) != 1 or not followed or len(versions) != len(stream.parameters):
+        self._end(stream, stream.optimizers)
+
+    def replaced(self, stream: Stream, old: torch.optim.Optimizer | None) -> None:
+        """Another optimizer has taken the place of ``old`` in ``stream``."""
+        self._end(stream, [old] if old is not None and len(stream.optimizers) == 1 else [])
+
+    def _end(self, stream: Stream, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        key, steps, versions = self._updated
+        if len(optimizers) != 1 or key != id(stream) or len(versions) != len(stream.parameters):
             self._last = None
             return
         held = tuple(zip(map(weakref.ref, stream.parameters), versions, strict=True))
-        self._last = _Ended(_kind(stream.optimizers[0]), stream.own_steps, held)
+        self._last = _Ended(_kind(optimizers[0]), steps, held)
 
     def rows(self, stream: Stream) -> Iterator[tuple[str, float]]:
         """Before the first update of ``stream``: ``optimizers-in-turn:CLASS`` is how many were made so, the newest

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from steadytrain.capture.hooks.guarded_events import MISSING
@@ -71,6 +72,7 @@ class Rewind(StepObserver):
         self._joins_late = False
         self._steps_since_call = 0
         self._anew = self._unrecorded = False
+        self._renewed = 0
         self._off: str | None = None
         self._is_over = False
 
@@ -200,6 +202,11 @@ class Rewind(StepObserver):
         elif any(stream is one for one, _ in self._others):
             self._others = [(one, at) for one, at in self._others if one is not stream]
             self.snapshots.give_up_live()
+
+    def optimizer_replaced(self, stream: Stream, old: torch.optim.Optimizer | None) -> None:
+        if stream is self._stream and stream.step >= self._renewed + self.snapshots.every:
+            self._renewed = stream.step
+            self._anew = True
 
     def _snapshot(self, stream: Stream) -> None:
         if self._folder is None or not self.snapshots.is_due(stream, anew=self._anew):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from steadytrain.capture.hooks.guarded_events import MISSING
@@ -120,6 +121,10 @@ class StreamRewinds(StepObserver):
     def stream_done(self, stream: Stream) -> None:
         for one in self._each():
             one.stream_done(stream)
+
+    def optimizer_replaced(self, stream: Stream, old: torch.optim.Optimizer | None) -> None:
+        for one in self._each():
+            one.optimizer_replaced(stream, old)
 
     # -- what becomes of it ----------------------------------------------------------------------------------------
 

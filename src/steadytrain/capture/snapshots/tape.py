@@ -187,6 +187,9 @@ class Tape:
         if self._first_fetched is None:
             self._first_fetched = dict(self._fetched)
         step.groups = _groups(stream)
+        if stream.begins_anew:
+            kinds = [type(one).__qualname__ for one in stream.optimizers]
+            step.renewed = {"classes": kinds, "without_state": not any(one.state for one in stream.optimizers)}
 
     def step_ended(self, folder: Path) -> None:
         """Add the step to the ring; the first one starts the thread."""

@@ -71,7 +71,11 @@ class OtherGate:
 
 @dataclass
 class TapeStep:
-    """The inputs of one step, as kept in the ring. ``others`` are the updates of other optimizers before its own."""
+    """The inputs of one step, as kept in the ring. ``others`` are the updates of other optimizers before its own.
+
+    ``renewed`` has the classes of its optimizers, and whether they begin without state, if it is the first step of one
+    that took the place of another.
+    """
 
     calls: list[Call] = field(default_factory=list)
     others: list[OtherGate] = field(default_factory=list)
@@ -79,6 +83,7 @@ class TapeStep:
     step: int = 0
     skipped: bool = False
     refused: bool = False
+    renewed: dict[str, Any] = field(default_factory=dict)
     factor: float = 1.0
     evaluations: int = 0
     groups: list[list[dict[str, Any]]] = field(default_factory=list)
@@ -210,6 +215,7 @@ def _step_document(
         ),
         **({"no_update": True} if step.no_update else {}),
         **({"refused": True} if step.refused else {}),
+        **({"renewed": step.renewed} if step.renewed else {}),
         **({"gradient_factor": step.factor.hex()} if step.factor != 1.0 else {}),
     }
 

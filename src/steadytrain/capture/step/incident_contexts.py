@@ -99,8 +99,11 @@ def _why_no_lap(run: LiveRun, stream: Stream, optimizer: torch.optim.Optimizer, 
         return "the optimizer runs forward and backward inside its own step"
     if stream.together:
         return "other ranks would wait for this one"
-    if len(run.streams) > 1 or len(stream.optimizers) > 1:
-        return "several optimizers take turns"
+    if len(stream.optimizers) > 1:
+        return "several optimizers step together"
+    if run.turns.may_be_next(stream, run.streams):
+        known = "several optimizers take turns"
+        return known if stream.own_steps else "this is its optimizer's first step, after steps of another one"
     if not type(optimizer).__module__.startswith("torch.optim"):
         return f"the optimizer {type(optimizer).__qualname__} may change weights that have no gradient"
     return None

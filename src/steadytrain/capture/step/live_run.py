@@ -26,11 +26,13 @@ from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.own_time import OwnTime
 from steadytrain.capture.step.recording import Record
+from steadytrain.capture.step.replaced_optimizers import ReplacedFact
 from steadytrain.capture.step.run_stopped import RunStopped
 from steadytrain.capture.step.sample_indices import DrawnSamples
 from steadytrain.capture.step.script_frames import variable_of
 from steadytrain.capture.step.steering import Steering
 from steadytrain.capture.step.stream_assignment import StreamAssignment
+from steadytrain.capture.step.turns_taken import TurnsTaken
 from steadytrain.capture.tensors.activations import Activations
 from steadytrain.capture.tensors.gradient_scaling import Scaling
 from steadytrain.capture.tensors.measurement_schedule import MeasurementSchedule
@@ -77,6 +79,7 @@ class LiveRun:
         self.seen = StepInProgress()
         self.backwards: deque[Backward] = deque(maxlen=BACKWARDS_MAX)
         self.scaling = Scaling()
+        self.turns = TurnsTaken()
         self.own_time = OwnTime()
         self.activations = Activations(self.guard, in_graph=settings.in_graph, own_time=self.own_time)
         self.draws = DrawnSamples()
@@ -92,6 +95,8 @@ class LiveRun:
         self.steering = settings.steering or Steering()
         self.steering.joins(self)
         self._made: weakref.ref[torch.optim.Optimizer] | None = None
+        self._replaced = ReplacedFact()
+        self.leading.replaced, self.leading.came_back = self._optimizer_replaced, self._optimizer_came_back
         self._thread = threading.get_ident()
         self._process = os.getpid()
         self._busy = False
@@ -115,10 +120,26 @@ class LiveRun:
 
     def optimizer_made(self, optimizer: torch.optim.Optimizer) -> None:
         self._made = weakref.ref(optimizer)
+        with self.guard.part("comparing optimizers"):
+            self.leading.made(optimizer)
 
     def made(self) -> torch.optim.Optimizer | None:
         """The optimizer that the script created last."""
         return self._made() if self._made is not None else None
+
+    def _optimizer_replaced(
+        self, stream: Stream, old: torch.optim.Optimizer | None, new: torch.optim.Optimizer
+    ) -> None:
+        with self.guard.part("going on with another optimizer"):
+            if self._replaced.add(stream, old, new):
+                self.recorder.set_fact(ReplacedFact.NAME, self._replaced.value)
+            self.observer.optimizer_replaced(stream, old)
+            self.steering.stream_done(stream)  # its copies of the state are those of the old one
+
+    def _optimizer_came_back(self) -> None:
+        with self.guard.part("going on with another optimizer"):
+            self._replaced.came_back()
+            self.recorder.set_fact(ReplacedFact.NAME, self._replaced.value)
 
     @property
     def rerun(self) -> LoopRerun | None:
@@ -163,6 +184,7 @@ class LiveRun:
         """The state is that from before step ``first``, and the steps up to ``last`` count no more for detectors."""
         for one in self.streams:
             one.history.forget(after=one.step - (last - first + 1))
+            one.writes.restored(one)
         self.observer.rolled_back(stream)
 
     def instruments(self, stream: Stream) -> MeasurementSchedule:

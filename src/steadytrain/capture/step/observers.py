@@ -15,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.hooks.guarded_events import MISSING
@@ -108,6 +109,9 @@ class StepObserver:
 
     def stream_done(self, stream: Stream) -> None:
         """The script has dropped the optimizers of ``stream``, so no step of it follows."""
+
+    def optimizer_replaced(self, stream: Stream, old: torch.optim.Optimizer | None) -> None:
+        """Another optimizer has taken the place of ``old`` in ``stream``, and is at its first gate."""
 
     def incident(self, stream: Stream, folder: Path, bundle: Path) -> None:
         """The step at the gate was frozen as ``bundle``, in the run folder ``folder``."""
@@ -236,6 +240,10 @@ class CompositeObserver(StepObserver):
     def stream_done(self, stream: Stream) -> None:
         self._first.stream_done(stream)
         self._guest.stream_done(stream)
+
+    def optimizer_replaced(self, stream: Stream, old: torch.optim.Optimizer | None) -> None:
+        self._first.optimizer_replaced(stream, old)
+        self._guest.optimizer_replaced(stream, old)
 
     def incident(self, stream: Stream, folder: Path, bundle: Path) -> None:
         self._first.incident(stream, folder, bundle)

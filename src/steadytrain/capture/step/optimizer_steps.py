@@ -6,7 +6,6 @@ Not here: the measurement at the gate (``gate``), and the handling of a non-fini
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -28,7 +27,6 @@ from steadytrain.capture.step.skipping import Skipping
 from steadytrain.capture.step.stopping import Stopping
 from steadytrain.capture.tensors.precision import precision_facts
 
-TURNS_MIN = 2
 NAMES_MAX = 32
 """Optimizers of which the script's own name is recorded."""
 
@@ -54,8 +52,6 @@ class OptimizerSteps:
         self._told_precision = False
         self._first: Stream | None = None
         self._update_looks: dict[int, UpdateLooks] = {}
-        self._stepped: weakref.ref[Stream] | None = None
-        self._turns = 0
         self._names: dict[str, str] = {}
 
     def step_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any:
@@ -228,6 +224,7 @@ class OptimizerSteps:
         with run.own_time:
             self._updated(stream)
             run.leading.refresh(stream)
+            stream.writes.gate(stream)
             with run.guard.part("steering at the gate"):
                 run.steering.gate_begins(stream)
         instruments, step = run.instruments(stream), stream.step + 1
@@ -255,6 +252,7 @@ class OptimizerSteps:
         """All optimizers of ``stream`` have stepped."""
         if stream.updating:
             stream.updating = False
+            stream.writes.updated(stream)
             is_first, self._first = self._first is stream, None if self._first is stream else self._first
             looks = self._update_looks.get(id(stream))
             if looks is not None and not self._run.observer.replays:
@@ -282,15 +280,6 @@ class OptimizerSteps:
         run.instruments(stream).raised([symptom], step)
         run.symptom_incidents.looked(stream, [symptom])
 
-    def _count_turns(self, stream: Stream) -> None:
-        """Optimizers take turns if a stream steps again after another one. One phase after the other is no turn."""
-        last = self._stepped() if self._stepped is not None else None
-        if last is not stream:
-            self._turns += last is not None
-            self._stepped = weakref.ref(stream)
-        if self._turns >= TURNS_MIN:
-            self._run.recorder.set_fact("optimizers_in_turn", len(self._run.streams))
-
     def _name(self, stream: Stream) -> None:
         """Record the script's own name of the stream's first optimizer."""
         optimizers = stream.optimizers
@@ -306,7 +295,8 @@ class OptimizerSteps:
         run.leading.stepped(stream, run.seen)
         run.forget_step()
         run.ring.add(stream.step, batches)
-        self._count_turns(stream)
+        if run.turns.stepped(stream):
+            run.recorder.set_fact("optimizers_in_turn", len(run.streams))
         run.recorder.commit(stream, measured)
         with run.guard.part("keeping the tape of the step"):
             run.observer.step_ended(stream, run.recorder.begin().path if run.recorder.recording else None)

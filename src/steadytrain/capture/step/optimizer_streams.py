@@ -17,6 +17,7 @@ from steadytrain.capture.step.dropped_optimizers import Remains
 from steadytrain.capture.step.history import History
 from steadytrain.capture.step.input_recorder import MicroBatch
 from steadytrain.capture.step.loss import Lines, LossTerm, lines_of
+from steadytrain.capture.step.parameter_writes import ParameterWrites
 from steadytrain.capture.step.ranks import JointSteps
 from steadytrain.capture.tensors.measurement_schedule import MeasurementSchedule
 from steadytrain.core.incident import Finding
@@ -113,6 +114,7 @@ class Stream:
     then. Optimizers are held by weak references; ``remains`` are those that the script has dropped. ``last_facts`` are
     the facts of model and optimizers from when it dropped them. ``lost_moments`` is what
     ``capture.looks.misplaced_moments`` saw of the state that they were given, before anything was done about it.
+    ``renewed`` counts the steps of this process before the newest optimizer took the place of another one.
     """
 
     name: str
@@ -135,6 +137,8 @@ class Stream:
     joint: JointSteps | None = None
     last_facts: dict[str, Any] | None = None
     lost_moments: float | None = None
+    writes: ParameterWrites = field(default_factory=ParameterWrites)
+    renewed: int = 0
 
     def join(self, optimizer: torch.optim.Optimizer) -> None:
         """``optimizer`` steps in this stream from now on."""
@@ -165,6 +169,11 @@ class Stream:
     def own_steps(self) -> int:
         """The number of steps that this process made."""
         return self.step - self.began
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether the next step is the first one of an optimizer that took the place of another one."""
+        return 0 < self.renewed == self.own_steps
 
     def roots(self) -> Iterator[nn.Module]:
         """The root modules that hold a parameter of the optimizers; their state is the model's state."""

@@ -1,8 +1,9 @@
 """Assigns each optimizer to a stream of steps, and names its parameters.
 
 Each optimizer forms a stream. Optimizers that step after the same backward share one, and the first of them leads it.
-A stream is released as soon as the script has dropped its optimizers: a sweep frees every model. Not here: the contents
-of a stream (``optimizer_streams``), which optimizers may join (``joint_optimizers``), and what is known of an optimizer
+A stream is released as soon as the script has dropped its optimizers: a sweep frees every model. It goes on with an
+optimizer that takes the place of its own. Not here: the contents of a stream (``optimizer_streams``), which optimizers
+may join (``joint_optimizers``), which one replaces another (``replaced_optimizers``), and what is known of an optimizer
 that is gone (``dropped_optimizers``).
 """
 
@@ -24,6 +25,7 @@ from steadytrain.capture.step.dropped_optimizers import Remains
 from steadytrain.capture.step.history import History
 from steadytrain.capture.step.joint_optimizers import may_join, rest_of
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
+from steadytrain.capture.step.replaced_optimizers import Replacements
 
 IN_BACKWARD = (
     "optimizers step inside of the backward, each for its own parameters: the recorded gradient norm is that of the "
@@ -50,7 +52,18 @@ class StreamAssignment:
         self.dropped: Callable[[], None] = lambda: None
         """Called when the script has dropped the last optimizer of a stream, perhaps by the garbage collector."""
 
+        self.replaced: Callable[[Stream, torch.optim.Optimizer | None, torch.optim.Optimizer], None] = lambda *_: None
+        """Called when an optimizer takes the place of another one, with both, at the gate of its first step."""
+
+        self.came_back: Callable[[], None] = lambda: None
+        """Called when an optimizer steps again whose place was taken."""
+
+        self._replacements = Replacements()
         self._stepped: tuple[Stream, StepInProgress] | None = None
+
+    def made(self, optimizer: torch.optim.Optimizer) -> None:
+        """The script has created ``optimizer``."""
+        self._replacements.made(optimizer, [one for one in self.streams if one.joined], lambda: self.dropped)
 
     def stream_of(self, optimizer: torch.optim.Optimizer) -> Stream | None:
         held, stream = self._stream_of.get(id(optimizer), (None, None))
@@ -70,9 +83,10 @@ class StreamAssignment:
 
     def take_done(self) -> list[Stream]:
         """The streams whose optimizers the script has dropped since the last call."""
-        if not self._done:
+        done = [one for one in self._done if not self._replacements.awaited(one)]
+        if not done:
             return []
-        done, self._done = self._done, []
+        self._done = [one for one in self._done if not any(one is each for each in done)]
         if self._stepped is not None and any(stream is self._stepped[0] for stream in done):
             self._stepped = None
         self._stream_of = {key: (held, stream) for key, (held, stream) in self._stream_of.items() if held() is not None}
@@ -82,6 +96,7 @@ class StreamAssignment:
         """The watch is over: no optimizer is followed."""
         self._remains.clear()
         self._done.clear()
+        self._replacements.clear()
 
     def _follow(self, optimizer: torch.optim.Optimizer) -> None:
         """Keep what is needed of ``optimizer`` when the script has dropped it."""
@@ -112,6 +127,19 @@ class StreamAssignment:
         stream.join(optimizer)
         self._stream_of[id(optimizer)] = (weakref.ref(optimizer), stream)
 
+    def _replace(self, optimizer: torch.optim.Optimizer, stream: Stream, *, leads: bool) -> None:
+        """``optimizer`` takes the place of another one in ``stream``, which goes on."""
+        old = self._replacements.put(optimizer, stream)
+        if old is not None and self.stream_of(old) is stream:
+            del self._stream_of[id(old)]
+            self._remains.pop(id(old), None)
+        self._stream_of[id(optimizer)] = (weakref.ref(optimizer), stream)
+        self._done = [one for one in self._done if one is not stream]
+        stream.last_facts = None
+        if leads:
+            stream.renewed = stream.own_steps
+            self.replaced(stream, old, optimizer)
+
     def stepped(self, stream: Stream, seen: StepInProgress) -> None:
         """``stream`` has made its step. Another optimizer may still belong to it."""
         self._stepped = (stream, rest_of(seen))
@@ -130,6 +158,7 @@ class StreamAssignment:
         Inside of a backward, the gate of the first optimizer has not seen the gradients of the later ones.
         """
         self._follow(optimizer)
+        self._replacements.stepped(optimizer)
         stream = self.stream_of(optimizer)
         fresh = bool(seen.losses)
         if stream is None:
@@ -137,24 +166,18 @@ class StreamAssignment:
             same_step = saw_loss and not seen.micro_batches
             if led is not None and not fresh and (led.own_steps <= 1 or same_step):
                 if skipped or may_join(optimizer):
-                    self._put(optimizer, led)
+                    if self._replacements.place_of(optimizer, joins=led) is not None:
+                        self._replace(optimizer, led, leads=False)
+                    else:
+                        self._put(optimizer, led)
                     if in_backward:
                         self._note(IN_BACKWARD)
                     return None, seen
                 seen = rest
-            name = "main" if not self.streams else f"optimizer-{len(self.streams) + 1}"
-            stream = self._begin_stream(name)
-            if stream.began and _begins_anew(optimizer):
-                self._note(
-                    f"the run continues from step {stream.began}, but its {type(optimizer).__name__} has no moments: "
-                    "its state was not loaded, so they begin at zero"
-                )
-            if isinstance(optimizer, UpdateByHand):
-                stream.updates_before, stream.passed_over = optimizer.updates_before, optimizer.passed_over
-                stream.step = stream.began = stream.began + stream.updates_before
-            self._put(optimizer, stream)
-            self.streams.append(stream)
-            return stream, seen
+            elif (stream := self._replacements.place_of(optimizer)) is not None:
+                self._replace(optimizer, stream, leads=True)
+                return stream, seen
+            return self._begin_stream(optimizer), seen
         followed = saw_loss or optimizer is not stream.optimizers[0]
         if len(stream.optimizers) > 1 and not fresh and followed:
             if in_backward and self._stepped is not None and not may_join(optimizer):
@@ -162,9 +185,23 @@ class StreamAssignment:
             return None, seen  # no new backward: the first optimizer's gate covered these gradients
         return stream, seen
 
-    def _begin_stream(self, name: str) -> Stream:
+    def _begin_stream(self, optimizer: torch.optim.Optimizer) -> Stream:
+        if self._replacements.comes_back(optimizer):
+            self.came_back()
+        name = "main" if not self.streams else f"optimizer-{len(self.streams) + 1}"
         history, step = self._begin(name)
-        return Stream(name=name, history=history, step=step, began=step)
+        stream = Stream(name=name, history=history, step=step, began=step)
+        if stream.began and begins_anew(optimizer):
+            self._note(
+                f"the run continues from step {stream.began}, but its {type(optimizer).__name__} has no moments: "
+                "its state was not loaded, so they begin at zero"
+            )
+        if isinstance(optimizer, UpdateByHand):
+            stream.updates_before, stream.passed_over = optimizer.updates_before, optimizer.passed_over
+            stream.step = stream.began = stream.began + stream.updates_before
+        self._put(optimizer, stream)
+        self.streams.append(stream)
+        return stream
 
     def refresh(self, stream: Stream) -> None:
         """Update parameters and names if the optimizers' parameters have changed since the last call."""
@@ -196,7 +233,7 @@ class StreamAssignment:
         return any(id(held) in wanted for module in self._modules.called for held in module.parameters())
 
 
-def _begins_anew(optimizer: torch.optim.Optimizer) -> bool:
+def begins_anew(optimizer: torch.optim.Optimizer) -> bool:
     """Whether one of torch's own optimizers has no state, although its kind keeps state after the first step."""
     if not type(optimizer).__module__.startswith("torch.optim"):
         return False

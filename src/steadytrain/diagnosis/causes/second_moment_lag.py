@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import FAIR, HINT, Cause, Signature
 from steadytrain.diagnosis.interventions import BETA2, DROP_BATCH, RESET_MOMENTS, UPDATE_CLIPPING
+from steadytrain.diagnosis.script_signs import lost_steps
 from steadytrain.diagnosis.signs import (
     fact,
     first_name,
     listed,
-    measured,
     no_second_moment,
     quiet,
     resumed_near,
@@ -66,7 +66,7 @@ class SecondMomentLag(Cause):
                 ),
                 *when(_beta2(case) >= 0.99, HINT, f"beta2 is {_beta2(case)}", "fact betas"),
                 *when(
-                    resumed_near(case, RESUME_STEPS) or measured(case, "state_step_lag") > 0,
+                    resumed_near(case, RESUME_STEPS) or lost_steps(case, RESUME_STEPS) > 0,
                     -FAIR,
                     "the state was loaded or lost before it",
                     "facts",

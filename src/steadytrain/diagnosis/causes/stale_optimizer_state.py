@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import LONGER_WARMUP, RESET_MOMENTS, UPDATE_CLIPPING
-from steadytrain.diagnosis.script_signs import begins_anew
+from steadytrain.diagnosis.script_signs import begins_anew, lost_steps
 from steadytrain.diagnosis.signs import (
     above,
     fact,
     holds,
     listed,
-    measured,
     quiet,
     resumed_near,
     ruled_out,
@@ -91,7 +90,7 @@ class StaleOptimizerState(Cause):
     source = "transformers #25849, #23034; apex #180; pytorch #113673; OPT chronicles; measured for this project"
 
     def signature(self, case: Case) -> Signature:
-        lag = measured(case, "state_step_lag")
+        lag = lost_steps(case, RESUME_STEPS)
         resume = seen(case, "incomplete-resume")
         emptied = resume.numbers.get("share", 0.0) if resume is not None else 0.0
         return Signature(
