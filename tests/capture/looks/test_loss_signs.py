@@ -38,6 +38,13 @@ SICK = {
         loss = rec - beta * kl_of(mu, logvar)
         loss.backward()
         """,
+    "one part of what a function returns": """
+        def loss_function(logits, x, mu, logvar):
+            kld = 0.5 * (1 + logvar - mu.pow(2) - logvar.exp()).sum(1).mean()
+            return bce(logits, x) + kld, kld
+        loss, kld = loss_function(logits, x, mu, logvar)
+        loss.backward()
+        """,
     "a list of steps": """
         losses = []
         for logp, R in zip(log_probs, returns):
@@ -68,6 +75,12 @@ HEALTHY = {
         """,
     "costs": """
         loss = (dist.log_prob(a) * costs).mean()
+        loss.backward()
+        """,
+    "advantages of costs": """
+        log_probs, costs = simulate(policy)
+        advantage = costs - costs.mean()
+        loss = (log_probs * advantage).mean()
         loss.backward()
         """,
     "clipped ratios": """

@@ -64,6 +64,7 @@ def wrong_signs(tree: ast.Module) -> Iterator[int]:
         return
     known = _Known(_functions(tree), _constants(tree), {})
     is_of_policy = any(_is_policy(one) for one in walk(tree))
+    of_costs = any(isinstance(one, ast.Name) and COST.fullmatch(one.id) for one in walk(tree))
     for scope in scopes(tree):
         if not _backpropagates(scope):
             continue
@@ -72,7 +73,7 @@ def wrong_signs(tree: ast.Module) -> Iterator[int]:
             found = _signs(loss, signs, known)
             entropy = is_of_policy and ("policy" in found or not found.keys() - {"entropy"})
             if (
-                _is_only(found, "policy", 1)
+                (_is_only(found, "policy", 1) and not of_costs)
                 or _is_only(found, "divergence", -1)
                 or (entropy and _is_only(found, "entropy", 1))
             ):
@@ -155,7 +156,10 @@ def _give(signs: dict[str, Signs], node: ast.Assign, known: _Known) -> None:
         if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
             pairs = list(zip(target.elts, node.value.elts, strict=False))
         for name, value in pairs:
-            if not isinstance(name, ast.Tuple):
+            if isinstance(name, ast.Tuple) and isinstance(value, ast.Call):
+                for each, found in zip(name.elts, _parts_of_function(value, known), strict=False):
+                    signs[dotted(each)] = found
+            elif not isinstance(name, ast.Tuple):
                 signs[dotted(name)] = _signs(value, signs, known)
 
 
@@ -277,6 +281,19 @@ def _of_function(function: ast.FunctionDef, known: _Known) -> Signs:
         known.results[function.name] = {}  # of one that calls itself
         known.results[function.name] = _returned(function, replace(known, depth=known.depth + 1))
     return known.results[function.name]
+
+
+def _parts_of_function(call: ast.Call, known: _Known) -> list[Signs]:
+    """The signs of each part of the tuple that a function of the script returns; empty of all others."""
+    function = known.functions.get(last_name(call.func))
+    if function is None or known.depth >= DEPTH_MAX:
+        return []
+    inner, nodes = replace(known, depth=known.depth + 1), statements(function)
+    returned = [one.value for one in nodes if isinstance(one, ast.Return) and one.value is not None]
+    if len(returned) != 1 or not isinstance(returned[0], ast.Tuple):
+        return []
+    signs = _signs_of_names(nodes, inner)
+    return [_signs(one, signs, inner) for one in returned[0].elts]
 
 
 def _returned(function: ast.FunctionDef, known: _Known) -> Signs:
