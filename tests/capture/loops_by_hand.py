@@ -64,8 +64,9 @@ def language_model(plan: Plan) -> None:
     """``word_language_model``: the hidden state is carried, gradients are clipped, ``p.data.add_`` updates."""
     torch.manual_seed(0)
     model, hidden = LanguageModel(), (torch.zeros(1, 3, 8), torch.zeros(1, 3, 8))
+    stream = torch.randint(16, (3, 1000))
     for step in range(1, plan.steps + 1):
-        tokens = torch.randint(16, (6, 3))
+        tokens = stream[:, 5 * step : 5 * step + 6].T.contiguous()
         model.zero_grad()
         hidden = (hidden[0].detach(), hidden[1].detach())
         logits, hidden = model(tokens[:-1], hidden)

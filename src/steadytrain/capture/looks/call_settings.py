@@ -8,6 +8,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import torch
+
 from steadytrain.capture.step.input_recorder import MicroBatch
 
 EVERY_STEPS = 16
@@ -20,6 +22,8 @@ def setting_rows(calls: Sequence[MicroBatch]) -> Iterator[tuple[str, float]]:
     if not calls:
         return
     call = calls[0]
+    if isinstance(call.module, torch.jit.ScriptModule):
+        return
     given = {**dict(zip(parameters_of(type(call.module).forward), call.args, strict=False)), **call.kwargs}
     numbers = {name: value for name, value in given.items() if type(value) in (int, float) and math.isfinite(value)}
     for name in list(numbers)[:SETTINGS_MAX]:

@@ -31,7 +31,7 @@ def call_rows(calls: Sequence[MicroBatch], step: int) -> Iterator[tuple[str, flo
 def coarse_rows(calls: Sequence[MicroBatch]) -> Iterator[tuple[str, float]]:
     """``coarse-input:NAME`` is the distance between neighbouring numbers of the input's format, over the standard
     deviation of its rows: of the column where that is largest. Reads the device once for each input."""
-    if not calls:
+    if not calls or isinstance(calls[0].module, torch.jit.ScriptModule):
         return
     call = calls[0]
     given = {**dict(zip(parameters_of(type(call.module).forward), call.args, strict=False)), **call.kwargs}

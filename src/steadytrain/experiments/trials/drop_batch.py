@@ -116,7 +116,8 @@ class DropBatch(Trial):
         verdict = judge(self.name, case, controls, ran[ALONE] or ran[BESIDE])
         if verdict.effect == "removed":
             return _told(verdict, _without(case)) if ran[ALONE] else verdict
-        if verdict.effect in ("persists", "worse") and ran[ALONE] and all(map(_next_is_bad, ran[ALONE])):
+        failed = verdict.effect in ("persists", "worse") and bool(ran[ALONE])
+        if failed and all(_next_is_bad(one, case) for one in ran[ALONE]):
             return replace(verdict, effect="inconclusive", why=NEXT_IS_BAD)
         for repeat in (BESIDE, BLOCK):
             wider = judge(self.name, case, controls, ran[repeat]) if ran[repeat] else verdict
@@ -131,9 +132,12 @@ class DropBatch(Trial):
         return verdict
 
 
-def _next_is_bad(outcome: Outcome) -> bool:
-    """Whether the run without the batch failed at another batch that a loader gave with NaN or Inf in it."""
-    return bool(outcome.measured.get(BAD_BATCH)) and outcome.first_nonfinite is not None
+def _next_is_bad(outcome: Outcome, case: Case) -> bool:
+    """Whether the run without the batch failed at a later batch that a loader gave with NaN or Inf in it. A placebo
+    leaves out another batch, and fails at the onset as before."""
+    entry = outcome.first_nonfinite
+    step = outcome.spec.schedule[entry].step if entry is not None else None
+    return bool(outcome.measured.get(BAD_BATCH)) and step is not None and step > case.onset
 
 
 def _without(case: Case) -> str:
