@@ -1,4 +1,4 @@
-"""An optimizer that is made anew for the same model goes on with its training; others begin one of their own."""
+"""A new optimizer for the same parameters continues the training. Any other one begins a training of its own."""
 
 from __future__ import annotations
 

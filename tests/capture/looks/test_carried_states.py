@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import textwrap
-
-import pytest
-
-from steadytrain.capture.looks.script_reading import mistakes
+from rule_of_source import cases_of
 
 RULE = "carried-state"
 SICK = {
@@ -99,16 +95,4 @@ HEALTHY = {
         """,
 }
 
-
-def found(source: str) -> set[str]:
-    return {rule for rule, _ in mistakes(textwrap.dedent(source), {}) if rule == RULE}
-
-
-@pytest.mark.parametrize("source", SICK.values(), ids=SICK)
-def test_the_mistake(source: str) -> None:
-    assert found(source) == {RULE}
-
-
-@pytest.mark.parametrize("source", HEALTHY.values(), ids=HEALTHY)
-def test_what_resembles_it(source: str) -> None:
-    assert found(source) == set()
+test_the_mistake, test_what_resembles_it = cases_of(RULE, SICK, HEALTHY)

@@ -19,19 +19,22 @@ SETTINGS_MAX = 4
 
 def setting_rows(calls: Sequence[MicroBatch]) -> Iterator[tuple[str, float]]:
     """``setting:NAME`` is a plain number that the first call of a step passes, by the name of its parameter."""
-    if not calls:
-        return
-    call = calls[0]
-    if isinstance(call.module, torch.jit.ScriptModule):
-        return
-    given = {**dict(zip(parameters_of(type(call.module).forward), call.args, strict=False)), **call.kwargs}
+    given = arguments_of(calls)
     numbers = {name: value for name, value in given.items() if type(value) in (int, float) and math.isfinite(value)}
     for name in list(numbers)[:SETTINGS_MAX]:
         yield f"setting:{name}", float(numbers[name])
 
 
+def arguments_of(calls: Sequence[MicroBatch]) -> dict[str, Any]:
+    """The arguments of the first call of a step by the names of its parameters; empty of a scripted model."""
+    if not calls or isinstance(calls[0].module, torch.jit.ScriptModule):
+        return {}
+    call = calls[0]
+    return {**dict(zip(_parameters_of(type(call.module).forward), call.args, strict=False)), **call.kwargs}
+
+
 @functools.lru_cache(maxsize=64)
-def parameters_of(forward: Any) -> tuple[str, ...]:
+def _parameters_of(forward: Any) -> tuple[str, ...]:
     """The parameters of a module's ``forward`` that take positional arguments, without ``self``."""
     try:
         found = list(inspect.signature(forward).parameters.values())[1:]

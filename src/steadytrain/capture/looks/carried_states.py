@@ -10,14 +10,21 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from steadytrain.capture.looks.syntax_trees import dotted, draws, last_name, names_read, names_stored, statements, walk
+from steadytrain.capture.looks.syntax_trees import (
+    body_of,
+    dotted,
+    draws,
+    given_values,
+    last_name,
+    names_read,
+    names_stored,
+    statements,
+    walk,
+)
 
 RECURRENT = re.compile(r"\w*(LSTM|GRU|RNN|Cell|Recurrent)\w*")
 STATE = re.compile(r"(?i)(.*_)?(h|hx|h_?n|h_?0|hc|hid|hiddens?|hidden_states?|states?|cell|memory|mem|carry|ctx)(_\w)?")
 NO_STATE = re.compile(r"(?i)(.*_)?(opt\w*|optim\w*|ema|rng|train_?state|running|bn|buffer)s?_?.*")
-ENDS_GRAPH = frozenset(
-    {"detach", "detach_", "data", "repackage_hidden", "repackage", "detach_hidden", "detach_state", "tuple"}
-)
 MAKES = re.compile(r"(?i)(init|reset|clear|new|zeros?|fresh|begin)_?\w*(hid|state|mem|carry|rnn|_h\b)\w*|reset")
 Loop = ast.For | ast.AsyncFor
 
@@ -30,14 +37,15 @@ def carried_states(tree: ast.Module) -> Iterator[int]:
     drawing = {one.name for one in walk(tree) if isinstance(one, ast.FunctionDef) and any(map(draws, one.body))}
     drawing |= _orders(tree)
     kept = dict(_kept(tree))
+    training = _training(tree) if kept else set()
     for loop in (one for one in walk(tree) if isinstance(one, (ast.For, ast.AsyncFor))):
         batch = _unrelated(loop, shuffled, drawing)
-        nodes = statements(ast.Module(loop.body, []))
+        nodes = body_of(loop)
         inner = [one for one in nodes if isinstance(one, (ast.For, ast.AsyncFor))]
         if not batch or any(_unrelated(one, shuffled, drawing) for one in inner):
             continue  # none, or the loop of the epochs
         yield from _carried(nodes, batch)
-        if kept and _trains(nodes, tree) and not _resets(nodes, set(kept)):
+        if kept and _trains(nodes, training) and not _resets(nodes, set(kept)):
             yield from list(kept.values())[:1]
 
 
@@ -49,10 +57,7 @@ def _shuffled(tree: ast.Module) -> set[str]:
     found: set[str] = set()
     for one in walk(tree):
         if isinstance(one, ast.Assign):
-            pairs = [(target, one.value) for target in one.targets]
-            if isinstance(one.targets[0], ast.Tuple) and isinstance(one.value, ast.Tuple):
-                pairs = list(zip(one.targets[0].elts, one.value.elts, strict=False))
-            found |= {last_name(name) for name, value in pairs if _shuffles(value)}
+            found |= {last_name(name) for name, value in given_values(one) if _shuffles(value)}
     functions = {one.name: one for one in walk(tree) if isinstance(one, ast.FunctionDef)}
     made = {
         holder.name: one
@@ -158,9 +163,8 @@ def _kept_in(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, int]]:
         for target in targets:
             name = dotted(target)
             if name.startswith("self.") and name in read and STATE.fullmatch(last_name(target)):
-                if not NO_STATE.fullmatch(last_name(target)) and any(
-                    isinstance(each, ast.Call) for each in walk(one.value)
-                ):
+                calls = any(isinstance(each, ast.Call) for each in walk(one.value))
+                if calls and not NO_STATE.fullmatch(last_name(target)):
                     yield name.removeprefix("self."), one.lineno
             elif name:
                 derived[name] = read
@@ -173,18 +177,20 @@ def _resets(nodes: Sequence[ast.AST], kept: set[str]) -> bool:
             return True
         if isinstance(one, ast.Assign):
             names = {last_name(target) for target in one.targets}
-            if names & kept and not names & {
-                last_name(each) for each in walk(one.value) if isinstance(each, ast.Attribute)
-            }:
+            read = {last_name(each) for each in walk(one.value) if isinstance(each, ast.Attribute)}
+            if names & kept and not names & read:
                 return True
     return False
 
 
-def _trains(nodes: Sequence[ast.AST], tree: ast.Module) -> bool:
+def _training(tree: ast.Module) -> set[str]:
+    """The functions that make a backward pass."""
+    return {one.name for one in walk(tree) if isinstance(one, ast.FunctionDef) and _has_backward(walk(one))}
+
+
+def _trains(nodes: Sequence[ast.AST], training: set[str]) -> bool:
     """Whether a loop makes a backward pass, itself or in a function that it calls."""
-    backward = {one.name for one in walk(tree) if isinstance(one, ast.FunctionDef) and _has_backward(walk(one))}
-    calls = {last_name(one.func) for one in nodes if isinstance(one, ast.Call)}
-    return _has_backward(nodes) or bool(calls & backward)
+    return _has_backward(nodes) or any(isinstance(one, ast.Call) and last_name(one.func) in training for one in nodes)
 
 
 def _has_backward(nodes: Sequence[ast.AST]) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from steadytrain.capture.looks.call_settings import parameters_of, setting_rows
+from steadytrain.capture.looks.call_settings import arguments_of, setting_rows
 from steadytrain.capture.step.input_recorder import MicroBatch
 from steadytrain.core.torch_private import IS_FUNCTORCH
 
@@ -31,11 +31,7 @@ def call_rows(calls: Sequence[MicroBatch], step: int) -> Iterator[tuple[str, flo
 def coarse_rows(calls: Sequence[MicroBatch]) -> Iterator[tuple[str, float]]:
     """``coarse-input:NAME`` is the distance between neighbouring numbers of the input's format, over the standard
     deviation of its rows: of the column where that is largest. Reads the device once for each input."""
-    if not calls or isinstance(calls[0].module, torch.jit.ScriptModule):
-        return
-    call = calls[0]
-    given = {**dict(zip(parameters_of(type(call.module).forward), call.args, strict=False)), **call.kwargs}
-    for name, value in given.items():
+    for name, value in arguments_of(calls).items():
         if (
             type(value) is Tensor
             and not IS_FUNCTORCH(value)
@@ -58,5 +54,5 @@ def _coarseness(value: Tensor) -> float | None:
     spread = wide.std(0)
     shares = torch.where(spread > 0, distance / spread.clamp(min=1e-300), torch.zeros_like(spread))
     if value.dtype != torch.float32:
-        shares = shares / 100  # half formats round everything: only far more than that is told
+        shares = shares / 100  # half formats round everything: only far more than that is reported
     return float(shares.max())

@@ -124,8 +124,7 @@ class Followed:
 
     def of_calls(self, stream: Stream, calls: Sequence[MicroBatch]) -> Iterator[tuple[str, float]]:
         """The rows of each 16th step: weights in 16 bits, and what the model is called with."""
-        if self.half.is_due(stream.own_steps):
-            yield from self.half.rows(stream)
+        yield from self.half.rows(stream)
         yield from call_rows(calls, stream.own_steps)
 
     def of_moments(self, stream: Stream, resumed: ResumedStates) -> Iterator[tuple[str, float]]:

@@ -54,15 +54,12 @@ def _names(nodes: Sequence[ast.AST], learned: set[str]) -> dict[str, str]:
         if isinstance(one, ast.Assign) and len(one.targets) == 1:
             of = _of(one.value, names)
             weighs = any(LOSS.fullmatch(name) for name in names_read(one.value))
-            if (
-                of
-                and not weighs
-                and (_is_precision(one.value) or isinstance(one.value, (ast.Subscript, ast.Attribute)))
-            ):
+            is_part = isinstance(one.value, (ast.Subscript, ast.Attribute))
+            if of and not weighs and (is_part or _is_precision(one.value)):
                 names[dotted(one.targets[0])] = of
         elif isinstance(one, (ast.For, ast.comprehension)):
             of = _of(one.iter, names)
-            for target in ast.walk(one.target):
+            for target in walk(one.target):
                 if of and isinstance(target, ast.Name) and SPREAD.fullmatch(target.id):
                     names[target.id] = of
     return {name: of for name, of in names.items() if name}
@@ -113,7 +110,7 @@ def _is_held(nodes: Sequence[ast.AST], spread: str, names: dict[str, str]) -> bo
             if (
                 _of(part, names) == spread
                 and not any(LOSS.fullmatch(name) for name in names_read(part))
-                and not (_is_precision(part))
+                and not _is_precision(part)
             ):
                 return True
     return False

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from steadytrain.capture.looks.syntax_trees import dotted, last_name, scopes, statements, walk
+from steadytrain.capture.looks.syntax_trees import dotted, given_values, last_name, scopes, statements, walk
 
 LOG_PROBABILITY = re.compile(r"(?i)(.*_)?(log_?prob\w*|logp\w*|log_pi\w*|saved_log\w*|ratios?|prob_ratio)")
 ADVANTAGE = re.compile(
@@ -23,22 +23,8 @@ ADVANTAGE = re.compile(
 COST = re.compile(r"(?i)(.*_)?(costs?|regrets?|penalt\w+)")
 LOG_VARIANCE = re.compile(r"(?i)(.*_)?(log_?var\w*|log_?sigma\w*|lv|logv|log_?std\w*)")
 PASSES_ON = frozenset(
-    {
-        "mean",
-        "sum",
-        "squeeze",
-        "unsqueeze",
-        "view",
-        "reshape",
-        "flatten",
-        "float",
-        "to",
-        "detach",
-        "clamp",
-        "stack",
-        "cat",
-    }
-    | {"min", "minimum", "abs_", "div", "nanmean", "tensor", "scale", "item"}
+    {"mean", "sum", "squeeze", "unsqueeze", "view", "reshape", "flatten", "float", "to", "detach", "clamp", "stack"}
+    | {"cat", "min", "minimum", "abs_", "div", "nanmean", "tensor", "scale", "item"}
 )
 Signs = Mapping[str, frozenset[int]]
 UNKNOWN = 0
@@ -52,8 +38,8 @@ class _Known:
 
     functions: Mapping[str, ast.FunctionDef]
     constants: Mapping[str, float]
-    results: dict[str, Signs]
-    """The signs of what functions return, as far as they were asked for."""
+    results: dict[str, list[Signs]]
+    """The signs of each part of what functions return, as far as they were asked for."""
 
     depth: int = 0
 
@@ -151,16 +137,12 @@ def _signs_of_names(nodes: Sequence[ast.AST], known: _Known) -> dict[str, Signs]
 
 
 def _give(signs: dict[str, Signs], node: ast.Assign, known: _Known) -> None:
-    for target in node.targets:
-        pairs = [(target, node.value)]
-        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-            pairs = list(zip(target.elts, node.value.elts, strict=False))
-        for name, value in pairs:
-            if isinstance(name, ast.Tuple) and isinstance(value, ast.Call):
-                for each, found in zip(name.elts, _parts_of_function(value, known), strict=False):
-                    signs[dotted(each)] = found
-            elif not isinstance(name, ast.Tuple):
-                signs[dotted(name)] = _signs(value, signs, known)
+    for name, value in given_values(node):
+        if isinstance(name, ast.Tuple):
+            parts = _parts(value, known) if isinstance(value, ast.Call) else []
+            signs |= {dotted(each): found for each, found in zip(name.elts, parts, strict=False)}
+        else:
+            signs[dotted(name)] = _signs(value, signs, known)
 
 
 def _signs(value: ast.expr, names: Mapping[str, Signs], known: _Known) -> Signs:
@@ -264,10 +246,10 @@ def _of_call(value: ast.Call, names: Mapping[str, Signs], known: _Known) -> Sign
         return {"log-probability": frozenset({-1})}
     if name == "neg" and holder is not None:
         return _negative(_signs(value.args[0] if of_torch and value.args else holder, names, known))
-    function = known.functions.get(name)
-    if function is not None and known.depth < DEPTH_MAX:
-        return _of_function(function, known)
-    if name in PASSES_ON or name in ("sum", "mean"):
+    if name in known.functions and known.depth < DEPTH_MAX:
+        results = _parts(value, known)
+        return results[0] if len(results) == 1 else {}
+    if name in PASSES_ON:
         parts = value.args if of_torch else [holder, *(value.args if name in ("min", "minimum") else [])]
         return _all(_signs(one, names, known) for one in parts if one is not None)
     if name == "gather" and not of_torch and holder is not None:
@@ -275,34 +257,25 @@ def _of_call(value: ast.Call, names: Mapping[str, Signs], known: _Known) -> Sign
     return {"log-probability": frozenset({1})} if name == "log_softmax" else {}
 
 
-def _of_function(function: ast.FunctionDef, known: _Known) -> Signs:
-    """The signs of what a function of the script returns."""
+def _parts(call: ast.Call, known: _Known) -> list[Signs]:
+    """The signs of what a function of the script returns, of each part of a tuple; empty if that is not known."""
+    function = known.functions.get(last_name(call.func))
+    if function is None or known.depth >= DEPTH_MAX:
+        return []
     if function.name not in known.results:
-        known.results[function.name] = {}  # of one that calls itself
+        known.results[function.name] = []  # of one that calls itself
         known.results[function.name] = _returned(function, replace(known, depth=known.depth + 1))
     return known.results[function.name]
 
 
-def _parts_of_function(call: ast.Call, known: _Known) -> list[Signs]:
-    """The signs of each part of the tuple that a function of the script returns; empty of all others."""
-    function = known.functions.get(last_name(call.func))
-    if function is None or known.depth >= DEPTH_MAX:
-        return []
-    inner, nodes = replace(known, depth=known.depth + 1), statements(function)
-    returned = [one.value for one in nodes if isinstance(one, ast.Return) and one.value is not None]
-    if len(returned) != 1 or not isinstance(returned[0], ast.Tuple):
-        return []
-    signs = _signs_of_names(nodes, inner)
-    return [_signs(one, signs, inner) for one in returned[0].elts]
-
-
-def _returned(function: ast.FunctionDef, known: _Known) -> Signs:
+def _returned(function: ast.FunctionDef, known: _Known) -> list[Signs]:
     nodes = statements(function)
-    signs = _signs_of_names(nodes, known)
     returned = [one.value for one in nodes if isinstance(one, ast.Return) and one.value is not None]
-    if len(returned) != 1 or isinstance(returned[0], ast.Tuple):
-        return {}
-    return _signs(returned[0], signs, known)
+    if len(returned) != 1:
+        return []
+    signs = _signs_of_names(nodes, known)
+    parts = returned[0].elts if isinstance(returned[0], ast.Tuple) else returned
+    return [_signs(one, signs, known) for one in parts]
 
 
 def _is_only(signs: Signs, kind: str, sign: int) -> bool:

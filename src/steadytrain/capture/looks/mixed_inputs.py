@@ -8,19 +8,28 @@ the first ones.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from steadytrain.capture.looks.split_names import TARGETS, words
-from steadytrain.capture.looks.syntax_trees import Scope, dotted, last_name, names_read, scopes, statements, walk
+from steadytrain.capture.looks.syntax_trees import (
+    Scope,
+    dotted,
+    given_values,
+    last_name,
+    names_read,
+    scopes,
+    statements,
+    walk,
+)
 
 
 def mixed_inputs(tree: ast.Module) -> Iterator[int]:
     """The line that mixes the inputs, or the one that gives the labels the wrong weight."""
     for scope in scopes(tree):
         nodes = statements(scope)
-        for one in nodes:
-            mixed = _mixed(one) if isinstance(one, (ast.BinOp, ast.Assign)) else None
-            if mixed is None or not isinstance(one, (ast.BinOp, ast.Assign)):
+        for one in (each for each in nodes if isinstance(each, (ast.BinOp, ast.Assign))):
+            mixed = _mixed(one)
+            if mixed is None:
                 continue
             inputs, order, share = mixed
             if words(inputs) & TARGETS or not order:
@@ -28,7 +37,7 @@ def mixed_inputs(tree: ast.Module) -> Iterator[int]:
             others = _taken(nodes, order, inputs)
             if not others and not _is_handed_on(scope, order) and not _reads_labels_elsewhere(tree, order):
                 yield one.lineno
-            elif share and (line := _swapped(tree, scope, others, share)):
+            elif share and (line := _swapped(nodes, others, share)):
                 yield line
 
 
@@ -126,14 +135,12 @@ def _reads_labels_elsewhere(tree: ast.Module, order: str) -> bool:
     )
 
 
-def _swapped(tree: ast.Module, scope: Scope, others: set[str], share: str) -> int:
+def _swapped(nodes: Sequence[ast.AST], others: set[str], share: str) -> int:
     """The line of ``lam * loss(out, y[order])``, where ``lam`` is the share of the rows themselves; 0 without."""
-    for one in statements(scope):
-        pairs = _weighted(one) if isinstance(one, ast.BinOp) else []
-        for call in (value for factor, value in pairs if dotted(factor) == share and isinstance(value, ast.Call)):
-            targets = [each for each in call.args[1:2] if dotted(each) in others or _is_taken(each, others)]
-            firsts = others - {name for name in others if name.startswith("self.")}
-            if isinstance(one, ast.BinOp) and targets and dotted(targets[0]) in _second_labels(scope, firsts):
+    second = _second_labels(nodes, others)
+    for one in (each for each in nodes if isinstance(each, ast.BinOp)):
+        for call in (value for factor, value in _weighted(one) if dotted(factor) == share):
+            if isinstance(call, ast.Call) and any(dotted(each) in second for each in call.args[1:2]):
                 return one.lineno
     return 0
 
@@ -142,13 +149,7 @@ def _is_taken(node: ast.AST, others: set[str]) -> bool:
     return isinstance(node, ast.Subscript) and dotted(node.value) in others
 
 
-def _second_labels(scope: Scope, others: set[str]) -> set[str]:
+def _second_labels(nodes: Sequence[ast.AST], others: set[str]) -> set[str]:
     """The variables that hold labels of the other rows: ``y_b`` of ``y_a, y_b = y, y[order]``."""
-    found: set[str] = set()
-    for one in statements(scope):
-        if isinstance(one, ast.Assign):
-            pairs = [(one.targets[0], one.value)]
-            if isinstance(one.targets[0], ast.Tuple) and isinstance(one.value, ast.Tuple):
-                pairs = list(zip(one.targets[0].elts, one.value.elts, strict=False))
-            found |= {dotted(name) for name, value in pairs if _is_taken(value, others)}
-    return found
+    pairs = (pair for one in nodes if isinstance(one, ast.Assign) for pair in given_values(one))
+    return {dotted(name) for name, value in pairs if _is_taken(value, others)} - {""}

@@ -11,7 +11,15 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from steadytrain.capture.looks.syntax_trees import dotted, last_name, names_stored, statements, walk
+from steadytrain.capture.looks.syntax_trees import (
+    body_of,
+    dotted,
+    given_values,
+    last_name,
+    names_stored,
+    statements,
+    walk,
+)
 
 READERS = re.compile(r"__getitem__|__getitems__|get|get_\w+|_get\w*|_load\w*|load_\w+|fetch\w*|_sample\w*")
 IN_PLACE = re.compile(r"(?!_)\w+[a-z]_")
@@ -79,16 +87,16 @@ def _changed_in_batch(collate: ast.FunctionDef) -> Iterator[int]:
     batch -= {name for one in statements(collate) if isinstance(one, ast.Assign) for name in names_stored(one)}
     for loop in (one for one in statements(collate) if isinstance(one, ast.For)):
         if isinstance(loop.iter, ast.Name) and loop.iter.id in batch:
-            yield from _changed_argument(statements(ast.Module(loop.body, [])), names_stored(loop.target))
+            yield from _changed_argument(body_of(loop), names_stored(loop.target))
 
 
 def _pairs(node: ast.Assign) -> list[tuple[ast.expr, ast.expr]]:
-    target = node.targets[0]
-    if isinstance(target, ast.Tuple):
-        if isinstance(node.value, ast.Tuple):
-            return list(zip(target.elts, node.value.elts, strict=False))
-        return [(name, node.value) for name in target.elts]
-    return [(one, node.value) for one in node.targets]
+    """Each target with its value; all variables that one row is unpacked into have that row."""
+    return [
+        (name, value)
+        for target, value in given_values(node)
+        for name in (target.elts if isinstance(target, ast.Tuple) else [target])
+    ]
 
 
 def _is_stored_row(value: ast.expr, index: set[str], rows: set[str]) -> bool:

@@ -9,12 +9,14 @@ model for each text.
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from steadytrain.capture.looks.split_names import holds_held_out, holds_trained
 from steadytrain.capture.looks.syntax_trees import (
     Scope,
+    body_of,
     dotted,
     last_name,
     names_read,
@@ -46,9 +48,7 @@ Loop = ast.For | ast.AsyncFor | ast.ListComp | ast.GeneratorExp | ast.SetComp
 def rebuilt_vocabularies(tree: ast.Module) -> Iterator[int]:
     """The line that builds the first such vocabulary."""
     builders = set(_builders(tree))
-    for line in (*_in_loops(tree, builders), *_by_calls(tree)):
-        yield line
-        return
+    yield from itertools.islice(itertools.chain(_in_loops(tree, builders), _by_calls(tree)), 1)
 
 
 # -- a vocabulary that is built of a text ------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def _built(nodes: Sequence[ast.AST], text: set[str], builders: Iterable[str] = (
             if _gives_ids(one.value) or called in builders:
                 found[dotted(one.targets[0])] = one.lineno
         grown = made.get(_grown(one))
-        if grown is not None and _is_dictionary(grown.value) and looped & _derived(nodes, text):
+        if grown is not None and _is_dictionary(grown.value) and looped & derived:
             found[_grown(one)] = grown.lineno
     times = [dotted(target) for one in assigned for target in one.targets]
     saved = _saved(nodes)
@@ -192,7 +192,7 @@ def _in_loops(tree: ast.Module, builders: set[str]) -> Iterator[int]:
     for scope in scopes(tree):
         for loop in (one for one in statements(scope) if isinstance(one, (ast.For, ast.AsyncFor))):
             if not _are_apart(loop):
-                nodes = statements(ast.Module(loop.body, []))
+                nodes = body_of(loop)
                 texts = names_stored(loop.target)
                 for name, line in _built(nodes, texts, builders).items():
                     if _reads_with(nodes, name, texts) and not _kept_apart(nodes, texts):
@@ -274,7 +274,7 @@ def _called_for_each(tree: ast.Module) -> set[str]:
             if names_read(one.elt) & names_stored(one.generators[0].target):
                 found.add(last_name(one.elt.func))
         elif isinstance(one, (ast.For, ast.AsyncFor)) and not _are_apart(one):
-            nodes = statements(ast.Module(one.body, []))
+            nodes = body_of(one)
             renewed = names_stored(one.target) | {name for part in one.body for name in names_stored(part)}
             renewed |= _shuffled(nodes)
             found |= {

@@ -23,7 +23,6 @@ from steadytrain.capture.looks.syntax_trees import (
     walk,
 )
 
-SORTS = frozenset({"argsort", "sort"})
 JOINS = frozenset({"cat", "concat", "concatenate", "vstack"})
 SPLITS = frozenset({"split", "bincount", "chunk", "tensor_split", "unique_consecutive", "searchsorted"})
 REDUCES = frozenset({"mean", "sum", "std", "var", "logsumexp", "max", "min", "median"})
@@ -34,9 +33,9 @@ LIBRARIES = frozenset({"torch", "F", "np", "numpy", "functional"})
 
 def rows_regrouped(tree: ast.Module) -> Iterator[int]:
     """The line that brings the rows into another order."""
+    if _joins_labels(tree):
+        return
     for scope in (one for one in walk(tree) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))):
-        if _joins_labels(tree):
-            return
         yield from sorted({*_sorted(scope), *_grouped(scope)})[:1]
 
 
@@ -95,8 +94,11 @@ def _is_index(node: ast.AST, order: str) -> bool:
     """Whether ``node`` is ``x[order]``, read and not written."""
     if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
         return False
-    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    return any(isinstance(one, ast.Name) and one.id == order for one in parts)
+    return any(isinstance(one, ast.Name) and one.id == order for one in _indices(node))
+
+
+def _indices(node: ast.Subscript) -> list[ast.expr]:
+    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
 # -- group by group ----------------------------------------------------------------------------------------------------
@@ -170,8 +172,7 @@ def _is_group(node: ast.AST, loop: set[str], masks: set[str]) -> bool:
         return True
     if not isinstance(node, ast.Subscript):
         return False
-    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    return any(_is_mask(one, loop) or (isinstance(one, ast.Name) and one.id in masks) for one in parts)
+    return any(_is_mask(one, loop) or (isinstance(one, ast.Name) and one.id in masks) for one in _indices(node))
 
 
 def _is_selection(node: ast.AST, masks: set[str]) -> bool:

@@ -60,6 +60,23 @@ def _in_order(scope: ast.AST) -> Iterator[ast.AST]:
             yield from _in_order(child)
 
 
+def body_of(loop: ast.For | ast.AsyncFor) -> tuple[ast.AST, ...]:
+    """All nodes of the body of a loop in the order of the source, without those of functions and classes inside."""
+    kept = vars(loop).get("_body")
+    if kept is None:
+        kept = vars(loop)["_body"] = tuple(_in_order(ast.Module(loop.body, [])))
+    return cast("tuple[ast.AST, ...]", kept)
+
+
+def given_values(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Each target with its value: ``a`` with 1 and ``b`` with 2 of ``a, b = 1, 2``."""
+    for target in node.targets:
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            yield from zip(target.elts, node.value.elts, strict=False)
+        else:
+            yield target, node.value
+
+
 def dotted(node: ast.expr) -> str:
     """``self.augment`` of such an expression, "" of any other than names and attributes."""
     if isinstance(node, ast.Name):

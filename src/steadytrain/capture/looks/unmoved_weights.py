@@ -27,14 +27,10 @@ class HalfWeights:
         self._held: list[Tensor] = []
         self._held_at = 0
 
-    @staticmethod
-    def is_due(step: int) -> bool:
-        """Whether they are read before the update that follows ``step`` updates."""
-        return step in AT_STEPS or step % APART_UPDATES == AT_STEPS[0]
-
     def rows(self, stream: Stream) -> Iterator[tuple[str, float]]:
         """``remainders-kept:CLASS``, and ``unmoved:CLASS``: the share of a sample of each weight that is as it was at
-        least 64 updates before, of the median weight. Reads the device once, where there are such weights."""
+        least 64 updates before, of the median weight. Reads the device once, and only in the steps that are due and
+        where there are such weights."""
         step = stream.own_steps
         if step in AT_STEPS:
             yield from remainder_rows(stream)

@@ -30,8 +30,7 @@ def unrestored_states(tree: ast.Module) -> Iterator[int]:
 
 def _is_state(value: ast.expr) -> bool:
     """Whether ``value`` asks an object for its state."""
-    called = value.func if isinstance(value, ast.Call) else value
-    return isinstance(called, (ast.Attribute, ast.Name)) and last_name(called) in STATES and isinstance(value, ast.Call)
+    return isinstance(value, ast.Call) and last_name(value.func) in STATES
 
 
 def _saved(tree: ast.Module) -> Iterator[list[tuple[str, ast.expr]]]:

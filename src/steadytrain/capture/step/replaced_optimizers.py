@@ -1,7 +1,7 @@
 """Recognizes an optimizer that takes the place of another one: made later, for the same parameters.
 
-A script makes its optimizer anew at the end of a warm-up, for fine-tuning, or in each epoch. That is one training,
-whose steps are counted on, if the parameters go on as the old optimizer left them. A fold, a client or a task that
+A script makes its optimizer anew at the end of a warm-up, for fine-tuning, or in each epoch. If the parameters are as
+the old optimizer left them, that is one training, and its step numbers continue. A fold, a client or a task that
 gives its model other weights is a training of its own, and so is that of an optimizer that was made before the other
 one stepped, or beside one that still steps.
 """
