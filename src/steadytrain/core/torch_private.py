@@ -12,7 +12,9 @@ first use. ``steadytrain doctor`` prints which names this torch has. A watch ref
 from __future__ import annotations
 
 import functools
+import importlib
 import sys
+from contextlib import suppress
 
 from steadytrain.core import torch_samples
 from steadytrain.core.torch_names import NAMES, MissingNameError, TorchAttribute, TorchName
@@ -36,6 +38,12 @@ COMPILER = "torch._dynamo"
 def compiler_is_loaded() -> bool:
     """Whether the compiler has been imported. Before that nothing is compiled."""
     return COMPILER in sys.modules
+
+
+def load_compiler() -> None:
+    """Imports the compiler, if this torch can."""
+    with suppress(Exception):
+        importlib.import_module(COMPILER)
 
 
 # -- what a watch needs ------------------------------------------------------------------------------------------

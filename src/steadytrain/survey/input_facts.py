@@ -187,13 +187,13 @@ class Batches:
         for value in inputs:
             if value.dim() == 0 or (whole.digests and value.shape[0] != len(whole.digests)) or not value.numel():
                 continue
-            rows = value.detach().cpu().contiguous().reshape(value.shape[0], -1)
+            rows = _bytes_of_rows(value)
             earlier = whole.digests or [b""] * len(rows)
             whole.digests = [
-                hashlib.blake2b(before + _bytes(row), digest_size=16).digest()
+                hashlib.blake2b(before + row, digest_size=16).digest()
                 for before, row in zip(earlier, rows, strict=True)
             ]
-            whole.values += rows.shape[1] * (FLOAT_VALUES if value.is_floating_point() else 1)
+            whole.values += value.numel() // value.shape[0] * (FLOAT_VALUES if value.is_floating_point() else 1)
 
     def mark(self, step: int) -> None:
         """Marks ``step`` as the one that the batch facts describe."""
@@ -257,9 +257,8 @@ class Batches:
     def _count_rows(self, parts: Sequence[Tensor]) -> None:
         if not parts or len(self._row_digests) > ROW_DIGESTS_MAX:
             return
-        columns = [value.detach().cpu().contiguous().reshape(value.shape[0], -1) for value in parts]
-        for row in zip(*columns, strict=True):
-            key = hashlib.blake2b(b"".join(map(_bytes, row)), digest_size=16).digest()
+        for row in zip(*map(_bytes_of_rows, parts), strict=True):
+            key = hashlib.blake2b(b"".join(row), digest_size=16).digest()
             self._rows_seen += 1
             self._rows_repeated += key in self._row_digests
             self._row_digests[key] = self._step
@@ -341,6 +340,13 @@ def _as_given(args: Any, kwargs: Any) -> Iterator[tuple[str, Tensor]]:
 def _bytes(value: Tensor) -> bytes:
     plain = value.detach().cpu().contiguous()
     return plain.flatten().view(torch.uint8).numpy().tobytes() if plain.numel() else b""
+
+
+def _bytes_of_rows(value: Tensor) -> list[bytes]:
+    """The bytes of each row of ``value`` [rows, ...]."""
+    plain, rows = _bytes(value), value.shape[0]
+    size = len(plain) // max(1, rows)
+    return [plain[at * size : (at + 1) * size] for at in range(rows)]
 
 
 OFFSETS_MAX, OFFSET_SHARE, OFFSET_TOKENS_MIN = 256, 0.85, 16

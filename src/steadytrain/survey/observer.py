@@ -17,7 +17,7 @@ from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.replay.verdict import Replayed as Outcome
 from steadytrain.survey.batch_reruns import reruns
-from steadytrain.survey.call_findings import Seen
+from steadytrain.survey.call_findings import Seen, add_listed
 from steadytrain.survey.calls import Calls
 from steadytrain.survey.graph_cuts import moves_output
 from steadytrain.survey.held_gradient import HeldGradient
@@ -254,12 +254,13 @@ class Observed(StepObserver):
         return step <= FIRST_STEPS or step > self._until - LAST_STEPS or abs(step - self._onset) <= AROUND_ONSET
 
     def _look(self, name: str, look: Callable[[], object]) -> None:
+        active, self.calls.active = self.calls.active, False  # what a look computes is no call of the script
         try:
             look()
         except Exception as error:  # costs its facts, not the survey
-            note = f"{name} could not be read: {type(error).__name__}: {error}"
-            if note not in self._notes and len(self._notes) < NOTES_MAX:
-                self._notes.append(note)
+            add_listed(self._notes, f"{name} could not be read: {type(error).__name__}: {error}")
+        finally:
+            self.calls.active = active
 
     def _backward_begins(self) -> None:
         parameters = self._stream.parameters if self._stream is not None else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 FRAMES_MAX = 64
 _TORCH = str(Path(torch.__file__).parent)
 _OWN = str(Path(__file__).parents[1])
+_SURVEY = str(Path(__file__).parent)
 
 
 def script_frame() -> FrameType | None:
@@ -21,7 +23,7 @@ def script_frame() -> FrameType | None:
         if frame is None:
             return None
         filename = frame.f_code.co_filename
-        if filename.startswith(_OWN) and not filename.startswith(str(Path(__file__).parent)):
+        if filename.startswith(_OWN) and not filename.startswith(_SURVEY):
             return None
         if not filename.startswith((_TORCH, _OWN, "<frozen")):
             return frame
@@ -31,6 +33,10 @@ def script_frame() -> FrameType | None:
 
 def line_of(frame: FrameType) -> str:
     """The line as text: ``train.py:17: loss = ...``."""
-    filename = frame.f_code.co_filename
-    code = linecache.getline(filename, frame.f_lineno, frame.f_globals).strip()
-    return f"{Path(filename).name}:{frame.f_lineno}: {code}"
+    filename, number = frame.f_code.co_filename, frame.f_lineno
+    return f"{_name_of(filename)}:{number}: {linecache.getline(filename, number, frame.f_globals).strip()}"
+
+
+@functools.lru_cache(maxsize=256)
+def _name_of(filename: str) -> str:
+    return Path(filename).name

@@ -8,10 +8,14 @@
 from __future__ import annotations
 
 import atexit
+import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from steadytrain.core.errors import UsageError
 from steadytrain.experiments.specs import Outcome, Spec
 
 if TYPE_CHECKING:
@@ -65,6 +69,15 @@ def run_trials(
     for done, outcome in enumerate(outcomes, 1):
         count(done, of)
         yield outcome
+
+
+def prepare(source: Path, *, workers: int, moved: str, engine: str) -> None:
+    """Starts the process that trials of these arguments come from in the background, where a core is free for it. What
+    prevents them is left to :func:`run_trials` to raise."""
+    if len(os.sched_getaffinity(0)) < 2:
+        return
+    with suppress(UsageError):
+        threading.Thread(target=_pool(source, workers, moved, engine).warm_up, daemon=True).start()
 
 
 def _nothing(done: int, of: int) -> None:

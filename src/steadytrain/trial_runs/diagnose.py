@@ -45,7 +45,7 @@ from steadytrain.storage.run_folder import Run, open_run
 from steadytrain.storage.run_search import run_around
 from steadytrain.survey.launch import CannotSurveyError, survey
 from steadytrain.tracing.involved_rows import batch_rows
-from steadytrain.trial_runs import close_pools, lack_of_time, patched_files, run_trials
+from steadytrain.trial_runs import close_pools, lack_of_time, patched_files, prepare, run_trials
 from steadytrain.trial_runs.contrasts import Known, run_contrasts
 from steadytrain.trial_runs.unnamed_operation import name_operation
 from steadytrain.trial_runs.verdicts import control_of, verdict_of
@@ -108,6 +108,7 @@ def diagnose(request: Request, *, tell: Tell, clock: Callable[[], float] = work_
     try:
         return _diagnosed(request, progress, tell=tell, clock=clock)
     finally:
+        close_pools()
         progress.ended()
 
 
@@ -122,8 +123,6 @@ def _diagnosed(request: Request, progress: Progress, *, tell: Tell, clock: Calla
             _try(bench)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_so_far(bench)) from None
-        finally:
-            close_pools()
     elif surveyed(bench.case):
         bench.control = looked(bench.case.facts)
     if bench.spent and (late := {name: bench.plans[name] for name in _next(bench, count=ROUND_TRIALS)}):
@@ -153,6 +152,8 @@ def _case(request: Request, progress: Progress, tell: Tell) -> tuple[Case, list[
     case, notes = _opened(request).with_facts(facts_of_crash(run)), []
     facts, ranks = read_facts(request.source), facts_of_ranks(run)
     if facts is None:
+        if case.symptom is not None and case.symptom.severity != "note":
+            prepare(request.source, workers=request.workers, moved=request.moved, engine=request.engine)
         progress.doing("surveying the script's own steps")
         tell(f"surveying the script's own steps{work_time.note()}")
         try:

@@ -16,6 +16,7 @@ import queue
 import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,11 @@ class Pool:
                 yield outcome
             return
         yield from self._run_here(todo, until)
+
+    def warm_up(self) -> None:
+        """Starts the server, which imports torch, before a trial asks for it. :meth:`close` may come in between."""
+        with suppress(UsageError, ValueError, OSError):
+            self._server.early_kinds()
 
     def close(self) -> None:
         """Ends every process. Idempotent."""

@@ -15,6 +15,7 @@ import socket
 import sys
 from contextlib import suppress
 
+from steadytrain.core.torch_private import load_compiler
 from steadytrain.replay.child_processes import die_with_parent
 from steadytrain.trial_runs.socket_messages import Line
 from steadytrain.trial_runs.stage import serve
@@ -67,6 +68,7 @@ def _preload() -> list[str]:
     import steadytrain.trial_runs.runner
     from steadytrain.trial_runs.changes import change_kinds
 
+    load_compiler()  # half a script's start-up, and the first optimizer imports it anyway
     early = [kind for kind, cls in change_kinds().items() if cls.is_early]
     del numpy, torch, steadytrain
     gc.collect()

@@ -34,6 +34,7 @@ class ServerProcess:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._early: frozenset[str] | None = None
+        self._closed = False
 
     def early_kinds(self) -> frozenset[str]:
         """The kinds of changes that act before the script builds its model and loaders.
@@ -63,6 +64,7 @@ class ServerProcess:
 
     def close(self) -> None:
         """Ends the process. Idempotent."""
+        self._closed = True
         process, self._process = self._process, None
         if process is None:
             return
@@ -78,6 +80,8 @@ class ServerProcess:
 
     def _start(self) -> frozenset[str]:
         """Starts the process. Its first line lists the early kinds."""
+        if self._closed:
+            raise UsageError("the trials were ended")
         self._socket.unlink(missing_ok=True)
         about_to_launch()
         with self._log.open("ab") as log:
