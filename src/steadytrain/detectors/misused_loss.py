@@ -24,6 +24,8 @@ SAID = {
     "classes compete, and no prediction fits",
     "ignored-class": "leaves out one of its two classes: `ignore_index` is one of them, so that the model only learns "
     "to answer with the other",
+    "batch-total": "adds a sum over the whole batch to the value of each row, so that it counts as many times as the "
+    "batch has rows",
     "softmax-of-one": "is about the softmax of a single unit, which is always 1",
 }
 """Measures of the table ``script``, and what the loss does there."""
@@ -43,7 +45,9 @@ class MisusedLoss(ScriptRule):
         scores keeps them from falling below 0 and cuts the gradient of those that are there. Cosines without
         a temperature are scores between -1 and 1: with many choices the loss stays near that of a guess. Targets with
         several ones in a row belong to a binary cross-entropy for each class. An `ignore_index` that is one of two
-        classes leaves a constant to learn. None of these raises an error. Compiled losses cannot be looked into.
+        classes leaves a constant to learn. A sum over all rows (a
+        log-determinant, a divergence) that is added to the value of each row counts as often as there are rows. None of
+        these raises an error. Compiled losses cannot be looked into.
 
     Causes:
         - a model that ends in softmax or sigmoid for predictions, trained with a loss that takes scores
@@ -53,6 +57,7 @@ class MisusedLoss(ScriptRule):
         - several labels for each row in `cross_entropy`
         - cosine similarities of a contrastive loss that are not divided by a temperature
         - `log_softmax(dim=0)`, `softmax()` without `dim`, or `dim=1` for scores [batch, places, classes]
+        - `log_det.sum()` where `log_det.sum(dim=1)` is meant, added to log-likelihoods of single rows
         - one loss object for two tasks: `ignore_index=0` skips padding in one and a class in the other
 
     Next:
@@ -63,7 +68,8 @@ class MisusedLoss(ScriptRule):
         4. Divide cosines by a temperature (0.05 to 0.1), or learn a scale.
         5. Several labels a row: `binary_cross_entropy_with_logits`, a sigmoid for each class.
         6. A criterion of its own, without `ignore_index`, for labels in which no place is padding.
-        7. Give every softmax its `dim`: -1 where the classes come last.
+        7. Sum over the values of a row, `.sum(dim=1)`, before terms are added.
+        8. Give every softmax its `dim`: -1 where the classes come last.
     """
 
     states_fact: ClassVar[bool] = True

@@ -20,16 +20,19 @@ class ScrambledAxes(ScriptRule):
         `view` and `reshape` keep the order of the values in memory. Of a tensor [rows, places, classes], `view(rows,
         classes, places)` has the shape of a transposed one and mixes places with classes. No shape is wrong, so nothing
         is raised. Images are judged by their smoothness: pictures [rows, columns, channels] that were viewed as
-        [channels, rows, columns] are rough, and smooth if they are read back.
+        [channels, rows, columns] are rough, and smooth if they are read back. Records that are sorted by hour first and
+        then reshaped to [meters, hours] are mixed in the same way.
 
     Causes:
         - `view` or `reshape` where `permute` or `transpose` is meant: images of NumPy, logits of a sequence, heads
           of attention
+        - `np.lexsort((meter, hour))`, which sorts by its last key, and a reshape to [meters, hours]
         - no fault: values that are mixed on purpose
 
     Next:
         1. Move the axes with `permute` (or `transpose`), then call `reshape`.
-        2. Show an image of a batch as the model gets it.
+        2. Sort by the key of the rows first: `np.lexsort((hour, meter))`, `sort_values(["meter", "hour"])`.
+        3. Show an image of a batch as the model gets it.
     """
 
     looks_min: int = threshold(3, "looks that find it")
@@ -43,6 +46,10 @@ class ScrambledAxes(ScriptRule):
             where = f"the view of {read[0].place}" if read else f"a view before the loss of {line}"
             told = f"{where} makes {after} of {before} and moves no value: permute is meant"
             return (self.warning(window, views[0], told, views=views[0].last),)
+        tables = script_rows(window, "sorted-otherwise")
+        if tables:
+            told = f"{tables[0].place} makes a table of records that are sorted by the other key first"
+            return (self.warning(window, tables[0], told, sorted_records=float(len(tables))),)
         images = [row for row in script_rows(window, "interleaved-channels") if len(row.steps) >= self.looks_min]
         return tuple(
             self.warning(

@@ -91,6 +91,18 @@ def dropped_in_front(node: Any, classes: int) -> int:
     return dropped
 
 
+def multiplied_by(kind: str, node: Any) -> float | None:
+    """By which number a node multiplies its one input; None where it does something else."""
+    if kind == "Neg" or (kind in ("Add", "Sub") and len(inputs_of_node(node)) == 1):
+        return 1.0
+    if kind not in ("Mul", "Div"):
+        return None
+    found = [one for name in ("other", "self") if (one := saved_tensor(node, name)) is not None and one.numel() == 1]
+    if len(found) != 1 or found[0].device.type != "cpu" or not float(found[0]):
+        return None
+    return float(found[0]) if kind == "Mul" else 1.0 / float(found[0])
+
+
 def signed(number: int) -> int:
     """Restore the sign: torch stores a node's negative numbers as unsigned 64-bit."""
     return number - (1 << 64) if number >= 1 << 63 else number

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from steadytrain.capture.looks.batch_totals import batch_totals
 from steadytrain.capture.looks.class_weights import positive_weight
 from steadytrain.capture.looks.far_targets import far_targets
 from steadytrain.capture.looks.many_hot_targets import many_hot_targets
@@ -21,3 +22,4 @@ def loss_findings(kind: str, node: Any) -> Iterator[tuple[str, float]]:
     yield from self_pairs(node) if kind == "NllLoss" else ()
     yield from many_hot_targets(kind, node)
     yield from outer_products(kind, node)
+    yield from batch_totals(kind, node)

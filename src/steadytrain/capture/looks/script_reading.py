@@ -31,6 +31,7 @@ from steadytrain.capture.looks.early_fits import learned_before_split, scaled_be
 from steadytrain.capture.looks.end_padding import end_as_padding, ends_put_in
 from steadytrain.capture.looks.fits_of_splits import fits_of_splits
 from steadytrain.capture.looks.free_weights import free_weights
+from steadytrain.capture.looks.growing_states import growing_states
 from steadytrain.capture.looks.kept_by_reference import kept_by_reference
 from steadytrain.capture.looks.kept_graphs import kept_graphs, kept_in_epoch
 from steadytrain.capture.looks.listed_pairs import half_sorted_pairs, unsorted_pairs
@@ -39,8 +40,10 @@ from steadytrain.capture.looks.logit_thresholds import logit_thresholds
 from steadytrain.capture.looks.loss_signs import wrong_signs
 from steadytrain.capture.looks.losses_of_nodes import unmasked_nodes
 from steadytrain.capture.looks.mask_interpolation import smoothed_masks
+from steadytrain.capture.looks.mirrored_labels import mirrored_labels
 from steadytrain.capture.looks.mixed_inputs import mixed_inputs
 from steadytrain.capture.looks.new_tokens import frozen_new_tokens
+from steadytrain.capture.looks.opposite_padding import opposite_padding
 from steadytrain.capture.looks.overwritten_rows import overwritten_rows
 from steadytrain.capture.looks.paired_draws import moved_alone, places_alone, separate_draws
 from steadytrain.capture.looks.pruning_code import pruning_code
@@ -58,6 +61,7 @@ from steadytrain.capture.looks.separate_orders import separate_orders
 from steadytrain.capture.looks.separate_splits import separate_splits
 from steadytrain.capture.looks.shared_augmentation import shared_augmentation
 from steadytrain.capture.looks.shared_states import shared_states
+from steadytrain.capture.looks.sorted_tables import sorted_tables
 from steadytrain.capture.looks.squared_spreads import squared_spreads
 from steadytrain.capture.looks.swapped_sizes import swapped_sizes
 from steadytrain.capture.looks.syntax_trees import dotted
@@ -154,6 +158,13 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
         ("backward", "(?i)log_?prob|logp|entropy\\(|log_?var|log_?sigma|kl_divergence|reduction="),
     ),
     "unmixed-labels": (mixed_inputs, ("1(\\.0?)? *- *\\w+|randperm|permutation", "\\[.*\\]")),
+    "opposite-padding": (opposite_padding, ("(?i)label|target|mask|\\by\\b", "(?i)pad|full\\(|zeros\\(|\\] *\\*")),
+    "sorted-otherwise": (
+        sorted_tables,
+        ("lexsort|sort_values|sort\\(|sorted\\(", "reshape|view|split|chunk|range\\("),
+    ),
+    "mirrored-labels": (mirrored_labels, ("(?i)flip|:: *-1",)),
+    "growing-state": (growing_states, ("Module|Cell", "exp\\(|1(\\.0?)? *\\+|\\+ *1")),
     "overwritten-rows": (overwritten_rows, ("def __getitem__|collate_fn",)),
     "unrestored-state": (unrestored_states, ("state_dict\\(\\)", "(?i)opt")),
     "shared-state": (shared_states, ("def reset", "def step", "self\\.\\w+(\\[.*\\])? *[-+*/]?=")),

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from steadytrain.capture.looks.graph_nodes import inputs_of_node, kind_of, saved_tensor
+from steadytrain.capture.looks.graph_nodes import inputs_of_node, kind_of, multiplied_by
 from steadytrain.capture.looks.term_reductions import outweighed
 from steadytrain.capture.step.script_frames import innermost_place
 
@@ -38,7 +38,7 @@ class TermWeights:
             f"term-weight:{place}, term {number}": abs(weight / terms[0][1])
             for number, (_, weight) in enumerate(terms[1:], 2)
         }
-        heavy = outweighed(terms, _factor)
+        heavy = outweighed(terms, multiplied_by)
         if heavy is not None:
             self._found[f"summed-term:{place}, term {heavy[0]}"] = heavy[1]
 
@@ -58,22 +58,10 @@ def _terms(root: Any) -> Iterator[tuple[Any, float]]:
         left -= 1
         node, weight = waiting.pop()
         kind, inputs = kind_of(node), inputs_of_node(node)
-        factor = _factor(kind, node) if len(inputs) == 1 else None
+        factor = multiplied_by(kind, node) if len(inputs) == 1 else None
         if kind in ("Add", "Sub") and len(inputs) == 2:
             waiting += [(inputs[1], weight), (inputs[0], weight)]
         elif factor is not None:
             waiting.append((inputs[0], weight * factor))
         else:
             yield node, weight
-
-
-def _factor(kind: str, node: Any) -> float | None:
-    """By which number a node multiplies its one input; None where it does something else."""
-    if kind == "Neg" or (kind in ("Add", "Sub") and len(inputs_of_node(node)) == 1):
-        return 1.0
-    if kind not in ("Mul", "Div"):
-        return None
-    found = [one for name in ("other", "self") if (one := saved_tensor(node, name)) is not None and one.numel() == 1]
-    if len(found) != 1 or found[0].device.type != "cpu" or not float(found[0]):
-        return None
-    return float(found[0]) if kind == "Mul" else 1.0 / float(found[0])

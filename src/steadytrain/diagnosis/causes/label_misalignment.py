@@ -29,6 +29,7 @@ class LabelMisalignment(Cause):
         - no shift at all in a hand-written loop
         - inputs shuffled and labels not; a join by the wrong key; files paired by two listings in no order
         - inputs that are mixed (mixup, cutmix) and labels that are not
+        - inputs that are padded on the left and labels on the right
         - a shard or a file from some step on whose labels are cut one frame or one row further than its inputs
 
     Next:
@@ -69,6 +70,13 @@ class LabelMisalignment(Cause):
             "mix the labels with the weights of the inputs",
             code="loss = lam * cross_entropy(out, y) + (1 - lam) * cross_entropy(out, y[order])",
             of=("unmixed-labels",),
+        ),
+        Intervention(
+            "pad-alike",
+            4,
+            "pad inputs, labels and masks on the same side",
+            code="labels[row, start:] = ...  # start = width - len(tokens), as for the inputs",
+            of=("opposite-padding",),
         ),
         CLEAN_ROWS,
     )
@@ -118,7 +126,7 @@ class LabelMisalignment(Cause):
                     "{value} of the labels are the token at the same place of the input",
                 ),
                 *symptom(case, STRONG, "misplaced-labels"),
-                *symptom(case, CERTAIN, "separate-orders", "unmixed-labels", invariant=True),
+                *symptom(case, CERTAIN, "separate-orders", "unmixed-labels", "opposite-padding", invariant=True),
                 *when(
                     seen(case, "separate-orders") is None and noted(case, "separate-orders") is not None,
                     STRONG,

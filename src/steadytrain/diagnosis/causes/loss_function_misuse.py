@@ -32,6 +32,7 @@ class LossFunctionMisuse(Cause):
         - the wrong sign of a term: `rec - beta * kl`, an entropy or a margin that is added instead of subtracted
         - class weights that grow with how common a class is; several labels a row in a softmax cross-entropy
         - one term averaged over the elements of a row, the other summed over them (`mse_loss` beside a summed KL)
+        - a term that is summed over the whole batch, and added to the value of each row
         - a divergence that is averaged over classes, or lacks the square of its temperature
         - input and target exchanged; `softmax(dim=0)`, in the loss or in attention
         - learned weights of losses that nothing keeps from falling: `exp(-s) * loss` without `+ s`
@@ -94,6 +95,13 @@ class LossFunctionMisuse(Cause):
             of=("many-hot",),
         ),
         Intervention(
+            "sum-per-row",
+            5,
+            "sum over the values of each row, and take the mean over the rows last",
+            code="loss = -(log_prob + log_det.sum(dim=1)).mean()  # log_det.sum() holds all rows of the batch",
+            of=("batch-total",),
+        ),
+        Intervention(
             "turn-sign",
             5,
             "turn the sign of the term that is maximised, or bound it",
@@ -150,10 +158,10 @@ class LossFunctionMisuse(Cause):
 
 
 def _misused(case: Case) -> Signs:
-    """What the graph of the loss shows. Cosines without a temperature and targets of several ones are seen nowhere
-    else, and where no survey ran nothing is."""
+    """What the graph of the loss shows. Cosines without a temperature, targets of several ones and sums over the batch
+    are seen nowhere else, and where no survey ran nothing is."""
     found = seen(case, "misused-loss")
-    own = found is not None and not found.numbers.keys().isdisjoint(("unscaled-cosines", "many-hot"))
+    own = found is not None and not found.numbers.keys().isdisjoint(("unscaled-cosines", "many-hot", "batch-total"))
     alone = own or not surveyed(case)
     return symptom(case, CERTAIN if alone else STRONG, "misused-loss", invariant=alone)
 

@@ -19,13 +19,14 @@ class ScrambledAxes(Cause):
     Means:
         `view` and `reshape` do not move values. An image [rows, columns, channels] viewed as [channels, rows, columns],
         or logits [rows, places, classes] viewed as [rows, classes, places], keep their numbers in the old order:
-        places, channels and classes are mixed. The loss falls to what can be learned from mixed values, and stays
-        there.
+        places, channels and classes are mixed. So are records that were sorted by another key than that of the rows.
+        The loss falls to what can be learned from mixed values, and stays there.
 
     Causes:
         - `images.reshape(n, 3, height, width)` of an array of NumPy with the channels last
         - `logits.view(rows, classes, places)` before a cross entropy
         - heads of attention that are split or merged without a transpose
+        - a table of records that are sorted by time first and by sensor second, reshaped to [sensors, times]
 
     Next:
         1. Put `permute` or `transpose` in its place.
@@ -43,6 +44,14 @@ class ScrambledAxes(Cause):
             4,
             "permute the axes in place of the view",
             code="x = x.permute(0, 2, 1)  # not x.view(rows, classes, places)",
+            of=("views", "roughness"),
+        ),
+        Intervention(
+            "sort-by-rows-first",
+            4,
+            "sort by the key of the table's rows first, then by the places within a row",
+            code='records = records.sort_values(["sensor", "time"])  # np.lexsort takes its first key last',
+            of=("sorted_records",),
         ),
     )
     grade = "B"
