@@ -86,14 +86,14 @@ def test_what_was_not_recorded_is_named(tmp_path: Path) -> None:
 def test_a_failed_run_says_so_without_blaming(tmp_path: Path) -> None:
     facts = {**builders.FACTS, "ended": "failed", "exit_status": 3}
     report = build.from_run(open_run(builders.quiet_run(tmp_path / "run", facts=facts)))
-    assert "The script failed with status 3." in report.summary
+    assert report.verdict.startswith("The script failed with status 3; no symptom in the numbers until then")
 
 
 def test_the_error_that_ended_a_run_is_said_with_its_line(tmp_path: Path) -> None:
     failure = "ended by RuntimeError in step 61 at main.py:120: all elements of target should be between 0 and 1"
     facts = {**builders.FACTS, "ended": "failed", "exit_status": 1, "failure": failure}
     report = build.from_run(open_run(builders.quiet_run(tmp_path / "run", facts=facts)))
-    assert f"The script was {failure}." in report.summary
+    assert report.verdict.startswith(f"The script was {failure}; ")
 
 
 # Runs with symptoms.
@@ -370,3 +370,13 @@ def test_nobody_has_to_find_the_cause_of_a_note(tmp_path: Path) -> None:
     quiet = build.from_run(open_run(builders.quiet_run(tmp_path / "quiet", symptoms=[note])))
     sick = build.from_run(open_run(builders.quiet_run(tmp_path / "sick", symptoms=[note, alarm])))
     assert [one.commands[0].purpose for one in (quiet, sick)] == ["keep this as a page", "find the cause"]
+
+
+def test_a_crash_comes_first_and_silence_is_not_said_over_it(tmp_path: Path) -> None:
+    failure = "ended by ValueError after step 1000 at train.py:10: no such file: shard 7"
+    facts = {**builders.FACTS, "ended": "failed", "exit_status": 1, "notes": [], "failure": failure}
+    path = builders.quiet_run(tmp_path / "run", facts=facts)
+    report = build.from_run(open_run(path))
+    assert report.verdict.startswith(f"The script was {failure}; no symptom in the numbers until then: 2 detectors")
+    assert "No symptom was seen" not in everything(report)
+    assert not any("shard 7" in line for line in report.summary)  # it is said once

@@ -40,6 +40,12 @@ def facts_of_crash(run: Run | None) -> dict[str, Any]:
     return found
 
 
+def crash_note(run: Run | None) -> tuple[str, ...]:
+    """A sentence on the error that ended the run; empty if none did."""
+    failure = run.facts.get("failure") if run is not None and run.ended == "failed" else None
+    return (f"The script was {failure}.",) if isinstance(failure, str) and failure else ()
+
+
 def _line(document: dict[str, Any]) -> str | None:
     frames = [frame for frame in document["error"]["frames"] if "site-packages" not in str(frame["file"])]
     return f"{str(frames[-1]['file']).rsplit('/', 1)[-1]}:{int(frames[-1]['line'])}" if frames else None

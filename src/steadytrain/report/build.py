@@ -303,7 +303,10 @@ def _run_verdict(run: Run, symptoms: Sequence[Symptom], incidents: Sequence[Inci
         return f"{count(steps)} steps without a symptom; the run does not list its detectors"
     looked = f"{len(names)} detector{'s' if len(names) != 1 else ''} looked"
     listed = f" ({', '.join(names)})" if len(names) <= NAMES_MAX else ""
-    return f"No symptom was seen: {looked} at {count(steps)} steps{listed}"
+    looked += f" at {count(steps)} step{'s' if steps != 1 else ''}{listed}"
+    if run.ended == "failed":
+        return f"{_failed(run).removesuffix('.')}; no symptom in the numbers until then: {looked}"
+    return f"No symptom was seen: {looked}"
 
 
 def _run_summary(
@@ -334,7 +337,7 @@ def _run_summary(
     steered = [action for action in actions if action.what in ("applied", "rolled-back", "stopped")]
     if steered:
         lines.append(f"steadytrain touched this run: {clean(counted(actions))}. The ledger lists each action.")
-    if run.ended == "failed":
+    if run.ended == "failed" and (seen or not steps or not detectors(run)):
         lines.append(_failed(run))
     elif run.ended is None:
         lines.append(sentence(run) or _UNENDED[run.state])

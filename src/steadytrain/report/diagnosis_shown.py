@@ -133,7 +133,9 @@ def part(answer: Diagnosis) -> DiagnosisPart:
         causes=tuple(_cause(one) for one in in_play),
         refuted=tuple(clean(f"{one.cause}: {_why_refuted(one)}") for one in refuted if answer.symptom),
         trials=tuple(
-            TrialLine(clean(row.trial), clean(row.effect), clean(row.why)) for row in answer.trials[:TRIALS_MAX]
+            TrialLine(clean(row.trial), clean(row.effect), clean(row.why))
+            for row in answer.trials[:TRIALS_MAX]
+            if answer.symptom or row.effect != "not-run"
         ),
         record_next=tuple(map(clean, answer.record_next)),
         notes=tuple(map(clean, answer.notes)),

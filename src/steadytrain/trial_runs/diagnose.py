@@ -31,7 +31,7 @@ from steadytrain.diagnosis.weighing import Suspect, weigh
 from steadytrain.experiments.case import LEAD_S_MAX, Case
 from steadytrain.experiments.case_files import open_case
 from steadytrain.experiments.contrast import Contrast
-from steadytrain.experiments.crash_facts import facts_of_crash
+from steadytrain.experiments.crash_facts import crash_note, facts_of_crash
 from steadytrain.experiments.facts import read_facts
 from steadytrain.experiments.progress_file import Progress
 from steadytrain.experiments.rank_facts import facts_of_ranks
@@ -149,7 +149,7 @@ def _diagnosed(request: Request, progress: Progress, *, tell: Tell, clock: Calla
 def _case(request: Request, progress: Progress, tell: Tell) -> tuple[Case, list[str]]:
     """The case with the facts of a survey, and notes about the survey."""
     run = _run_of(request.source)
-    case, notes = _opened(request).with_facts(facts_of_crash(run)), []
+    case, notes = _opened(request).with_facts(facts_of_crash(run)), [*crash_note(run)]
     facts, ranks = read_facts(request.source), facts_of_ranks(run)
     if facts is None:
         if case.symptom is not None and case.symptom.severity != "note":
