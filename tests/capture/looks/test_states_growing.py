@@ -51,6 +51,12 @@ HEALTHY = {
     "a running sum": layer("torch.sigmoid(dt)", "h = h + u[:, t]"),
     "a product": layer("torch.exp(self.rates())", "h = h * a"),
     "weights of an attention": layer("torch.exp(x - x.max())", "h = h + a[:, t] * u[:, t]"),
+    "a gate of a layer": """
+        class Block(nn.Module):
+            def forward(self, h, mask):
+                scale = 1 + torch.sigmoid(self.gate(h))
+                return scale * h + self.shift(h)
+        """,
     "money, in no module": """
         def simulate(rate):
             for t in range(100):

@@ -45,7 +45,7 @@ def growing_states(tree: ast.Module) -> Iterator[int]:
         for method in methods:
             known = _Known({**own, **_assigned(statements(method), "")}, results)
             parts = [one.body for one in statements(method) if isinstance(one, (ast.For, ast.While))]
-            given = {one.arg for one in method.args.args} & GIVEN
+            given = {one.arg for one in method.args.args[2:]} & GIVEN  # after what it reads in this step
             parts += [[one for one in method.body if isinstance(one, (ast.Assign, ast.Return))]] if given else []
             for part in parts:
                 for one in statements(ast.Module(part, [])):
