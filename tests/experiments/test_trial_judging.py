@@ -141,6 +141,20 @@ def test_a_script_that_ends_at_the_dropped_batch_is_judged_by_the_probes_before_
     assert judge("drop-batch", named, [control], [ended]).effect == expected
 
 
+@pytest.mark.parametrize(("ended", "expected"), [("the script's loop was over", "removed"), (None, "inconclusive")])
+def test_a_trial_without_one_batch_ends_one_step_earlier_where_the_loop_of_both_is_over(
+    case: Case, ended: str | None, expected: str
+) -> None:
+    """The script ends its loop in the middle of the schedule: the batch that was left out is the step that is missing.
+    If the loop of the control went on, the trial did end early."""
+    control = replace(made("unchanged", SPIKE, HURT), ended=ended)
+    short = made("drop-batch", CALM[:-1], FLAT[: len(CALM) - 1], ended="the script's loop was over")
+    probes = tuple(replace(one, loss=2.0) for one in short.probes[:-1])
+    schedule = (*short.spec.schedule, Entry(BEGIN + len(CALM), "refused"))
+    short = replace(short, spec=replace(short.spec, schedule=schedule), probes=probes)
+    assert judge("drop-batch", case, [control], [short]).effect == expected
+
+
 def test_progress_is_judged_by_probes_and_by_how_much_more_they_fall(case: Case) -> None:
     stuck = replace(case, symptom=replace(case.symptom, name="no-learning")) if case.symptom else case
     control = made("unchanged", CALM, [2.0, 1.9, 1.8, 1.7, 1.6])

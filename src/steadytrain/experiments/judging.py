@@ -185,12 +185,13 @@ class _Pair:
         """Why a trial that ended before its control proves nothing, None if it did not.
 
         A script that guards itself leaves its loop at a batch that the trial refuses. If the other batches had finite
-        losses just before, this is where the trial ends.
+        losses just before, this is where the trial ends. If the loop was over in the control, too, it ended with it.
         """
         missing = len(self.control.steps) - len(self.outcome.steps)
         if self.outcome.ended is None or missing <= 0:
             return None
-        if missing == _refused(self.outcome) and _last_probes_are_finite(self.outcome):
+        of_loop = self.control.ended is not None and self.control.first_nonfinite is None
+        if missing == _refused(self.outcome) and (of_loop or _last_probes_are_finite(self.outcome)):
             return None
         return f"it ended {missing} steps before the control: {self.outcome.ended}"
 
