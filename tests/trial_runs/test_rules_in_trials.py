@@ -7,9 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch import nn
 
 from steadytrain.experiments.specs import Spec
-from steadytrain.experiments.watched_rules import CARRIED_OVER, LOOKED
+from steadytrain.experiments.watched_rules import CARRIED_OVER, IN_EVALUATION, LOOKED
 from steadytrain.trial_runs.trial_record import TrialRecord
 
 
@@ -51,4 +52,17 @@ def test_gradients_that_a_later_backward_finds_cleared_were_not_carried_over() -
     weight.grad = torch.ones(2)
     record.backward_begins("train", [weight])
     record.step(1, measured, 1.0)
-    assert record.outcome(Spec("x", 0, None, ()), [], None).measured == {LOOKED: 1.0, CARRIED_OVER: 0.0}
+    assert record.outcome(Spec("x", 0, None, ()), [], None).measured == {
+        LOOKED: 1.0,
+        CARRIED_OVER: 0.0,
+        IN_EVALUATION: 0.0,
+    }
+
+
+def test_steps_of_a_model_in_evaluation_mode_are_counted() -> None:
+    """A frozen part in evaluation mode beside one that trains is no such step."""
+    trains, evaluates, record = nn.Linear(1, 1), nn.Linear(1, 1).eval(), TrialRecord()
+    measured: Any = SimpleNamespace(is_incident=False, record=SimpleNamespace(scalars={}))
+    for step, models in enumerate(([trains], [evaluates], [trains, evaluates], [evaluates], [])):
+        record.step(step, measured, 1.0, models)
+    assert record.outcome(Spec("train-mode", 0, None, ()), [], None).measured[IN_EVALUATION] == 2.0

@@ -20,11 +20,15 @@ LOOKED = "rule_steps"
 CARRIED_OVER = "carried_over_steps"
 """The number of those that began with the gradients that the update before had applied."""
 
+IN_EVALUATION = "evaluation_mode_steps"
+"""The number of steps that a model trained in evaluation mode."""
+
 LOOKED_MIN = 2
 """Steps that must have kept a rule, so that the finding is gone."""
 
 _WATCHED: Mapping[str, tuple[str, str]] = {
     "gradients-carried-over": (CARRIED_OVER, "begin with the gradients of the one before"),
+    "left-in-evaluation": (IN_EVALUATION, "train in evaluation mode"),
 }
 """The rules that every trial watches, by their symptom: the number of steps that broke it, and what such steps do."""
 

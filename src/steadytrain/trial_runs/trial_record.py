@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.input_recorder import named_tensors_in
 from steadytrain.experiments.specs import BAD_BATCH, Outcome, ProbeSeen, Spec, StepSeen
-from steadytrain.experiments.watched_rules import CARRIED_OVER, LOOKED
+from steadytrain.experiments.watched_rules import CARRIED_OVER, IN_EVALUATION, LOOKED
 from steadytrain.replay.batch_feeding import norms_of
 from steadytrain.replay.recorded_steps import OtherUpdate, RecordedStep
 from steadytrain.trial_runs.changes import LiveChange
@@ -31,7 +31,7 @@ class TrialRecord:
         self._notes: list[str] = []
         self._before: list[Tensor] = []
         self._carries: bool | None = None
-        self._looked = self._carried = 0
+        self._looked = self._carried = self._in_evaluation = 0
         self.batch: Any = None
         """What a loader gave last."""
         self._batch_is_bad = False
@@ -39,8 +39,9 @@ class TrialRecord:
     def note(self, *notes: str) -> None:
         self._notes += [note for note in notes if note not in self._notes]
 
-    def step(self, entry: int, measured: Measurement, loss: float | None) -> None:
-        """Records a trained step at its gate."""
+    def step(self, entry: int, measured: Measurement, loss: float | None, models: Sequence[nn.Module] = ()) -> None:
+        """Records a trained step of ``models`` at its gate."""
+        self._in_evaluation += bool(models) and not any(one.training for one in models)
         finite = not measured.is_incident
         self._batch_is_bad = not finite and holds_nonfinite(self.batch)
         self._looked += self._carries is not None
@@ -112,6 +113,7 @@ class TrialRecord:
             measured={
                 LOOKED: float(self._looked),
                 CARRIED_OVER: float(self._carried),
+                IN_EVALUATION: float(self._in_evaluation),
                 **({BAD_BATCH: 1.0} if self._batch_is_bad else {}),
                 **{name: value for one in changes for name, value in one.measured().items()},
             },
