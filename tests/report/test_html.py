@@ -289,3 +289,9 @@ def test_a_page_names_the_command_that_works_there(tmp_path: Path, monkeypatch: 
     text = html.page(report, None, version="1")
     assert report.commands[0].line.startswith("steadytrain diagnose")
     assert "/opt/env/bin/python -m steadytrain diagnose" in text
+
+
+def test_a_page_does_not_tell_to_write_itself(tmp_path: Path, renderer: str) -> None:
+    report = build.from_run(open_run(builders.quiet_run(tmp_path / "run")))
+    assert any("report.html" in command.line for command in report.commands)
+    assert "keep this as a page" not in page(report, renderer)

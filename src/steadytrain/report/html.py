@@ -25,6 +25,7 @@ from steadytrain.report.diagnosis_shown import FIX_HEADINGS
 from steadytrain.report.formats import as_markdown
 from steadytrain.report.heat import Heat
 from steadytrain.report.method_shown import MethodPart
+from steadytrain.report.next_commands import on_page
 from steadytrain.report.report_values import Report
 from steadytrain.report.symptoms_shown import bands_of
 from steadytrain.report.thinned_curves import Curve
@@ -78,6 +79,8 @@ def page(
     first. ``served`` is None for a page that is a file.
     """
     report, steps = redact_value(report), redact_value(steps)
+    if served is None:
+        report = replace(report, commands=on_page(report.commands))
     environment = Environment(
         autoescape=True, finalize=redacted_cell, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

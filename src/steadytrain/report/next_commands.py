@@ -19,6 +19,9 @@ EXPLAINED_MAX = 3
 Found = tuple[Path, Diagnosis] | None
 """A stored diagnosis and the bundle or run that has it."""
 
+KEEP = "keep this as a page"
+"""The purpose of the command that writes the page."""
+
 
 def of_run(
     run: Run,
@@ -41,7 +44,7 @@ def of_run(
         commands.append(Command("look into the incident", f"steadytrain show {where}"))
     elif symptoms and found is None:
         commands.append(Command("find the cause", f"steadytrain diagnose {target}"))
-    page = Command("keep this as a page", f"steadytrain report {target} -o report.html")
+    page = Command(KEEP, f"steadytrain report {target} -o report.html")
     commands = [page, *commands, *cause] if quiet and run.state != "running" else [*commands, page]
     return _terminal_safe(commands + _explanations(symptoms))
 
@@ -50,7 +53,7 @@ def of_incident(incident: Incident, path: Path, found: Found) -> tuple[Command, 
     """What to call after a look at one incident."""
     target = short_name(path)
     commands = _of_cause([path], found)
-    commands.append(Command("keep this as a page", f"steadytrain report {target} -o report.html"))
+    commands.append(Command(KEEP, f"steadytrain report {target} -o report.html"))
     if incident.kind == "symptom":
         commands.insert(1, Command("find the first step that deviated", f"steadytrain onset {target}"))
     elif found is None and _can_be_located(incident):
@@ -82,6 +85,11 @@ def _of_cause(incidents: Sequence[Path], found: Found) -> list[Command]:
 def _explanations(symptoms: Sequence[Symptom]) -> list[Command]:
     names = list(dict.fromkeys(symptom.name for symptom in symptoms))
     return [Command("what it means", f"steadytrain explain {shlex.quote(name)}") for name in names[:EXPLAINED_MAX]]
+
+
+def on_page(commands: Iterable[Command]) -> tuple[Command, ...]:
+    """``commands`` without the one that writes the page that they stand on."""
+    return tuple(one for one in commands if one.purpose != KEEP)
 
 
 def _terminal_safe(commands: Iterable[Command]) -> tuple[Command, ...]:
