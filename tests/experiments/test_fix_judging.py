@@ -67,3 +67,17 @@ def test_a_script_that_fails_with_the_fix_was_run(case: Case) -> None:
     assert (found.crashed, found.followed) == (True, 0)
     assert found.meaning == "the script itself failed with it"
     assert found.to_json("incident")["result"] == "not run"
+
+
+@pytest.mark.parametrize(
+    ("name", "effect"), [("untied-weights", "inconclusive"), ("loss-spike", "persists")], ids=["a rule", "a rise"]
+)
+def test_that_the_loss_stays_is_no_evidence_against_the_mend_of_a_rule_that_is_not_watched(
+    case: Case, name: str, effect: str
+) -> None:
+    assert case.symptom is not None
+    broken = replace(case, symptom=replace(case.symptom, name=name))
+    control, fixed = (made(one, SPIKE, HURT, exact=True) for one in ("unchanged", "clip"))
+    found = verified(broken, trial("clip"), "clip", [control], [fixed]).verdict
+    assert found.effect == effect
+    assert ("the loss need not show untied-weights" in found.why) == (effect == "inconclusive")

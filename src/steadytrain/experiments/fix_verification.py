@@ -21,6 +21,7 @@ from steadytrain.experiments.judging import unchanged
 from steadytrain.experiments.specs import MEANINGS, PRICE, SCRIPT_FAILED, Change, NotApplicable, Outcome, Spec, Verdict
 from steadytrain.experiments.trial import Trial
 from steadytrain.experiments.trial_catalog import trial
+from steadytrain.experiments.watched_rules import broken_rule, shows_rule
 
 SCHEMA = "steadytrain.verify/1"
 FOLLOWED_MIN, FOLLOWED_MAX = 10, 2000
@@ -100,7 +101,7 @@ def verified(
     case: Case, chosen: Trial, name: str, controls: Sequence[Outcome], outcomes: Sequence[Outcome]
 ) -> Verified:
     """Judge the outcomes of a fix against the controls."""
-    verdict = chosen.judge(case, controls, outcomes)
+    verdict = _by_rule_alone(case, controls, chosen.judge(case, controls, outcomes))
     fixed = _fixed(chosen, outcomes)
     control = unchanged(controls, None if fixed is None else fixed.spec.begin)
     before, end = None, None
@@ -118,6 +119,15 @@ def verified(
         changed=() if planned is None else changes_of(planned),
         ended=None if fixed is None else fixed.ended,
     )
+
+
+def _by_rule_alone(case: Case, controls: Sequence[Outcome], verdict: Verdict) -> Verdict:
+    """The verdict of a mend for a rule that no trial watches: that the loss stays as it was says nothing about it."""
+    rule = broken_rule(case)
+    if verdict.effect not in ("persists", "worse") or not rule or any(shows_rule(case, one) for one in controls):
+        return verdict
+    why = f"{verdict.why}; the loss need not show {rule}: `steadytrain fix` runs a patched script and looks for it"
+    return replace(verdict, effect="inconclusive", why=why)
 
 
 def followed_steps(case: Case, outcome: Outcome) -> int:
