@@ -56,7 +56,10 @@ class LossScaleDisagreement(Cause):
                     "in {value} steps ranks had different loss scales, or one skipped an update alone",
                     invariant=True,
                 ),
-                *ruled_out(surveyed(case) and fact(case, "scaler") is not True, "there is no gradient scaler"),
+                *ruled_out(
+                    surveyed(case) and fact(case, "scaler") is not True and not scales_apart(case),
+                    "there is no gradient scaler",
+                ),
                 *ruled_out(one_rank(case), "there is one process"),
             ),
         )
