@@ -42,8 +42,14 @@ def facts_of_crash(run: Run | None) -> dict[str, Any]:
 
 def crash_note(run: Run | None) -> tuple[str, ...]:
     """A sentence on the error that ended the run; empty if none did."""
-    failure = run.facts.get("failure") if run is not None and run.ended == "failed" else None
-    return (f"The script was {failure}.",) if isinstance(failure, str) and failure else ()
+    failure = failure_of(run) if run is not None and run.ended == "failed" else ""
+    return (f"The script was {failure}.",) if failure else ()
+
+
+def failure_of(run: Run) -> str:
+    """How an error ended the run, such as "ended by ValueError after step 41 at train.py:10: ..."; "" if unknown."""
+    failure = run.facts.get("failure")
+    return failure if isinstance(failure, str) else ""
 
 
 def _line(document: dict[str, Any]) -> str | None:

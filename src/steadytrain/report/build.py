@@ -18,6 +18,7 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import SEVERITIES, Symptom, Window, worst
 from steadytrain.diagnosis import answer_files
+from steadytrain.experiments.crash_facts import failure_of
 from steadytrain.report import next_commands
 from steadytrain.report.action_words import counted
 from steadytrain.report.circumstances import (
@@ -348,8 +349,8 @@ def _run_summary(
 
 def _failed(run: Run) -> str:
     """The error that ended the script, with its line."""
-    failure, status = run.facts.get("failure"), run.facts.get("exit_status")
-    if isinstance(failure, str) and failure:
+    failure, status = failure_of(run), run.facts.get("exit_status")
+    if failure:
         return f"The script was {clean(failure)}."
     return f"The script failed{f' with status {clean(status)}' if status is not None else ''}."
 

@@ -7,7 +7,8 @@ Calls by steadytrain itself are left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -98,6 +99,15 @@ class Calls(TorchFunctionMode):
         elif not active and self._entered and FUNCTION_MODE() is self:
             self.__exit__(None, None, None)
             self._entered = False
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What is computed meanwhile is no call of the script."""
+        active, self.active = self.active, False
+        try:
+            yield
+        finally:
+            self.active = active
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None

@@ -98,15 +98,13 @@ class Modules:
         self._calls.in_forward = max(0, self._calls.in_forward - 1)
         if not self._calls.active:
             return
-        active, self._calls.active = self._calls.active, False
         try:
-            self._read(module, output)
+            with self._calls.aside():
+                self._read(module, output)
         except Exception as error:  # an output of an unusual form is skipped
             note = f"an output of {type(module).__name__} was not read: {type(error).__name__}: {error}"
             if note not in self._calls.seen.notes:
                 self._calls.seen.notes.append(note)
-        finally:
-            self._calls.active = active
 
     def _read(self, module: nn.Module, output: Any) -> None:
         key, own = id(module), _is_trainable(module)

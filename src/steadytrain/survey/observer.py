@@ -254,13 +254,11 @@ class Observed(StepObserver):
         return step <= FIRST_STEPS or step > self._until - LAST_STEPS or abs(step - self._onset) <= AROUND_ONSET
 
     def _look(self, name: str, look: Callable[[], object]) -> None:
-        active, self.calls.active = self.calls.active, False  # what a look computes is no call of the script
         try:
-            look()
+            with self.calls.aside():
+                look()
         except Exception as error:  # costs its facts, not the survey
             add_listed(self._notes, f"{name} could not be read: {type(error).__name__}: {error}")
-        finally:
-            self.calls.active = active
 
     def _backward_begins(self) -> None:
         parameters = self._stream.parameters if self._stream is not None else []

@@ -8,10 +8,11 @@ method, the attributes of its class, and methods that only return a value.
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from steadytrain.capture.looks.syntax_trees import dotted, given_values, last_name, statements, walk
+from steadytrain.capture.looks.syntax_trees import body_of, dotted, given_values, last_name, statements, walk
 
 POSITIVE = frozenset({"exp", "softplus", "sigmoid", "relu", "abs", "square", "ones", "ones_like", "arange", "rand"})
 OF_ENDS = frozenset({"linspace", "logspace", "full", "new_full"})
@@ -44,15 +45,16 @@ def growing_states(tree: ast.Module) -> Iterator[int]:
         results = {one.name: value for one in methods if (value := _only_result(one)) is not None}
         for method in methods:
             known = _Known({**own, **_assigned(statements(method), "")}, results)
-            parts = [one.body for one in statements(method) if isinstance(one, (ast.For, ast.While))]
             given = {one.arg for one in method.args.args[2:]} & GIVEN  # after what it reads in this step
-            parts += [[one for one in method.body if isinstance(one, (ast.Assign, ast.Return))]] if given else []
-            for part in parts:
-                for one in statements(ast.Module(part, [])):
-                    if any(_is_above_one(factor, known, 0) for factor in _factors_of_state(one, given)):
-                        assert isinstance(one, ast.stmt)
-                        yield one.lineno
-                        break
+            parts = [body_of(one) for one in statements(method) if isinstance(one, (ast.For, ast.While))]
+            for part in [*parts, method.body] if given else parts:
+                updates = (one for one in part if isinstance(one, (ast.Assign, ast.Return)))
+                grown = (one for one in updates if _grows(one, known, given))
+                yield from (one.lineno for one in itertools.islice(grown, 1))
+
+
+def _grows(update: ast.Assign | ast.Return, known: _Known, given: set[str]) -> bool:
+    return any(_is_above_one(factor, known, 0) for factor in _factors_of_state(update, given))
 
 
 def _is_module(kind: ast.ClassDef) -> bool:
@@ -75,14 +77,12 @@ def _only_result(method: ast.FunctionDef) -> ast.expr | None:
     return returned[0] if len(returned) == 1 else None
 
 
-def _factors_of_state(node: ast.AST, given: set[str]) -> list[ast.expr]:
+def _factors_of_state(node: ast.Assign | ast.Return, given: set[str]) -> list[ast.expr]:
     """What the state ``h`` is multiplied by in ``h = a * h + u``, or in what is returned for the ``given`` state ``h``.
     Empty where nothing is added: a state that is only multiplied is a product, and is left alone."""
-    if not isinstance(node, (ast.Assign, ast.Return)) or not isinstance(node.value, ast.BinOp):
+    if not isinstance(node.value, ast.BinOp) or not isinstance(node.value.op, ast.Add):
         return []
     states = {dotted(one) for one in node.targets} - {""} if isinstance(node, ast.Assign) else given
-    if not isinstance(node.value.op, ast.Add):
-        return []
     return [
         factor
         for term in _parts(node.value, ast.Add)

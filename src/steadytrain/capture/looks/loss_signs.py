@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from steadytrain.capture.looks.syntax_trees import dotted, given_values, last_name, scopes, statements, walk
+from steadytrain.capture.looks.syntax_trees import dotted, given_values, last_name, number_of, scopes, statements, walk
 
 LOG_PROBABILITY = re.compile(r"(?i)(.*_)?(log_?prob\w*|logp\w*|log_pi\w*|saved_log\w*|ratios?|prob_ratio)")
 ADVANTAGE = re.compile(
@@ -110,10 +110,7 @@ def _constants(tree: ast.Module) -> dict[str, float]:
 
 def _number(value: ast.expr) -> float:
     """The number that ``value`` is, 0 of all others."""
-    if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub):
-        return -_number(value.operand)
-    is_number = isinstance(value, ast.Constant) and type(value.value) in (int, float)
-    return float(value.value) if is_number and isinstance(value, ast.Constant) else 0.0  # type: ignore[arg-type]
+    return float(number_of(value) or 0.0)
 
 
 # -- signs -------------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from steadytrain.capture.looks.syntax_trees import (
     last_name,
     names_read,
     names_stored,
+    number_of,
     scopes,
     statements,
     walk,
@@ -35,7 +36,7 @@ TRANSFORMS = {
     "VerticalFlip": DOWN,
 }
 FUNCTIONS = {"hflip": ACROSS, "horizontal_flip": ACROSS, "fliplr": ACROSS, "vflip": DOWN, "flipud": DOWN}
-AXES = {-1: ACROSS, 3: ACROSS, -2: DOWN}
+AXES: dict[float, str] = {-1: ACROSS, 3: ACROSS, -2: DOWN}
 WRITTEN = re.compile(r"E?MNIST|KMNIST|QMNIST|SVHN|load_digits")
 """Data sets of digits and letters."""
 
@@ -123,19 +124,12 @@ def _axis(node: ast.AST) -> str:
     if name != "flip" or not (node.args or node.keywords):
         return ""
     given = next((one.value for one in node.keywords if one.arg in ("dims", "axis")), None) or node.args[-1]
-    numbers = [_number(one) for one in (given.elts if isinstance(given, (ast.Tuple, ast.List)) else [given])]
+    numbers = [number_of(one) for one in (given.elts if isinstance(given, (ast.Tuple, ast.List)) else [given])]
     return AXES.get(numbers[0] or 0, "") if len(numbers) == 1 else ""
 
 
 def _is_reversed(value: ast.expr) -> bool:
-    return isinstance(value, ast.Slice) and value.lower is None and _number(value.step) == -1
-
-
-def _number(value: ast.expr | None) -> int | None:
-    if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub):
-        inner = _number(value.operand)
-        return None if inner is None else -inner
-    return value.value if isinstance(value, ast.Constant) and type(value.value) is int else None
+    return isinstance(value, ast.Slice) and value.lower is None and number_of(value.step) == -1
 
 
 def _is_certain(call: ast.Call) -> bool:
@@ -157,20 +151,20 @@ def _is_drawn(scope: Scope, flips: Sequence[ast.AST]) -> bool:
     def decides(test: ast.AST) -> bool:
         return draws(test) or bool(names_read(test) & drawn)
 
-    for one in statements(scope):
-        parts = [one.test] if isinstance(one, (ast.If, ast.IfExp)) else []
-        if isinstance(one, ast.Call) and last_name(one.func) == "where" and one.args:
-            parts = [one.args[0]]
-        inside = any(each is flip for each in walk(one) for flip in flips)
-        if inside and any(map(decides, parts)):
-            return True
-        if (
-            isinstance(one, ast.Assign)
-            and inside
-            and any(isinstance(target, ast.Subscript) and decides(target.slice) for target in one.targets)
-        ):
-            return True
-    return False
+    return any(
+        any(map(decides, _deciding(one))) and any(each is flip for each in walk(one) for flip in flips)
+        for one in statements(scope)
+    )
+
+
+def _deciding(node: ast.AST) -> list[ast.expr]:
+    """What decides over a part of ``node``: a test, or the rows that are written."""
+    if isinstance(node, (ast.If, ast.IfExp)):
+        return [node.test]
+    if isinstance(node, ast.Call):
+        return node.args[:1] if last_name(node.func) == "where" else []
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    return [target.slice for target in targets if isinstance(target, ast.Subscript)]
 
 
 def _relabels(scope: Scope) -> bool:

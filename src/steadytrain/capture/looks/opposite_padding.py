@@ -18,6 +18,7 @@ from steadytrain.capture.looks.syntax_trees import (
     dotted,
     given_values,
     last_name,
+    names_called,
     names_read,
     scopes,
     statements,
@@ -168,8 +169,7 @@ def _side_of_mask(value: ast.expr, numbers: _Numbers) -> str:
     if not (isinstance(value, ast.Compare) and len(value.ops) == 1):
         return ""
     counted, bound = value.left, value.comparators[0]
-    calls = {last_name(one.func) for one in walk(counted) if isinstance(one, ast.Call)}
-    if "arange" not in calls and not names_read(counted) & numbers.places:
+    if "arange" not in names_called(counted) and not names_read(counted) & numbers.places:
         return ""
     lacks = any(_is_offset(one, numbers.lengths) for one in walk(bound)) or bool(names_read(bound) & numbers.gaps)
     if isinstance(value.ops[0], (ast.Gt, ast.GtE)):
@@ -243,7 +243,7 @@ def _numbers(nodes: Sequence[ast.AST]) -> _Numbers:
     for one in (each for each in nodes if isinstance(each, ast.Assign)):
         for target, value in given_values(one):
             name = dotted(target)
-            calls = {last_name(each.func) for each in walk(value) if isinstance(each, ast.Call)}
+            calls = names_called(value)
             if "arange" in calls:
                 places.add(name)
             if not name or not calls <= OF_NUMBERS or not isinstance(value, (ast.BinOp, ast.Call, ast.Name)):
@@ -259,5 +259,8 @@ def _is_offset(value: ast.AST, lengths: set[str] | frozenset[str]) -> bool:
     """Whether ``value`` is a width less a length."""
     if not (isinstance(value, ast.BinOp) and isinstance(value.op, ast.Sub)):
         return False
-    calls = {last_name(one.func) for one in walk(value.right) if isinstance(one, ast.Call)}
-    return "len" in calls or bool(words(value.right) & LENGTHS) or bool(names_read(value.right) & lengths)
+    return (
+        "len" in names_called(value.right)
+        or bool(words(value.right) & LENGTHS)
+        or bool(names_read(value.right) & lengths)
+    )

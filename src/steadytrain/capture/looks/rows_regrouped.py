@@ -17,6 +17,7 @@ from steadytrain.capture.looks.syntax_trees import (
     dotted,
     draws,
     last_name,
+    names_called,
     names_read,
     names_stored,
     statements,
@@ -186,7 +187,7 @@ def _is_selection(node: ast.AST, masks: set[str]) -> bool:
 
 def _finds_group(value: ast.AST, loop: set[str]) -> bool:
     """``group == i``, ``(group == i).nonzero()``, ``torch.where(group == i)[0]``."""
-    calls = {last_name(one.func) for one in walk(value) if isinstance(one, ast.Call)}
+    calls = names_called(value)
     return calls <= FINDS and any(_is_mask(one, loop) for one in walk(value))
 
 

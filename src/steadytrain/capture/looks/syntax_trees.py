@@ -60,7 +60,7 @@ def _in_order(scope: ast.AST) -> Iterator[ast.AST]:
             yield from _in_order(child)
 
 
-def body_of(loop: ast.For | ast.AsyncFor) -> tuple[ast.AST, ...]:
+def body_of(loop: ast.For | ast.AsyncFor | ast.While) -> tuple[ast.AST, ...]:
     """All nodes of the body of a loop in the order of the source, without those of functions and classes inside."""
     kept = vars(loop).get("_body")
     if kept is None:
@@ -83,6 +83,19 @@ def dotted(node: ast.expr) -> str:
         return node.id
     head = dotted(node.value) if isinstance(node, ast.Attribute) else ""
     return f"{head}.{node.attr}" if head and isinstance(node, ast.Attribute) else ""
+
+
+def names_called(node: ast.AST) -> set[str]:
+    """The last names of all functions that are called in ``node``: ``randn`` of ``torch.randn(3)``."""
+    return {last_name(one.func) for one in walk(node) if isinstance(one, ast.Call)}
+
+
+def number_of(value: ast.expr | None) -> int | float | None:
+    """The number that is written there, with its sign; None of all others."""
+    if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub):
+        inner = number_of(value.operand)
+        return None if inner is None else -inner
+    return value.value if isinstance(value, ast.Constant) and type(value.value) in (int, float) else None  # type: ignore[return-value]
 
 
 def last_name(node: ast.expr) -> str:
