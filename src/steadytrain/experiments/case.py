@@ -108,6 +108,9 @@ class Case:
     ranks: Ranks | None = None
     """The ranks of a run of several, None for one process."""
 
+    kept: int | None = None
+    """Of ``begins`` the one that is no snapshot of the run, but was kept by a survey."""
+
     later: bool = False
     """Whether its steps began after those of another training of the same script: the script's start is not theirs."""
 

@@ -16,6 +16,7 @@ from steadytrain.core.model import Symptom, Window
 from steadytrain.experiments.bursts import burst_before
 from steadytrain.experiments.case import FIRST_STREAM, SAME_STORY_STEPS, Case
 from steadytrain.experiments.complaints import complaint
+from steadytrain.experiments.near_start import starting_near
 from steadytrain.experiments.rank_cases import of_ranks
 from steadytrain.experiments.specs import Json
 from steadytrain.experiments.trial_starts import EARLY_ONSET, START, begins_of
@@ -95,7 +96,7 @@ def open_case(
         stream=source.stream,
         later=later,
     )
-    return of_ranks(case)
+    return of_ranks(starting_near(case))
 
 
 def _later_acts(path: Path, known: Sequence[Symptom]) -> list[Symptom]:

@@ -34,12 +34,16 @@ def begins_of(starts: Sequence[int], taped: Sequence[tuple[int, int]], onset: in
     return (START, *begins) if whole and onset <= EARLY_ONSET else begins
 
 
-def other_start(case: Case) -> tuple[Case, str] | None:
+def other_start(case: Case, *, differs: bool) -> tuple[Case, str] | None:
     """The same case with another start, for a control that is not exact, and how it starts in words.
 
-    From the first snapshot in place of the script's start; else with all earlier steps run by the script itself, if
-    they were left out.
+    From a snapshot of the run in place of a state that a survey kept; from the first snapshot in place of the script's
+    start; else with all earlier steps run by the script itself, if they were left out. ``differs``: the control from
+    that state is not the run, where otherwise only batches were not those of the tape.
     """
+    if differs and case.kept is not None and case.begin == case.kept:
+        own = tuple(begin for begin in case.begins if begin != case.kept)
+        return replace(case, begins=own, kept=None), "from a snapshot of the run"
     begins = tuple(begin for begin in case.begins if begin != START)
     if len(begins) < len(case.begins):
         return replace(case, begins=begins), "from the first snapshot"

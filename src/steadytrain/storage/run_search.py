@@ -201,3 +201,10 @@ def run_around(bundle: Path) -> Run | None:
         return open_run(run) if (run / RUN_FILE).is_file() else None
     except UsageError:
         return None
+
+
+def whole_run(source: Path) -> Run | None:
+    """The run of a bundle (that of all ranks), or the run in a folder; None if the bundle lies elsewhere or the run is
+    damaged."""
+    run = run_around(source) if is_bundle(source) else open_run(source.absolute())
+    return run_around(run.path) if run is not None and run.path.parent.name == "ranks" else run

@@ -3,7 +3,7 @@
 ``experiments/facts.py`` names the facts. With a snapshot and a tape, recorded steps are replayed up to the incident's.
 Otherwise the script computes its own first steps. This room has one file for each subject. An error there costs its
 facts, not the survey. The launched side runs as ``python -m steadytrain.survey.launch SOURCE RESULT.json OLD=NEW|-
-LEAD_S ONSET|- [stay]``; with ``stay`` as one of several ranks (``rank_survey``).
+LEAD_S ONSET|- [KEEP|stay]``: it keeps the state after the step ``KEEP``, or is one of several ranks (``rank_survey``).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import math
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from steadytrain.core.errors import UsageError
 from steadytrain.core.work_time import work_time
 from steadytrain.experiments.facts import document_of, facts_path
+from steadytrain.experiments.near_start import keep_near_start
 from steadytrain.replay.command_runner import as_program, leave, run_followed, stay
 from steadytrain.replay.failing_step import Tell, check_launch, launch
 from steadytrain.replay.from_script import STAY, Source, open_source
@@ -61,6 +63,7 @@ def survey(
     wait_s: float,
     lead_s: float,
     onset: int | None = None,
+    near: int | None = None,
     keep: bool = True,
     tell: Tell | None = None,
 ) -> dict[str, Any]:
@@ -70,6 +73,7 @@ def survey(
         wait_s: time limit of the launched script in seconds, from the budget of the diagnosis.
         tell: gets lines of progress.
         onset: the first step of the problem, which gets a closer look; by default that of the incident's first symptom.
+        near: the step after which the state is kept for trials (``experiments.near_start``).
 
     Raises:
         UsageError: the incident does not exist, or the script is gone.
@@ -82,9 +86,12 @@ def survey(
         if (group := rank_group(source)) is not None:
             facts = _of_ranks(group, moved, (lead_s, last), Path(scratch), wait_s)
         else:
-            command = [str(source.absolute()), str(result), str(moved), str(lead_s), last]
+            command = [str(source.absolute()), str(result), str(moved), str(lead_s), last, str(near or "")]
             _launch(opened, moved, command, result, wait_s, tell)
             facts = json.loads(result.read_text(encoding="utf-8"))
+            if near is not None and keep and facts.get("replay_exact"):
+                with suppress(OSError):  # trials start at the run's own snapshot then
+                    keep_near_start(Path(scratch), source)
     made = _made(opened)
     if made is not None:
         facts.setdefault("steps_planned", made)
@@ -153,6 +160,7 @@ def main(source: str, result: str, moved: str, lead_s: str, onset: str, end: str
             float(lead_s),
             int(onset) if onset != NOT_GIVEN else None,
             done,
+            keep=(int(end), result_path.parent) if end.isdecimal() else None,
         )
         following.append(watched)
         watched.begin()
@@ -211,8 +219,17 @@ def _onset(opened: Source) -> int | None:
     return min((symptom.first_step for symptom in own), default=opened.incident_step)
 
 
-def _observed(opened: Source, lead_s: float, onset: int | None, done: Callable[[dict[str, Any]], None]) -> Observed:
-    """The observer of the launched script: with a replay, or alone."""
+def _observed(
+    opened: Source,
+    lead_s: float,
+    onset: int | None,
+    done: Callable[[dict[str, Any]], None],
+    *,
+    keep: tuple[int, Path] | None,
+) -> Observed:
+    """The observer of the launched script: with a replay, or alone. ``keep`` is a step after which the state is kept,
+    and the folder for it."""
+    from steadytrain.survey.kept_start import KeptStart
     from steadytrain.survey.observer import Observed
     from steadytrain.survey.surveyed_steps import ReplayedSteps
 
@@ -231,7 +248,8 @@ def _observed(opened: Source, lead_s: float, onset: int | None, done: Callable[[
     if own_steps.skips and not _reads_ahead(recording, last):
         seen = min(OWN_STEPS_MAX, int(lead_s / opened.step_s), snapshot.step)
         own_steps = OwnSteps(max(own_steps.wanted, seen), skips=True)
-    inner = ReplayedSteps(recording, snapshot=snapshot, until=last, own_steps=own_steps)
+    kept = None if keep is None else KeptStart(*keep)
+    inner = ReplayedSteps(recording, snapshot=snapshot, until=last, own_steps=own_steps, kept=kept)
     return Observed(inner, until=last, onset=onset, first=snapshot.step + 1, done=done, notes=[])
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from torch import nn
+
+from steadytrain.capture.step.input_recorder import MicroBatch
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.replay.engine import Replayer
@@ -13,6 +17,7 @@ from steadytrain.replay.own_steps import OwnSteps
 from steadytrain.replay.state_restore import restore_groups
 from steadytrain.replay.verdict import Replayed as Outcome
 from steadytrain.storage.tape_files import Recording, Snapshot
+from steadytrain.survey.kept_start import KeptStart
 
 FIRST_STEPS, LAST_STEPS, AROUND_ONSET = 12, 12, 3
 """The surveyed steps: the script's first, those before the last, and those around the onset."""
@@ -47,13 +52,27 @@ class Alone(StepObserver):
 
 
 class ReplayedSteps(Replayer):
-    """A replay that knows its current step."""
+    """A replay that knows its current step. ``kept`` keeps a state on the way."""
 
-    def __init__(self, recording: Recording, *, snapshot: Snapshot, until: int, own_steps: OwnSteps) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        *,
+        snapshot: Snapshot,
+        until: int,
+        own_steps: OwnSteps,
+        kept: KeptStart | None = None,
+    ) -> None:
         super().__init__(
             recording, snapshot=snapshot, until=until, own_steps=own_steps, final=None, done=self._over, trace_step=None
         )
         self.finished: Callable[[Outcome | str], None] | None = None
+        self._kept = kept
+
+    def call_begins(self, module: nn.Module, call: MicroBatch, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        if self._kept is not None and self._jumped and self._stream is not None and not self._others.streams:
+            self._kept.call_begins(self._now, self._stream, self.scalers.values())
+        return super().call_begins(module, call, args, kwargs)
 
     @property
     def now(self) -> int:

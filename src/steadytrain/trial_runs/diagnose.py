@@ -33,6 +33,7 @@ from steadytrain.experiments.case_files import open_case
 from steadytrain.experiments.contrast import Contrast
 from steadytrain.experiments.crash_facts import crash_note, facts_of_crash
 from steadytrain.experiments.facts import read_facts
+from steadytrain.experiments.near_start import near_start, starting_near
 from steadytrain.experiments.progress_file import Progress
 from steadytrain.experiments.rank_facts import facts_of_ranks
 from steadytrain.experiments.specs import NO_TIME_LEFT, OWN_BATCH, UNCHANGED, NotApplicable, Outcome, Spec, Verdict
@@ -41,8 +42,8 @@ from steadytrain.experiments.trial_starts import other_start
 from steadytrain.replay.failing_step import check_launch
 from steadytrain.replay.moved_files import Moved, moved_environment
 from steadytrain.storage.bundle import is_bundle
-from steadytrain.storage.run_folder import Run, open_run
-from steadytrain.storage.run_search import run_around
+from steadytrain.storage.run_folder import open_run
+from steadytrain.storage.run_search import whole_run
 from steadytrain.survey.launch import CannotSurveyError, survey
 from steadytrain.tracing.involved_rows import batch_rows
 from steadytrain.trial_runs import close_pools, lack_of_time, patched_files, prepare, run_trials
@@ -148,7 +149,7 @@ def _diagnosed(request: Request, progress: Progress, *, tell: Tell, clock: Calla
 
 def _case(request: Request, progress: Progress, tell: Tell) -> tuple[Case, list[str]]:
     """The case with the facts of a survey, and notes about the survey."""
-    run = _run_of(request.source)
+    run = whole_run(request.source)
     case, notes = _opened(request).with_facts(facts_of_crash(run)), [*crash_note(run)]
     facts, ranks = read_facts(request.source), facts_of_ranks(run)
     if facts is None:
@@ -163,19 +164,14 @@ def _case(request: Request, progress: Progress, tell: Tell) -> tuple[Case, list[
                 wait_s=min(SURVEY_WAIT_S, SURVEY_SHARE * request.budget_s) * work_time.slower(),
                 lead_s=LEAD_S_MAX,
                 onset=case.onset,
+                near=near_start(case),
                 tell=tell,
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"interrupted during the survey: {_shown(case)}; nothing was tried yet") from None
         except (CannotSurveyError, UsageError) as error:
             notes.append(f"No survey: {error}")
-    return case.with_facts({**(facts or {}), **ranks}), notes
-
-
-def _run_of(source: Path) -> Run | None:
-    """The run of a bundle (of all ranks), or the run itself; None if the bundle lies elsewhere or it is damaged."""
-    run = run_around(source) if is_bundle(source) else open_run(source.absolute())
-    return run_around(run.path) if run is not None and run.path.parent.name == "ranks" else run
+    return starting_near(case).with_facts({**(facts or {}), **ranks}), notes
 
 
 def _opened(request: Request) -> Case:
@@ -221,9 +217,7 @@ def _try(bench: _Bench) -> None:
         bench.control = Control(False, False, None, str(error))
         return
     _run(bench, (UNCHANGED, *_next(bench, count=ROUND_TRIALS - 1)))
-    own = any(OWN_BATCH in one.why for one in bench.verdicts.values())
-    if bench.control.ran and (own or not (bench.control.shown and bench.control.exact)):
-        _repeat_from_elsewhere(bench)
+    _repeat_from_elsewhere(bench)
     for _ in range(ROUNDS_MAX):
         if bench.spent or not bench.control.shown or _contrasted(bench):
             return
@@ -237,8 +231,11 @@ def _try(bench: _Bench) -> None:
 
 
 def _repeat_from_elsewhere(bench: _Bench) -> None:
-    """Starts again from another place, if there is one. What was found so far stays if the time ends before that."""
-    other = other_start(bench.case)
+    """Starts again from another place, if the control is not the run, or batches were not, and there is one. What was
+    found so far stays if the time ends before that."""
+    differs = not (bench.control.shown and bench.control.exact)
+    own = any(OWN_BATCH in one.why for one in bench.verdicts.values())
+    other = other_start(bench.case, differs=differs) if bench.control.ran and (own or differs) else None
     if other is None or bench.clock() >= bench.until:
         return
     kept = {name: getattr(bench, name) for name in _FOUND}
@@ -249,6 +246,8 @@ def _repeat_from_elsewhere(bench: _Bench) -> None:
     _run(bench, (UNCHANGED, *_next(bench, count=ROUND_TRIALS - 1)))
     if not bench.control.ran:
         vars(bench).update(kept)
+    else:
+        _repeat_from_elsewhere(bench)  # there are few starts, each tried once
 
 
 _FOUND = ("case", "suspects", "plans", "refused", "outcomes", "verdicts", "control", "contrasts")

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from steadytrain.core.errors import UsageError
+from steadytrain.experiments.near_start import with_near_starts
 from steadytrain.experiments.specs import LOOP_OVER, SCRIPT_FAILED, Change, Outcome, Spec
 from steadytrain.replay.child_processes import die_with_parent
 from steadytrain.replay.command_runner import hear_of_exit, leave, run_followed, stay
@@ -55,7 +56,8 @@ class _Stage:
 
         self._line = line
         self._place = Moved.parse(asked["moved"])
-        self._source = open_source(Path(asked["source"]), self._place)
+        opened = open_source(Path(asked["source"]), self._place)
+        self._source = replace(opened, recording=with_near_starts(opened.recording, opened.path))
         self._begin: int | None = asked["begin"] or None  # 0 restores nothing either
         least = least_own_steps(self._source.recording.snapshot_after(self._begin)) if self._begin is not None else 0
         self._own_steps = least
@@ -97,10 +99,16 @@ class _Stage:
         return self._run
 
     def _recording(self) -> Recording:
-        """The recording, with the state that the trials begin from if only the bundle holds it."""
+        """The recording, with the state that the trials begin from if only the bundle holds it.
+
+        Raises:
+            UsageError: the state was removed since the trial was planned.
+        """
         recording, incident = self._source.recording, self._source.incident
-        if self._begin is None or incident is None or recording.snapshot_after(self._begin) is not None:
+        if self._begin is None or recording.snapshot_after(self._begin) is not None:
             return recording
+        if incident is None or self._begin != incident.step - 1:
+            raise UsageError(f"the state after step {self._begin}, where the trial starts, is gone")
         from steadytrain.replay.state_before import with_state_before
 
         return with_state_before(recording, self._source.path, self._begin, self._scratch / f"state-{os.getpid()}")
