@@ -90,7 +90,7 @@ def test_show_and_report_tell_a_stored_diagnosis(tmp_path: Path) -> None:
     answer_files.keep(bundle, replace(told, rows=(row,)))
     assert "Diagnosis: confirmed: bad-batch" in run(show, bundle)
     with CliRunner().isolation() as (printed, *_):
-        diagnose._print(replace(told, rows=(row,)))
+        diagnose._print(replace(told, rows=(row,)), [], whole=True)
     shown = printed.getvalue().decode()
     assert "row 3 of step 412 (loss 7.125)" in shown
     assert "ids: " in shown
@@ -143,12 +143,34 @@ def test_an_incident_that_cannot_be_replayed_is_never_confirmed(tmp_path: Path) 
     assert json.loads(run(diagnose, bundle, "--json")) == document
 
 
+def test_the_answer_takes_one_screen_and_names_the_command_for_the_rest(tmp_path: Path) -> None:
+    bundle = builders.write_bundle(tmp_path / "incidents" / "step-412")
+    told = answer(bundle)
+    rows = tuple(BatchRow(number, 412, "ids", "int64", 64, 0, (17, 4), loss=7.0) for number in (1, 3, 4, 5))
+    told = replace(told, rows=rows)
+    printed = {}
+    for whole in (False, True):
+        with CliRunner().isolation() as (out, *_):
+            diagnose._print(told, ["--onset", "12"], whole=whole)
+        printed[whole] = out.getvalue().decode()
+    short, full = printed[False], printed[True]
+    assert len(short.splitlines()) <= 40 < len(full.splitlines())
+    for part in ("confirmed: bad-batch", "To get past the step", "row 3 of step 412", "row 5 of step 412", "next "):
+        assert part in short, part
+    for part in ("row 4 of step 412", "\nTrials", "symptom   "):
+        assert part not in short, part
+        assert part in full, part
+    assert f"{len(told.trials)} trials: " in short
+    assert "--onset 12 --all" in short
+    assert "--all" not in full
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("cause", "said"), [("missing-zero-grad", True), ("bad-batch", False)])
 def test_the_next_command_is_a_patch_where_there_are_recipes_for_one(cause: str, said: bool) -> None:
     told = replace(answer(Path("a b/step-1")), verdict=cause, status="likely", incident="a b/step-1")
     with CliRunner().isolation() as (printed, *_):
-        diagnose._print(told)
+        diagnose._print(told, [], whole=False)
     assert ("steadytrain fix 'a b/step-1'" in printed.getvalue().decode()) is said
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ from steadytrain.cli._progress import progress
 from steadytrain.storage.documents import redact_value
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from steadytrain.diagnosis.answer import Diagnosis
 
 INTERRUPTED_STATUS = 130
@@ -37,6 +40,7 @@ INTERRUPTED_STATUS = 130
 @_options.tree
 @_options.runs_dir
 @_options.allow_network
+@click.option("--all", "whole", is_flag=True, help="Also print every trial, the refuted causes and all fixes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (steadytrain.diagnosis/1).")
 @_consent.before_launch
 @_options.gathered(lambda: _options.TrialOptions, into="options")
@@ -47,6 +51,7 @@ def command(
     step_fn: str | None,
     build: str | None,
     as_json: bool,
+    whole: bool,
     options: _options.TrialOptions,
 ) -> int:
     """Find out by trials on a replay why a run went wrong.
@@ -81,15 +86,21 @@ def command(
     if as_json:
         say_document(answer.to_json())
     else:
-        _print(answer)
+        given = {"--symptom": options.symptom, "--onset": options.onset}
+        again = [word for name, value in given.items() if value is not None for word in (name, str(value))]
+        _print(answer, again, whole=whole)
     return 0
 
 
-def _print(answer: Diagnosis) -> None:
+def _print(answer: Diagnosis, again: Sequence[str], *, whole: bool) -> None:
+    """``again`` are the options that ask for the same diagnosis."""
+    from steadytrain.core.own_command import own_command
     from steadytrain.diagnosis import next_command
     from steadytrain.report import diagnosis_shown, text
     from steadytrain.storage.run_search import short_name
 
-    _terminal.show(text.diagnosis(redact_value(diagnosis_shown.part(answer))), crop=False)
+    shown, name = redact_value(diagnosis_shown.part(answer)), short_name(Path(answer.incident))
+    every = f"{own_command()} diagnose {name} {shlex.join([*again, '--all'])}"
+    _terminal.show(text.diagnosis(shown) if whole else text.short_diagnosis(shown, every), crop=False)
     following = next_command.after(answer)
-    say_next_line(following.of(short_name(Path(answer.incident))), following.purpose)
+    say_next_line(following.of(name), following.purpose)

@@ -5,7 +5,8 @@ This module computes and prints nothing; the command prints what :func:`renderab
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -14,7 +15,7 @@ from rich.text import Text
 
 from steadytrain.core.model import Severity
 from steadytrain.core.own_command import pasteable
-from steadytrain.report.diagnosis_shown import BY_HAND, FIX_HEADINGS, CausePart, DiagnosisPart
+from steadytrain.report.diagnosis_shown import BY_HAND, FIX_HEADINGS, CausePart, DiagnosisPart, RemedyRow
 from steadytrain.report.report_values import IncidentPart, Report
 from steadytrain.report.thinned_curves import NOT_FINITE, Curve
 from steadytrain.report.wording import enumerated, number
@@ -24,6 +25,7 @@ INCIDENTS_SHOWN_MAX = 2
 PARAMETERS_SHOWN_MAX = 4
 NOTES_SHOWN_MAX = 6
 CAUSES_SHOWN_MAX = 3
+EVIDENCE_IN_SHORT, FIXES_IN_SHORT, ROWS_IN_SHORT = 3, 3, 2
 NOTES_NAMED_MAX = 12
 CURVE_TITLE_MAX = 28
 _LABEL_WIDTH = len("first bad operation")
@@ -88,6 +90,71 @@ def diagnosis(part: DiagnosisPart) -> Group:
         *_labelled("notes", part.notes),
     ]
     return Group(*parts, Text(), _grid(rest, _OF_DIAGNOSIS_WIDTH))
+
+
+def short_diagnosis(part: DiagnosisPart, whole: str) -> Group:
+    """The same on one screen: the first cause, what speaks for it, what to do, and the rows it names. ``whole`` is the
+    command that prints the rest."""
+    parts: list[RenderableType] = [Text(part.verdict, style=STYLES[part.severity]), Text(part.why)]
+    lines = _labelled("lies in", (part.axis,) if part.axis else ())
+    left: list[str] = []
+    for cause in part.causes[:1]:
+        against = cause.against[:EVIDENCE_IN_SHORT]
+        brief = replace(cause, supports=_evidence_in_short(cause.supports, part), against=against)
+        if not part.verdict.startswith(cause.status):
+            lines += _labelled("first of all", (f"{cause.status}: {cause.name} ({cause.confidence}). {cause.summary}",))
+        lines += _cause_lines(brief)
+        shown = _in_short(cause.remedies)
+        left += _counted(len(cause.remedies) - len(shown), "more fix", "more fixes")
+    parts += [Text(), _grid(lines, _OF_DIAGNOSIS_WIDTH)] if lines else []
+    for cause in part.causes[:1]:
+        parts += _remedies(replace(cause, remedies=_in_short(cause.remedies)))
+    parts += _patch(part)
+    rest = [
+        *_labelled("batch", _rows_in_short(part)),
+        *_labelled("record next", part.record_next),
+        *_labelled("notes", part.notes),
+    ]
+    parts += [Text(), _grid(rest, _OF_DIAGNOSIS_WIDTH)] if rest else []
+    left += _counted(len(part.causes) - 1, "other cause", "other causes")
+    left += _counted(len(part.refuted), "refuted cause", "refuted causes")
+    left += _counted(len(part.trials), "trial", "trials")
+    if left:
+        line = Text.assemble((f"{enumerated(left, len(left))}: {whole}", _LABEL_STYLE), no_wrap=True, overflow="ignore")
+        parts += [Text(), line]
+    return Group(*parts)
+
+
+def _evidence_in_short(lines: Sequence[str], part: DiagnosisPart) -> tuple[str, ...]:
+    """One thing that was seen, and trials; the others fill up."""
+    trials = {line.trial for line in part.trials}
+    seen = [line for line in lines if line.partition(": ")[0] not in trials]
+    tried = [line for line in lines if line not in seen]
+    chosen = [*seen[:1], *tried, *seen[1:]][:EVIDENCE_IN_SHORT]
+    return tuple(line for line in lines if line in chosen)
+
+
+def _in_short(remedies: Sequence[RemedyRow]) -> tuple[RemedyRow, ...]:
+    """The fixes that were seen to work or to help, else some of those that were not tried."""
+    helped = [remedy for remedy in remedies if remedy.group in ("works", "weakens", "stopgap")]
+    untried = [remedy for remedy in remedies if remedy.group == "untried"]
+    return tuple(helped if any(one.works for one in helped) else [*helped, *untried[:FIXES_IN_SHORT]])
+
+
+def _rows_in_short(part: DiagnosisPart) -> tuple[str, ...]:
+    """The rows that the first cause names, or else the first of the batch, each with its tensors."""
+    named = {f"row {number}" for cause in part.causes[:1] for number in cause.rows.split(", ")}
+    groups: list[list[str]] = []
+    for line in part.texts:
+        if line.startswith("row ") or not groups:
+            groups.append([])
+        groups[-1].append(line)
+    chosen = [group for group in groups if group[0].partition(" of ")[0] in named] or groups
+    return tuple(line for group in chosen[:ROWS_IN_SHORT] for line in group)
+
+
+def _counted(number_of: int, one: str, many: str) -> list[str]:
+    return [f"{number_of} {one if number_of == 1 else many}"] if number_of > 0 else []
 
 
 def _patch(part: DiagnosisPart) -> Iterable[RenderableType]:

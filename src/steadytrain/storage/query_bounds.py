@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError  # another one than the built-in before Python 3.11
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,8 @@ ANSWER_S_MAX = 60.0
 MEMORY_BYTES_MAX = 4 << 30
 MEMORY_SHARE_MAX = 0.5
 """Share of the free memory that a query may take, if that is less."""
+
+INTERRUPT_EVERY_S = 0.05
 
 SPILLED_BYTES_MAX = 8 << 30
 """What a query that needs more memory may write to the temporary folder."""
@@ -73,10 +75,17 @@ def interruptible(connection: Any, call: Callable[[], Result], deadline: Deadlin
         try:
             return future.result(deadline.left_s)
         except FutureTimeoutError:
-            connection.interrupt()
+            _interrupt(connection, future)
             raise UsageError(
                 f"no answer within {deadline.seconds:g} s; ask for less, or allow more: --wait-s"
             ) from None
         except KeyboardInterrupt:
-            connection.interrupt()
+            _interrupt(connection, future)
             raise
+
+
+def _interrupt(connection: Any, future: Future[Any]) -> None:
+    """Interrupts until the call is over: DuckDB forgets an interrupt that comes right before its query begins."""
+    while not future.done():
+        connection.interrupt()
+        wait([future], INTERRUPT_EVERY_S)
