@@ -327,8 +327,35 @@ def test_nan_that_the_script_made_before_its_model_is_no_fault_of_the_data(
     case = case_of({"batch_nonfinite": held, "nonfinite_made": [made]}, "nonfinite-loss", finding=found)
     assert order(case)[0] == first
     against = [sign.what for sign in CAUSES["nonfinite-input"].signature(case).signs if sign.weight < 0]
-    assert any("finite when it was loaded" in what for what in against) is (first == "singular-operation")
+    assert any("were finite when they were read" in what for what in against) is (first == "singular-operation")
     assert (CAUSES["singular-operation"].signature(case).layer is None) is (first == "singular-operation")
+
+
+@pytest.mark.parametrize(
+    ("of", "step", "first"),
+    [(3200, 1, "singular-operation"), (64, 1, "nonfinite-input"), (3200, 2, "nonfinite-input")],
+    ids=["all rows before the first step", "a batch", "a later step"],
+)
+def test_nan_of_a_preparation_is_no_fault_of_the_data(of: int, step: int, first: str) -> None:
+    line = "train.py:8: torch.log(mel + 1e-10)"
+    made = {
+        "operation": "log",
+        "made": "Inf",
+        "step": step,
+        "line": line,
+        "rows": [1549],
+        "of": of,
+        "before_model": True,
+    }
+    calls = [{"operation": "log", "line": line, "smallest": 0.0, "zeros": 144}]
+    facts = {"batch_nonfinite": [HELD], "nonfinite_made": [made], "singular_calls": calls, "dataset_rows": 3200}
+    facts["half_overflow"] = [f"log at {line}"]
+    found = Finding(None, "the batch already holds -Inf: args[0], when the model got it; it reached the loss")
+    case = case_of(facts, "nonfinite-loss", finding=found)
+    assert order(case)[0] == first
+    told = " ".join(sign.what for sign in CAUSES["singular-operation"].signature(case).signs)
+    said = "log of 144 zeros in float16, where a number below 3e-8 is 0 made Inf in row 1549 of the data set"
+    assert (said in told) is (first == "singular-operation")
 
 
 def test_an_operation_that_was_traced_before_the_model_acquits_the_data() -> None:

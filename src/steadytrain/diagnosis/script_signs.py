@@ -78,6 +78,28 @@ def made_before_model(case: Case) -> str:
     return "" if apart else made_by_script(case)
 
 
+def made_in_preparation(case: Case) -> str:
+    """Which operation of the script made the NaN or Inf of the batch when it prepared its data, before the first step;
+    "" if none did. Its rows are those of the data set."""
+    found, bad = fact(case, "nonfinite_made"), fact(case, "batch_nonfinite") or ()
+    here = [one for one in bad if one.get("step") in (case.onset, case.step)]
+    if not isinstance(found, list) or not here or _made(case) is not None:
+        return ""
+    rows = fact(case, "dataset_rows")
+    early = (one for one in found if one.get("before_model") and one.get("step") == 1 and one.get("of") == rows)
+    one = next(early, None) if rows else None
+    if one is None:
+        return ""
+    calls, half = fact(case, "singular_calls"), fact(case, "half_overflow")
+    met = [call for call in calls if call.get("line") == one["line"]] if isinstance(calls, list) else []
+    zeros = f" of {met[0]['zeros']} zeros" if met and met[0].get("zeros") else ""
+    in_half = isinstance(half, list) and any(str(each).endswith(str(one["line"])) for each in half)
+    why = " in float16, where a number below 3e-8 is 0" if in_half else ""
+    numbers = [str(row) for row in one.get("rows") or ()]
+    where = f" in {'row' if len(numbers) == 1 else 'rows'} {enumerated(numbers)} of the data set" if numbers else ""
+    return f"{one['operation']}{zeros}{why} made {one['made']}{where} before the first step: {one['line']}"
+
+
 def made_in_half(case: Case) -> bool:
     """Whether that operation computed in float16, whose range or precision is then at fault, and not the data."""
     one, listed = _made(case), fact(case, "half_overflow")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,23 @@ def test_a_part_that_was_left_is_told(load: Load, severity: Severity, tmp_path: 
 @pytest.mark.parametrize("load", [all_of_it, of_a_teacher, of_weights_without_more, kept_in_bfloat16])
 def test_other_beginnings_are_not(load: Load, tmp_path: Path) -> None:
     assert found(tmp_path / "run", load) == {}
+
+
+def test_a_schedule_of_micro_batches_is_no_resume(tmp_path: Path) -> None:
+    """Stepped for each of four backwards, it stands at 3 before the first update."""
+    torch.manual_seed(0)
+    with watching(tmp_path / "run", "observe") as watcher:
+        model, optimizer, schedule = begin()
+        for micro in range(80):
+            x = torch.randn(16, 6)
+            (nn.functional.cross_entropy(model(x), x[:, :3].argmax(1)) / 4).backward()
+            if micro % 4 == 3:
+                optimizer.step()
+                optimizer.zero_grad()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # torch's own, on a schedule that is ahead of its updates
+                schedule.step()
+    assert "incomplete-resume" not in {one.name for one in watcher.symptoms}
 
 
 def test_another_schedule_is_a_second_phase(tmp_path: Path) -> None:

@@ -33,6 +33,16 @@ def average(decay: float) -> Callable[[Net, Net, int], None]:
     return update
 
 
+def now_and_then(decay: float) -> Callable[[Net, Net, int], None]:
+    """An average that follows in every tenth step."""
+
+    def update(held: Net, model: Net, step: int) -> None:
+        if step % 10 == 0:
+            average(decay)(held, model, step)
+
+    return update
+
+
 def rounded(decay: float) -> Callable[[Net, Net, int], None]:
     """An average in bfloat16."""
 
@@ -70,6 +80,8 @@ def train(update: Callable[[Net, Net, int], None], *, every: int) -> None:
     [
         (average(0.999), 50, True),
         (average(0.99), 50, False),
+        (now_and_then(0.99), 50, True),
+        (now_and_then(0.8), 50, False),
         (rounded(0.995), 50, True),
         (rounded(0.5), 50, False),
         (average(0.999), 1, False),
@@ -80,6 +92,8 @@ def train(update: Callable[[Net, Net, int], None], *, every: int) -> None:
     ids=[
         "slow",
         "fast",
+        "slow, in every tenth step",
+        "fast, in every tenth step",
         "rounds away",
         "coarse steps in bfloat16",
         "runs in each step",

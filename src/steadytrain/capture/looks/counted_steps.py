@@ -17,11 +17,12 @@ RATE_UPDATES = 4
 """First updates whose rate is compared with the loaded one: a schedule moves it when it is stepped."""
 
 
-def counted_rows(stream: Stream, schedulers: Sequence[weakref.ref[Any]]) -> Iterator[tuple[str, float]]:
+def counted_rows(stream: Stream, schedulers: Sequence[weakref.ref[Any]], backwards: int) -> Iterator[tuple[str, float]]:
     """Rows before the first update of ``stream``, for optimizers that have one of its ``schedulers`` and keep moments.
 
     ``schedule-at:CLASS`` is the step count of the most advanced scheduler. ``moments-at:CLASS`` is the number of
-    updates that the optimizer's moments have counted: 0 without moments, 1 for moments without a count.
+    updates that the optimizer's moments have counted: 0 without moments, 1 for moments without a count. None, if the
+    scheduler has counted less than the ``backwards`` of the update: it is stepped for each of them.
     """
     for optimizer in stream.optimizers:
         if not _keeps_moments(optimizer):
@@ -29,7 +30,7 @@ def counted_rows(stream: Stream, schedulers: Sequence[weakref.ref[Any]]) -> Iter
         mine = [one for ref in schedulers if (one := ref()) is not None and moves(one.optimizer, optimizer)]
         found = [one for one in mine if not isinstance(one, ReduceLROnPlateau)]
         counts = [one.last_epoch for one in found if isinstance(getattr(one, "last_epoch", None), int)]
-        if counts:
+        if counts and not 0 < max(counts) < backwards:
             yield f"schedule-at:{type(found[0]).__name__}", float(max(counts))
             yield f"moments-at:{type(optimizer).__name__}", updates_of(optimizer)
 

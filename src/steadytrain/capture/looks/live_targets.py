@@ -23,7 +23,8 @@ LOSSES = re.compile(r"(?i)mse_loss|smooth_l1_loss|huber_loss|l1_loss|\w*criterio
 LOG_PROBABILITY = re.compile(r"(?i)(.*_)?(log_?p\w*|logp\w*|ratio\w*|surr\w*)")
 ADVANTAGE = re.compile(r"(?i)(.*_)?(adv\w*|delta|td_error|td)")
 ENDS_GRAPH = re.compile(
-    r"detach|detach_|item|numpy|tolist|no_grad|float|tensor|as_tensor|stop_gradient|data|sample|argmax|argmin|multinomial"
+    r"detach|detach_|item|numpy|tolist|no_grad|float|tensor|as_tensor|stop_gradient|data|argmax|argmin|multinomial"
+    r"|(sample|draw|pick|choose|select)(_\w+)?|(\w+_)?rewards?"
 )
 COPY = re.compile(r"(?i)target|tgt|ema|frozen|old|ref|teacher|slow|lag|momentum")
 NONE = 0, ""

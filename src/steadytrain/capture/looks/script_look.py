@@ -274,7 +274,7 @@ class ScriptLook(StepObserver):
         if one.schedules is None:
             one.begun, one.schedulers = self._begun, schedulers_at_start(stream)
             one.schedules, one.counts = IdleSchedules(stream, one.schedulers), ScheduleCounts(one.schedulers)
-            rows |= apart(counted_rows, stream, one.schedulers)
+            rows |= apart(counted_rows, stream, one.schedulers, len(measured.losses))
         rows |= apart(one.of_moments, stream, self._loads.resumed)
         rows |= apart(self._levels.rows, one.levels, stream, measured, self._followed.values())
         rows |= apart(self._successive.rows, stream) if stream.own_steps == stream.renewed else {}

@@ -21,8 +21,9 @@ from steadytrain.capture.looks.model_copies import copies_of, kind_of, models_of
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.capture.tensors.activations.compiled import something_was_compiled
 
-FROM_STEP, UPDATES = 64, 3
-"""The first update whose effect on the copies is measured, and how many are."""
+FROM_STEP, UPDATES, STEPS_MAX = 64, 3, 64
+"""The first update whose effect on the copies is measured, how many are in which they move, and in how many steps at
+most: some follow only in every tenth step."""
 
 COPIES_MAX = 4
 FIT_MIN = 0.9
@@ -46,9 +47,17 @@ class _Average:
     statistics: KeptStatistics
     shares: list[float] = field(default_factory=list)
     kept: list[float] = field(default_factory=list)
+    moved: list[int] = field(default_factory=list)
+    """The steps in which it moved."""
+
     called: bool = False
     steps_called: int = 0
     remove: Callable[[], None] = lambda: None
+
+    @property
+    def every(self) -> float:
+        """The number of updates of the model for each of its own."""
+        return max(1.0, (self.moved[-1] - self.moved[0]) / (len(self.moved) - 1)) if len(self.moved) > 1 else 1.0
 
 
 class SlowAverages:
@@ -71,9 +80,10 @@ class SlowAverages:
             models = {kind_of(one): weakref.ref(one) for one in models_of(stream)}
             for copy in copies_of(stream)[:COPIES_MAX]:
                 self._found.append(_follow(copy, models[kind_of(copy)], counts, report))
-        elif FROM_STEP < step <= FROM_STEP + UPDATES:
+        elif FROM_STEP < step <= FROM_STEP + STEPS_MAX:
             for one in self._found:
-                _measure(one)
+                if len(one.moved) < UPDATES:
+                    _measure(one, step)
 
     def release(self) -> None:
         """Take the hooks off."""
@@ -98,7 +108,7 @@ class SlowAverages:
                 continue
             share = sorted(one.shares)[len(one.shares) // 2]
             if share > 0.0 and max(one.shares) < 2.0 * share:
-                yield f"first-weights:{one.name}", (1.0 - share) ** steps
+                yield f"first-weights:{one.name}", (1.0 - share) ** (steps / one.every)
 
 
 def _is_half(module: nn.Module) -> bool:
@@ -120,7 +130,7 @@ def _follow(copy: nn.Module, model: weakref.ref[nn.Module], counts: Callable[[],
 
 
 @torch.no_grad()
-def _measure(one: _Average) -> None:
+def _measure(one: _Average, step: int) -> None:
     """Add the share of the distance to the model that the copy took in the last update, if it took one."""
     copy, model = one.copy(), one.model()
     if copy is None or model is None:
@@ -130,6 +140,8 @@ def _measure(one: _Average) -> None:
         return
     was, now, there = (torch.cat([part.double() for part in parts]) for parts in (before, one.values, sampled(model)))
     change, distance = now - was, there - was
+    if bool(change.any()):
+        one.moved.append(step)
     if _is_half(copy) and bool(change.any()) and float(distance.norm()) >= AWAY_SHARE * float(there.norm()):
         one.kept.append(float((change == 0)[distance != 0].double().mean()))
     length = float(distance @ distance)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import BFLOAT16, FLOAT32, LOSS_SCALE
+from steadytrain.diagnosis.script_signs import made_in_preparation
 from steadytrain.diagnosis.signs import (
     above,
     below,
@@ -17,6 +18,7 @@ from steadytrain.diagnosis.signs import (
     quiet,
     ruled_out,
     symptom,
+    when,
 )
 from steadytrain.diagnosis.trial_effects import like
 
@@ -76,6 +78,7 @@ class HalfPrecisionOverflow(Cause):
     source = "transformers #5651, #9295, #17978; OPT chronicles; DeepSpeed #697, #5426"
 
     def signature(self, case: Case) -> Signature:
+        early = made_in_preparation(case)
         return Signature(
             (
                 *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
@@ -86,6 +89,7 @@ class HalfPrecisionOverflow(Cause):
                     "results in float16 were Inf from finite inputs: {names}",
                     invariant=True,
                 ),
+                *when(" zeros" in early, -CERTAIN, f"it is no overflow: {early}", "fact singular_calls"),
                 *operation(case, STRONG, "{operation} at {line} made it in float16", is_half),
                 *operation(
                     case, -FAIR, "{operation} at {line} did not work in float16", lambda found: not is_half(found)

@@ -8,7 +8,12 @@ from steadytrain.core.incident import Located
 from steadytrain.diagnosis.cause import CERTAIN, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, DROP_BATCH
 from steadytrain.diagnosis.row_signs import bad_rows, holds_nan_from_before
-from steadytrain.diagnosis.script_signs import made_before_model, made_by_script, made_in_half
+from steadytrain.diagnosis.script_signs import (
+    made_before_model,
+    made_by_script,
+    made_in_half,
+    made_in_preparation,
+)
 from steadytrain.diagnosis.signs import Signs, fact, not_finite, operation, ruled_out, surveyed, when
 from steadytrain.diagnosis.trial_effects import like
 from steadytrain.experiments.trial_tables.updates import RATE_CUTS
@@ -52,13 +57,13 @@ class NonfiniteInput(Cause):
     source = "Megatron-LM #780; Marigold #111; openscene #75; ColossalAI #3439"
 
     def signature(self, case: Case) -> Signature:
-        made = made_before_model(case)
+        made = made_before_model(case) or made_in_preparation(case)
         refused = _refused(case)
         return Signature(
             (
                 *_held_before(case),
                 *when(bool(refused), CERTAIN, refused, "fact nonfinite_refused", invariant=True),
-                *when(bool(made), -CERTAIN, f"the batch was finite when it was loaded: {made}", "fact nonfinite_made"),
+                *when(bool(made), -CERTAIN, f"the data were finite when they were read: {made}", "fact nonfinite_made"),
                 *when(_came_in_bad(case) and not made, STRONG, _why(case), "finding"),
                 *operation(
                     case,
@@ -86,7 +91,7 @@ class NonfiniteInput(Cause):
 def _held_before(case: Case) -> Signs:
     """A broken rule if the data held it, and no operation of the script made it before it called the model."""
     held = fact(case, "batch_nonfinite")
-    if not held or made_before_model(case):
+    if not held or made_before_model(case) or made_in_preparation(case):
         return ()
     made = made_by_script(case)
     rows = "; ".join(map(bad_rows, held[:ENTRIES_SHOWN_MAX]))

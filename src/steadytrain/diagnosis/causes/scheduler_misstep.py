@@ -64,19 +64,20 @@ class SchedulerMisstep(Cause):
         short = planned < 0.5 * steps
         made = float(case.window.steps[-1]) if len(case.window.steps) else math.nan
         # A schedule may be planned for a step per micro-batch or process, but then it does not end before the run.
-        over = calls > 0 and planned / calls < OVER_SHARE * made
+        spent = seen(case, "zero-learning-rate") is not None
+        over = calls > 0 and (planned / calls < OVER_SHARE * made or (calls > 1.5 and spent))
         return Signature(
             (
                 *when(
                     calls > 1.5,
                     CERTAIN if over else FAIR,
-                    f"the scheduler is stepped {calls:.0f} times an update",
+                    f"the scheduler is stepped {calls:.0f} times an update{', and the rate is 0 too early' * spent}",
                     "fact scheduler_steps_per_step",
                     invariant=over,
                     calls=calls,
                 ),
                 *when(
-                    calls > 1.5 and over,
+                    calls > 1.5 and over and not math.isnan(planned),
                     HINT,
                     f"its {planned:.0f} steps were over after {planned / calls:.0f} of {made:.0f} updates",
                     "fact scheduler_planned",

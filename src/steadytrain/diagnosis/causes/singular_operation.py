@@ -12,7 +12,13 @@ from steadytrain.core.incident import UNKNOWN_OWNER, Located, OperandRange
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.guarded_operations import forward_operation, is_plain_derivative
 from steadytrain.diagnosis.interventions import DROP_BATCH, EXAMPLE
-from steadytrain.diagnosis.script_signs import made_before_model, made_by_script, rows_made, where_made
+from steadytrain.diagnosis.script_signs import (
+    made_before_model,
+    made_by_script,
+    made_in_preparation,
+    rows_made,
+    where_made,
+)
 from steadytrain.diagnosis.setting_signs import changed_settings
 from steadytrain.diagnosis.signs import (
     above,
@@ -87,6 +93,7 @@ class SingularOperation(Cause):
     source = "discuss.pytorch.org 94875 (sqrt of 0); REPA #46; pytorch issues on where and NaN gradients"
 
     def signature(self, case: Case) -> Signature:
+        early = made_in_preparation(case)
         return Signature(
             (
                 *operation(case, CERTAIN, f"{{operation}} at {{line}} {_did(case)}", _is_singular),
@@ -100,6 +107,7 @@ class SingularOperation(Cause):
                 *operation(case, -STRONG, "{operation} at {line} worked in float16", is_half),
                 *operation(case, -STRONG, "{operation} at {line} got -Inf from a mask", is_masked_softmax),
                 *when(bool(_made(case)), CERTAIN, _made(case), "fact nonfinite_made"),
+                *when(bool(early), CERTAIN, early, "fact nonfinite_made", invariant=True),
                 *when(bool(_prepared(case)), CERTAIN, _prepared(case), "finding, fact singular_calls"),
                 *when(bool(_short(case)), FAIR, _short(case), "window samples"),
                 *listed(case, "singular_calls", HINT, "calls at the edge of their domain: {names}"),
