@@ -57,7 +57,8 @@ ONCE = [
         "shared-time self-pairs unit-ratio choking-clip unscaled-targets "
         "cleared-gradients kept-graphs diluted-divergence frozen-new-tokens flat-derivative "
         "rebuilt-vocabulary regrouped-rows carried-state wrong-sign unmixed-labels overwritten-rows shared-state "
-        "free-weights unrestored-state coarse-inputs opposite-padding mirrored-labels growing-state",
+        "free-weights unrestored-state coarse-inputs opposite-padding mirrored-labels growing-state "
+        "limit-as-end times-in-float32",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

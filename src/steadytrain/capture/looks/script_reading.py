@@ -34,6 +34,7 @@ from steadytrain.capture.looks.free_weights import free_weights
 from steadytrain.capture.looks.growing_states import growing_states
 from steadytrain.capture.looks.kept_by_reference import kept_by_reference
 from steadytrain.capture.looks.kept_graphs import kept_graphs, kept_in_epoch
+from steadytrain.capture.looks.limits_as_ends import limits_as_ends
 from steadytrain.capture.looks.listed_pairs import half_sorted_pairs, unsorted_pairs
 from steadytrain.capture.looks.live_targets import live_targets
 from steadytrain.capture.looks.logit_thresholds import logit_thresholds
@@ -65,6 +66,7 @@ from steadytrain.capture.looks.sorted_tables import sorted_tables
 from steadytrain.capture.looks.squared_spreads import squared_spreads
 from steadytrain.capture.looks.swapped_sizes import swapped_sizes
 from steadytrain.capture.looks.syntax_trees import dotted
+from steadytrain.capture.looks.times_in_float32 import times_in_float32
 from steadytrain.capture.looks.uniform_codes import uniform_codes
 from steadytrain.capture.looks.unrestored_states import unrestored_states
 from steadytrain.capture.step.late_lines import INSTALLED
@@ -99,6 +101,8 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
         ),
     ),
     "unused-end": (unused_ends, ("(?i)gamma|discount", "(?i)next|max|best|target")),
+    "limit-as-end": (limits_as_ends, ("\\.step\\(", "(?i)term|trunc|done|time_?limit")),
+    "time-in-float32": (times_in_float32, ("(?i)float", "(?i)ts\\b|stamp|unix|epoch|utc|time_|_at\\b|_ms\\b")),
     "uniform-code": (uniform_codes, ("rand_like|rand\\(", "(?i)mu|mean|loc")),
     "separate-orders": (
         separate_orders,

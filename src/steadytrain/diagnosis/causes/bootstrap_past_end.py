@@ -24,6 +24,7 @@ class BootstrapPastEnd(Cause):
     Causes:
         - a target without `(1 - done)`
         - generalized advantages that are carried over an end
+        - `truncated` stored as `done`, and `terminated` not
 
     Next:
         1. Multiply by `1 - done` both the next value and what is carried over.
@@ -42,6 +43,13 @@ class BootstrapPastEnd(Cause):
             "multiply what is bootstrapped by 1 - done",
             code="target = reward + gamma * (1 - done) * next_value",
         ),
+        Intervention(
+            "store-terminated",
+            4,
+            "store `terminated` for the target, and end the episode at either flag",
+            code="memory.push(state, action, reward, following, terminated)",
+            of=("limit-as-end",),
+        ),
     )
     grade = "B"
     source = "1312.5602, algorithm 1; 1506.02438"
@@ -49,10 +57,10 @@ class BootstrapPastEnd(Cause):
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
-                *symptom(case, CERTAIN, "unused-episode-end", invariant=True),
+                *symptom(case, CERTAIN, "unused-episode-end", "limit-as-end", invariant=True),
                 *symptom(case, HINT, "no-learning", "plateau"),
                 *ruled_out(
-                    seen(case, "unused-episode-end") is None,
+                    seen(case, "unused-episode-end", "limit-as-end") is None,
                     "no value is bootstrapped past an end that the script knows of",
                 ),
             )

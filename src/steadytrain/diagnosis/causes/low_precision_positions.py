@@ -51,7 +51,7 @@ class LowPrecisionPositions(Cause):
             2,
             "take the offset off in float64, and convert the difference",
             code="time = (time - time[0]).astype(np.float32)",
-            of=("coarse-inputs",),
+            of=("coarse-inputs", "times-in-float32"),
         ),
         FLOAT32,
     )
@@ -69,9 +69,9 @@ class LowPrecisionPositions(Cause):
                     invariant=True,
                 ),
                 *listed(case, "positions_low_precision", HINT, "positions in 16 bits: {names}"),
-                *symptom(case, CERTAIN, "coarse-inputs", invariant=True),
+                *symptom(case, CERTAIN, "coarse-inputs", "times-in-float32", invariant=True),
                 *ruled_out(
-                    seen(case, "coarse-inputs") is None
+                    seen(case, "coarse-inputs", "times-in-float32") is None
                     and surveyed(case)
                     and not fact(case, "positions_low_precision")
                     and not fact(case, "positions_equal"),

@@ -1,0 +1,115 @@
+"""Finds times and counters that become float32 before a phase, a remainder or a difference is taken of them.
+
+A float32 has 24 bits: near 1.7e9 it holds multiples of 128. An offset that is taken off before, or a division by a day,
+leaves what matters.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from steadytrain.capture.looks.syntax_trees import last_name, names_called, number_of, scopes, statements, walk
+
+TIME = re.compile(
+    r"(?i)(.*_)?(ts|time_?stamps?|stamps?|unix(_?time)?|epoch_?(s|sec|secs|seconds|ms|time)|utc|created_at|t_ms|t_ns"
+    r"|time_?(s|sec|secs|seconds|ms|ns|us)|secs?_since_epoch|posix(_?time)?)(_.*)?"
+)
+SINGLE = re.compile(r"(?i)float32|float|single|FloatTensor|f4")
+WRAPS = frozenset(
+    {"tensor", "as_tensor", "from_numpy", "array", "asarray", "to_numpy", "FloatTensor", "float", "astype", "to"}
+    | {"type", "sort", "sorted", "stack", "concatenate", "list", "copy", "contiguous", "view", "reshape", "unsqueeze"}
+    | {"squeeze", "item", "tolist", "double", "int64"}
+)
+"""Calls that leave the numbers as they are."""
+
+FINE = frozenset({"remainder", "fmod", "diff", "sin", "cos", "ediff1d"})
+LARGE_MIN = 1e8
+DIVIDES = (ast.Div, ast.FloorDiv, ast.Mod)
+COARSE_S = 21_600.0
+"""A period of six hours and more: 128 seconds are a two-hundredth of it at most."""
+
+
+def times_in_float32(tree: ast.Module) -> Iterator[int]:
+    """The lines where they become float32."""
+    if not any(
+        isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and abs(node.value) >= LARGE_MIN
+        for node in walk(tree)
+    ) and not names_called(tree) & {"time", "timestamp", "to_datetime", "read_csv", "read_parquet", "time_ns"}:
+        return
+    if not _is_fine(tree):
+        return
+    rebased = set(_rebased(tree))
+    divided = {id(node.left) for node in walk(tree) if isinstance(node, ast.BinOp) and isinstance(node.op, DIVIDES)}
+    for scope in scopes(tree):
+        for node in statements(scope):
+            if isinstance(node, ast.Call) and id(node) not in divided and (given := _made_single(node)) is not None:
+                names = set(_names(given))
+                if any(map(TIME.fullmatch, names)) and not names & rebased and _is_whole(given):
+                    yield node.lineno
+
+
+def _made_single(call: ast.Call) -> ast.expr | None:
+    """What a call turns into float32; None of another call."""
+    name = last_name(call.func)
+    of = call.func.value if isinstance(call.func, ast.Attribute) else None
+    kinds = [*call.args, *(word.value for word in call.keywords if word.arg == "dtype")]
+    if name == "float" and of is not None and not call.args:
+        return of
+    if name in ("astype", "to", "type") and of is not None and any(map(_is_single, kinds)):
+        return of
+    if name in ("FloatTensor", "float32") and call.args:
+        return call.args[0]
+    if name in ("tensor", "as_tensor", "array", "asarray") and call.args:
+        dtypes = [word.value for word in call.keywords if word.arg == "dtype"] + call.args[1:]
+        return call.args[0] if any(map(_is_single, dtypes)) else None
+    return None
+
+
+def _is_single(kind: ast.expr) -> bool:
+    text = str(kind.value) if isinstance(kind, ast.Constant) else last_name(kind)
+    return SINGLE.fullmatch(text) is not None and not (isinstance(kind, ast.Name) and text == "float")
+
+
+def _is_whole(given: ast.expr) -> bool:
+    """Whether the numbers are taken as they are: no offset is taken off and nothing is computed of them before."""
+    for node in walk(given):
+        if isinstance(node, ast.BinOp) and not isinstance(node.op, ast.Add):
+            return False
+        if isinstance(node, ast.Call) and last_name(node.func) not in WRAPS:
+            return False
+    return True
+
+
+def _names(given: ast.expr) -> Iterator[str]:
+    for node in walk(given):
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            yield last_name(node)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            yield str(node.slice.value)
+
+
+def _rebased(tree: ast.Module) -> Iterator[str]:
+    """Variables and columns of which an offset was taken, or which are whole days."""
+    for node in walk(tree):
+        if isinstance(node, ast.AugAssign) and isinstance(node.op, (ast.Sub, *DIVIDES)):
+            yield from _names(node.target)
+        value = node.value if isinstance(node, ast.Assign) else None
+        if isinstance(node, ast.Assign) and isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Sub, *DIVIDES)):
+            yield from (name for target in node.targets for name in _names(target))
+
+
+def _is_fine(tree: ast.Module) -> bool:
+    """Whether anything of them is finer than six hours: a remainder or a phase of a shorter or of an unknown period, or
+    a difference."""
+    for node in walk(tree):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and not isinstance(node.left, ast.Constant):
+            period = number_of(node.right)
+            if period is None or 2 < period < COARSE_S:
+                return True
+        if isinstance(node, ast.Call) and last_name(node.func) in FINE:
+            return True
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and isinstance(node.left, ast.Subscript):
+            return isinstance(node.right, ast.Subscript)
+    return False

@@ -1,0 +1,41 @@
+"""Times that become float32 as they are, and those of which nothing is lost that matters."""
+
+from __future__ import annotations
+
+from rule_of_source import cases_of
+
+BEGIN = """
+    import numpy as np
+    import torch
+
+    START = 1_700_000_000
+"""
+
+
+def script(text: str) -> str:
+    return BEGIN + "".join(f"\n    {line}" for line in text.splitlines())
+
+
+SICK = {
+    "astype": script("stamps = stamps.astype(np.float32)\ngaps = np.diff(stamps)"),
+    "float": script("t = timestamps.float()\nphase = torch.remainder(t, 300.0)"),
+    "to": script("ts = torch.as_tensor(log['ts']).to(torch.float32)\nx = torch.sin(ts / period)"),
+    "dtype": script(
+        "ts = torch.tensor(times_of(unix_time), dtype=torch.float64)\nts = torch.tensor(unix_time, "
+        "dtype=torch.float32)\ngaps = ts[:, 1:] - ts[:, :-1]"
+    ),
+    "of-one": script("t = torch.tensor(self.t_ms[i].item(), dtype=torch.float32)\nphase = t % cycle"),
+    "read": script("table = pd.read_csv(path)\nt = table['timestamp'].to_numpy().astype('float32')\nx = t % 3600"),
+}
+HEALTHY = {
+    "offset-before": script("t = (timestamps - timestamps[0]).float()\nphase = t % 300"),
+    "offset-before-in-place": script("ts -= START\nt = ts.astype(np.float32)\ngaps = np.diff(t)"),
+    "float64": script("t = timestamps.double()\nphase = (t % 300).float()"),
+    "features-after": script("x = np.sin(2 * np.pi * timestamps / 300).astype(np.float32)\ngaps = np.diff(timestamps)"),
+    "days": script("days = unix_seconds.float() / DAY\nweek = days % 7.0"),
+    "long-periods": script("t = timestamps.float()\nhour = t % 86400"),
+    "no-large-number": script("t = timestamps.float()\nphase = t % 300").replace("1_700_000_000", "0"),
+    "another-name": script("t = lengths.float()\nphase = t % 300"),
+}
+
+test_finds, test_leaves = cases_of("time-in-float32", SICK, HEALTHY)
