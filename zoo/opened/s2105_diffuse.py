@@ -2,7 +2,7 @@
 # symptom: denoising loss falls normally but validation loss and the samples stay close to those of an untrained network
 # axis: harness
 # cause: evaluation and sampling use an EMA copy whose decay 0.999 with one update every 10 steps is far too slow for a 700-step run and has no warm-up, so it is still mostly the random initial weights
-# says: (?=[\s\S]*(\bema\b|exponential moving|averaged|shadow))(?=[\s\S]*(decay|slow|lag|warm-?up|bias|initial|init\b|stale|random|untrained|few updates|update_every|too (high|long)))
+# says: (?=[\s\S]*(\b(ema|EMA)\b|exponential moving|averaged|shadow))(?=[\s\S]*(decay|slow|lag|warm-?up|bias|initial|init\b|stale|random|untrained|few updates|update_every|too (high|long)))
 # onset_step: 0
 # fix: warm the EMA decay up, min(decay, (1+n)/(10+n)), or start the average from the trained weights
 # mended: yes
