@@ -246,7 +246,7 @@ def test_a_trial_of_the_rate_says_whose_number_it_is(tmp_path: Path) -> None:
         """
     ended = run_script(tmp_path, source)
     (bundle,) = ended.run_dir.glob("incidents/step-*")
-    tried = " ".join(call("diagnose", bundle, folder=tmp_path).stdout.split())
+    tried = " ".join(call("diagnose", bundle, "--all", folder=tmp_path).stdout.split())
     assert "the learning rate is the script's own number: it updates by hand" in tried
     assert "TypeError" not in tried
 
