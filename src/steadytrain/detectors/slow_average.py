@@ -20,7 +20,8 @@ class SlowAverage(ScriptRule):
         A copy of the model takes a small share of the distance to it in each update, as an exponential moving average
         (EMA) does, and the script evaluates this copy. At the end of the run the average still consists of its first
         values by half or more: metrics and samples of it are those of an untrained model, however well the model has
-        learned. A copy that runs in the steps, as a target network, is none. It is reported when the script ends. An
+        learned. A copy that runs in the steps, as a target network, is none. So it is if the script puts the average
+        into the model for the evaluation, and takes it out again. It is reported when the script ends. An
         average in half precision is also reported if most of its values keep their bits through an update, though they
         are not those of the model: its steps are smaller than the last bit, and round away.
 

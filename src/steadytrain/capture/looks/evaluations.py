@@ -16,6 +16,7 @@ from typing import Any
 from torch import nn
 
 from steadytrain.capture.looks.evaluated_rows import EvaluatedRows
+from steadytrain.capture.looks.evaluated_weights import EvaluatedWeights
 from steadytrain.capture.looks.evaluation_mode import active_in
 from steadytrain.capture.looks.row_keys import row_keys
 from steadytrain.capture.looks.unconditional_dropout import unconditional_dropout
@@ -52,13 +53,14 @@ class Evaluations:
         self._dropouts: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
         self._plain: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._now = _Burst()
-        self._rows = EvaluatedRows()
+        self._rows, self._weights = EvaluatedRows(), EvaluatedWeights()
         self._seen: dict[bytes, int] = {}
         self._bursts = self._updates = self._evaluated = 0
 
     def called(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """The script calls a model with gradients."""
         self._rows.called(module, args, kwargs)
+        self._weights.called(module)
         if self._bursts < BURSTS_MAX:
             self._trained.add(module)
             if self._now.rows and not self._now.trained:
@@ -70,6 +72,7 @@ class Evaluations:
     def called_aside(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """The script calls a model without gradients."""
         self._rows.called_aside(module, args, kwargs)
+        self._weights.called_aside(module)
         now = self._now
         if not module.training and not now.knows_modes and self._bursts < BURSTS_MAX:
             now.knows_modes = any(module is part for model in self._trained for part in model.modules())
@@ -94,6 +97,7 @@ class Evaluations:
         ``evaluated-with:MODEL (CALL)`` that a functional dropout drew.
         """
         self._updates += 1
+        self._weights.updated()
         yield from self._rows.updated()
         if not self._now.rows or self._bursts >= BURSTS_MAX:
             return
@@ -115,6 +119,7 @@ class Evaluations:
     def at_the_end(self) -> Iterator[tuple[str, float]]:
         """The rows of the evaluations after the last update, when the script ends."""
         yield from self._rows.at_the_end()
+        yield from self._weights.rows()
 
 
 def _digest(args: Any, kwargs: Any) -> bytes:

@@ -1,0 +1,109 @@
+"""Measures how far the weights that are evaluated are still those that the training began with.
+
+An average of the weights may be a dictionary of tensors that the script puts into the model for an evaluation, and
+takes out after it. Then the model is called without gradients with other weights than those that the next step trains.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from steadytrain.capture.looks.model_copies import sampled
+
+MODELS_MAX, EVALUATIONS_MAX, CALLS_MAX, OTHERS_MAX = 64, 64, 256, 8
+"""Models that are read, evaluations of each, calls of one of them, and weights that they may differ in."""
+
+SAME_SHARE = 1e-3
+"""A shorter distance to the trained weights, as a share of the way that those have come, is none."""
+
+FIT_MIN = 0.9
+"""Share of the distance that the way back to the first weights explains: noise and another model lie elsewhere."""
+
+
+@dataclass
+class _Model:
+    """The values of a model at its first call with gradients, those of the evaluation that goes on, and what was
+    found."""
+
+    name: str
+    module: weakref.ref[nn.Module]
+    first: tuple[Tensor, ...]
+    evaluated: list[tuple[Tensor, ...]] = field(default_factory=list)
+    calls: int = 0
+    shares: list[float] = field(default_factory=list)
+
+
+class EvaluatedWeights:
+    """Serves all models of a run. It reads a few values at the first call of an evaluation, and after it."""
+
+    def __init__(self) -> None:
+        self._models: weakref.WeakKeyDictionary[nn.Module, _Model] = weakref.WeakKeyDictionary()
+        self._found: list[_Model] = []
+        self._pending: list[_Model] = []
+
+    def called(self, module: nn.Module) -> None:
+        """The script calls a model with gradients."""
+        one = self._models.get(module)
+        if one is None and len(self._found) < MODELS_MAX:
+            one = self._models[module] = _Model(type(module).__name__, weakref.ref(module), sampled(module))
+            self._found.append(one)
+        elif one is not None and one.evaluated:
+            _resolve(one, module)
+
+    def called_aside(self, module: nn.Module) -> None:
+        """The script calls a model without gradients."""
+        one = self._models.get(module)
+        if one is None or len(one.shares) >= EVALUATIONS_MAX or one.calls >= CALLS_MAX:
+            return
+        one.calls += 1
+        values = sampled(module)
+        self._pending += [] if one.evaluated else [one]
+        if len(one.evaluated) < OTHERS_MAX and not (one.evaluated and _are_same(one.evaluated[-1], values)):
+            one.evaluated.append(values)
+
+    def updated(self) -> None:
+        """Weights are about to be updated: what was evaluated and not trained on since has nothing to compare with."""
+        for one in self._pending:
+            one.evaluated, one.calls = [], 0
+        self._pending.clear()
+
+    def rows(self) -> Iterator[tuple[str, float]]:
+        """``first-weights:CLASS``, at the end of the script, is the share of the way back to its first weights at which
+        a model was evaluated, in the last two evaluations at least. One with several weights counts by the newest."""
+        for one in self._found:
+            module = one.module()
+            if one.evaluated and module is not None:
+                _resolve(one, module)
+            if one.shares and (share := min(one.shares[-2:])) > 0.0:
+                yield f"first-weights:{one.name}", share
+
+
+@torch.no_grad()
+def _resolve(one: _Model, module: nn.Module) -> None:
+    """Compare the evaluated values with those that are trained on from here."""
+    shown, one.evaluated, one.calls = one.evaluated, [], 0
+    now = sampled(module)
+    known = [_share(one.first, each, now) for each in shown]
+    one.shares += [min(known)] if now and known else []
+
+
+def _are_same(one: tuple[Tensor, ...], other: tuple[Tensor, ...]) -> bool:
+    return len(one) == len(other) and all(map(torch.equal, one, other))
+
+
+def _share(start: tuple[Tensor, ...], shown: tuple[Tensor, ...], now: tuple[Tensor, ...]) -> float:
+    """How far back ``shown`` lies from ``now`` on the way to ``start``; 0 if it does not lie on it."""
+    shapes = [[part.shape for part in parts] for parts in (start, shown, now)]
+    if not now or shapes.count(shapes[0]) < len(shapes):
+        return 0.0
+    first, other, there = (torch.cat([part.double() for part in parts]) for parts in (start, shown, now))
+    way, distance = first - there, other - there
+    length, away = float(way @ way), float(distance @ distance)
+    along = float(way @ distance)
+    back = length > 0.0 and away > SAME_SHARE**2 * length and along > 0.0 and along * along >= FIT_MIN * length * away
+    return along / length if back else 0.0
