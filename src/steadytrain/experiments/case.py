@@ -182,6 +182,10 @@ class Case:
             return self  # the script would leave its loop at the first step of the trial
         return replace(self, begins=(self.before,), after=AFTER_STEP)
 
+    def from_own_snapshot(self) -> Case:
+        """The same case without the start that a survey kept."""
+        return replace(self, begins=tuple(begin for begin in self.begins if begin != self.kept), kept=None)
+
     def following(self, after: int) -> Case:
         """The same case with ``after`` entries after the onset."""
         return replace(self, after=after)

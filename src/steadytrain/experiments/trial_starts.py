@@ -42,8 +42,7 @@ def other_start(case: Case, *, differs: bool) -> tuple[Case, str] | None:
     that state is not the run, where otherwise only batches were not those of the tape.
     """
     if differs and case.kept is not None and case.begin == case.kept:
-        own = tuple(begin for begin in case.begins if begin != case.kept)
-        return replace(case, begins=own, kept=None), "from a snapshot of the run"
+        return case.from_own_snapshot(), "from a snapshot of the run"
     begins = tuple(begin for begin in case.begins if begin != START)
     if len(begins) < len(case.begins):
         return replace(case, begins=begins), "from the first snapshot"

@@ -56,6 +56,8 @@ def verify(source: Path, case: Case, intervention: str, how: How, *, steps: int 
         raise UsageError(f"--with {intervention}: {text!r} is not a number") from None
     chosen = trial(_trial_of(name))
     near = case.within_step() if chosen.within_step else case
+    if any(change.kind == "reinitialize" for spec in plan_fix(near, chosen.name, value) for change in spec.changes):
+        near = case = case.from_own_snapshot()  # what is drawn anew learns for as long as there are steps
     if near is case:
         followed = case.following(steps if steps is not None else steps_to_follow(case, beta2_of(source, case)))
     else:
