@@ -19,6 +19,10 @@ KEPT_BYTES_MAX = 512 << 20
 """A larger state is not kept: its trials start at the run's own snapshot."""
 
 
+FREE_TIMES = 3
+"""The state is written once, copied once, and leaves as much room."""
+
+
 class KeptStart:
     """Writes the state after ``step`` under ``folder``, as the run writes a snapshot."""
 
@@ -39,10 +43,10 @@ class KeptStart:
     def _write(self, stream: Stream, scalers: Iterable[Any]) -> None:
         document, tensors, _ = state_of(stream, list(scalers))
         size = size_bytes(tensors.values())
+        if document["not_kept"] or size > KEPT_BYTES_MAX or FREE_TIMES * size > free_bytes(self._folder):
+            return
         place = self._folder / SNAPSHOTS_FOLDER / snapshot_name(self._step)
         place.mkdir(parents=True, exist_ok=True)
-        if document["not_kept"] or size > KEPT_BYTES_MAX or 3 * size > free_bytes(self._folder):
-            return
         digests = write_tensors(place / STATE_TENSORS, tensors, go_on=lambda: True)
         size = (place / STATE_TENSORS).stat().st_size
         whole = {**document, "step": self._step, "tensor_bytes": size, "digests": digests}

@@ -24,6 +24,9 @@ SICK = {
         "ts = torch.tensor(times_of(unix_time), dtype=torch.float64)\nts = torch.tensor(unix_time, "
         "dtype=torch.float32)\ngaps = ts[:, 1:] - ts[:, :-1]"
     ),
+    "beside-another-difference": script(
+        "error = x[0] - mean\nts = timestamps.float()\ngaps = ts[1:] - ts[:-1]\nloss = y[0] - target"
+    ),
     "of-one": script("t = torch.tensor(self.t_ms[i].item(), dtype=torch.float32)\nphase = t % cycle"),
     "read": script("table = pd.read_csv(path)\nt = table['timestamp'].to_numpy().astype('float32')\nx = t % 3600"),
 }

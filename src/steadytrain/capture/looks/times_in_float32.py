@@ -110,6 +110,10 @@ def _is_fine(tree: ast.Module) -> bool:
                 return True
         if isinstance(node, ast.Call) and last_name(node.func) in FINE:
             return True
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and isinstance(node.left, ast.Subscript):
-            return isinstance(node.right, ast.Subscript)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and _are_parts(node.left, node.right):
+            return True
     return False
+
+
+def _are_parts(*values: ast.expr) -> bool:
+    return all(isinstance(one, ast.Subscript) for one in values)
