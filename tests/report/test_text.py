@@ -72,3 +72,14 @@ def test_a_quiet_run_names_who_looked(tmp_path: Path) -> None:
     shown = printed(build.from_run(open_run(builders.quiet_run(tmp_path / "run"))))
     assert shown.startswith("No symptom was seen: 2 detectors looked at 1,000 steps")
     assert "Silence is not health" in shown
+
+
+def test_a_symptom_that_comes_again_and_again_takes_three_lines(tmp_path: Path) -> None:
+    spikes = [
+        builders.symptom(first_step=step, last_step=step + 9, message=f"rose at {step}") for step in range(10, 60, 10)
+    ]
+    shown = printed(build.from_run(open_run(builders.bad_run(tmp_path / "run", symptoms=spikes))))
+    flat = " ".join(shown.split())
+    assert "rose at 20" in flat
+    assert "rose at 30" not in flat
+    assert f"{spikes[0].name} 3 more times, steps 30 to 59" in flat

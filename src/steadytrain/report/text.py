@@ -16,11 +16,11 @@ from rich.text import Text
 from steadytrain.core.model import Severity
 from steadytrain.core.own_command import pasteable
 from steadytrain.report.diagnosis_shown import BY_HAND, FIX_HEADINGS, CausePart, DiagnosisPart, RemedyRow
-from steadytrain.report.report_values import IncidentPart, Report
+from steadytrain.report.report_values import IncidentPart, Report, SymptomRow
 from steadytrain.report.thinned_curves import NOT_FINITE, Curve
 from steadytrain.report.wording import enumerated, number
 
-SYMPTOMS_SHOWN_MAX = 8
+SYMPTOMS_SHOWN_MAX, REPEATS_SHOWN_MAX = 8, 2
 INCIDENTS_SHOWN_MAX = 2
 PARAMETERS_SHOWN_MAX = 4
 NOTES_SHOWN_MAX = 6
@@ -251,7 +251,7 @@ def _symptom_lines(report: Report) -> Iterable[tuple[str, Text]]:
     last_label = ""
     above = " ".join((report.verdict, *(incident.title for incident in report.incidents[:INCIDENTS_SHOWN_MAX])))
     alarms = [symptom for symptom in report.symptoms if symptom.severity != "note"]
-    shown = alarms or report.symptoms
+    shown, again = _without_repeats(alarms or report.symptoms)
     for symptom in shown[:SYMPTOMS_SHOWN_MAX]:
         origin = f" ({symptom.origin})" if symptom.origin else ""
         is_told = symptom.message in above
@@ -264,12 +264,28 @@ def _symptom_lines(report: Report) -> Iterable[tuple[str, Text]]:
         if symptom.code and not is_told:
             yield ("", Text(f"{symptom.line}  {symptom.code}", style="italic"))
         last_label = label
+    for first, *others in again:
+        last = max(one.last_step for one in (first, *others))
+        times = "once more" if not others else f"{len(others) + 1} more times"
+        yield ("", Text(f"{first.name} {times}, steps {first.first_step:,} to {last:,}", style=_LABEL_STYLE))
     if len(shown) > SYMPTOMS_SHOWN_MAX:
         yield ("", Text(f"and {len(shown) - SYMPTOMS_SHOWN_MAX} more", style=_LABEL_STYLE))
     notes = [symptom for symptom in report.symptoms if symptom.severity == "note"] if alarms else []
     if notes:
         named = dict.fromkeys(f"{one.name}{f' ({one.origin})' if one.origin else ''} at {one.steps}" for one in notes)
         yield ("notes", Text(enumerated(list(named), NOTES_NAMED_MAX)))
+
+
+def _without_repeats(symptoms: Sequence[SymptomRow]) -> tuple[list[SymptomRow], list[list[SymptomRow]]]:
+    """The first two symptoms of each name, and those that come after them: they say the same again."""
+    shown: list[SymptomRow] = []
+    same: dict[tuple[str, str], list[SymptomRow]] = {}
+    for one in symptoms:
+        known = same.setdefault((one.name, one.origin), [])
+        known.append(one)
+        if len(known) <= REPEATS_SHOWN_MAX:
+            shown.append(one)
+    return shown, [known[REPEATS_SHOWN_MAX:] for known in same.values() if len(known) > REPEATS_SHOWN_MAX]
 
 
 def _spark(curve: Curve) -> Text:
