@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from steadytrain.capture.looks.evaluated_weights import EvaluatedWeights
 from watching import watching
 
 STEPS, EVERY = 240, 40
@@ -103,3 +104,11 @@ def test_a_part_that_is_called_alone_at_set_up_is_no_evaluation(tmp_path: Path) 
             nn.functional.mse_loss(model(x)[:, 0], x.sum(1).tanh()).backward()
             optimizer.step()
     assert "slow-average" not in {one.name for one in watcher.symptoms}
+
+
+def test_a_module_without_parameters_is_left_alone() -> None:
+    look, loss = EvaluatedWeights(), nn.MSELoss()
+    look.called(loss)
+    look.called_aside(loss)
+    look.called(loss)
+    assert list(look.rows()) == []

@@ -70,6 +70,8 @@ def _ids(parameters: Iterable[Tensor]) -> set[int]:
 def sampled(module: nn.Module) -> tuple[Tensor, ...]:
     """A few values of the first and the last parameter, as copies; none where they have no plain values."""
     parameters: Sequence[Tensor] = list(module.parameters())
+    if not parameters:
+        return ()
     found = [dense_values(one) for one in (parameters[0], parameters[-1])]
     plain = [one.reshape(-1) for one in found if one is not None]
     return tuple(one[:: -(-one.numel() // SAMPLED_MAX) or 1].float().clone() for one in plain)
