@@ -127,9 +127,11 @@ def _by_trials(shown: Mapping[str, str]) -> Axis | None:
 def _by_signs(suspects: Sequence[Suspect], belief: Mapping[str, float], shown: Mapping[str, str]) -> Axis:
     """The axis that the signs point to, or which ones the trials have excluded."""
     cleared = tuple(trial for trial in _square() if shown.get(trial) == "persists" and trial != OTHER_STATE)
-    mass = {axis: share for axis, share in _mass(suspects, belief).items() if not (axis == "data" and cleared)}
+    one_batch = cleared == ("drop-batch",)  # data that changed for good are still there without it
+    excluded = {"data"} if cleared and not one_batch else set()
+    mass = {axis: share for axis, share in _mass(suspects, belief).items() if axis not in excluded}
     name = max(sorted(mass), key=lambda axis: mass[axis], default="")
-    beside = f"; not the data: {_said(cleared, shown)}" if cleared else ""
+    beside = f"; not {'that batch alone' if one_batch else 'the data'}: {_said(cleared, shown)}" if cleared else ""
     if name and mass[name] >= MASS_MIN:
         return Axis(
             name,

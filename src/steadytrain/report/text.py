@@ -126,11 +126,12 @@ def short_diagnosis(part: DiagnosisPart, whole: str) -> Group:
 
 
 def _evidence_in_short(lines: Sequence[str], part: DiagnosisPart) -> tuple[str, ...]:
-    """One thing that was seen, and trials; the others fill up."""
-    trials = {line.trial for line in part.trials}
-    seen = [line for line in lines if line.partition(": ")[0] not in trials]
+    """One thing that was seen, and the trials that removed the symptom; the others fill up."""
+    effects = {line.trial: line.effect for line in part.trials}
+    seen = [line for line in lines if line.partition(": ")[0] not in effects]
     tried = [line for line in lines if line not in seen]
-    chosen = [*seen[:1], *tried, *seen[1:]][:EVIDENCE_IN_SHORT]
+    helped = [line for line in tried if effects[line.partition(": ")[0]] == "removed"]
+    chosen = [*seen[:1], *helped, *seen[1:], *tried][:EVIDENCE_IN_SHORT]
     return tuple(line for line in lines if line in chosen)
 
 
