@@ -155,9 +155,16 @@ def test_the_answer_takes_one_screen_and_names_the_command_for_the_rest(tmp_path
         printed[whole] = out.getvalue().decode()
     short, full = printed[False], printed[True]
     assert len(short.splitlines()) <= 40 < len(full.splitlines())
-    for part in ("confirmed: bad-batch", "To get past the step", "row 3 of step 412", "row 5 of step 412", "next "):
+    for part in (
+        "confirmed: bad-batch",
+        "To get past the step",
+        "loss-spike: it rose",
+        "row 3 of step 412",
+        "row 5 of step 412",
+        "next ",
+    ):
         assert part in short, part
-    for part in ("row 4 of step 412", "\nTrials", "symptom   "):
+    for part in ("row 4 of step 412", "\nTrials", "replay   "):
         assert part not in short, part
         assert part in full, part
     assert f"{len(told.trials)} trials: " in short

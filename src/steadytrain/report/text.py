@@ -111,6 +111,7 @@ def short_diagnosis(part: DiagnosisPart, whole: str) -> Group:
         parts += _remedies(replace(cause, remedies=_in_short(cause.remedies)))
     parts += _patch(part)
     rest = [
+        *_labelled("symptom", (part.symptom,) if part.symptom else ()),
         *_labelled("batch", _rows_in_short(part)),
         *_labelled("record next", part.record_next),
         *_labelled("notes", part.notes),
@@ -126,12 +127,12 @@ def short_diagnosis(part: DiagnosisPart, whole: str) -> Group:
 
 
 def _evidence_in_short(lines: Sequence[str], part: DiagnosisPart) -> tuple[str, ...]:
-    """One thing that was seen, and the trials that removed the symptom; the others fill up."""
+    """One thing that was seen, the trials that removed the symptom, and more that was seen."""
     effects = {line.trial: line.effect for line in part.trials}
     seen = [line for line in lines if line.partition(": ")[0] not in effects]
     tried = [line for line in lines if line not in seen]
     helped = [line for line in tried if effects[line.partition(": ")[0]] == "removed"]
-    chosen = [*seen[:1], *helped, *seen[1:], *tried][:EVIDENCE_IN_SHORT]
+    chosen = ([*seen[:1], *helped, *seen[1:]] or tried)[:EVIDENCE_IN_SHORT]
     return tuple(line for line in lines if line in chosen)
 
 
