@@ -97,18 +97,14 @@ def short_diagnosis(part: DiagnosisPart, whole: str) -> Group:
     command that prints the rest."""
     parts: list[RenderableType] = [Text(part.verdict, style=STYLES[part.severity]), Text(part.why)]
     lines = _labelled("lies in", (part.axis,) if part.axis else ())
-    left: list[str] = []
-    for cause in part.causes[:1]:
-        against = cause.against[:EVIDENCE_IN_SHORT]
-        brief = replace(cause, supports=_evidence_in_short(cause.supports, part), against=against)
+    briefly = [_cause_in_short(cause, part) for cause in part.causes[:1]]
+    for cause in briefly:
         if not part.verdict.startswith(cause.status):
             lines += _labelled("first of all", (f"{cause.status}: {cause.name} ({cause.confidence}). {cause.summary}",))
-        lines += _cause_lines(brief)
-        shown = _in_short(cause.remedies)
-        left += _counted(len(cause.remedies) - len(shown), "more fix", "more fixes")
+        lines += _cause_lines(cause)
     parts += [Text(), _grid(lines, _OF_DIAGNOSIS_WIDTH)] if lines else []
-    for cause in part.causes[:1]:
-        parts += _remedies(replace(cause, remedies=_in_short(cause.remedies)))
+    for cause in briefly:
+        parts += _remedies(cause)
     parts += _patch(part)
     rest = [
         *_labelled("symptom", (part.symptom,) if part.symptom else ()),
@@ -117,13 +113,26 @@ def short_diagnosis(part: DiagnosisPart, whole: str) -> Group:
         *_labelled("notes", part.notes),
     ]
     parts += [Text(), _grid(rest, _OF_DIAGNOSIS_WIDTH)] if rest else []
-    left += _counted(len(part.causes) - 1, "other cause", "other causes")
-    left += _counted(len(part.refuted), "refuted cause", "refuted causes")
-    left += _counted(len(part.trials), "trial", "trials")
+    fixes = sum(len(cause.remedies) for cause in part.causes[:1]) - sum(len(cause.remedies) for cause in briefly)
+    left = [
+        *_counted(fixes, "more fix", "more fixes"),
+        *_counted(len(part.causes) - 1, "other cause", "other causes"),
+        *_counted(len(part.refuted), "refuted cause", "refuted causes"),
+        *_counted(len(part.trials), "trial", "trials"),
+    ]
     if left:
         line = Text.assemble((f"{enumerated(left, len(left))}: {whole}", _LABEL_STYLE), no_wrap=True, overflow="ignore")
         parts += [Text(), line]
     return Group(*parts)
+
+
+def _cause_in_short(cause: CausePart, part: DiagnosisPart) -> CausePart:
+    return replace(
+        cause,
+        supports=_evidence_in_short(cause.supports, part),
+        against=cause.against[:EVIDENCE_IN_SHORT],
+        remedies=_in_short(cause.remedies),
+    )
 
 
 def _evidence_in_short(lines: Sequence[str], part: DiagnosisPart) -> tuple[str, ...]:
