@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from steadytrain.capture.looks.model_copies import sampled
+from steadytrain.capture.looks.model_copies import sampled, share_of_way
 
 MODELS_MAX, EVALUATIONS_MAX, CALLS_MAX, OTHERS_MAX = 64, 64, 256, 8
 """Models that are read, evaluations of each, calls of one of them, and weights that they may differ in."""
 
 SAME_SHARE = 1e-3
-"""A shorter distance to the trained weights, as a share of the way that those have come, is none."""
+"""A smaller share of the way that the trained weights have come is none."""
 
 FIT_MIN = 0.9
 """Share of the distance that the way back to the first weights explains: noise and another model lie elsewhere."""
@@ -103,7 +103,5 @@ def _share(start: tuple[Tensor, ...], shown: tuple[Tensor, ...], now: tuple[Tens
         return 0.0
     first, other, there = (torch.cat([part.double() for part in parts]) for parts in (start, shown, now))
     way, distance = first - there, other - there
-    length, away = float(way @ way), float(distance @ distance)
-    along = float(way @ distance)
-    back = length > 0.0 and away > SAME_SHARE**2 * length and along > 0.0 and along * along >= FIT_MIN * length * away
-    return along / length if back else 0.0
+    share, explained = share_of_way(distance, way)
+    return share if share > SAME_SHARE and explained >= FIT_MIN else 0.0

@@ -75,3 +75,10 @@ def sampled(module: nn.Module) -> tuple[Tensor, ...]:
     found = [dense_values(one) for one in (parameters[0], parameters[-1])]
     plain = [one.reshape(-1) for one in found if one is not None]
     return tuple(one[:: -(-one.numel() // SAMPLED_MAX) or 1].float().clone() for one in plain)
+
+
+def share_of_way(moved: Tensor, way: Tensor) -> tuple[float, float]:
+    """The share of ``way`` that ``moved`` makes, and how much of ``moved`` that explains, up to 1; 0 without either."""
+    length, far = float(way @ way), float(moved @ moved)
+    share = float(moved @ way) / length if length else 0.0
+    return share, share * share * length / far if far else 0.0

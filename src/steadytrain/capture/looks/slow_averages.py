@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from steadytrain.capture.hooks.module_hooks import ModuleHook, Report, hook_before
 from steadytrain.capture.looks.kept_statistics import KeptStatistics
-from steadytrain.capture.looks.model_copies import copies_of, kind_of, models_of, sampled
+from steadytrain.capture.looks.model_copies import copies_of, kind_of, models_of, sampled, share_of_way
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.capture.tensors.activations.compiled import something_was_compiled
 
@@ -147,8 +147,6 @@ def _measure(one: _Average, step: int) -> None:
         one.moved.append(step)
     if _is_half(copy) and bool(change.any()) and float(distance.norm()) >= AWAY_SHARE * float(there.norm()):
         one.kept.append(float((change == 0)[distance != 0].double().mean()))
-    length = float(distance @ distance)
-    share = float(change @ distance) / length if length else 0.0
-    explained = share * share * length / float(change @ change) if bool(change.any()) else 0.0
+    share, explained = share_of_way(change, distance)
     if 0.0 < share < 1.0 and explained >= FIT_MIN:
         one.shares.append(share)
