@@ -56,8 +56,8 @@ def test_the_share_stays_below_a_tenth(step_s: float, recording_s: float) -> Non
 
 def test_a_run_within_its_allowance_does_not_rest() -> None:
     clock = Clock()
-    assert simulated(Pace(clock=clock), clock, step_s=0.4e-3, recording_s=5e-3, until_s=21.0)[1] == 0
-    assert simulated(Pace(clock=clock), clock, step_s=0.4e-3, recording_s=5e-3, until_s=60.0)[1] > 0
+    assert simulated(Pace(clock=clock), clock, step_s=0.4e-3, recording_s=5e-3, until_s=6.0)[1] == 0
+    assert simulated(Pace(clock=clock), clock, step_s=0.4e-3, recording_s=5e-3, until_s=20.0)[1] > 0
 
 
 def test_a_run_of_long_steps_does_not_rest() -> None:

@@ -245,6 +245,17 @@ def test_where_optimizers_take_turns_a_loss_may_rise(name: str, severity: Severi
 MOVED = np.full(AFTER_1000, 20 * NOISE)
 
 
+@pytest.mark.parametrize(
+    ("last", "z", "told"),
+    [(1040, 13.0, "note"), (1040, 300.0, "warning"), (1003, 13.0, "warning")],
+)
+def test_where_optimizers_take_turns_a_spike_that_stays_is_a_rise(last: int, z: float, told: str) -> None:
+    """One loss of a pair moves to where the other one lets it; a batch that is out of place is gone at once."""
+    window = steps(loss=changed(1000, MOVED), facts={"optimizers_in_turn": 2.0})
+    (symptom,) = judge(window, [Sees((replace(saw("loss-spike", last=last), numbers={"z": z}),))]).symptoms
+    assert symptom.severity == told
+
+
 @pytest.mark.parametrize("fact", [COPY_FOLLOWS, OWN_ROLLOUTS, OWN_OUTPUTS])
 @pytest.mark.parametrize(
     ("name", "severity", "told"),

@@ -238,3 +238,9 @@ def test_the_names_of_a_large_model_are_searched_once(monkeypatch: pytest.Monkey
     assert redact_tree(names) == names
     monkeypatch.setattr(redaction, "redact_values", None)
     assert redact_tree(names) == names
+
+
+def test_the_digests_of_a_tape_are_kept_and_what_stands_under_a_secret_name_is_not() -> None:
+    digests = ["float32[64,15]:000000ed8b2cc921cc50e05dd44c4984", "bool[]:0" + "1f" * 15 + "2", "0a" * 16]
+    assert redact_tree({"places": {"s1.0": digests}}) == {"places": {"s1.0": digests}}
+    assert all(one.startswith(REDACTED) for one in redact_tree({"token": digests})["token"])

@@ -58,7 +58,7 @@ class Options:
         checkpoints_mb: disk space, in 10^6 bytes, for good checkpoints that the script has removed; 0: none.
         keep_rewind: keep them also when the run ends well.
         every_step: record every step also in a long run of steps of some milliseconds. Otherwise such a run is recorded
-            in bursts once steadytrain has worked for 20 s, so that it takes less than 10 % of the time.
+            in bursts once steadytrain has worked for 6 s, so that it takes less than 10 % of the time.
         resume_from: the bundle of an incident. The state from before it is loaded at the first model call, and its run
             goes on from there.
         fixes: with ``resume_from``: interventions that hold from the first step, such as ``clip=0.5``, or the names of

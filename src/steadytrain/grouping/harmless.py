@@ -6,6 +6,8 @@ excuse gives its reason.
 
 from __future__ import annotations
 
+import math
+
 from steadytrain.core.model import Symptom, Window
 from steadytrain.grouping.catalog import declared
 from steadytrain.grouping.courses import DATA, EPOCH, RECOVERED, RESTART, RESUME, evaluated_since, told
@@ -22,13 +24,16 @@ MORE_CLASSES_MIN = 3
 BACK_STEPS, BACK_SHARE = 16, 0.25
 """Losses whose medians are compared, and the share of a rise that may be left."""
 
+STAYS_STEPS = 16
+"""A batch, or a few in a row, raise the loss for fewer steps."""
+
 STAGE_STRIDES = 3
 """A stage column may change this many rows before the loss visibly rises."""
 
 
 def is_by_design(window: Window, symptom: Symptom) -> str:
     """Why the training method explains a symptom, however severe it looks, or ""."""
-    if window.facts.get("optimizers_in_turn", 1) > 1 and declared(symptom.name).counts_rising_loss:
+    if window.facts.get("optimizers_in_turn", 1) > 1 and _rises_for_long(symptom):
         return "several optimizers take turns, and the loss of one rises where another learns"
     if declared(symptom.name).counts_rising_loss and _has_more_classes(window, symptom):
         return "the likelihood has more and more classes to choose from, as while a queue of negatives fills up"
@@ -40,6 +45,16 @@ def is_by_design(window: Window, symptom: Symptom) -> str:
     if symptom.course == RESTART:
         return f"{told(symptom)}, and comes back down"
     return follows_targets(window, symptom)
+
+
+def _rises_for_long(symptom: Symptom) -> bool:
+    """Whether a loss that rose is what the symptom is about, and no single batch: a spike that stays is a rise."""
+    kind = declared(symptom.name)
+    if kind.counts_rising_loss:
+        return True
+    begins_one = bool(kind.part_of) and declared(kind.part_of).counts_rising_loss
+    stays = symptom.last_step - symptom.first_step >= STAYS_STEPS
+    return begins_one and stays and symptom.numbers.get("z", math.inf) <= kind.excused_z_max
 
 
 def _is_back(window: Window, symptom: Symptom) -> bool:

@@ -38,6 +38,9 @@ _SUSPECT = re.compile(
     r"[Tt]oken|TOKEN|[Kk]ey|KEY|[Ii]dentified|IDENTIFIED|[Ll]ogin|LOGIN|\uff1a"
 )
 
+_OWN_DIGEST = re.compile(r"(?:(?:u?int|b?float|complex|bool)\w{0,12}\[[0-9,]{0,40}\]:)?[0-9a-f]{32}")
+"""The digest of a tensor or of a random state. A tape has several of each step, and none comes again."""
+
 CLEAN_TEXTS_MAX = 1 << 16
 """More than the tensors of any model: with fewer, each file of a table read all its names anew (0.8 s for 5,000)."""
 
@@ -56,9 +59,11 @@ or which modules a second launch finds."""
 
 def redact_text(text: str) -> str:
     """Replace what has the shape of a secret, stands under the name of one, or is a long random word."""
-    if len(text) < 4 or text in _clean or not _SUSPECT.search(text):
+    if len(text) < 4 or text in _clean or _OWN_DIGEST.fullmatch(text):
         return text
-    kept = redact_shapes(redact_phrases(redact_values(redact_private_keys(text))))
+    kept = text
+    if _SUSPECT.search(text):
+        kept = redact_shapes(redact_phrases(redact_values(redact_private_keys(text))))
     if kept == text and len(text) <= CLEAN_CHARACTERS_MAX:
         if len(_clean) >= CLEAN_TEXTS_MAX:
             _clean.clear()
@@ -113,37 +118,43 @@ _Seen = dict[tuple[int, str, bool, int], tuple[Any, Any]]
 """The containers of a tree, and what became of them: a tape holds the same names and settings once for each step."""
 
 
+_PLAIN = (float, bool, type(None))
+"""What is never a secret: a measured number, yes or no, nothing. PINs and salts are whole numbers."""
+
+
 def _redact_node(value: Any, name: str, seen: _Seen, *, sure: bool, depth: int) -> Any:
     if isinstance(value, str):
         return _redact_string(value, name)
-    if isinstance(value, bool) or value is None:
+    if isinstance(value, _PLAIN):
         return value
-    if isinstance(value, float):
-        return value  # a measured number; PINs and salts are whole
     if isinstance(value, int):
         return redacted(kind_of_name(name) or "secret", str(value)) if sure else value
     if depth > DEPTH_MAX:
         return f"{REDACTED}nested, {DEPTH_MAX} characters]"
-    if not isinstance(value, (Mapping, list, tuple)):
+    if not isinstance(value, (dict, list, tuple, Mapping)):
         return value
     key = (id(value), name, sure, depth)
-    if key not in seen:
-        redact = _redact_mapping if isinstance(value, Mapping) else _redact_list
-        seen[key] = value, redact(value, name, seen, sure=sure, depth=depth)  # what is kept gives its id to no other
-    return seen[key][1]
+    known = seen.get(key)
+    if known is None:
+        redact = _redact_list if isinstance(value, (list, tuple)) else _redact_mapping
+        # What is kept gives its id to no other.
+        known = seen[key] = value, redact(value, name, seen, sure=sure, depth=depth)
+    return known[1]
 
 
 def _redact_mapping(value: Any, name: str, seen: _Seen, *, sure: bool, depth: int) -> dict[Any, Any]:
     kept: dict[Any, Any] = {}
     named = value.get("name", value.get("key"))
     for key, entry in value.items():
+        if type(entry) in _PLAIN and key in _clean and key not in kept:
+            kept[key] = entry
+            continue
         inner = name if sure else str(key)
         if key == "value" and isinstance(named, str) and is_secret_name(named):
             inner = named
         elif key in _CARRIERS and name:
             inner = name
-        inner_sure = sure or (inner != "" and is_sure_name(inner) and not isinstance(entry, (list, tuple, Mapping)))
-        inner_sure = inner_sure or (isinstance(entry, (list, tuple, Mapping)) and is_sure_name(inner))
+        inner_sure = sure or is_sure_name(inner)
         written = redact_text(key) if isinstance(key, str) else key
         if written is not key and written in kept:
             written = f"{written} ({len(kept)})"
@@ -159,6 +170,10 @@ def _redact_list(value: Any, name: str, seen: _Seen, *, sure: bool, depth: int) 
     kept: list[Any] = []
     before = ""
     for position, entry in enumerate(value):
+        if type(entry) in _PLAIN:
+            kept.append(entry)
+            before = ""
+            continue
         inner = name
         pair = position == 1 and len(value) == 2
         if before and (pair or before.startswith("-")) and is_secret_name(before) and " " not in before:

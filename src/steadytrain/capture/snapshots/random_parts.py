@@ -18,6 +18,7 @@ class RandomTable:
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[Any, str]] = {}
+        self._document: dict[str, Any] = {}
 
     def keys(self, state: RandomState, parts: dict[str, Any]) -> dict[str, Any]:
         """The document of ``state``: one key per part. Adds new parts to ``parts`` under their keys."""
@@ -27,7 +28,10 @@ class RandomTable:
             "torch": self._key("torch", state.torch, torch.equal, parts),
         }
         cuda = [self._key(f"cuda{number}", one, torch.equal, parts) for number, one in enumerate(state.cuda)]
-        return {**found, "cuda": cuda}
+        document = {**found, "cuda": cuda}
+        if document != self._document:
+            self._document = document  # states in a row are often the same one: written once (``redact_tree``)
+        return self._document
 
     def _key(self, name: str, value: Any, same: Any, parts: dict[str, Any]) -> str:
         last = self._last.get(name)

@@ -18,7 +18,7 @@ from steadytrain.capture.snapshots.digests import digest
 from steadytrain.capture.snapshots.random_parts import RandomTable
 from steadytrain.capture.snapshots.safetensors_writer import can_be_written
 from steadytrain.capture.step.gate import Measurement
-from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, map_tensors, tensors_in
+from steadytrain.capture.step.input_recorder import AutocastState, MicroBatch, RandomState, map_tensors, tensors_in
 from steadytrain.core.incident import Samples
 from steadytrain.core.torch_private import VERSION
 from steadytrain.storage.tape_files import (
@@ -131,25 +131,33 @@ def chunk_document(steps: Sequence[TapeStep], random: RandomTable) -> tuple[dict
 
 
 class _KnownTrees:
-    """The trees of names and hyper-parameters, which are the same in most steps: encoded once."""
+    """The trees of names, hyper-parameters and autocast, which are the same in most steps: encoded once."""
 
     def __init__(self) -> None:
-        self._names: tuple[tuple[str, ...], Any] = ((), encode([], _is_kept)[0])
-        self._groups: tuple[Any, Any] = (None, None)
+        self._names: dict[tuple[str, ...], Any] = {}
+        self._groups: dict[str, tuple[str, Any]] = {}
+        self._autocast: tuple[Any, Any] = (None, None)
 
     def names(self, names: tuple[str, ...]) -> Any:
-        if names is not self._names[0] and names != self._names[0]:
-            self._names = names, encode(list(names), _is_kept)[0]
-        return self._names[1]
+        tree = self._names.get(names)
+        if tree is None:
+            tree = self._names[names] = encode(list(names), _is_kept)[0]
+        return tree
 
-    def groups(self, groups: list[list[dict[str, Any]]], tree_of: Any, lead: str) -> Any:
+    def autocast(self, state: AutocastState) -> Any:
+        if state != self._autocast[0]:
+            self._autocast = state, autocast_tree(state)
+        return self._autocast[1]
+
+    def groups(self, stream: str, groups: list[list[dict[str, Any]]], tree_of: Any, lead: str) -> Any:
         plain = [[list(group.items()) for group in some] for some in groups]
         if not all(_is_plain(value) for some in plain for group in some for _, value in group):
             return tree_of(groups, lead)
         key = repr(plain)  # tells True from 1 and 0.0 from -0.0
-        if key != self._groups[0]:
-            self._groups = key, tree_of(groups, lead)
-        return self._groups[1]
+        last = self._groups.get(stream)
+        if last is None or key != last[0]:
+            last = self._groups[stream] = key, tree_of(groups, lead)
+        return last[1]
 
 
 def _is_plain(value: Any) -> bool:
@@ -175,7 +183,7 @@ def _step_document(
                 "inputs": tree,
                 "not_kept": opaque_types(tree),
                 "changed_after_use": batch.changed_since(),
-                "autocast": autocast_tree(batch.autocast),
+                "autocast": known.autocast(batch.autocast),
                 "random_before": random.keys(before, parts) if before is not None else None,
                 "random": random.keys(batch.random, parts),
                 "random_after": random.keys(after, parts) if after is not None else None,
@@ -204,12 +212,12 @@ def _step_document(
         "gradient_norms": {
             "dict": [["names", known.names(step.names)], ["norms", tree_of(torch.from_numpy(step.norms), f"{lead}g")]]
         },
-        "groups": known.groups(step.groups, tree_of, f"{lead}h"),
+        "groups": known.groups("", step.groups, tree_of, f"{lead}h"),
         "fetched": {str(dataset): count for dataset, count in step.fetched.items()},
         "calls": calls,
         "fetches": fetches,
         **(
-            {"others": [_gate_document(one, tree_of, f"{lead}o{at}") for at, one in enumerate(step.others)]}
+            {"others": [_gate_document(one, tree_of, f"{lead}o{at}", known) for at, one in enumerate(step.others)]}
             if step.others
             else {}
         ),
@@ -220,9 +228,9 @@ def _step_document(
     }
 
 
-def _gate_document(gate: OtherGate, tree_of: Any, lead: str) -> dict[str, Any]:
+def _gate_document(gate: OtherGate, tree_of: Any, lead: str, known: _KnownTrees) -> dict[str, Any]:
     record = gate.measured.record
-    names = list(gate.measured.tensor_names)
+    norms = tree_of(torch.from_numpy(record.gradient_norms), f"{lead}g")
     return {
         "stream": gate.stream,
         "step": record.step,
@@ -230,8 +238,8 @@ def _gate_document(gate: OtherGate, tree_of: Any, lead: str) -> dict[str, Any]:
         "skipped": record.skipped,
         "refused": record.refused,
         "losses": [float(loss).hex() for loss in gate.measured.losses],
-        "gradient_norms": tree_of({"names": names, "norms": torch.from_numpy(record.gradient_norms)}, f"{lead}g"),
-        "groups": tree_of(gate.groups, f"{lead}h"),
+        "gradient_norms": {"dict": [["names", known.names(tuple(gate.measured.tensor_names))], ["norms", norms]]},
+        "groups": known.groups(gate.stream, gate.groups, tree_of, f"{lead}h"),
         "gradient_factor": gate.measured.factor.hex(),
     }
 
