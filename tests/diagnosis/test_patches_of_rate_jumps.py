@@ -43,6 +43,20 @@ def test_only_the_line_of_the_jump_changes(bad: str, good: str) -> None:
     assert texts(bad)[0] == [HEAD + good]
 
 
+def test_one_event_that_raises_the_rates_of_two_optimizers_is_mended_as_a_whole() -> None:
+    """The rate of one of them alone leaves the other one too high."""
+    head = HEAD.replace("for step", "other = torch.optim.SGD(net.parameters(), lr=0.02)\nfor step")
+    body = """    if step == 120:
+        for g in opt.param_groups: g['lr'] *= 35
+        for g in other.param_groups: g['lr'] *= 35
+    if step == 200:
+        for g in other.param_groups: g['lr'] *= 35
+"""
+    mended = body.replace("35", "1", 2)
+    found, _ = patches_for(CAUSE, head + body, Wound(jump=JUMP, optimizer="opt"), name="train.py")
+    assert [one.text for one in found] == [head + mended]
+
+
 @pytest.mark.parametrize(
     ("body", "count"),
     [

@@ -131,6 +131,7 @@ def _cause_in_short(cause: CausePart, part: DiagnosisPart) -> CausePart:
         cause,
         supports=_evidence_in_short(cause.supports, part),
         against=cause.against[:EVIDENCE_IN_SHORT],
+        rows="" if part.texts else cause.rows,  # they stand under "batch", with their values
         remedies=_in_short(cause.remedies),
     )
 

@@ -22,6 +22,24 @@ def rate_before_jump(source: Source, wound: Wound) -> Iterator[Edit]:
         raise CannotPatchError("the learning rate did not jump")
     place, text = place_of(source, wound.jump)
     yield source.replaced(place, text)
+    for factor in _beside(source, place, wound.jump):
+        yield source.replaced(factor, "1")
+
+
+def _beside(source: Source, place: ast.expr, jump: RateJump) -> Iterator[ast.expr]:
+    """The same factor for the rates of other optimizers, under the same condition: one event raises them all."""
+    condition = _condition(source, place)
+    for factor in _factors(source):
+        alike = factor is not place and _near(number(factor), jump.after / jump.before)
+        if alike and condition is not None and _condition(source, factor) is condition:
+            yield factor
+
+
+def _condition(source: Source, node: ast.AST) -> ast.If | None:
+    above = source.parents.get(node)
+    while above is not None and not isinstance(above, ast.If):
+        above = source.parents.get(above)
+    return above
 
 
 def place_of(source: Source, jump: RateJump) -> tuple[ast.expr, str]:
