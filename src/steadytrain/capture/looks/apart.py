@@ -21,16 +21,24 @@ class Apart:
         self, look: Callable[..., Iterable[tuple[str, float]] | Mapping[str, float]], *arguments: Any, **options: Any
     ) -> dict[str, float]:
         """The rows of ``look``; none if it failed, now or before."""
-        return self.call(lambda: dict(look(*arguments, **options)), name=look.__qualname__) or {}
+        if look.__qualname__ in self._failed:
+            return {}
+        try:
+            return dict(look(*arguments, **options))
+        except Exception as error:
+            self._fails(look.__qualname__, error)
+            return {}
 
-    def call(self, look: Callable[..., T], *arguments: Any, name: str = "") -> T | None:
+    def call(self, look: Callable[..., T], *arguments: Any) -> T | None:
         """What ``look`` returns; None if it failed, now or before."""
-        name = name or look.__qualname__
-        if name in self._failed:
+        if look.__qualname__ in self._failed:
             return None
         try:
             return look(*arguments)
         except Exception as error:
-            self._failed.add(name)
-            self._report(PLACE if len(self._failed) == 1 else f"{PLACE} ({name})", error)
+            self._fails(look.__qualname__, error)
             return None
+
+    def _fails(self, name: str, error: Exception) -> None:
+        self._failed.add(name)
+        self._report(PLACE if len(self._failed) == 1 else f"{PLACE} ({name})", error)
