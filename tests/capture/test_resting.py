@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 import steadytrain
 from resting_loops import FIRST_REST, Ticks, network, pace, resting, train
 from steadytrain.capture.settings import Settings
+from steadytrain.capture.step.resting_streams import UsualLoss
 from steadytrain.capture.step.watcher import Watcher
 from steadytrain.core.levels import LEVELS
 from steadytrain.detection.run_recorder import recording
@@ -130,6 +132,29 @@ def test_a_loss_that_is_not_finite_in_a_resting_step_is_refused_with_its_batch(t
     assert "--every-step" in stopped
     assert run.scalars().steps.tolist()[-1] == BAD
     assert run.ended == "stopped"
+
+
+@pytest.mark.parametrize(("factor", "recorded"), [(100.0, True), (1.5, False)])
+def test_a_loss_far_above_those_on_record_ends_the_rest(factor: float, recorded: bool, tmp_path: Path) -> None:
+    plain = parameters(train(BAD + 8, bad=lambda step, loss: loss * factor if step == BAD else loss))
+    with resting(tmp_path / "run", pace=pace()):
+        ours = parameters(train(BAD + 8, bad=lambda step, loss: loss * factor if step == BAD else loss))
+    assert same(plain, ours)
+    steps = open_run(tmp_path / "run").scalars().steps.tolist()
+    assert steps[:95] == list(range(1, 96))
+    assert steps[95:] == (list(range(BAD, BAD + 9)) if recorded else [])
+
+
+def test_losses_that_jump_again_and_again_end_few_rests() -> None:
+    usual, wakes = UsualLoss(), 0
+    losses = np.abs(np.random.default_rng(0).standard_cauchy(20_000))
+    assert usual.allows(1e6)  # nothing is known yet
+    assert not usual.allows(math.nan)
+    assert not usual.allows(-math.inf)
+    for start in range(0, len(losses), 200):
+        usual.learn(losses[:start])
+        wakes += not all(usual.allows(loss) for loss in losses[start : start + 200])
+    assert wakes < 8
 
 
 def test_a_gradient_that_is_not_finite_in_a_resting_step_is_refused(tmp_path: Path) -> None:

@@ -38,6 +38,9 @@ class Clipping:
     total: Tensor | None = None
     limit: float | None = None
     clips: int = 0
+    parameters: int = 0
+    """The parameters that the clips were given, in all."""
+
     _clipped: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     _left: dict[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -55,6 +58,11 @@ class Clipping:
         return coefficient if math.isnan(coefficient) else min(1.0, coefficient)
 
     @property
+    def given_nothing(self) -> bool:
+        """Whether no clip of the step was given a parameter."""
+        return self.clips > 0 and not self.parameters
+
+    @property
     def found_nothing(self) -> bool:
         """Whether no clip of the step found a gradient that is not zero. Waits for no accelerator."""
         if not self.clips:
@@ -64,6 +72,7 @@ class Clipping:
     def begin(self, parameters: Sequence[Tensor], arguments: ClipArguments, guard: Guard) -> NormsTaken | None:
         """Prepare for the script's call of ``clip_grad_norm_``. Enter the returned context around that call."""
         self.clips += 1
+        self.parameters += len(parameters)
         self._left.clear()
         self.total, self.limit = None, arguments.limit
         self._clipped = [(parameter, parameter.grad) for parameter in parameters if parameter.grad is not None]

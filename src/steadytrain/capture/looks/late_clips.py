@@ -2,7 +2,7 @@
 
 It makes no difference how the script clips (``clip_grad_norm_``, ``grad.clamp_``). Only gradients that became smaller
 count. Those that were set to zero, or that another backward was added to, do not. A clip before the backward shows at
-the gate: ``clip_grad_norm_`` found no gradients, and now there are some.
+the gate: ``clip_grad_norm_`` found no gradients, and now there are some. So does one that was given no parameters.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class LateClips:
 
     def __init__(self) -> None:
         self._held: list[tuple[weakref.ref[Tensor], Tensor]] = []
-        self._steps = self._early = 0
+        self._steps = self._early = self._empty = 0
 
     @torch.no_grad()
     def updated(self, parameters: Sequence[Tensor]) -> None:
@@ -41,7 +41,10 @@ class LateClips:
 
     def gate(self, clipping: Clipping, norm: float | None) -> Iterator[tuple[str, float]]:
         """The gradients, of this ``norm``, are about to be applied. The rows so far."""
-        self._early += bool(norm) and clipping.found_nothing
+        if norm and clipping.given_nothing:
+            self._empty += 1
+        elif norm and clipping.found_nothing:
+            self._early += 1
         yield from self.rows()
 
     def forget(self) -> None:
@@ -49,11 +52,13 @@ class LateClips:
         self._held = []
 
     def rows(self) -> Iterator[tuple[str, float]]:
-        """``clipped-late:gradients`` and ``clipped-early:gradients`` count the looks that found it."""
+        """``clipped-late``, ``clipped-early`` and ``clipped-nothing`` of ``gradients`` count the looks that found it."""
         if self._steps:
             yield "clipped-late:gradients", float(self._steps)
         if self._early:
             yield "clipped-early:gradients", float(self._early)
+        if self._empty:
+            yield "clipped-nothing:gradients", float(self._empty)
 
 
 def _is_clipped(parameter: Tensor | None, before: Tensor) -> bool:

@@ -29,7 +29,7 @@ from steadytrain.capture.step.model_calls import ModelCalls
 from steadytrain.capture.step.optimizer_steps import OptimizerSteps
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.pacing import ALIGNED, SHARE_TOLD, Pacing, aligned
-from steadytrain.capture.step.resting_streams import RestingStreams, Turns
+from steadytrain.capture.step.resting_streams import RestingStreams, Turns, UsualLoss
 from steadytrain.capture.step.script_frames import FrameLine, user_frames
 from steadytrain.core.torch_private import VERSION
 
@@ -73,7 +73,7 @@ class Resting:
         self.patches: Patches | None = None
         """The patches of the watcher, which report directly to this object while the run rests."""
 
-        self._turns = Turns()
+        self._turns, self._usual = Turns(), UsualLoss()
         self._streams: RestingStreams | None = None
         self._held: list[_Held] = []
         self._root: Tensor | None = None
@@ -162,6 +162,8 @@ class Resting:
         for one in streams:
             run.observer.rest_begins(one)
         run.recorder.set_fact(FACT, self.fact(stream))
+        if len(run.streams) == 1:  # the losses of several optimizers lie apart
+            self._usual.learn(stream.history.window().applied("loss").values)
         self._left = steps
         self._pacing.rest()
         self._redirect(self)
@@ -205,10 +207,11 @@ class Resting:
             self._held.append((module, args, kwargs, VERSION.on(first, 0) if type(first) is Tensor else 0))
 
     def ignores(self, roots: Any, how: Mapping[str, Any]) -> bool:
-        """False if the loss is not finite: then the rest is over, and this is the backward of a recorded step."""
+        """False if the loss is not finite, or far above those on record: then the rest is over, and this is the
+        backward of a recorded step."""
         if not how.get("accumulate_grad") or len(roots) != 1 or type(root := roots[0]) is not Tensor:
             return True
-        if root.is_cpu and root.numel() == 1 and not math.isfinite(root.item()) and self._run.is_script():
+        if root.is_cpu and root.numel() == 1 and not self._usual.allows(root.item()) and self._run.is_script():
             self._wake_within()
             return False
         self._root = root

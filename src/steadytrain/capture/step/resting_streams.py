@@ -5,13 +5,16 @@ Optimizers that take turns rest together: a rest begins and ends after the step 
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.core.model import FloatArray
 
 TURN_STEPS = 64
 """Last steps of all optimizers, from which it shows who takes turns."""
@@ -21,6 +24,13 @@ LAST_SHARE_MIN = 1 / 16
 
 CHECKED_ELEMENTS_MAX = 1 << 14
 """Size of the gradient that is read: its sum costs some microseconds."""
+
+FAR_SPREADS = 4.0
+"""A loss is far above the recorded ones if it lies above the highest by this many times the way from their median to
+the highest."""
+
+KNOWN_MIN, KNOWN_MAX = 32, 512
+"""Recorded losses without which no loss is far, and those that are compared."""
 
 
 class Turns:
@@ -99,6 +109,32 @@ class RestingStreams:
     def unrecorded(self) -> dict[str, tuple[int, int]]:
         """For each stream its first step that was not recorded, and the step in progress."""
         return {one.name: (self._first[one.name], one.step + 1) for one in self._streams}
+
+
+class UsualLoss:
+    """The bound above which a loss is so far from the recorded ones that the rest ends, and the step is recorded.
+
+    Each such end doubles the distance, so that losses with a heavy tail end few rests.
+    """
+
+    def __init__(self) -> None:
+        self._bound = math.inf
+        self._distance = FAR_SPREADS
+
+    def learn(self, losses: FloatArray) -> None:
+        """``losses`` are finite and those of recorded steps, the newest last."""
+        known = losses[-KNOWN_MAX:]
+        self._bound = math.inf
+        if len(known) >= KNOWN_MIN:
+            top = float(known.max())
+            self._bound = top + self._distance * (top - float(np.median(known)))
+
+    def allows(self, loss: float) -> bool:
+        """Whether ``loss`` is finite, and not above the bound."""
+        if math.isfinite(loss) and loss <= self._bound:
+            return True
+        self._distance *= 2
+        return False
 
 
 def _id_of_last(stream: Stream) -> int:

@@ -138,6 +138,13 @@ class LearningRateTooHigh(Cause):
                     "the script's clip comes before the backward and does nothing, and the rate is one for clipped "
                     "gradients",
                 ),
+                *when(
+                    seen(case, "clipped-nothing") is not None,
+                    -CERTAIN,
+                    "the script's clip is given no parameters and does nothing, and the rate is one for clipped "
+                    "gradients",
+                    "symptoms",
+                ),
                 *holds(
                     case,
                     "gradients_carried_over",

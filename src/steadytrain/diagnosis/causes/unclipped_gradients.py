@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Signature
-from steadytrain.diagnosis.interventions import CLIP_USUAL, LOWER_RATE
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Signature
+from steadytrain.diagnosis.interventions import CLIP_USUAL, LOWER_RATE, Intervention
 from steadytrain.diagnosis.row_signs import long_rows
 from steadytrain.diagnosis.signs import (
     LEADS,
@@ -17,6 +17,7 @@ from steadytrain.diagnosis.signs import (
     layer_of,
     quiet,
     ruled_out,
+    seen,
     surveyed,
     symptom,
     when,
@@ -42,7 +43,7 @@ class UnclippedGradients(Cause):
         - a loop without `clip_grad_norm_` for a recurrent net, a transformer or a policy gradient
         - a rare batch of long rows, valid as it is, through a net that is stable over the usual length
         - a limit far above the usual norm, so that it never acts
-        - clipping on another set of parameters than those that the optimizer holds
+        - clipping on another set of parameters than those that the optimizer holds, or on an iterator that is used up
 
     Next:
         1. Clip the global norm at what nine in ten steps have, between backward and the update.
@@ -68,12 +69,23 @@ class UnclippedGradients(Cause):
     )
     confirming = ("clip-usual",)
     spared = ("drop-batch", "fresh-data", "float32")
-    interventions = (CLIP_USUAL, LOWER_RATE)
+    interventions = (
+        Intervention(
+            "clip-all-parameters",
+            3,
+            "give the clip a list of the parameters, not an iterator that is used up",
+            code="params = [p for p in model.parameters() if p.requires_grad]  # a list, for the optimizer and the clip",
+            of=("clipped-nothing",),
+        ),
+        CLIP_USUAL,
+        LOWER_RATE,
+    )
     grade = "A"
     source = "Pascanu and others 1211.5063; Zhang and others 1905.11881 on clipping; PyTorch's word_language_model"
 
     def signature(self, case: Case) -> Signature:
         burst, lead = burst_of_gradient(case)
+        clips_nothing = seen(case, "clipped-nothing") is not None
         jump = jump_of_rate(case.window, case.onset)
         long = long_rows(case, STRONG)
         return Signature(
@@ -100,6 +112,7 @@ class UnclippedGradients(Cause):
                     lead=lead,
                 ),
                 *fails(case, "clipped", HINT, "nothing clips the gradients"),
+                *symptom(case, CERTAIN, "clipped-nothing", invariant=True),
                 *long,
                 *(() if long else above(case, "loss_excess", 2.0, -STRONG, EXCESS)),
                 *when(
@@ -111,9 +124,11 @@ class UnclippedGradients(Cause):
                 ),
                 *symptom(case, FAIR, "exploding-gradients", "gradient-norm-spike"),
                 *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
-                *ruled_out(surveyed(case) and fact(case, "clipped") is True, "the gradients are clipped"),
+                *ruled_out(
+                    surveyed(case) and fact(case, "clipped") is True and not clips_nothing, "the gradients are clipped"
+                ),
                 *when(
-                    burst <= BURST, -STRONG, "no gradient was longer than usual", "window gradient_norm", burst=burst
+                    burst <= BURST and not clips_nothing, -STRONG, "no gradient was longer than usual", "window gradient_norm", burst=burst
                 ),
             ),
             layer=layer_of(case),

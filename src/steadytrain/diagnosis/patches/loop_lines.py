@@ -10,6 +10,7 @@ from steadytrain.diagnosis.patches.edits import (
     CannotPatchError,
     Edit,
     Source,
+    assigned,
     calls,
     name_of,
     only_optimizer,
@@ -69,6 +70,17 @@ def clip_in_place(source: Source, wound: Wound) -> Iterator[Edit]:
         raise CannotPatchError(f"lines {clips[0].lineno} and {step.lineno} are not in one block")
     yield source.without(clips[0])
     yield source.before(step, source.text(clips[0]))
+
+
+def clip_a_list(source: Source, wound: Wound) -> Iterator[Edit]:
+    """The parameters that the clip is given become a list: an iterator gives them once."""
+    if "clipped-nothing" not in wound.symptoms:
+        raise CannotPatchError("the clip was given parameters")
+    given = {ast.unparse(call.args[0]) for call in calls(source, lambda one: name_of(one) in CLIPS) if call.args}
+    made = assigned(source, given.pop()) if len(given) == 1 else []
+    if len(made) != 1:
+        raise CannotPatchError("the line that makes what the clip is given was not found")
+    yield source.replaced(made[0], f"list({source.text(made[0])})")
 
 
 def clip(source: Source, wound: Wound) -> Iterator[Edit]:

@@ -63,7 +63,7 @@ _MAKERS: Mapping[str, Sequence[tuple[str, Maker]]] = {
     "uniform-noise": (("noise that is drawn from a normal distribution", named_lines.normal_noise),),
     "mixed-rows": (("layers that take the rows first", named_lines.rows_first),),
     "unshuffled-data": (("shuffle the data", settings.shuffled),),
-    "unclipped-gradients": (_CLIP,),
+    "unclipped-gradients": (("a list of parameters for the clip", loop_lines.clip_a_list), _CLIP),
     "momentum-too-high": (("a momentum of 0.9", settings.usual_momentum),),
     "second-moment-lag": (("a second beta of 0.9", settings.shorter_memory),),
     "weight-decay-misuse": (("a third of the weight decay", settings.lower_decay),),
