@@ -58,7 +58,7 @@ ONCE = [
         "cleared-gradients kept-graphs diluted-divergence frozen-new-tokens flat-derivative "
         "rebuilt-vocabulary regrouped-rows carried-state wrong-sign unmixed-labels overwritten-rows shared-state "
         "free-weights unrestored-state coarse-inputs opposite-padding mirrored-labels growing-state "
-        "limit-as-end times-in-float32 clipped-nothing",
+        "limit-as-end times-in-float32 clipped-nothing runaway-temperature renumbered-categories",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (
@@ -73,8 +73,8 @@ ONCE = [
     (DETECTORS, "leaves_open", True, "no-learning"),
     (
         *(DETECTORS, "states_fact", True),
-        "gradients-carried-over misused-loss broadcast-loss clipped-after-step clipped-nothing optimizer-without-gradients "
-        "unreachable-targets worker-duplicates flat-derivative",
+        "gradients-carried-over misused-loss broadcast-loss clipped-after-step clipped-nothing "
+        "optimizer-without-gradients unreachable-targets worker-duplicates flat-derivative",
     ),
     (DETECTORS, "excused_z_max", 50.0, "loss-spike"),
     (DETECTORS, "nonfinite_rank", 3, "nonfinite-activation"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +44,8 @@ from steadytrain.storage.stopped_recording import write_stopped
 from steadytrain.storage.tables import TableWriter
 
 RECENT_STEPS = 64
+TELLS_MAX = 3
+"""Lines about one symptom whose severity goes up and down; the end of the run has the last word."""
 """A symptom is reported while it is at most this old: several looks, so that none is lost when one fails."""
 
 VOCABULARY_MIN = 256
@@ -68,6 +71,7 @@ class RunRecorder:
         self._guard = guard
         self._tell = tell
         self._told: dict[tuple[str, str, int], str] = {}
+        self._tells: Counter[tuple[str, str, int]] = Counter()
         self._looks = DetectorSchedule(detectors, guard)
         self._run: RunWriter | None = None
         self._sink = sink
@@ -309,8 +313,8 @@ class RunRecorder:
         return symptom
 
     def tell_symptoms(self, found: Sequence[Symptom]) -> None:
-        """Say each once, and again when its severity has changed. A note is for the report only, unless it was critical
-        before. Of what follows from one NaN the first is said, with the number of others seen with it."""
+        """Say each once, and again when its severity has changed, up to :data:`TELLS_MAX` times. A note is for the
+        report only, unless it was critical before. Of what follows from one NaN the first is said, and the number."""
         first = next((symptom for symptom in found if is_of_nonfinite(symptom)), None)
         others = sum(is_of_nonfinite(symptom) and symptom.severity != "note" for symptom in found) - 1
         for symptom in found:
@@ -320,7 +324,8 @@ class RunRecorder:
             if before != symptom.severity and (symptom.severity != "note" or lowered):
                 follows = is_of_nonfinite(symptom) and self._is_known_nonfinite(symptom)
                 self._told[key] = symptom.severity
-                if ranks.speaks(self.settings.run_dir) and not follows:
+                self._tells[key] += 1
+                if ranks.speaks(self.settings.run_dir) and not follows and self._tells[key] <= TELLS_MAX:
                     more = f"; {of_nonfinite(others)}" if symptom is first and others > 0 else ""
                     severity = f"{symptom.severity} (no longer critical)" if lowered else symptom.severity
                     self._tell(f"{severity}: {symptom.message}{more}")

@@ -17,8 +17,8 @@ class ClippedNothing(ScriptRule):
     """Gradients are not clipped: the clip was given no parameters.
 
     Means:
-        `clip_grad_norm_` or `clip_grad_value_` was called with an empty collection, and torch does nothing then and says
-        nothing. `filter`, `map`, a generator expression and `model.parameters()` give their parameters once. If the
+        `clip_grad_norm_` or `clip_grad_value_` was called with an empty collection. Torch does nothing then, and does
+        not say so. `filter`, `map`, a generator expression and `model.parameters()` give their parameters once. If the
         optimizer, a count of the parameters or the first step has used them up, nothing is left for the clip: large
         gradients go through, and the bound that the script sets has no effect.
 
@@ -41,8 +41,8 @@ class ClippedNothing(ScriptRule):
                 window,
                 row,
                 f"clip_grad_norm_ or clip_grad_value_ was given no parameters in {row.last:.0f} of the steps that were "
-                "looked at, so nothing is clipped; an iterator (filter, map, a generator, model.parameters()) gives its "
-                "parameters once: keep a list of them",
+                "looked at, so nothing is clipped; an iterator (filter, map, model.parameters()) gives its parameters "
+                "once: keep a list of them",
                 looks=row.last,
             )
             for row in script_rows(window, "clipped-nothing")

@@ -20,15 +20,16 @@ class SlowAverage(ScriptRule):
         A copy of the model takes a small share of the distance to it in each update, as an exponential moving average
         (EMA) does, and the script evaluates this copy. At the end of the run the average still consists of its first
         values by half or more: metrics and samples of it are those of an untrained model, however well the model has
-        learned. A copy that runs in the steps, as a target network, is none. So it is if the script puts the average
-        into the model for the evaluation, and takes it out again. It is reported when the script ends. An
+        learned. A copy that runs in the steps, as a target network, may be slow. It is the same if the script puts the
+        average into the model for the evaluation, and takes it out again. It is reported when the script ends. An
         average in half precision is also reported if most of its values keep their bits through an update, though they
-        are not those of the model: its steps are smaller than the last bit, and round away.
+        are not those of the model: its steps are smaller than the last bit, and round away. A target network in half
+        precision is reported for the same reason: it hardly follows, and its targets stay what they were.
 
     Causes:
         - a decay of 0.999 or 0.9999 in a run of some hundred updates, without a warm-up of the decay
         - an average that is updated once an epoch, with a decay meant for updates
-        - an average in bfloat16 or float16
+        - an average or a target network in bfloat16 or float16
 
     Next:
         1. Let the decay grow with the updates, `min(decay, (1 + n) / (10 + n))`, or choose it by the length of the
@@ -44,15 +45,18 @@ class SlowAverage(ScriptRule):
     def check(self, window: Window) -> tuple[Symptom, ...]:
         rows = script_rows(window, "first-weights")
         rounded = script_rows(window, "kept-bits")
+        targets = script_rows(window, "target-bits")
+        kept = [("average of {} that is evaluated", row) for row in rounded[:1]]
+        kept += [("target network {}, a copy that follows the model,", row) for row in targets[:1]]
         return tuple(
             self.warning(
                 window,
                 row,
-                f"the average of {row.place} that is evaluated is kept in half precision, and {row.last:.0%} of its "
-                "values keep their bits through an update, though they are not the model's: its updates round away",
+                f"the {what.format(row.place)} is kept in half precision, and {row.last:.0%} of its values keep their "
+                "bits through an update, though they are not the model's: its updates round away",
                 kept=row.last,
             )
-            for row in rounded[:1]
+            for what, row in kept
             if row.last >= self.kept_share_min
         ) or tuple(
             self.warning(

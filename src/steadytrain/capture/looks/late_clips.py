@@ -52,7 +52,7 @@ class LateClips:
         self._held = []
 
     def rows(self) -> Iterator[tuple[str, float]]:
-        """``clipped-late``, ``clipped-early`` and ``clipped-nothing`` of ``gradients`` count the looks that found it."""
+        """``clipped-late``, ``clipped-early`` and ``clipped-nothing``: how many looks found each."""
         if self._steps:
             yield "clipped-late:gradients", float(self._steps)
         if self._early:

@@ -93,9 +93,9 @@ def _built(nodes: Sequence[ast.AST], text: set[str], builders: Iterable[str] = (
             called = last_name(one.value.func) if isinstance(one.value, ast.Call) else ""
             if _gives_ids(one.value) or called in builders:
                 found[dotted(one.targets[0])] = one.lineno
-        grown = made.get(_grown(one))
-        if grown is not None and _is_dictionary(grown.value) and looped & derived:
-            found[_grown(one)] = grown.lineno
+        grown = made.get(grown_by(one))
+        if grown is not None and is_empty_dictionary(grown.value) and looped & derived:
+            found[grown_by(one)] = grown.lineno
     times = [dotted(target) for one in assigned for target in one.targets]
     saved = _saved(nodes)
     return {
@@ -122,13 +122,14 @@ def _gives_ids(value: ast.AST) -> bool:
     return False
 
 
-def _is_dictionary(value: ast.AST) -> bool:
+def is_empty_dictionary(value: ast.AST) -> bool:
+    """``{}`` and ``dict()``, and a dictionary that is written out."""
     return isinstance(value, ast.Dict) or (
         isinstance(value, ast.Call) and last_name(value.func) == "dict" and not value.args
     )
 
 
-def _grown(node: ast.AST) -> str:
+def grown_by(node: ast.AST) -> str:
     """``vocab`` of ``vocab[word] = len(vocab)`` and of ``vocab.setdefault(word, len(vocab))``, "" of all others."""
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
         name, value = dotted(node.targets[0].value), node.value
@@ -220,7 +221,7 @@ def _reads_with(nodes: Sequence[ast.AST], name: str, texts: set[str]) -> bool:
     return any(
         name in _read(one) and _read(one) & derived and not _gives_ids(getattr(one, "value", one))
         for one in nodes
-        if isinstance(one, (ast.Assign, ast.Expr, ast.Return, ast.AugAssign)) and _grown(one) != name
+        if isinstance(one, (ast.Assign, ast.Expr, ast.Return, ast.AugAssign)) and grown_by(one) != name
     )
 
 

@@ -23,12 +23,14 @@ from steadytrain.capture.looks.best_comparisons import best_comparisons
 from steadytrain.capture.looks.bootstrapped_ends import unused_ends
 from steadytrain.capture.looks.carried_states import carried_states
 from steadytrain.capture.looks.channel_order import swapped_channels
+from steadytrain.capture.looks.codes_of_parts import codes_of_parts
 from steadytrain.capture.looks.constant_penalties import constant_penalties
 from steadytrain.capture.looks.cut_samples import cut_samples
 from steadytrain.capture.looks.divergence_scales import averaged_divergences, unsquared_temperatures
 from steadytrain.capture.looks.drawn_windows import split_windows
 from steadytrain.capture.looks.early_fits import learned_before_split, scaled_before_split
 from steadytrain.capture.looks.end_padding import end_as_padding, ends_put_in
+from steadytrain.capture.looks.entropy_targets import runaway_temperatures
 from steadytrain.capture.looks.fits_of_splits import fits_of_splits
 from steadytrain.capture.looks.free_weights import free_weights
 from steadytrain.capture.looks.growing_states import growing_states
@@ -102,6 +104,18 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     ),
     "unused-end": (unused_ends, ("(?i)gamma|discount", "(?i)next|max|best|target")),
     "limit-as-end": (limits_as_ends, ("\\.step\\(", "(?i)term|trunc|done|time_?limit")),
+    "codes-of-parts": (
+        codes_of_parts,
+        (
+            "(?i)embedding|one_hot",
+            "factorize|codes\\b|enumerate|Encoder|return_inverse|setdefault|len\\(",
+            "(?i)categor|factorize|set\\(|{|unique|Encoder|setdefault",
+        ),
+    ),
+    "runaway-temperature": (
+        runaway_temperatures,
+        ("(?i)ent(ropy)?_?target|target_?ent|target_?h\\b", "(?i)alpha|temp|coef", "backward|loss"),
+    ),
     "time-in-float32": (times_in_float32, ("(?i)float", "(?i)ts\\b|stamp|unix|epoch|utc|time_|_at\\b|_ms\\b")),
     "uniform-code": (uniform_codes, ("rand_like|rand\\(", "(?i)mu|mean|loc")),
     "separate-orders": (

@@ -93,7 +93,8 @@ class SlowAverages:
     def rows(self, stream: Stream) -> Iterator[tuple[str, float]]:
         """``first-weights:CLASS``, at the end of the script, is the share of its first values that an average which was
         evaluated still has: of several the fastest, the others stand beside it. ``kept-bits:CLASS`` is the share of the
-        values of one in half precision that kept their bits through an update, though they are not those of the model.
+        values of one in half precision that kept their bits through an update, though they are not those of the model;
+        ``target-bits:CLASS`` is the same of a target network, which runs in the steps.
         ``kept-statistics:CLASS`` is the share of the channels of batch norms whose first statistics a copy was
         evaluated with, though its weights moved, and those of the model are others."""
         first: dict[str, float] = {}
@@ -101,10 +102,11 @@ class SlowAverages:
             steps, called = stream.own_steps, one.steps_called + one.called
             if called and one.statistics.share > 0.0:
                 yield f"kept-statistics:{one.name}", one.statistics.share
-            if not 0 < called <= max(1, ASIDE_SHARE * steps):
+            is_target = called > max(1, ASIDE_SHARE * steps)
+            if called and len(one.kept) == UPDATES:
+                yield f"{'target' if is_target else 'kept'}-bits:{one.name}", min(one.kept)
+            if is_target or not called:
                 continue
-            if len(one.kept) == UPDATES:
-                yield f"kept-bits:{one.name}", min(one.kept)
             if len(one.shares) < UPDATES:
                 continue
             share = sorted(one.shares)[len(one.shares) // 2]

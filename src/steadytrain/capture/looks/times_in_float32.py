@@ -10,12 +10,25 @@ import ast
 import re
 from collections.abc import Iterator
 
-from steadytrain.capture.looks.syntax_trees import last_name, names_called, number_of, scopes, statements, walk
+from steadytrain.capture.looks.syntax_trees import (
+    Scope,
+    given_values,
+    last_name,
+    names_called,
+    names_read,
+    number_of,
+    scopes,
+    statements,
+    walk,
+)
 
 TIME = re.compile(
     r"(?i)(.*_)?(ts|time_?stamps?|stamps?|unix(_?time)?|epoch_?(s|sec|secs|seconds|ms|time)|utc|created_at|t_ms|t_ns"
     r"|time_?(s|sec|secs|seconds|ms|ns|us)|secs?_since_epoch|posix(_?time)?)(_.*)?"
 )
+COLUMN = re.compile(rf"(?i)({TIME.pattern.removeprefix('(?i)')}|(\w+_)?(clocks?|times?|when|t))")
+"""A column of a table that is taken apart, of which neighbours are subtracted."""
+
 SINGLE = re.compile(r"(?i)float32|float|single|FloatTensor|f4")
 WRAPS = frozenset(
     {"tensor", "as_tensor", "from_numpy", "array", "asarray", "to_numpy", "FloatTensor", "float", "astype", "to"}
@@ -41,6 +54,7 @@ def times_in_float32(tree: ast.Module) -> Iterator[int]:
     if not _is_fine(tree):
         return
     rebased = set(_rebased(tree))
+    differences = set(_differences(tree))
     divided = {id(node.left) for node in walk(tree) if isinstance(node, ast.BinOp) and isinstance(node.op, DIVIDES)}
     for scope in scopes(tree):
         for node in statements(scope):
@@ -48,6 +62,46 @@ def times_in_float32(tree: ast.Module) -> Iterator[int]:
                 names = set(_names(given))
                 if any(map(TIME.fullmatch, names)) and not names & rebased and _is_whole(given):
                     yield node.lineno
+        yield from _of_tables(scope, differences)
+
+
+def _of_tables(scope: Scope, differences: set[str]) -> Iterator[int]:
+    """Tables that become float32 as a whole, and then are taken apart into columns; neighbours of the one that holds
+    times are subtracted."""
+    tables: dict[str, int] = {}
+    built: dict[str, ast.expr] = {}
+    for node in (one for one in statements(scope) if isinstance(one, ast.Assign)):
+        for target, value in given_values(node):
+            given = _made_single(value) if isinstance(value, ast.Call) else None
+            if isinstance(given, ast.Name) and isinstance(target, ast.Name) and not _subtracts(built.get(given.id)):
+                tables[target.id] = value.lineno
+            if isinstance(target, ast.Name):
+                built[target.id] = value
+        for target in (one for one in node.targets if isinstance(one, ast.Tuple)):
+            columns = {last_name(part) for part in target.elts} & differences
+            if columns and any(COLUMN.fullmatch(name) for name in columns):
+                yield from (tables[name] for name in tables.keys() & names_read(node.value))
+
+
+def _subtracts(value: ast.expr | None) -> bool:
+    """Whether rows are built with a difference: an offset may be taken off there."""
+    return value is not None and any(isinstance(one, ast.BinOp) and isinstance(one.op, ast.Sub) for one in walk(value))
+
+
+def _differences(tree: ast.Module) -> Iterator[str]:
+    """The variables whose neighbours are subtracted: ``t[1:] - t[:-1]``, ``torch.diff(t)``."""
+    for node in walk(tree):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+            sides = (node.left, node.right)
+            if all(isinstance(one, ast.Subscript) and _has_slice(one.slice) for one in sides):
+                names = {last_name(one.value) for one in sides if isinstance(one, ast.Subscript)}
+                yield from names if len(names) == 1 else ()
+        elif isinstance(node, ast.Call) and last_name(node.func) in ("diff", "ediff1d"):
+            yield from (last_name(one) for one in node.args[:1])
+
+
+def _has_slice(index: ast.expr) -> bool:
+    return any(isinstance(one, ast.Slice) for one in (index.elts if isinstance(index, ast.Tuple) else [index]))
 
 
 def _made_single(call: ast.Call) -> ast.expr | None:
@@ -57,7 +111,7 @@ def _made_single(call: ast.Call) -> ast.expr | None:
     kinds = [*call.args, *(word.value for word in call.keywords if word.arg == "dtype")]
     if name == "float" and of is not None and not call.args:
         return of
-    if name in ("astype", "to", "type") and of is not None and any(map(_is_single, kinds)):
+    if name in ("astype", "to", "type", "to_numpy") and of is not None and any(map(_is_single, kinds)):
         return of
     if name in ("FloatTensor", "float32") and call.args:
         return call.args[0]
@@ -87,7 +141,8 @@ def _names(given: ast.expr) -> Iterator[str]:
         if isinstance(node, (ast.Name, ast.Attribute)):
             yield last_name(node)
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-            yield str(node.slice.value)
+            key = str(node.slice.value)
+            yield "epoch_s" if key == "epoch" else key  # a column of that name holds no number of passes
 
 
 def _rebased(tree: ast.Module) -> Iterator[str]:
@@ -96,8 +151,15 @@ def _rebased(tree: ast.Module) -> Iterator[str]:
         if isinstance(node, ast.AugAssign) and isinstance(node.op, (ast.Sub, *DIVIDES)):
             yield from _names(node.target)
         value = node.value if isinstance(node, ast.Assign) else None
+        if value is not None and any(isinstance(one, ast.Constant) and _is_epoch(one.value) for one in walk(value)):
+            continue
         if isinstance(node, ast.Assign) and isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Sub, *DIVIDES)):
             yield from (name for target in node.targets for name in _names(target))
+
+
+def _is_epoch(value: object) -> bool:
+    """Whether it is the date from which unix times are counted: what that is taken off from stays large."""
+    return isinstance(value, str) and value.startswith("1970")
 
 
 def _is_fine(tree: ast.Module) -> bool:

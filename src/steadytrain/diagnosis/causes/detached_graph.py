@@ -84,6 +84,7 @@ class DetachedGraph(Cause):
         beside = f"; a change of one hundredth changes the output by {moves:.2g} of it" if contradicted else ""
         return Signature(
             (
+                *(symptom(case, CERTAIN, "frozen-parameters", invariant=True) if sure else ()),
                 *equivalence(
                     when(contradicted, CERTAIN, told + beside, "fact parameters_cut_off", invariant=True, moves=moves)
                 ),
@@ -97,12 +98,7 @@ class DetachedGraph(Cause):
                 *listed(case, "detached_calls", FAIR, "the graph is cut at {names}"),
                 *listed(case, "no_grad_calls", FAIR, "called under no_grad in training: {names}"),
                 *listed(case, "modules_output_detached", HINT, "their output requires no gradient: {names}"),
-                *symptom(
-                    case,
-                    CERTAIN if sure else STRONG if _is_cut(case) else HINT,
-                    "frozen-parameters",
-                    invariant=sure,
-                ),
+                *(() if sure else symptom(case, STRONG if _is_cut(case) else HINT, "frozen-parameters")),
                 *symptom(case, HINT if holds_others(case) else CERTAIN, "optimizer-without-gradients"),
                 *symptom(case, CERTAIN, "constant-penalty", "cut-sample", invariant=True),
                 *symptom(case, HINT, "no-learning", "plateau"),

@@ -11,7 +11,7 @@ from steadytrain.diagnosis.trial_effects import like
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
 
-SAID = ("refitted-preprocessing",)
+SAID = ("refitted-preprocessing", "renumbered-categories")
 
 
 @final

@@ -106,7 +106,7 @@ class LossFunctionMisuse(Cause):
             5,
             "turn the sign of the term that is maximised, or bound it",
             code="loss = reconstruction + beta * divergence  # every term falls as the model gets better",
-            of=("loss-turned-negative", "policy_entropy", "wrong-sign"),
+            of=("loss-turned-negative", "policy_entropy", "wrong-sign", "runaway-temperature"),
         ),
         Intervention(
             "held-weights",
@@ -150,7 +150,7 @@ class LossFunctionMisuse(Cause):
                 *_misused(case),
                 *symptom(case, CERTAIN, "unequal-reductions", "logit-threshold", "squared-spread", invariant=True),
                 *symptom(case, CERTAIN, "inverted-weights", "diluted-divergence", invariant=True),
-                *symptom(case, CERTAIN, "wrong-sign", "free-weights", invariant=True),
+                *symptom(case, CERTAIN, "wrong-sign", "free-weights", "runaway-temperature", invariant=True),
                 *symptom(case, FAIR, "misnormalized-attention"),
                 *symptom(case, HINT, "plateau", "no-learning", "loss-collapse"),
             ),

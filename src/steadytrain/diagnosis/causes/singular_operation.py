@@ -157,7 +157,7 @@ def _did(case: Case) -> str:
     if ".log." in name and value is not None and value.zeros:
         return "took the logarithm of 0"
     if (".rsqrt." in name or ".reciprocal." in name) and value is not None and value.zeros:
-        return "took the reciprocal of 0"
+        return "took the reciprocal of 0" + _of_derivative(found)
     if _kind(name) & {"std", "var"} and value is not None and value.shape is not None and math.prod(value.shape) == 1:
         return "took the deviation of a single number, which is 0/0"
     if any(one.nan or one.inf for one in given.values()):
@@ -168,7 +168,9 @@ def _did(case: Case) -> str:
 def _of_derivative(found: Located | None) -> str:
     """Of which operation of its line the first bad one is a part of the derivative, if that is known; else ""."""
     name = forward_operation(found) if found is not None and is_plain_derivative(found) else ""
-    return f", in the derivative of {name}" if name and name != "div" else ""
+    if name in ("acos", "asin"):
+        return f", in the derivative of {name}, which is infinite at 1 and -1"
+    return f", in the derivative of {name}" if name and name not in ("div", "rsqrt") else ""
 
 
 def is_zero_times_inf(found: Located | None) -> bool:

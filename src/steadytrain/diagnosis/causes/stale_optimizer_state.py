@@ -128,7 +128,8 @@ class StaleOptimizerState(Cause):
                 *when(
                     emptied > 0.0,
                     CERTAIN,
-                    f"{emptied:.0%} of the second moments were 0 after the load: the first updates are far too large",
+                    f"{emptied:.0%} of the second moments were 0 after the load, too small for the format that the "
+                    "checkpoint keeps them in (they underflow in float16): the first updates are far too large",
                     "symptoms",
                     invariant=True,
                 ),

@@ -74,7 +74,7 @@ class UnclippedGradients(Cause):
             "clip-all-parameters",
             3,
             "give the clip a list of the parameters, not an iterator that is used up",
-            code="params = [p for p in model.parameters() if p.requires_grad]  # a list, for the optimizer and the clip",
+            code="params = [p for p in model.parameters() if p.requires_grad]  # for the optimizer and the clip",
             of=("clipped-nothing",),
         ),
         CLIP_USUAL,
@@ -128,7 +128,11 @@ class UnclippedGradients(Cause):
                     surveyed(case) and fact(case, "clipped") is True and not clips_nothing, "the gradients are clipped"
                 ),
                 *when(
-                    burst <= BURST and not clips_nothing, -STRONG, "no gradient was longer than usual", "window gradient_norm", burst=burst
+                    burst <= BURST and not clips_nothing,
+                    -STRONG,
+                    "no gradient was longer than usual",
+                    "window gradient_norm",
+                    burst=burst,
                 ),
             ),
             layer=layer_of(case),
