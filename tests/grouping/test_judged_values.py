@@ -9,6 +9,7 @@ from steadytrain.core.model import Symptom, Window
 from steadytrain.grouping.harmless import is_by_design
 from steadytrain.grouping.judged_values import judged_change
 from steadytrain.testing import steps
+from steadytrain.testing.windows import table
 
 
 def judged(*values: float) -> Window:
@@ -96,3 +97,15 @@ def test_an_adversary_explains_a_rise_that_came_back(rows: dict[str, list[float]
     window = looked(400, **rows)
     window.signals["loss"][:] = [0.4] * 99 + [3.0] * 60 + [end] * 241
     assert bool(is_by_design(window, rise(100, 140, "lost-progress"))) is excused
+
+
+@pytest.mark.parametrize(
+    ("at", "end", "steps_seen", "excused"),
+    [(100, 0.5, 400, True), (100, 2.8, 400, False), (100, 2.8, 150, True), (200, 0.5, 400, False)],
+    ids=["it came back", "it did not", "it has just begun", "long after"],
+)
+def test_a_training_on_other_data_begins_high(at: int, end: float, steps_seen: int, excused: bool) -> None:
+    begun = {"other-data:AdamW": [1.0]}
+    rise_to = [0.4] * (at - 1) + [3.0] * 60 + [end] * (341 - at)
+    window = steps(loss=rise_to[:steps_seen], tables={"script": table("script", at=[99], value=begun)})
+    assert bool(is_by_design(window, rise(at, at + 40, "lost-progress"))) is excused

@@ -27,6 +27,9 @@ BACK_STEPS, BACK_SHARE = 16, 0.25
 STAYS_STEPS = 16
 """A batch, or a few in a row, raise the loss for fewer steps."""
 
+BEGIN_STEPS, COMES_DOWN_STEPS = 16, 64
+"""A symptom belongs to the beginning of a training this near to its first step, and is judged after so many."""
+
 STAGE_STRIDES = 3
 """A stage column may change this many rows before the loss visibly rises."""
 
@@ -40,11 +43,21 @@ def is_by_design(window: Window, symptom: Symptom) -> str:
     kind = declared(symptom.name)
     if (kind.counts_rising_loss or kind.bursts) and (changed := judged_change(window, symptom)):
         return changed
+    if (kind.counts_rising_loss or kind.bursts) and _begins_on_other_data(window, symptom):
+        return "another training begins there: a new optimizer, on another data set"
     if kind.counts_rising_loss and script_rows(window, "reversed-gradient") and _is_back(window, symptom):
         return "an adversary raises the loss on purpose, by a reversed gradient, and it came back"
     if symptom.course == RESTART:
         return f"{told(symptom)}, and comes back down"
     return follows_targets(window, symptom)
+
+
+def _begins_on_other_data(window: Window, symptom: Symptom) -> bool:
+    """Whether a new optimizer took over at ``symptom``, on another data set: where it comes down, or has just begun."""
+    begun = [int(step) for row in script_rows(window, "other-data") for step in row.steps]
+    if not any(-BEGIN_STEPS <= symptom.first_step - step <= BEGIN_STEPS for step in begun):
+        return False
+    return window.steps[-1] - symptom.first_step < COMES_DOWN_STEPS or _is_back(window, symptom)
 
 
 def _rises_for_long(symptom: Symptom) -> bool:

@@ -38,12 +38,13 @@ def inputs_of(args: Any, kwargs: Any) -> Inputs:
 
 @dataclass
 class Fetched:
-    """The number of batches from loaders since the last step, the rows that were drawn for them (0 if unknown), and the
-    rows of their largest data set."""
+    """The number of batches from loaders since the last step, the rows that were drawn for them (0 if unknown), the
+    rows of their largest data set, and the number of the data set of the newest one that is trained on."""
 
     batches: int = 0
     drawn: int = 0
     rows_in_all: int = 0
+    dataset: int = -1
 
 
 class RepeatedInputs:

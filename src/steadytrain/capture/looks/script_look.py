@@ -189,6 +189,7 @@ class ScriptLook(StepObserver):
     def _fetched(self, dataset: int, batch: Any) -> None:
         rows = self._rows_of(dataset)
         self._data.batches += 1
+        self._data.dataset = dataset if torch.is_grad_enabled() else self._data.dataset
         self._data.rows_in_all = max(self._data.rows_in_all, rows)
         self._passes.fetched(dataset, batch, rows)
 
@@ -277,7 +278,7 @@ class ScriptLook(StepObserver):
             rows |= apart(counted_rows, stream, one.schedulers, len(measured.losses))
         rows |= apart(one.of_moments, stream, self._loads.resumed)
         rows |= apart(self._levels.rows, one.levels, stream, measured, self._followed.values())
-        rows |= apart(self._successive.rows, stream) if stream.own_steps == stream.renewed else {}
+        rows |= apart(self._successive.rows, stream, self._data.dataset) if stream.own_steps == stream.renewed else {}
         if stream.own_steps < RATE_UPDATES:
             rows |= apart(resumed_rows, stream, self._loads.resumed, one.schedulers)
         least, most = self._passes.since(one.begun)
@@ -318,7 +319,7 @@ class ScriptLook(StepObserver):
         one = self._one(stream)
         rows, one.rows = one.rows, {}
         one.updated, one.left_over = True, False
-        self._successive.updated(stream)
+        self._successive.updated(stream, self._data.dataset)
         one.foreign.updated()
         for other in self._followed.values():
             if other is not one:

@@ -46,9 +46,12 @@ class SuccessiveOptimizers:
         self._last: _Ended | None = None
         self._count, self._longest = 1, 0
         self._updated: tuple[int, int, tuple[int, ...]] = (0, 0, ())
+        self._dataset = -1
 
-    def updated(self, stream: Stream) -> None:
-        """An optimizer of ``stream`` has made an update, one of its first: long trainings are not followed."""
+    def updated(self, stream: Stream, dataset: int) -> None:
+        """An optimizer of ``stream`` has made an update, one of its first: long trainings are not followed. Its newest
+        batch came from a loader of ``dataset``, -1 for none."""
+        self._dataset = dataset
         steps = stream.own_steps - stream.renewed
         if steps <= FOLLOWED_STEPS_MAX:
             self._updated = id(stream), steps, tuple(map(VERSION.of, stream.parameters))
@@ -71,10 +74,13 @@ class SuccessiveOptimizers:
         held = tuple(zip(map(weakref.ref, stream.parameters), versions, strict=True))
         self._last = _Ended(_kind(optimizers[0]), steps, held)
 
-    def rows(self, stream: Stream) -> Iterator[tuple[str, float]]:
+    def rows(self, stream: Stream, dataset: int) -> Iterator[tuple[str, float]]:
         """Before the first update of ``stream``: ``optimizers-in-turn:CLASS`` is how many were made so, the newest
-        among them, and ``optimizer-steps:CLASS`` the most steps that one of the others made."""
+        among them, and ``optimizer-steps:CLASS`` the most steps that one of the others made. ``other-data:CLASS``, 1:
+        it takes the place of an optimizer that was fed from another data set."""
         last, self._last = self._last, None
+        if stream.renewed and min(dataset, self._dataset) >= 0 and dataset != self._dataset:
+            yield f"other-data:{type(stream.optimizers[0]).__name__}", 1.0
         goes_on = last is not None and len(stream.optimizers) == 1 and last.kind == _kind(stream.optimizers[0])
         if last is None or not goes_on or not last.left(list(stream.parameters)):
             self._count, self._longest = 1, 0
