@@ -64,7 +64,7 @@ def codes_of_parts(tree: ast.Module) -> Iterator[int]:
 
 def _numbering(tree: ast.Module) -> dict[str, int]:
     """The functions that number the values of what they are given, also by others that they call: name and line."""
-    made = {
+    made: dict[ast.AST, str] = {
         method: holder.name
         for holder in walk(tree)
         if isinstance(holder, ast.ClassDef)

@@ -11,7 +11,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from steadytrain.capture.looks.syntax_trees import dotted, given_values, last_name, names_called, walk
+from steadytrain.capture.looks.syntax_trees import dotted, given_values, last_name, names_called, number_of, walk
 
 TARGET = re.compile(r"(?i)(_*target_?(ent(ropy)?|h)|ent(ropy)?_?target|h_?target)\d?")
 TEMPERATURE = re.compile(r"(?i)_*(log_?)?(alpha|temp(erature)?|ent(ropy)?_?coef|tau)(_?t|_?param)?")
@@ -80,8 +80,9 @@ def _sign_of_count(value: ast.expr, known: Mapping[str, ast.expr], depth: int = 
     if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub):
         sign = _sign_of_count(value.operand, known, depth)
         return -sign if sign is not None else None
-    if isinstance(value, ast.Constant) and type(value.value) in (int, float):
-        return 1 if value.value > 0 else -1 if value.value < 0 else None
+    number = number_of(value)
+    if number is not None:
+        return 1 if number > 0 else -1 if number < 0 else None
     if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Mult, ast.Div)):
         left, right = _sign_of_count(value.left, known, depth), _sign_of_count(value.right, known, depth)
         return left * right if left is not None and right is not None else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Signature
-from steadytrain.diagnosis.interventions import CLIP_USUAL, LOWER_RATE, Intervention
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.interventions import CLIP_USUAL, LOWER_RATE
 from steadytrain.diagnosis.row_signs import long_rows
 from steadytrain.diagnosis.signs import (
     LEADS,
