@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +21,7 @@ class Told:
     def __init__(self, folder: Path) -> None:
         self.lines: list[str] = []
         self._recorder: Any = RunRecorder.__new__(RunRecorder)
-        self._recorder.symptoms, self._recorder._told = {}, {}
+        self._recorder.symptoms, self._recorder._told, self._recorder._tells = {}, {}, Counter()
         self._recorder._tell = self.lines.append
         self._recorder.settings = SimpleNamespace(run_dir=folder)
 
@@ -57,6 +58,12 @@ def test_another_nan_another_optimizer_and_other_symptoms_are_told(told: Told) -
 def test_a_graver_one_is_told_after_a_lighter_one(told: Told) -> None:
     assert told.look(saw("nonfinite-gradient", 5, 5, "warning")) == ["warning: nonfinite-gradient at 5"]
     assert told.look(saw("nonfinite-loss", 6, 6)) == ["critical: nonfinite-loss at 6"]
+
+
+def test_a_severity_that_goes_up_and_down_is_told_three_times(told: Told) -> None:
+    severities: list[Severity] = ["warning", "critical", "warning", "critical", "warning", "critical"]
+    lines = [told.look(saw("lost-progress", 152, 216 + at, severity)) for at, severity in enumerate(severities)]
+    assert [len(line) for line in lines] == [1, 1, 1, 0, 0, 0]
 
 
 def test_a_severity_that_falls_is_told_so_that_the_end_adds_up(told: Told) -> None:

@@ -20,6 +20,7 @@ STATED = {
     "gradients-carried-over": "missing-zero-grad",
     "clipped-after-step": "clip-before-unscale",
     "clipped-while-scaled": "clip-before-unscale",
+    "clipped-nothing": "unclipped-gradients",
     "worker-duplicates": "repeated-data",
     "optimizer-without-gradients": "detached-graph",
     "misused-loss": "loss-function-misuse",

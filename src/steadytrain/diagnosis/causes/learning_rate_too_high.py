@@ -131,20 +131,7 @@ class LearningRateTooHigh(Cause):
                 ),
                 *symptom(case, FAIR, "divergence", "oscillation", "exploding-gradients"),
                 *symptom(case, HINT, "loss-spike", "update-norm-spike", "gradient-norm-spike", "no-learning"),
-                *holds(
-                    case,
-                    "clip_before_backward",
-                    -CERTAIN,
-                    "the script's clip comes before the backward and does nothing, and the rate is one for clipped "
-                    "gradients",
-                ),
-                *when(
-                    seen(case, "clipped-nothing") is not None,
-                    -CERTAIN,
-                    "the script's clip is given no parameters and does nothing, and the rate is one for clipped "
-                    "gradients",
-                    "symptoms",
-                ),
+                *_idle_clip(case),
                 *holds(
                     case,
                     "gradients_carried_over",
@@ -153,6 +140,20 @@ class LearningRateTooHigh(Cause):
                 ),
             ),
         )
+
+
+def _idle_clip(case: Case) -> Signs:
+    """The script clips, and its clip does nothing: a rate that is too high without it is another cause."""
+    so = "and does nothing, and the rate is one for clipped gradients"
+    return (
+        *holds(case, "clip_before_backward", -CERTAIN, f"the script's clip comes before the backward {so}"),
+        *when(
+            seen(case, "clipped-nothing") is not None,
+            -CERTAIN,
+            f"the script's clip is given no parameters {so}",
+            "symptoms",
+        ),
+    )
 
 
 def _long_updates(case: Case) -> Signs:
