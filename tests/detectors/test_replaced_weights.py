@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from script_windows import NAN, looked
 from steadytrain.core.model import Window
 from steadytrain.detectors.replaced_weights import ReplacedWeights
@@ -14,6 +16,16 @@ QUIET = (looked(), replaced(NAN, NAN), replaced(NAN, 2e-4))
 HEALTHY = QUIET
 ONCE, OFTEN = replaced(NAN, 0.052, NAN), replaced(NAN, 0.052, NAN, 0.04, 0.06, NAN)
 SICK = (ONCE, OFTEN)
+
+
+@pytest.mark.parametrize(("after", "severity"), [(3.0, "warning"), (1.1, "note")])
+def test_weights_that_an_evaluation_left_are_a_warning_if_the_loss_rises(after: float, severity: str) -> None:
+    left = looked(40, loss=[4.0] * 8 + [1.0] * 23 + [after] * 9, left_in__GPT=[NAN] * 6 + [40.0])
+    symptom = newest(ReplacedWeights(), left)
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step) == (severity, 32)
+    assert "from step 32 on, GPT trains the weights that were evaluated before it, 40 updates away" in symptom.message
+    assert ("67% of the progress" in symptom.message) is (severity == "warning")
 
 
 def test_quiet() -> None:

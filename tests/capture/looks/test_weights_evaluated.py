@@ -19,8 +19,8 @@ Update = Callable[[Weights, nn.Module, int], None]
 
 
 @contextmanager
-def put_in(model: nn.Module, weights: Weights) -> Iterator[None]:
-    own = {name: one.detach().clone() for name, one in model.named_parameters()}
+def put_in(model: nn.Module, weights: Weights, *, alias: bool = False) -> Iterator[None]:
+    own = {name: one.detach() if alias else one.detach().clone() for name, one in model.named_parameters()}
     with torch.no_grad():
         for name, one in model.named_parameters():
             one.copy_(weights[name])
@@ -47,7 +47,7 @@ def shaken(held: Weights, model: nn.Module, step: int) -> None:
         held[name] = one + 0.1 * torch.randn_like(one)
 
 
-def train(update: Update, *, raw_beside: bool = False, never_again: bool = False) -> None:
+def train(update: Update, *, raw_beside: bool = False, never_again: bool = False, alias: bool = False) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 1))
     held = {name: one.detach().clone() for name, one in model.named_parameters()}
@@ -61,7 +61,7 @@ def train(update: Update, *, raw_beside: bool = False, never_again: bool = False
         with torch.no_grad():
             update(held, model, step)
         if step % EVERY == 0 and not (never_again and step > EVERY):
-            with torch.no_grad(), put_in(model, held):
+            with torch.no_grad(), put_in(model, held, alias=alias):
                 model(rows)
         if step % EVERY == 0 and (raw_beside or never_again):
             with torch.no_grad():
@@ -86,6 +86,16 @@ def test_weights_that_stay_what_they_were(update: Update, how: dict[str, bool], 
     found = [one for one in watcher.symptoms if one.name == "slow-average"]
     assert [one.severity for one in found] == ["warning"] * told
     assert all("the average of Sequential that is evaluated is still" in one.message for one in found)
+
+
+@pytest.mark.parametrize(("alias", "severity"), [(True, ["warning"]), (False, [])])
+def test_an_average_that_is_not_taken_out_is_trained_on(alias: bool, severity: list[str], tmp_path: Path) -> None:
+    with watching(tmp_path, "observe") as watcher:
+        train(average(0.997), alias=alias)
+    found = [one for one in watcher.symptoms if one.name == "replaced-weights"]
+    assert [one.severity for one in found] == severity
+    assert [one.first_step for one in found] == [2 * EVERY + 1] * alias  # what an update is, is known since the first
+    assert all("Sequential trains the weights that were evaluated before it" in one.message for one in found)
 
 
 def test_a_part_that_is_called_alone_at_set_up_is_no_evaluation(tmp_path: Path) -> None:

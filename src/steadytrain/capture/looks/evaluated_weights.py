@@ -1,12 +1,14 @@
-"""Measures how far the weights that are evaluated are still those that the training began with.
+"""Measures how far the weights that are evaluated are still those that the training began with, and whether they stay.
 
 An average of the weights may be a dictionary of tensors that the script puts into the model for an evaluation, and
 takes out after it. Then the model is called without gradients with other weights than those that the next step trains.
+If it is not taken out, the next step trains the evaluated weights, many updates away from those of the step before.
 """
 
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -25,10 +27,15 @@ FIT_MIN = 0.9
 """Share of the distance that the way back to the first weights explains: noise and another model lie elsewhere."""
 
 
+UPDATES_KEPT, LEFT_MIN = 8, 8.0
+"""Updates whose lengths are known, and how many of the longest of them a way is that no update made."""
+
+
 @dataclass
 class _Model:
     """The values of a model at its first call with gradients, those of the evaluation that goes on, and what was
-    found."""
+    found. ``trained`` are those of its last call with gradients, once it has been evaluated, and ``lengths`` those of
+    the updates since. ``left_in`` is the way to the weights that an evaluation left, in updates."""
 
     name: str
     module: weakref.ref[nn.Module]
@@ -36,6 +43,10 @@ class _Model:
     evaluated: list[tuple[Tensor, ...]] = field(default_factory=list)
     calls: int = 0
     shares: list[float] = field(default_factory=list)
+    trained: tuple[Tensor, ...] = ()
+    lengths: deque[float] = field(default_factory=lambda: deque(maxlen=UPDATES_KEPT))
+    left_in: float = 0.0
+    was_evaluated: bool = False
 
 
 class EvaluatedWeights:
@@ -52,8 +63,11 @@ class EvaluatedWeights:
         if one is None and len(self._found) < MODELS_MAX:
             one = self._models[module] = _Model(type(module).__name__, weakref.ref(module), sampled(module))
             self._found.append(one)
-        elif one is not None and one.evaluated:
-            _resolve(one, module)
+        elif one is not None and one.was_evaluated:
+            now = sampled(module)
+            _follow(one, now)
+            if one.evaluated:
+                _resolve(one, now)
 
     def called_aside(self, module: nn.Module) -> None:
         """The script calls a model without gradients."""
@@ -61,6 +75,7 @@ class EvaluatedWeights:
         if one is None or len(one.shares) >= EVALUATIONS_MAX or one.calls >= CALLS_MAX:
             return
         one.calls += 1
+        one.was_evaluated = True
         values = sampled(module)
         self._pending += [] if one.evaluated else [one]
         if len(one.evaluated) < OTHERS_MAX and not (one.evaluated and _are_same(one.evaluated[-1], values)):
@@ -72,22 +87,43 @@ class EvaluatedWeights:
             one.evaluated, one.calls = [], 0
         self._pending.clear()
 
+    def left_in(self) -> Iterator[tuple[str, float]]:
+        """``left-in:CLASS``, before an update: the model trains the weights that were evaluated, this many updates away
+        from those that it had trained."""
+        for one in self._found:
+            if one.left_in:
+                yield f"left-in:{one.name}", one.left_in
+                one.left_in = 0.0
+
     def rows(self) -> Iterator[tuple[str, float]]:
         """``first-weights:CLASS``, at the end of the script, is the share of the way back to its first weights at which
         a model was evaluated, in the last two evaluations at least. One with several weights counts by the newest."""
         for one in self._found:
             module = one.module()
             if one.evaluated and module is not None:
-                _resolve(one, module)
+                _resolve(one, sampled(module))
             if one.shares and (share := min(one.shares[-2:])) > 0.0:
                 yield f"first-weights:{one.name}", share
 
 
 @torch.no_grad()
-def _resolve(one: _Model, module: nn.Module) -> None:
+def _follow(one: _Model, now: tuple[Tensor, ...]) -> None:
+    """Compare the values with those of the last call with gradients: one update made the way, or an evaluation."""
+    before, one.trained = one.trained, now
+    if [part.shape for part in before] != [part.shape for part in now] or not now:
+        return
+    way = float(torch.cat([left.double() - right.double() for left, right in zip(before, now, strict=True)]).norm())
+    stayed = bool(one.evaluated) and _are_same(one.evaluated[-1], now)
+    if stayed and len(one.lengths) == UPDATES_KEPT and way > LEFT_MIN * max(one.lengths):
+        one.left_in = way / max(one.lengths)
+    elif way > 0.0:
+        one.lengths.append(way)
+
+
+@torch.no_grad()
+def _resolve(one: _Model, now: tuple[Tensor, ...]) -> None:
     """Compare the evaluated values with those that are trained on from here."""
     shown, one.evaluated, one.calls = one.evaluated, [], 0
-    now = sampled(module)
     known = [_share(one.first, each, now) for each in shown]
     one.shares += [min(known)] if now and known else []
 

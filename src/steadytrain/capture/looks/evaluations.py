@@ -98,6 +98,7 @@ class Evaluations:
         """
         self._updates += 1
         self._weights.updated()
+        yield from self._weights.left_in()
         yield from self._rows.updated()
         if not self._now.rows or self._bursts >= BURSTS_MAX:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, Cause, Intervention, Signature
-from steadytrain.diagnosis.signs import ruled_out, seen, symptom
+from steadytrain.diagnosis.signs import noted, ruled_out, seen, symptom
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -14,16 +14,19 @@ if TYPE_CHECKING:
 
 @final
 class UncopiedState(Cause):
-    """The state that was kept as the best one shares its tensors with the model, so it went on changing with it.
+    """A state that was kept, as the best one or as a backup, shares its tensors with the model and changes with it.
 
     Means:
         `state_dict()` returns references to the live tensors. Without a copy, the snapshot of the best weights is
         always the present model. To restore or to save it changes nothing: the last, perhaps overfitted weights are
-        kept. The same holds of `best_model = model`.
+        kept. The same holds of `best_model = model`. A backup of the weights that is no copy is overwritten by the
+        average (EMA) that is put in for an evaluation, so that putting it back changes nothing and training goes on
+        from the average.
 
     Causes:
         - `best = model.state_dict()` in place of `copy.deepcopy(model.state_dict())`
         - `best_model = model`, which is saved or tested after the loop
+        - `backup[name] = p.data` before an average is copied in, in place of `p.data.clone()`
         - a list or dictionary of checkpoints in memory that all hold the same tensors
 
     Next:
@@ -48,9 +51,15 @@ class UncopiedState(Cause):
     source = "the documentation of torch on saving and loading models: state_dict() returns references"
 
     def signature(self, case: Case) -> Signature:
+        replaced = noted(case, "replaced-weights")
+        left_in = replaced is not None and "updates" in replaced.numbers
         return Signature(
             (
                 *symptom(case, CERTAIN, "uncopied-state", invariant=True),
-                *ruled_out(seen(case, "uncopied-state") is None, "no state of the model's own was kept or loaded"),
+                *(symptom(case, CERTAIN, "replaced-weights", invariant=True, notes=True) if left_in else ()),
+                *ruled_out(
+                    seen(case, "uncopied-state") is None and not left_in,
+                    "no state of the model's own was kept or loaded",
+                ),
             )
         )
