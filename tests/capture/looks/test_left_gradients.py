@@ -56,6 +56,17 @@ def critic_first(maker: nn.Module, critic: nn.Module, first: Optimizer, second: 
     first.step()
 
 
+def through_the_maker(maker: nn.Module, critic: nn.Module, first: Optimizer, second: Optimizer) -> None:
+    """The critic's losses go through the maker, several times, and what they leave there is cleared before its own."""
+    for _ in range(3):
+        critic.zero_grad()
+        (critic(maker(torch.randn(32, 4))).mean() - critic(torch.randn(32, 4) + 2.0).mean()).backward()
+        second.step()
+    maker.zero_grad()
+    (-critic(maker(torch.randn(32, 4))).mean()).backward()
+    first.step()
+
+
 def together(maker: nn.Module, critic: nn.Module, first: Optimizer, second: Optimizer) -> None:
     """Both losses, then both updates: that is one step of two optimizers."""
     first.zero_grad()
@@ -80,7 +91,7 @@ def test_gradients_that_are_cleared_once_an_iteration(tmp_path: Path) -> None:
     assert told(cleared_once, tmp_path) == ["warning"]
 
 
-@pytest.mark.parametrize("loop", [cleared_each, critic_first, together])
+@pytest.mark.parametrize("loop", [cleared_each, critic_first, together, through_the_maker])
 def test_gradients_that_are_cleared_or_belong_there(loop: Loop, tmp_path: Path) -> None:
     assert told(loop, tmp_path) == []
 

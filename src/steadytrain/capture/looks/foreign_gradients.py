@@ -28,8 +28,12 @@ class ForeignGradients:
     def backward_begins(self, reached: Sequence[Tensor]) -> None:
         """A backward is about to reach these parameters."""
         there = [one for one in reached if one.grad is not None and one.grad.layout == torch.strided]
-        if self._between and not self._before and any(bool(one.grad.any()) for one in there if one.grad is not None):
-            self._before = list(_copies(there))
+        if self._between or self._before:
+            holds = any(bool(one.grad.any()) for one in there if one.grad is not None)
+            if not holds:
+                self._before = []  # what was left was cleared before this backward
+            elif self._between and not self._before:
+                self._before = list(_copies(there))
         self._filled, self._between = True, False
 
     def other_updated(self) -> None:
