@@ -78,3 +78,11 @@ def test_layers_take_the_rows_first() -> None:
     assert "say where the rows are" in refused("mixed-rows", "read = nn.GRU(4, 8, batch_first=False)\n", seen)
     assert "say where the rows are" in refused("mixed-rows", "read = nn.GRU(**options)\n", seen)
     assert "was not seen" in refused("mixed-rows", body)
+
+
+def test_a_draw_that_cuts_the_graph_passes_gradients() -> None:
+    body = "normal = torch.distributions.Normal(*model(x))\ndrawn = normal.sample(); held = replay(64)\n"
+    wound = named("drawn", "cut-sample", body)
+    assert changed("detached-graph", body, wound) == ["drawn = normal.rsample(); held = replay(64)"]
+    two = body.replace("replay(64)", "replay.sample(64)")
+    assert "2 calls of sample()" in refused("detached-graph", two, named("drawn", "cut-sample", two))

@@ -35,7 +35,7 @@ def after(answer: Diagnosis) -> NextCommand:
     if answer.patch is not None and answer.patch.effect == "removed":
         return NextCommand("writes the patch into the script", ("fix", "{incident}", "--write"))
     if answer.patch is None and has_recipe(answer.verdict):
-        return NextCommand("makes a patch and runs it", ("fix", "{incident}"))
+        return NextCommand("tries to make a patch, and runs it", ("fix", "{incident}"))
     works = _fix_that_works(answer)
     return NextCommand("the price of the fix", ("verify", "{incident}", "--with", works)) if works else EVIDENCE
 

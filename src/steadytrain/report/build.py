@@ -94,6 +94,10 @@ _UNENDED = {
 }
 
 
+QUIET = ("No alarm", "No symptom")
+"""How the verdict of a run begins that raised nothing."""
+
+
 def from_bundle(bundle: Bundle) -> Report:
     """The report of one incident."""
     incident, environment = bundle.incident, bundle.environment
@@ -174,6 +178,8 @@ def from_run(run: Run, *, stream: str | None = None) -> Report:
     gravest = _incident_of(incidents, known)
     commands = next_commands.of_run(run, incidents, told, found, gravest)
     verdict = _run_verdict(run, told, incidents, steps)
+    if found is not None and diagnosis is not None and found[1].status and verdict.startswith(QUIET):
+        verdict = f"Diagnosis: {diagnosis.verdict}. {verdict}"  # somebody asked, and the answer is graver
     off = ran_away(gravest, window, Path(incidents[0].path)) if gravest is not None and window is not None else ""
     onset = gravest.onset_step if gravest is not None else next((one.first_step for one in told), None)
     leading = gravest.symptoms if gravest is not None else told

@@ -81,14 +81,20 @@ def _replacement(one: dict[str, Any]) -> str:
 
 
 def _cost(cost: Any) -> str | None:
-    """What steadytrain's own work took of the run's time, on the training thread."""
+    """What steadytrain's own work took of the run's time, on the training thread and on its own ones."""
     if not isinstance(cost, dict) or not all(isinstance(cost.get(name), (int, float)) for name in ("own_s", "run_s")):
         return None
     own_s = float(cost["own_s"])
     run_s = max(own_s, float(cost["run_s"]))  # set-up comes before the clock of the run
     if not run_s > 0.0:
         return None
-    return f"{own_s:.1f} s of {run_s:.1f} s were steadytrain's work on the training thread ({own_s / run_s:.0%})"
+    threads_s = cost.get("threads_s")
+    beside = (
+        f", and {threads_s:.1f} s of processor time beside it" if isinstance(threads_s, float) and threads_s else ""
+    )
+    return (
+        f"{own_s:.1f} s of {run_s:.1f} s were steadytrain's work on the training thread ({own_s / run_s:.0%}){beside}"
+    )
 
 
 def detectors(run: Run) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from steadytrain.capture.step.loss import loss_term
 from steadytrain.capture.step.model_calls import ModelCalls
 from steadytrain.capture.step.optimizer_steps import OptimizerSteps
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
+from steadytrain.capture.step.own_threads import own_threads_s
 from steadytrain.capture.step.pacing import ALIGNED, SHARE_TOLD, Pacing, aligned
 from steadytrain.capture.step.resting_streams import RestingStreams, Turns, UsualLoss
 from steadytrain.capture.step.script_frames import FrameLine, user_frames
@@ -302,7 +303,7 @@ class Resting:
         cost = self._pacing.cost
         if cost is not None:
             with self._run.guard.part("counting what recording cost"):
-                self._run.recorder.set_fact(COST, cost)
+                self._run.recorder.set_fact(COST, {**cost, "threads_s": round(own_threads_s(), 3)})
 
     @property
     def recorded_steps(self) -> int | None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @final
 class DetachedGraph(Cause):
-    """The graph is cut: no gradient reaches parameters that the loss depends on.
+    """The graph is cut: a gradient that should reach parameters does not, or not all of it.
 
     Means:
         A `detach`, a `.data`, a trip through NumPy or `torch.tensor(x)`, or a block under `no_grad` ends backward
@@ -58,6 +58,13 @@ class DetachedGraph(Cause):
     confirming = ("reattach",)
     spared = ("learning-rate-third",)
     interventions = (
+        Intervention(
+            "rsample",
+            2,
+            "draw with rsample(), which passes gradients to mean and deviation",
+            code="action = distribution.rsample()  # in place of sample()",
+            of=("cut-sample",),
+        ),
         Intervention(
             "reattach",
             5,

@@ -63,6 +63,16 @@ def with_graph(source: Source, wound: Wound) -> Iterator[Edit]:
     yield source.replaced(given, "True") if given is not None else with_argument(source, found[0], "create_graph=True")
 
 
+def reparametrized(source: Source, wound: Wound) -> Iterator[Edit]:
+    """``rsample()`` for the draw of the named line."""
+    line = _named(wound, "cut-sample")
+    found = [call for call in calls(source, lambda one: name_of(one) == "sample") if call.func.lineno <= line]
+    here = [call for call in found if line <= (call.end_lineno or call.lineno)]
+    if len(here) != 1 or not isinstance(here[0].func, ast.Attribute):
+        raise CannotPatchError(f"line {line} has {len(here) or 'no'} calls of sample(), not one")
+    yield source.replaced(here[0].func, f"{source.text(here[0].func.value)}.rsample")
+
+
 def normal_noise(source: Source, wound: Wound) -> Iterator[Edit]:
     """``randn_like`` for the only draw of uniform noise, or for that of the named line."""
     found = calls(source, lambda one: name_of(one) in UNIFORM and isinstance(one.func, ast.Attribute | ast.Name))

@@ -59,7 +59,10 @@ _MAKERS: Mapping[str, Sequence[tuple[str, Maker]]] = {
         ("step the schedule after the update", loop_lines.scheduler_after),
     ),
     "live-target": (("no gradient through the target", named_lines.detached),),
-    "detached-graph": (("a derivative that carries its graph", named_lines.with_graph),),
+    "detached-graph": (
+        ("a derivative that carries its graph", named_lines.with_graph),
+        ("a draw that passes gradients", named_lines.reparametrized),
+    ),
     "uniform-noise": (("noise that is drawn from a normal distribution", named_lines.normal_noise),),
     "mixed-rows": (("layers that take the rows first", named_lines.rows_first),),
     "unshuffled-data": (("shuffle the data", settings.shuffled),),
