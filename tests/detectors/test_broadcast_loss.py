@@ -39,3 +39,10 @@ def test_the_shapes_that_are_said_are_those_that_met(
     assert symptom is not None
     assert said in symptom.message
     assert symptom.numbers.keys() == {"rows", *([number] if number else [])}
+
+
+def test_a_target_that_is_stretched_is_a_note() -> None:
+    symptom = newest(BroadcastLoss(), looked(stretched_target__train=[7.0]))
+    assert symptom is not None
+    assert symptom.severity == "note"
+    assert "compares each target with 7 values of a prediction" in symptom.message

@@ -15,6 +15,7 @@ import builders
 import tabled
 from steadytrain.core.incident import Action, BadTensor, Finding
 from steadytrain.core.model import ScriptLine, Series
+from steadytrain.diagnosis import answer_files
 from steadytrain.diagnosis.answer import (
     Axis,
     BatchRow,
@@ -337,6 +338,21 @@ def test_a_run_with_notes_alone_had_no_alarm_and_needs_no_fix(tmp_path: Path) ->
     assert report.verdict.startswith("No alarm; note: loss-spike at steps 10 to 14")
     assert report.first is not None
     assert report.first.fix is None
+
+
+@pytest.mark.parametrize(
+    ("verdict", "status", "begins"),
+    [("shape-broadcast", "likely", "Diagnosis: likely: shape-broadcast"), ("unknown", None, "No alarm; note")],
+)
+def test_a_diagnosis_of_a_run_that_raised_nothing_leads(
+    verdict: str, status: str | None, begins: str, tmp_path: Path
+) -> None:
+    note = builders.symptom(10, last=14, name="loss-spike", severity="note", message="the loss spiked")
+    run = builders.bad_run(tmp_path / "run", steps=builders.records(60), symptoms=[note], incidents=[])
+    answer_files.keep(run, Diagnosis("i", "s", "exact", "", verdict, status, "by the shapes", (), ()))
+    shown = build.from_run(open_run(run)).verdict
+    assert shown.startswith(begins)
+    assert "No alarm; note: loss-spike at steps 10 to 14" in shown
 
 
 def test_why_begins_with_the_symptom_of_the_incident(tmp_path: Path) -> None:

@@ -15,6 +15,11 @@ PRODUCT = "multiplies each of {:.0f} values with the weights of all rows: [N] wi
 ROW, COLUMN, TABLE = 1.0, 2.0, 3.0
 """Values of the measure ``broadcast-targets``: targets [N], [N, 1] and [N, N]."""
 
+STRETCHED = (
+    "the loss of {} compares each target with {:.0f} values of a prediction: an axis of the targets has length 1, and "
+    "was stretched to the shape of the predictions"
+)
+
 
 @final
 @dataclass(frozen=True)
@@ -26,6 +31,9 @@ class BroadcastLoss(ScriptRule):
         the model learns their mean. The loss falls at first and then stays at the variance of the targets. The graph of
         the loss shows the shapes. A product of both is the same mistake: each value is multiplied with the weights (or
         advantages) of all rows, and their mean is a product of two means, in which no row has a weight of its own.
+
+        Where each target is compared with several values of one prediction, [B, T, 1] with [B, T, C], it is a note:
+        it may be meant.
 
     Causes:
         - a last layer with one unit gives [N, 1], and the targets are [N]
@@ -60,6 +68,9 @@ class BroadcastLoss(ScriptRule):
             if len(row.steps) >= self.looks_min:
                 told = PRODUCT.format(row.last)
                 yield self.warning(window, row, f"the loss of {row.place} {told}", rows=row.last)
+        for row in script_rows(window, "stretched-target"):
+            if len(row.steps) >= self.looks_min:
+                yield self.note(window, row, STRETCHED.format(row.place, row.last), values=row.last)
 
 
 def _compared(count: int, column: float | None, targets: float | None) -> str:

@@ -34,6 +34,24 @@ MADE: dict[str, tuple[Callable[[Tensor], Tensor], dict[str, float]]] = {
 }
 
 
+TIMES, CHANNELS = 5, 3
+STRETCHED: dict[str, tuple[Callable[[Tensor], Tensor], float | None]] = {
+    "one channel": (lambda out: functional.mse_loss(out, torch.randn(ROWS, TIMES, 1)), CHANNELS),
+    "one time": (lambda out: functional.mse_loss(out, torch.randn(ROWS, 1, CHANNELS)), TIMES),
+    "targets first": (lambda out: functional.mse_loss(torch.randn(ROWS, TIMES, 1), out), CHANNELS),
+    "of one shape": (lambda out: functional.mse_loss(out, torch.randn(ROWS, TIMES, CHANNELS)), None),
+    "one number": (lambda out: functional.mse_loss(out, torch.zeros(1).expand_as(out)), None),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Using a target size")
+@pytest.mark.parametrize("name", STRETCHED)
+def test_a_target_that_is_stretched_over_an_axis(name: str) -> None:
+    loss_of, length = STRETCHED[name]
+    out = torch.nn.Linear(2, CHANNELS)(torch.randn(ROWS, TIMES, 2))
+    assert read_graph(loss_of(out)).misuses.get("stretched-target") == length
+
+
 @pytest.mark.filterwarnings("ignore:Using a target size")
 @pytest.mark.parametrize("name", MADE)
 def test_the_shapes_are_those_that_met(name: str) -> None:

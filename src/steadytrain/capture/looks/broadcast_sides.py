@@ -1,4 +1,4 @@
-"""Which shapes met in a loss that compares N predictions with N x N targets."""
+"""Which shapes met in a loss that compares N predictions with N x N targets, or one target with several values."""
 
 from __future__ import annotations
 
@@ -27,3 +27,19 @@ def broadcast_sides(node: Any, shape: tuple[int, ...]) -> Iterator[tuple[str, fl
         yield "broadcast-targets", ROW
     else:
         yield "broadcast-targets", COLUMN if targets.shape[1] == 1 or targets.stride(1) == 0 else TABLE
+
+
+def stretched(node: Any) -> float:
+    """The length of the last axis along which a target was stretched to the shape of the predictions; 0 for none.
+
+    ``mse_loss`` and its like stretch it themselves, and the graph keeps what they made. A single number is meant.
+    """
+    trained = [following is not None for following, _ in node.next_functions]
+    if len(trained) != 2 or trained.count(True) != 1:
+        return 0.0
+    target = plain_tensor(node, "target" if trained[0] else "self")
+    if target is None:
+        return 0.0
+    axes = [(length, stride) for length, stride in zip(target.shape, target.stride(), strict=True) if length > 1]
+    stretched_axes = [length for length, stride in axes if stride == 0]
+    return float(stretched_axes[-1]) if 0 < len(stretched_axes) < len(axes) else 0.0

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.looks.attention_masks import Visible, visible
-from steadytrain.capture.looks.broadcast_sides import broadcast_sides
+from steadytrain.capture.looks.broadcast_sides import broadcast_sides, stretched
 from steadytrain.capture.looks.cosine_scores import has_unscaled_cosines
 from steadytrain.capture.looks.first_inputs import INPUTS_MAX, NORMS, first_input
 from steadytrain.capture.looks.flat_derivatives import KINDS as OF_DERIVATIVES
@@ -323,6 +323,8 @@ def _read_distance(kind: str, node: Any, graph: LossGraph) -> None:
         before = inputs_of_node(before)[0]
     shape, spread = _without_ones(shape_of(before)), _without_ones(spread)  # a batch of one: [1, N, 1] against [1, N]
     if len(spread) != 2 or spread[0] != spread[1] or spread[0] < 2 or shape not in ((spread[0], 1), (spread[0],)):
+        if kind != "Sub" and (length := stretched(node)):
+            graph.misuses["stretched-target"] = length
         return
     if kind == "Sub" and kind_of(before) in ("Unsqueeze", "View", "UnsafeView", "ReshapeAlias"):
         return  # the script reshaped the column on purpose
