@@ -21,7 +21,7 @@ class Told:
     def __init__(self, folder: Path) -> None:
         self.lines: list[str] = []
         self._recorder: Any = RunRecorder.__new__(RunRecorder)
-        self._recorder.symptoms, self._recorder._told, self._recorder._tells = {}, {}, Counter()
+        self._recorder.symptoms, self._recorder.told, self._recorder._tells = {}, {}, Counter()
         self._recorder._tell = self.lines.append
         self._recorder.settings = SimpleNamespace(run_dir=folder)
 

@@ -26,7 +26,8 @@ def test_a_process_whose_children_trained_says_that_they_are_recorded(tmp_path: 
 def test_the_names_and_the_severities_count_the_same_symptoms(tmp_path: Path) -> None:
     names = ["foreign-gradients", *["lost-progress"] * 3, "divergence"]
     symptoms = [Symptom(name, "warning" if at == 0 else "note", 2 + at, 9, name) for at, name in enumerate(names)]
-    recorder = SimpleNamespace(too_short_for=lambda _: {}, idle_detectors=[], actions=[])
+    said = {("foreign-gradients", "main", 2): "warning", ("divergence", "main", 6): "critical"}
+    recorder = SimpleNamespace(too_short_for=lambda _: {}, idle_detectors=[], actions=[], told=said)
     watcher: Any = SimpleNamespace(
         streams=[SimpleNamespace(own_steps=9, updates_before=0)],
         stopped=None,
@@ -40,6 +41,7 @@ def test_the_names_and_the_severities_count_the_same_symptoms(tmp_path: Path) ->
         notes=["a text"],
         has_folder=False,
     )
-    (line,) = summary(watcher, tmp_path)
+    line, lowered = summary(watcher, tmp_path)
+    assert lowered == "note (no longer critical): divergence"
     told = "foreign-gradients, lost-progress (3 times), divergence (1 warning, 4 notes)"
     assert line == f"9 steps seen; symptoms: {told}; 1 note on the watch itself above"

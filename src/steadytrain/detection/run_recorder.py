@@ -70,7 +70,7 @@ class RunRecorder:
         self.recording = True
         self._guard = guard
         self._tell = tell
-        self._told: dict[tuple[str, str, int], str] = {}
+        self.told: dict[tuple[str, str, int], str] = {}
         self._tells: Counter[tuple[str, str, int]] = Counter()
         self._looks = DetectorSchedule(detectors, guard)
         self._run: RunWriter | None = None
@@ -319,11 +319,11 @@ class RunRecorder:
         others = sum(is_of_nonfinite(symptom) and symptom.severity != "note" for symptom in found) - 1
         for symptom in found:
             key = (symptom.name, symptom.stream, symptom.first_step)
-            before = self._told.get(key)
+            before = self.told.get(key)
             lowered = before == "critical" != symptom.severity
             if before != symptom.severity and (symptom.severity != "note" or lowered):
                 follows = is_of_nonfinite(symptom) and self._is_known_nonfinite(symptom)
-                self._told[key] = symptom.severity
+                self.told[key] = symptom.severity
                 self._tells[key] += 1
                 if ranks.speaks(self.settings.run_dir) and not follows and self._tells[key] <= TELLS_MAX:
                     more = f"; {of_nonfinite(others)}" if symptom is first and others > 0 else ""
@@ -334,7 +334,7 @@ class RunRecorder:
         """Whether an equally grave symptom that goes on has reported the NaN or Inf that ``symptom`` is about."""
         of_stream = [one for one in self.symptoms.values() if one.stream == symptom.stream and is_of_nonfinite(one)]
         return any(
-            self._told.get((one.name, one.stream, one.first_step)) == symptom.severity
+            self.told.get((one.name, one.stream, one.first_step)) == symptom.severity
             and one.first_step <= symptom.first_step <= one.last_step + RECENT_STEPS
             for one in of_stream
         )

@@ -48,6 +48,7 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
     seen = f"{steps} steps seen" + (f", {recorded_steps} recorded" if recorded_steps is not None else "")
     told = _told(watcher.stories) if len(watcher.symptoms) > 1 else []
     told += [line for line in watcher.let_go if line not in " ".join(told)]
+    told += _lowered(watcher)
     waiting, idle = _unable(watcher, steps)
     by = _by(watcher.detector_names, {*waiting, *idle})
     if raised:
@@ -67,6 +68,17 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
         ended.append(f"the run folder {run_dir} is gone: it was deleted or replaced during the run, with its records")
     last = "; ".join([*ended, f"next: {look}"] if recorded else ended)
     return [*lines, last] if last else lines
+
+
+def _lowered(watcher: Watcher) -> list[str]:
+    """Notes that were said as warnings while the script ran, and how they came to be notes."""
+    found = []
+    for symptom in watcher.symptoms:
+        said = watcher.recorder.told.get((symptom.name, symptom.stream, symptom.first_step))
+        if symptom.severity == "note" and said in ("warning", "critical"):
+            before = "critical" if said == "critical" else "a warning"
+            found.append(f"note (no longer {before}): {symptom.message}")
+    return found[:STORIES_MAX]
 
 
 def _counts(watcher: Watcher) -> str:

@@ -29,7 +29,7 @@ def _named(wound: Wound, symptom: str) -> int:
     """The line that ``symptom`` names in this file."""
     line = wound.named.get(symptom)
     if line is None:
-        raise CannotPatchError(f"{symptom} names no line of it")
+        raise CannotPatchError(f"the symptom {symptom} names no line of this script")
     return line
 
 
