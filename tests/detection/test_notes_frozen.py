@@ -187,7 +187,7 @@ def test_it_is_shown_as_a_note_and_a_graver_symptom_leads(tmp_path: Path) -> Non
     run = open_run(tmp_path / "run")
     report = from_run(run)
     assert (report.severity, report.incidents[0].is_note) == ("note", True)
-    assert report.verdict.startswith("note: loss-spike at step 60")
+    assert report.verdict.startswith("No alarm; note: loss-spike at step 60")
 
 
 def test_diagnosis_takes_it_for_worth_a_cause(tmp_path: Path) -> None:

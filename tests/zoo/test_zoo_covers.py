@@ -13,7 +13,6 @@ SEVERAL = "a run of the zoo has one process: tests/capture/test_rank_agreement.p
 WITHOUT_SICK = {
     **dict.fromkeys(OF_RANKS, SEVERAL),
     "throughput-stall": "a script can only sleep, and beside other work the machine decides how long a step takes",
-    "replaced-weights": "it is always a note, because the best weights may be restored on purpose",
     "constant-targets": "it is always a note, because an adversarial loss has such targets",
     "stale-target": "it is a note for the first 16,000 updates",
     "summed-gradients": "it is always a note, because the rate may have been chosen for the sum",

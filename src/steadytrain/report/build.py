@@ -177,9 +177,7 @@ def from_run(run: Run, *, stream: str | None = None) -> Report:
     diagnosis = diagnosis_part(found[1]) if found is not None else None
     gravest = _incident_of(incidents, known)
     commands = next_commands.of_run(run, incidents, told, found, gravest)
-    verdict = _run_verdict(run, told, incidents, steps)
-    if found is not None and diagnosis is not None and found[1].status and verdict.startswith(QUIET):
-        verdict = f"Diagnosis: {diagnosis.verdict}. {verdict}"  # somebody asked, and the answer is graver
+    verdict = _led(found, _run_verdict(run, told, incidents, steps))
     off = ran_away(gravest, window, Path(incidents[0].path)) if gravest is not None and window is not None else ""
     onset = gravest.onset_step if gravest is not None else next((one.first_step for one in told), None)
     leading = gravest.symptoms if gravest is not None else told
@@ -287,6 +285,13 @@ def _diagnosis(places: Sequence[Path]) -> Found:
     """The first bundle or run that has a stored diagnosis."""
     answers = ((place, answer_files.read(place)) for place in places)
     return next(((place, answer) for place, answer in answers if answer is not None), None)
+
+
+def _led(found: Found, verdict: str) -> str:
+    """The verdict of a run that raised nothing, after the diagnosis that somebody asked for: the graver answer."""
+    if found is None or not found[1].status or not verdict.startswith(QUIET):
+        return verdict
+    return f"Diagnosis: {diagnosis_part(found[1]).verdict}. {verdict}"
 
 
 def _run_verdict(run: Run, symptoms: Sequence[Symptom], incidents: Sequence[IncidentPart], steps: int) -> str:

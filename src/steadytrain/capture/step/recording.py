@@ -57,6 +57,9 @@ class Recorder(Protocol):
     recording: bool
     """Whether the recorder writes anything."""
 
+    told: dict[tuple[str, str, int], str]
+    """The severities with which symptoms were said last, by name, stream and first step."""
+
     @property
     def settings(self) -> Settings: ...
 
