@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from steadytrain.capture.looks.rebuilt_vocabularies import grown_by, is_empty_dictionary, rebuilt_vocabularies
-from steadytrain.capture.looks.split_names import holds_held_out, holds_trained
+from steadytrain.capture.looks.split_names import called_for_both_splits
 from steadytrain.capture.looks.syntax_trees import (
     Scope,
     body_of,
@@ -57,7 +57,7 @@ def codes_of_parts(tree: ast.Module) -> Iterator[int]:
                 yield line
                 return
     for name, line in numbering.items():
-        if _of_both_splits(tree, name) or _for_each(tree, name):
+        if called_for_both_splits(tree, name) or _for_each(tree, name):
             yield line
             return
 
@@ -258,14 +258,3 @@ def _for_each(tree: ast.Module, name: str) -> bool:
             if last_name(one.elt.func) == name and not columns and names_read(one.elt) & renewed:
                 return True
     return False
-
-
-def _of_both_splits(tree: ast.Module, name: str) -> bool:
-    """Whether ``name`` is called for the training data, and for held-out ones."""
-    trained = held_out = False
-    for one in (each for each in walk(tree) if isinstance(each, ast.Assign)):
-        for call in (each for each in walk(one.value) if isinstance(each, ast.Call) and last_name(each.func) == name):
-            sides = (*one.targets, *call.args[:1])
-            of = any(map(holds_trained, sides)), any(map(holds_held_out, sides))
-            trained, held_out = trained or of == (True, False), held_out or of == (False, True)
-    return trained and held_out

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from steadytrain.capture.looks.model_copies import sampled, share_of_way
+from steadytrain.capture.looks.model_copies import ends_of, sampled, samples_of, share_of_way
 
 MODELS_MAX, EVALUATIONS_MAX, CALLS_MAX, OTHERS_MAX = 64, 64, 256, 8
 """Models that are read, evaluations of each, calls of one of them, and weights that they may differ in."""
@@ -27,15 +27,17 @@ FIT_MIN = 0.9
 """Share of the distance that the way back to the first weights explains: noise and another model lie elsewhere."""
 
 
-UPDATES_KEPT, LEFT_MIN = 8, 8.0
-"""Updates whose lengths are known, and how many of the longest of them a way is that no update made."""
+CALLS_KEPT, UPDATES_MIN, LEFT_MIN = 32, 4, 8.0
+"""Calls with gradients between which ways are kept, how many of these must be updates, and how many of the longest of
+them a way is that no update made."""
 
 
 @dataclass
 class _Model:
     """The values of a model at its first call with gradients, those of the evaluation that goes on, and what was
-    found. ``trained`` are those of its last call with gradients, once it has been evaluated, and ``lengths`` those of
-    the updates since. ``left_in`` is the way to the weights that an evaluation left, in updates."""
+    found. ``trained`` are those of its last call with gradients, once it has been evaluated, ``ends`` the parameters
+    that they are of, and ``ways`` the ways between such calls, most of them updates. ``left_in`` is the way to the
+    weights that an evaluation left, in updates."""
 
     name: str
     module: weakref.ref[nn.Module]
@@ -43,8 +45,9 @@ class _Model:
     evaluated: list[tuple[Tensor, ...]] = field(default_factory=list)
     calls: int = 0
     shares: list[float] = field(default_factory=list)
+    ends: tuple[weakref.ref[Tensor], ...] = ()
     trained: tuple[Tensor, ...] = ()
-    lengths: deque[float] = field(default_factory=lambda: deque(maxlen=UPDATES_KEPT))
+    ways: deque[Tensor] = field(default_factory=lambda: deque(maxlen=CALLS_KEPT))
     left_in: float = 0.0
     was_evaluated: bool = False
 
@@ -64,7 +67,7 @@ class EvaluatedWeights:
             one = self._models[module] = _Model(type(module).__name__, weakref.ref(module), sampled(module))
             self._found.append(one)
         elif one is not None and one.was_evaluated:
-            now = sampled(module)
+            now = _now(one, module)
             _follow(one, now)
             if one.evaluated:
                 _resolve(one, now)
@@ -106,18 +109,31 @@ class EvaluatedWeights:
                 yield f"first-weights:{one.name}", share
 
 
+def _now(one: _Model, module: nn.Module) -> tuple[Tensor, ...]:
+    """The values of the model, in each of its calls: its parameters are searched once."""
+    held = [reference() for reference in one.ends]
+    known = [parameter for parameter in held if parameter is not None]
+    if len(known) == len(held) > 0:
+        return samples_of(known)
+    ends = ends_of(module)
+    one.ends = tuple(map(weakref.ref, ends))
+    return samples_of(ends)
+
+
 @torch.no_grad()
 def _follow(one: _Model, now: tuple[Tensor, ...]) -> None:
-    """Compare the values with those of the last call with gradients: one update made the way, or an evaluation."""
+    """Compare the values with those of the last call with gradients: one update made the way, or an evaluation. Reads
+    the device only after an evaluation."""
     before, one.trained = one.trained, now
-    if [part.shape for part in before] != [part.shape for part in now] or not now:
+    if [part.shape for part in before] != [part.shape for part in now] or len({part.device for part in now}) != 1:
         return
-    way = float(torch.cat([left.double() - right.double() for left, right in zip(before, now, strict=True)]).norm())
-    stayed = bool(one.evaluated) and _are_same(one.evaluated[-1], now)
-    if stayed and len(one.lengths) == UPDATES_KEPT and way > LEFT_MIN * max(one.lengths):
-        one.left_in = way / max(one.lengths)
-    elif way > 0.0:
-        one.lengths.append(way)
+    way = torch.cat([left.double() - right.double() for left, right in zip(before, now, strict=True)]).norm()
+    if not one.evaluated:
+        one.ways.append(way)
+    elif one.ways and _are_same(one.evaluated[-1], now):
+        updates = [length for length in torch.stack(list(one.ways)).tolist() if length > 0.0]
+        if len(updates) >= UPDATES_MIN and float(way) > LEFT_MIN * max(updates):
+            one.left_in = float(way) / max(updates)
 
 
 @torch.no_grad()

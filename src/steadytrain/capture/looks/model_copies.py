@@ -66,13 +66,21 @@ def _ids(parameters: Iterable[Tensor]) -> set[int]:
     return {id(one) for one in parameters}
 
 
-@torch.no_grad()
 def sampled(module: nn.Module) -> tuple[Tensor, ...]:
     """A few values of the first and the last parameter, as copies; none where they have no plain values."""
+    return samples_of(ends_of(module))
+
+
+def ends_of(module: nn.Module) -> tuple[Tensor, ...]:
+    """The first and the last parameter; none of a module without parameters. Takes a while for one of thousands."""
     parameters: Sequence[Tensor] = list(module.parameters())
-    if not parameters:
-        return ()
-    found = [dense_values(one) for one in (parameters[0], parameters[-1])]
+    return (parameters[0], parameters[-1]) if parameters else ()
+
+
+@torch.no_grad()
+def samples_of(parameters: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """A few values of each of these, as copies. Waits for no accelerator."""
+    found = [dense_values(one) for one in parameters]
     plain = [one.reshape(-1) for one in found if one is not None]
     return tuple(one[:: -(-one.numel() // SAMPLED_MAX) or 1].float().clone() for one in plain)
 

@@ -13,7 +13,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from steadytrain.capture.looks.split_names import holds_held_out, holds_trained
+from steadytrain.capture.looks.split_names import called_for_both_splits
 from steadytrain.capture.looks.syntax_trees import (
     Scope,
     body_of,
@@ -252,19 +252,8 @@ def _by_calls(tree: ast.Module) -> Iterator[int]:
                 readers[names.get(scope, scope.name) if isinstance(scope, ast.FunctionDef) else scope.name] = line
     lists = {name for name in readers if name not in set(names.values())} & _called_for_each(tree)
     for name, line in readers.items():
-        if name in lists or _of_both_splits(tree, name):
+        if name in lists or called_for_both_splits(tree, name):
             yield line
-
-
-def _of_both_splits(tree: ast.Module, name: str) -> bool:
-    """Whether ``name`` is called for the training text, and for a held-out one."""
-    trained = held_out = False
-    for one in (each for each in walk(tree) if isinstance(each, ast.Assign)):
-        for call in (each for each in walk(one.value) if isinstance(each, ast.Call) and last_name(each.func) == name):
-            sides = (*one.targets, *call.args[:1])
-            of = any(map(holds_trained, sides)), any(map(holds_held_out, sides))
-            trained, held_out = trained or of == (True, False), held_out or of == (False, True)
-    return trained and held_out
 
 
 def _called_for_each(tree: ast.Module) -> set[str]:

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from steadytrain.capture.looks.syntax_trees import walk
+from steadytrain.capture.looks.syntax_trees import last_name, walk
 
 TRAINED = frozenset({"train", "trn", "tr", "training", "trainset"})
 HELD_OUT = frozenset(
@@ -34,6 +34,17 @@ def holds_held_out(node: ast.AST) -> bool:
     """Whether ``node`` is named as held-out rows, and not as those to train on."""
     said = words(node)
     return bool(said & HELD_OUT) and not said & TRAINED
+
+
+def called_for_both_splits(tree: ast.Module, name: str) -> bool:
+    """Whether ``name`` is called for what is trained on, and for held-out data, by the names of both."""
+    trained = held_out = False
+    for one in (each for each in walk(tree) if isinstance(each, ast.Assign)):
+        for call in (each for each in walk(one.value) if isinstance(each, ast.Call) and last_name(each.func) == name):
+            sides = (*one.targets, *call.args[:1])
+            of = any(map(holds_trained, sides)), any(map(holds_held_out, sides))
+            trained, held_out = trained or of == (True, False), held_out or of == (False, True)
+    return trained and held_out
 
 
 def _names(node: ast.AST) -> Iterator[str]:

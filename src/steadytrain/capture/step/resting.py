@@ -163,8 +163,8 @@ class Resting:
         for one in streams:
             run.observer.rest_begins(one)
         run.recorder.set_fact(FACT, self.fact(stream))
-        if len(run.streams) == 1:  # the losses of several optimizers lie apart
-            self._usual.learn(stream.history.window().applied("loss").values)
+        losses = stream.history.window().applied("loss").values
+        self._usual.learn(losses if len(run.streams) == 1 else losses[:0])  # those of several optimizers lie apart
         self._left = steps
         self._pacing.rest()
         self._redirect(self)
