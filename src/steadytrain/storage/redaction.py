@@ -45,7 +45,7 @@ CLEAN_TEXTS_MAX = 1 << 16
 """More than the tensors of any model: with fewer, each file of a table read all its names anew (0.8 s for 5,000)."""
 
 CLEAN_CHARACTERS_MAX, NAME_CHARACTERS_MAX = 512, 64
-"""Longer texts are looked at anew; of those that are clean at the first glance, all but short ones, as names are."""
+"""A longer text is looked at anew each time. Of texts without a suspect only those of the shorter length are kept."""
 
 _clean: set[str] = set()
 """Texts in which nothing was found: names and paths come again with every file that is written. Never a secret."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from steadytrain.capture.looks.rebuilt_vocabularies import grown_by, is_empty_dictionary, rebuilt_vocabularies
 from steadytrain.capture.looks.split_names import called_for_both_splits
@@ -41,6 +41,9 @@ GIVEN = re.compile(r"(?i).*(vocab|mapping|codes|encoder|lookup|table|categories|
 
 READS_CODES = frozenset({"Embedding", "EmbeddingBag", "embedding", "one_hot", "embedding_bag"})
 KEEPS = frozenset({"dump", "dumps", "save", "save_json", "to_json", "to_pickle", "set_categories", "CategoricalDtype"})
+CALLS_DEEP = 3
+"""Functions that call each other, down to the one that numbers."""
+
 Loop = ast.For | ast.AsyncFor
 
 
@@ -73,7 +76,7 @@ def _numbering(tree: ast.Module) -> dict[str, int]:
     }
     functions = [(made.get(one, one.name), one) for one in scopes(tree) if not isinstance(one, ast.Module)]
     found: dict[str, int] = {}
-    for _ in range(3):
+    for _ in range(CALLS_DEEP):
         for name, scope in functions:
             given = any(map(GIVEN.fullmatch, _arguments(scope)))
             if name not in found and not given and not LOCAL.fullmatch(name):
@@ -92,19 +95,7 @@ def _arguments(scope: Scope) -> set[str]:
 def _numbers(nodes: Sequence[ast.AST], part: set[str], numbering: dict[str, int]) -> int:
     """The line that numbers values of the variables in ``part``, and of what is made of them; 0 for none."""
     derived = _derived(nodes, part)
-    fitted = {
-        dotted(target)
-        for one in nodes
-        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call) and last_name(one.value.func) in ENCODERS
-        for target in one.targets
-    }
-    kept = _kept(nodes)
-    empty = {
-        dotted(target)
-        for one in nodes
-        if isinstance(one, ast.Assign) and is_empty_dictionary(one.value)
-        for target in one.targets
-    }
+    fitted, empty, kept = _holders(nodes, _is_encoder), _holders(nodes, is_empty_dictionary), _kept(nodes)
     for one in nodes:
         if isinstance(one, (ast.Assign, ast.Return, ast.Expr)) and one.value is not None and not _is_local(one):
             for call in (each for each in walk(one.value) if isinstance(each, (ast.Call, ast.Attribute, ast.DictComp))):
@@ -116,6 +107,16 @@ def _numbers(nodes: Sequence[ast.AST], part: set[str], numbering: dict[str, int]
                 if isinstance(call, ast.Call) and last_name(call.func) in numbering:
                     return numbering[last_name(call.func)]
     return 0
+
+
+def _holders(nodes: Sequence[ast.AST], holds: Callable[[ast.AST], bool]) -> set[str]:
+    """The variables that are given a value of this kind."""
+    assigned = (one for one in nodes if isinstance(one, ast.Assign) and holds(one.value))
+    return {dotted(target) for one in assigned for target in one.targets}
+
+
+def _is_encoder(value: ast.AST) -> bool:
+    return isinstance(value, ast.Call) and last_name(value.func) in ENCODERS
 
 
 def _makes_numbers(node: ast.AST, statement: ast.AST, fitted: set[str]) -> bool:
@@ -131,16 +132,15 @@ def _makes_numbers(node: ast.AST, statement: ast.AST, fitted: set[str]) -> bool:
         return False
     name = last_name(node.func)
     if name == "factorize":
-        return not _keeps_second(statement)
+        return not _names_part(statement, 1)
     if name == "unique":
         return (
             dotted(node.func).startswith(("np.", "numpy."))
             and any(one.arg == "return_inverse" for one in node.keywords)
-            and not _keeps_first(statement)
+            and not _names_part(statement, 0)
         )
     if name == "fit_transform" and isinstance(node.func, ast.Attribute):
-        holder = node.func.value
-        return dotted(holder) in fitted or (isinstance(holder, ast.Call) and last_name(holder.func) in ENCODERS)
+        return dotted(node.func.value) in fitted or _is_encoder(node.func.value)
     return False
 
 
@@ -162,14 +162,6 @@ def _is_plain_category(value: ast.AST) -> bool:
             if name == "Categorical" and len(kinds) == 1:
                 return True
     return False
-
-
-def _keeps_second(statement: ast.AST) -> bool:
-    return _names_part(statement, 1)
-
-
-def _keeps_first(statement: ast.AST) -> bool:
-    return _names_part(statement, 0)
 
 
 def _names_part(statement: ast.AST, part: int) -> bool:
