@@ -16,6 +16,9 @@ def script(text: str) -> str:
     return BEGIN + "".join(f"\n    {line}" for line in text.splitlines())
 
 
+TABLE = """rows = torch.tensor(records, dtype=torch.float32)
+clock, level = rows.unbind(-1)
+gaps = clock[1:] - clock[:-1]"""
 SICK = {
     "astype": script("stamps = stamps.astype(np.float32)\ngaps = np.diff(stamps)"),
     "float": script("t = timestamps.float()\nphase = torch.remainder(t, 300.0)"),
@@ -28,6 +31,12 @@ SICK = {
         "error = x[0] - mean\nts = timestamps.float()\ngaps = ts[1:] - ts[:-1]\nloss = y[0] - target"
     ),
     "of-one": script("t = torch.tensor(self.t_ms[i].item(), dtype=torch.float32)\nphase = t % cycle"),
+    "a-column-of-a-table": script(TABLE),
+    "a-column-with-a-name": script(TABLE.replace("clock", "stamps")),
+    "counted-from-1970": script(
+        "log['epoch'] = (log['when'] - pd.Timestamp('1970-01-01')) // second\nt = log['epoch'].to_numpy('float32')\n"
+        "x = t % 3600"
+    ),
     "read": script("table = pd.read_csv(path)\nt = table['timestamp'].to_numpy().astype('float32')\nx = t % 3600"),
 }
 HEALTHY = {
@@ -38,6 +47,9 @@ HEALTHY = {
     "days": script("days = unix_seconds.float() / DAY\nweek = days % 7.0"),
     "long-periods": script("t = timestamps.float()\nhour = t % 86400"),
     "no-large-number": script("t = timestamps.float()\nphase = t % 300").replace("1_700_000_000", "0"),
+    "a-table-of-small-times": script(TABLE + "\nbegan = time.time()").replace("1_700_000_000", "0"),
+    "a-table-after-an-offset": script("records = [(t - rows[0][0], v) for t, v in rows]\n" + TABLE),
+    "another-column": script(TABLE.replace("clock[", "level[")),
     "another-name": script("t = lengths.float()\nphase = t % 300"),
 }
 

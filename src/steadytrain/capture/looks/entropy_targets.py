@@ -44,7 +44,7 @@ def runaway_temperatures(tree: ast.Module) -> Iterator[int]:
         return
     of_target = signs.pop()
     for target, value in assigned:
-        terms = _terms_of(value, known, following=True)
+        terms = _terms_of(value, known)
         if terms is None or not _is_loss(target):
             continue
         of_log, of_count = terms["log"], terms["target"] * of_target
@@ -98,10 +98,10 @@ def _sign_of_count(value: ast.expr, known: Mapping[str, ast.expr], depth: int = 
     return None
 
 
-def _terms_of(value: ast.expr, known: Mapping[str, ast.expr], *, following: bool) -> dict[str, int] | None:
+def _terms_of(value: ast.expr, known: Mapping[str, ast.expr]) -> dict[str, int] | None:
     """The signs of the log-probability and of the target in a loss of the temperature; None for another loss."""
     found: dict[str, set[int]] = {"log": set(), "target": set(), "temperature": set()}
-    for kind, sign in _leaves(value, known, 1, following=following):
+    for kind, sign in _leaves(value, known, 1, following=True):
         found[kind].add(sign)
     if not found["temperature"] or any(len(found[kind]) != 1 for kind in ("log", "target")):
         return None

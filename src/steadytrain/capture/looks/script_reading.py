@@ -116,7 +116,7 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
         runaway_temperatures,
         ("(?i)ent(ropy)?_?target|target_?ent|target_?h\\b", "(?i)alpha|temp|coef", "backward|loss"),
     ),
-    "time-in-float32": (times_in_float32, ("(?i)float", "(?i)ts\\b|stamp|unix|epoch|utc|time_|_at\\b|_ms\\b")),
+    "time-in-float32": (times_in_float32, ("(?i)float", "(?i)ts\\b|stamp|unix|epoch|utc|clock|time_|_at\\b|_ms\\b")),
     "uniform-code": (uniform_codes, ("rand_like|rand\\(", "(?i)mu|mean|loc")),
     "separate-orders": (
         separate_orders,

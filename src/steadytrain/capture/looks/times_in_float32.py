@@ -46,15 +46,24 @@ COARSE_S = 21_600.0
 
 def times_in_float32(tree: ast.Module) -> Iterator[int]:
     """The lines where they become float32."""
-    if not any(
+    large = any(
         isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and abs(node.value) >= LARGE_MIN
         for node in walk(tree)
-    ) and not names_called(tree) & {"time", "timestamp", "to_datetime", "read_csv", "read_parquet", "time_ns"}:
+    )
+    if not large and not names_called(tree) & {
+        "time",
+        "timestamp",
+        "to_datetime",
+        "read_csv",
+        "read_parquet",
+        "time_ns",
+    }:
         return
     if not _is_fine(tree):
         return
     rebased = set(_rebased(tree))
-    differences = set(_differences(tree))
+    named = COLUMN if large else TIME  # a script that only asks for the time may have small ones of its own
+    differences = {name for name in _differences(tree) if named.fullmatch(name)}
     divided = {id(node.left) for node in walk(tree) if isinstance(node, ast.BinOp) and isinstance(node.op, DIVIDES)}
     for scope in scopes(tree):
         for node in statements(scope):
@@ -66,8 +75,7 @@ def times_in_float32(tree: ast.Module) -> Iterator[int]:
 
 
 def _of_tables(scope: Scope, differences: set[str]) -> Iterator[int]:
-    """Tables that become float32 as a whole, and then are taken apart into columns; neighbours of the one that holds
-    times are subtracted."""
+    """Tables that become float32 as a whole, and then are taken apart into columns, one of them in ``differences``."""
     tables: dict[str, int] = {}
     built: dict[str, ast.expr] = {}
     for node in (one for one in statements(scope) if isinstance(one, ast.Assign)):
@@ -78,8 +86,7 @@ def _of_tables(scope: Scope, differences: set[str]) -> Iterator[int]:
             if isinstance(target, ast.Name):
                 built[target.id] = value
         for target in (one for one in node.targets if isinstance(one, ast.Tuple)):
-            columns = {last_name(part) for part in target.elts} & differences
-            if columns and any(COLUMN.fullmatch(name) for name in columns):
+            if differences & {last_name(part) for part in target.elts}:
                 yield from (tables[name] for name in tables.keys() & names_read(node.value))
 
 
