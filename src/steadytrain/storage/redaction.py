@@ -44,8 +44,8 @@ _OWN_DIGEST = re.compile(r"(?:(?:u?int|b?float|complex|bool)\w{0,12}\[[0-9,]{0,4
 CLEAN_TEXTS_MAX = 1 << 16
 """More than the tensors of any model: with fewer, each file of a table read all its names anew (0.8 s for 5,000)."""
 
-CLEAN_CHARACTERS_MAX, NAME_CHARACTERS_MAX = 512, 64
-"""A longer text is looked at anew each time. Of texts without a suspect only those of the shorter length are kept."""
+CLEAN_CHARACTERS_MAX, SHORT_CHARACTERS_MAX = 512, 64
+"""The longest text that is remembered as clean, and the longest of those that :data:`_SUSPECT` does not match."""
 
 _clean: set[str] = set()
 """Texts in which nothing was found: names and paths come again with every file that is written. Never a secret."""
@@ -63,7 +63,7 @@ def redact_text(text: str) -> str:
     """Replace what has the shape of a secret, stands under the name of one, or is a long random word."""
     if len(text) < 4 or text in _clean or _OWN_DIGEST.fullmatch(text):
         return text
-    kept, length_max = text, NAME_CHARACTERS_MAX
+    kept, length_max = text, SHORT_CHARACTERS_MAX
     if _SUSPECT.search(text):
         kept, length_max = redact_shapes(redact_phrases(redact_values(redact_private_keys(text)))), CLEAN_CHARACTERS_MAX
     if kept == text and len(text) <= length_max:

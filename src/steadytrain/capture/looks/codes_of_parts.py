@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from steadytrain.capture.looks.rebuilt_vocabularies import grown_by, is_empty_dictionary, rebuilt_vocabularies
 from steadytrain.capture.looks.split_names import called_for_both_splits
 from steadytrain.capture.looks.syntax_trees import (
-    Scope,
+    argument_names,
     body_of,
     dotted,
     last_name,
@@ -78,18 +78,13 @@ def _numbering(tree: ast.Module) -> dict[str, int]:
     found: dict[str, int] = {}
     for _ in range(CALLS_DEEP):
         for name, scope in functions:
-            given = any(map(GIVEN.fullmatch, _arguments(scope)))
+            part = argument_names(scope) - {"self", "cls"}
+            given = any(map(GIVEN.fullmatch, part))
             if name not in found and not given and not LOCAL.fullmatch(name):
-                line = _numbers(statements(scope), _arguments(scope), found)
+                line = _numbers(statements(scope), part, found)
                 if line:
                     found[name] = line
     return found
-
-
-def _arguments(scope: Scope) -> set[str]:
-    if isinstance(scope, ast.Module):
-        return set()
-    return {one.arg for one in (*scope.args.args, *scope.args.kwonlyargs)} - {"self", "cls"}
 
 
 def _numbers(nodes: Sequence[ast.AST], part: set[str], numbering: dict[str, int]) -> int:
@@ -223,12 +218,8 @@ def _of_loop(loop: Loop, numbering: dict[str, int]) -> int:
 def _is_over_columns(loop: Loop, renewed: set[str]) -> bool:
     """Whether a pass is a column, by its name or because a table is asked for it."""
     names = renewed | {last_name(one) for one in walk(loop.iter) if isinstance(one, (ast.Name, ast.Attribute))}
-    asked = {
-        name
-        for one in body_of(loop)
-        if isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Name)
-        for name in (one.slice.id,)
-    }
+    keys = (one.slice for one in body_of(loop) if isinstance(one, ast.Subscript))
+    asked = {key.id for key in keys if isinstance(key, ast.Name)}
     return any(COLUMNS.fullmatch(name) for name in names) or bool(asked & renewed)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from steadytrain.capture.looks.split_names import called_for_both_splits
 from steadytrain.capture.looks.syntax_trees import (
-    Scope,
+    argument_names,
     body_of,
     dotted,
     last_name,
@@ -58,12 +58,12 @@ def _builders(tree: ast.Module) -> Iterator[str]:
     """Functions that return a vocabulary of the text that they are given, and classes that build one in the making."""
     for scope in scopes(tree):
         if not isinstance(scope, ast.Module):
-            built = _built(statements(scope), _arguments(scope))
+            built = _built(statements(scope), argument_names(scope) - {"self"})
             returned = [each.value for each in statements(scope) if isinstance(each, ast.Return) and each.value]
             if any(dotted(value) in built or _gives_ids(value) for value in returned):
                 yield scope.name
     for holder, method in _makings(tree):
-        if any("." in name for name in _built(statements(method), _arguments(method))):
+        if any("." in name for name in _built(statements(method), argument_names(method) - {"self"})):
             yield holder.name
 
 
@@ -179,12 +179,6 @@ def _read(node: ast.AST) -> set[str]:
     return names_read(node) | {dotted(one) for one in walk(node) if isinstance(one, ast.Attribute) and dotted(one)}
 
 
-def _arguments(scope: Scope) -> set[str]:
-    if isinstance(scope, ast.Module):
-        return set()
-    return {one.arg for one in (*scope.args.args, *scope.args.kwonlyargs)} - {"self"}
-
-
 # -- several texts -----------------------------------------------------------------------------------------------------
 
 
@@ -246,9 +240,9 @@ def _by_calls(tree: ast.Module) -> Iterator[int]:
         nodes = statements(scope)
         if isinstance(scope, ast.Module) or _makes_optimizer(nodes):
             continue
-        for name, line in _built(nodes, _arguments(scope)).items():
+        for name, line in _built(nodes, argument_names(scope) - {"self"}).items():
             whole = "." in name and scope in names and name.rpartition(".")[2] not in handed_on
-            if whole or _reads_with(nodes, name, _arguments(scope)):
+            if whole or _reads_with(nodes, name, argument_names(scope) - {"self"}):
                 readers[names.get(scope, scope.name) if isinstance(scope, ast.FunctionDef) else scope.name] = line
     lists = {name for name in readers if name not in set(names.values())} & _called_for_each(tree)
     for name, line in readers.items():

@@ -60,6 +60,13 @@ def _in_order(scope: ast.AST) -> Iterator[ast.AST]:
             yield from _in_order(child)
 
 
+def argument_names(scope: Scope) -> set[str]:
+    """The names of the arguments of a function; none of a module."""
+    if isinstance(scope, ast.Module):
+        return set()
+    return {one.arg for one in (*scope.args.args, *scope.args.kwonlyargs)}
+
+
 def body_of(loop: ast.For | ast.AsyncFor | ast.While) -> tuple[ast.AST, ...]:
     """All nodes of the body of a loop in the order of the source, without those of functions and classes inside."""
     kept = vars(loop).get("_body")

@@ -130,7 +130,7 @@ class UsualLoss:
             self._bound = top + self._distance * (top - float(np.median(known)))
 
     def allows(self, loss: float) -> bool:
-        """Whether ``loss`` is finite, and not above the bound."""
+        """Whether ``loss`` is finite, and not above the bound. If not, the next bound lies twice as far."""
         if math.isfinite(loss) and loss <= self._bound:
             return True
         self._distance *= 2
