@@ -393,4 +393,7 @@ class ScriptLook(StepObserver):
         return stream.own_steps + 1 in LOOK_STEPS or one.since_change + 1 in LOOK_STEPS or one.rises.is_due
 
     def _one(self, stream: Stream) -> Followed:
-        return self._followed.setdefault(id(stream), Followed())
+        one = self._followed.get(id(stream))
+        if one is None:
+            one = self._followed[id(stream)] = Followed()
+        return one
