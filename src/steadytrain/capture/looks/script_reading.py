@@ -22,6 +22,7 @@ from steadytrain.capture.looks.aliased_references import aliased_references
 from steadytrain.capture.looks.best_comparisons import best_comparisons
 from steadytrain.capture.looks.bootstrapped_ends import unused_ends
 from steadytrain.capture.looks.carried_states import carried_states
+from steadytrain.capture.looks.changing_closures import changing_closures
 from steadytrain.capture.looks.channel_order import swapped_channels
 from steadytrain.capture.looks.codes_of_parts import codes_of_parts
 from steadytrain.capture.looks.constant_penalties import constant_penalties
@@ -34,17 +35,21 @@ from steadytrain.capture.looks.entropy_targets import runaway_temperatures
 from steadytrain.capture.looks.fits_of_splits import fits_of_splits
 from steadytrain.capture.looks.free_weights import free_weights
 from steadytrain.capture.looks.growing_states import growing_states
+from steadytrain.capture.looks.indexed_sums import indexed_sums
 from steadytrain.capture.looks.kept_by_reference import kept_by_reference
 from steadytrain.capture.looks.kept_graphs import kept_graphs, kept_in_epoch
+from steadytrain.capture.looks.kept_scales import kept_scales
 from steadytrain.capture.looks.limits_as_ends import limits_as_ends
 from steadytrain.capture.looks.listed_pairs import half_sorted_pairs, unsorted_pairs
 from steadytrain.capture.looks.live_targets import live_targets
+from steadytrain.capture.looks.local_labels import local_labels
 from steadytrain.capture.looks.logit_thresholds import logit_thresholds
 from steadytrain.capture.looks.loss_signs import wrong_signs
 from steadytrain.capture.looks.losses_of_nodes import unmasked_nodes
 from steadytrain.capture.looks.mask_interpolation import smoothed_masks
 from steadytrain.capture.looks.mirrored_labels import mirrored_labels
 from steadytrain.capture.looks.mixed_inputs import mixed_inputs
+from steadytrain.capture.looks.mixed_orders import mixed_orders
 from steadytrain.capture.looks.new_tokens import frozen_new_tokens
 from steadytrain.capture.looks.opposite_padding import opposite_padding
 from steadytrain.capture.looks.overwritten_rows import overwritten_rows
@@ -217,6 +222,17 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     "pruning-code": (pruning_code, ("(?i)prun",)),
     "swapped-channels": (swapped_channels, ("cv2\\.imread\\(", "pretrained|weights|load_(state_dict_from_)?url")),
     "scaled-before-split": (scaled_before_split, ("fit\\w*\\(|std\\(|max\\(", "(?i)split|train")),
+    "indexed-sum": (indexed_sums, ("\\] *[+-]= ", "zeros|full\\(", "Module|backward")),
+    "changing-closure": (changing_closures, ("BFGS", "step\\(")),
+    "local-labels": (
+        local_labels,
+        ("arange\\(", "(?i)rank|process_index|shard|replica|worker", "(?i)all|gather|global"),
+    ),
+    "mixed-order": (
+        mixed_orders,
+        ("transpose|swapaxes|swapdims|permute|\\.m?T\\b", "reshape|view|flatten", "(?i)adv|ret|val"),
+    ),
+    "kept-scale": (kept_scales, ("\\.scale\\(", "\\.update\\(", "continue")),
 }
 """Each finds the lines of one mistake; a source without its words is not parsed."""
 

@@ -1,0 +1,89 @@
+"""Finds rows of a rollout that are flattened in two orders: some tables transposed first, others not.
+
+A table [steps, environments] that is reshaped to one row has the environments side by side; transposed first, it has
+the steps side by side. Where both are read by one index, each sample gets the advantage of another.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from steadytrain.capture.looks.syntax_trees import (
+    Scope,
+    given_values,
+    last_name,
+    names_stored,
+    number_of,
+    scopes,
+    statements,
+    walk,
+)
+
+FLATTENS = ("reshape", "view", "flatten")
+TURNS = ("transpose", "swapaxes", "swapdims", "permute", "T", "mT")
+TABLES = re.compile(
+    r"(?i)(.*_)?(obs\w*|states?|act(ion)?s?|adv\w*|ret(urn)?s?|rew(ard)?s?|val(ue)?s?|log_?p\w*|dones?)(_.*)?"
+)
+
+
+def mixed_orders(tree: ast.Module) -> Iterator[int]:
+    """The lines of tables that are flattened as they are, beside others that are transposed first."""
+    turning, plain = set(), set()
+    for function in (one for one in walk(tree) if isinstance(one, ast.FunctionDef)):
+        returned = [one.value for one in statements(function) if isinstance(one, ast.Return) and one.value is not None]
+        if len(returned) == 1 and len(function.args.args) >= 1:
+            order = _order(returned[0], set(), set())
+            (turning if order == "turned" else plain if order == "plain" else set()).add(function.name)
+    for scope in scopes(tree):
+        yield from _in(scope, turning, plain)
+
+
+def _in(scope: Scope, turning: set[str], plain: set[str]) -> Iterator[int]:
+    orders: dict[str, tuple[str, int]] = {}
+    for node in statements(scope):
+        if isinstance(node, ast.Assign):
+            for target, value in given_values(node):
+                if isinstance(target, ast.Name) and TABLES.fullmatch(target.id):
+                    order = _order(value, turning, plain)
+                    if order:
+                        orders[target.id] = (order, node.lineno)
+    if {order for order, _ in orders.values()} != {"turned", "plain"}:
+        return
+    read: dict[str, set[str]] = {}
+    for node in statements(scope):
+        if (
+            isinstance(node, ast.Subscript)
+            and isinstance(node.ctx, ast.Load)
+            and isinstance(node.value, ast.Name)
+            and isinstance(node.slice, ast.Name)
+            and node.value.id in orders
+        ):
+            read.setdefault(node.slice.id, set()).add(node.value.id)
+    for names in read.values():
+        if {orders[name][0] for name in names} == {"turned", "plain"}:
+            yield min(orders[name][1] for name in names if orders[name][0] == "plain")
+            return
+
+
+def _order(value: ast.expr, turning: set[str], plain: set[str]) -> str:
+    """``turned`` of a table that is transposed and flattened, ``plain`` of one that is flattened, "" of all others."""
+    if not isinstance(value, ast.Call):
+        return ""
+    name = last_name(value.func)
+    if isinstance(value.func, ast.Name):
+        return "turned" if name in turning else "plain" if name in plain else ""
+    if not isinstance(value.func, ast.Attribute) or name not in FLATTENS:
+        return ""
+    if name != "flatten" and (not value.args or number_of(value.args[0]) != -1):
+        return ""
+    inner = value.func.value
+    if isinstance(inner, ast.Name):
+        return "plain"
+    if isinstance(inner, ast.Attribute) and inner.attr in TURNS and isinstance(inner.value, ast.Name):
+        return "turned"
+    if isinstance(inner, ast.Call) and last_name(inner.func) in TURNS and not names_stored(inner):
+        axes = [number_of(one) for one in inner.args]
+        return "turned" if axes[:2] in ([0, 1], [1, 0]) else ""
+    return ""
