@@ -58,7 +58,8 @@ ONCE = [
         "cleared-gradients kept-graphs diluted-divergence frozen-new-tokens flat-derivative "
         "rebuilt-vocabulary regrouped-rows carried-state wrong-sign unmixed-labels overwritten-rows shared-state "
         "free-weights unrestored-state coarse-inputs opposite-padding mirrored-labels growing-state "
-        "limit-as-end times-in-float32 clipped-nothing runaway-temperature renumbered-categories",
+        "limit-as-end times-in-float32 clipped-nothing runaway-temperature renumbered-categories "
+        "overwritten-sums changing-closure labels-without-rank mixed-orders kept-loss-scale",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

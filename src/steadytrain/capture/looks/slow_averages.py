@@ -103,7 +103,7 @@ class SlowAverages:
             if called and one.statistics.share > 0.0:
                 yield f"kept-statistics:{one.name}", one.statistics.share
             is_target = called > max(1, ASIDE_SHARE * steps)
-            if called and len(one.kept) == UPDATES:
+            if len(one.kept) == UPDATES:  # one that is not called may be copied into another that is
                 yield f"{'target' if is_target else 'kept'}-bits:{one.name}", min(one.kept)
             if is_target or not called:
                 continue

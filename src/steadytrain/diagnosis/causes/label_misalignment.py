@@ -13,6 +13,8 @@ from steadytrain.diagnosis.trial_effects import like
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
 
+SAID = ("separate-orders", "unmixed-labels", "opposite-padding", "labels-without-rank")
+
 
 @final
 class LabelMisalignment(Cause):
@@ -30,6 +32,7 @@ class LabelMisalignment(Cause):
         - inputs shuffled and labels not; a join by the wrong key; files paired by two listings in no order
         - inputs that are mixed (mixup, cutmix) and labels that are not
         - inputs that are padded on the left and labels on the right
+        - labels of a contrastive loss over all ranks that begin at 0 on each rank
         - a shard or a file from some step on whose labels are cut one frame or one row further than its inputs
 
     Next:
@@ -77,6 +80,13 @@ class LabelMisalignment(Cause):
             "pad inputs, labels and masks on the same side",
             code="labels[row, start:] = ...  # start = width - len(tokens), as for the inputs",
             of=("opposite-padding",),
+        ),
+        Intervention(
+            "offset-labels",
+            4,
+            "add the offset of the rank to the labels",
+            code="labels = torch.arange(rows) + rank * rows",
+            of=("labels-without-rank",),
         ),
         CLEAN_ROWS,
     )
@@ -126,7 +136,7 @@ class LabelMisalignment(Cause):
                     "{value} of the labels are the token at the same place of the input",
                 ),
                 *symptom(case, STRONG, "misplaced-labels"),
-                *symptom(case, CERTAIN, "separate-orders", "unmixed-labels", "opposite-padding", invariant=True),
+                *symptom(case, CERTAIN, *SAID, invariant=True),
                 *when(
                     seen(case, "separate-orders") is None and noted(case, "separate-orders") is not None,
                     STRONG,

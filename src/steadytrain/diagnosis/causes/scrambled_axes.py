@@ -11,6 +11,8 @@ from steadytrain.diagnosis.trial_effects import like
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
 
+SAID = ("scrambled-axes", "mixed-orders")
+
 
 @final
 class ScrambledAxes(Cause):
@@ -26,6 +28,7 @@ class ScrambledAxes(Cause):
         - `images.reshape(n, 3, height, width)` of an array of NumPy with the channels last
         - `logits.view(rows, classes, places)` before a cross entropy
         - heads of attention that are split or merged without a transpose
+        - observations of a rollout that are transposed before they are flattened, and advantages that are not
         - a table of records that are sorted by time first and by sensor second, reshaped to [sensors, times]
 
     Next:
@@ -53,6 +56,13 @@ class ScrambledAxes(Cause):
             code='records = records.sort_values(["sensor", "time"])  # np.lexsort takes its first key last',
             of=("sorted_records",),
         ),
+        Intervention(
+            "flatten-alike",
+            4,
+            "flatten all tables of a rollout in one order",
+            code="flat = {name: table.transpose(0, 1).flatten(0, 1) for name, table in tables.items()}",
+            of=("mixed-orders",),
+        ),
     )
     grade = "B"
     source = "the documentation of Tensor.view and Tensor.permute"
@@ -60,8 +70,8 @@ class ScrambledAxes(Cause):
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
-                *symptom(case, CERTAIN, "scrambled-axes", invariant=True),
+                *symptom(case, CERTAIN, *SAID, invariant=True),
                 *symptom(case, HINT, "no-learning", "plateau"),
-                *ruled_out(seen(case, "scrambled-axes") is None, "no view scrambles the axes of a tensor"),
+                *ruled_out(seen(case, *SAID) is None, "no view scrambles the axes of a tensor"),
             )
         )

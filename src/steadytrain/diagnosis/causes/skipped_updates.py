@@ -23,6 +23,7 @@ class SkippedUpdates(Cause):
 
     Causes:
         - a flag of an overflow, of a NaN or of a spike that is set once and never cleared
+        - a check of scaled gradients that goes on with the next batch before `scaler.update()` can lower the scale
         - a counter of accumulated batches that is not reset, or is compared with the wrong number
         - a bound for the loss or the gradient norm that the run has left for good
 
@@ -45,6 +46,13 @@ class SkippedUpdates(Cause):
             "clear at each step what makes the script skip its update",
             code="found_inf = False  # at the start of each step, before the gradients are looked at",
         ),
+        Intervention(
+            "lower-scale-on-skip",
+            4,
+            "let the scaler skip the update, and lower its scale",
+            code="scaler.step(optimizer); scaler.update()  # before the continue",
+            of=("kept-loss-scale",),
+        ),
     )
     grade = "C"
     source = "documentation of torch.amp"
@@ -52,7 +60,12 @@ class SkippedUpdates(Cause):
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
+                *symptom(case, CERTAIN, "kept-loss-scale", invariant=True),
                 *symptom(case, CERTAIN, "stopped-updates"),
-                *ruled_out(seen(case, "stopped-updates") is None, "updates followed the backward passes", "symptoms"),
+                *ruled_out(
+                    seen(case, "stopped-updates", "kept-loss-scale") is None,
+                    "updates followed the backward passes",
+                    "symptoms",
+                ),
             ),
         )
