@@ -14,7 +14,7 @@ from steadytrain.capture.looks.syntax_trees import dotted, given_values, last_na
 
 MAKES = re.compile(r"(\w+)?L_?BFGS\w*")
 DRAWS = re.compile(
-    r"rand|randn|randint|randperm|rand_like|randn_like|uniform_?|normal_?|multinomial|choice|choices|sample|shuffle"
+    r"rand|randn|randint|randperm|rand_like|randn_like|uniform_?|normal_?|multinomial|choice|choices|r?sample|shuffle"
     r"|permutation|random_sample|standard_normal|latin_hypercube|lhs"
 )
 SEEDS = re.compile(r"manual_seed|seed|seed_all|set_state|set_rng_state|fork_rng")

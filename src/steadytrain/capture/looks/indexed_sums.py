@@ -2,8 +2,8 @@
 
 Python reads ``total[index]``, adds, and writes it back once: of several values with the same index only the last one
 counts. Only a tensor of zeros made in the function is looked at, and only an index that a caller gives, or that is
-taken from edges or pairs, and that gathers something, too: there, indices repeat. Masks, and indices that a search
-returned, are left alone.
+computed or taken from edges or pairs, and whose name says that it repeats, or that gathers something, too. Masks, and
+indices that a search returned, are left alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,13 @@ ZEROS = ("zeros", "zeros_like", "new_zeros", "full", "new_full")
 INDEX = re.compile(
     r"(?i)dst|src|rows?|cols?|recv|receivers?|senders?|targets?|sources?|heads?|tails?|idx|index|indices|seg(ment)?(s|_ids)?"
     r"|(node|edge|graph|cell|item|user|word|token|group|batch|voxel|bin)s?_?(idx|index|ids?|indices)|clusters?|groups?|bins?"
+    r"|cells?|voxels?|pixels?|tok(en)?s?"
 )
+REPEATS = re.compile(
+    r"(?i)dst|recv|receivers?|seg(ment)?(s|_ids)?|cells?|voxels?|pixels?|tok(en)?s?|batch_?(idx|index)"
+)
+"""Names of indices that repeat by what they stand for. Others must gather something, too."""
+
 EDGES = re.compile(r"(?i).*(edge|pair|adj|links?|index|senders|receivers).*")
 
 
@@ -38,16 +44,29 @@ def indexed_sums(tree: ast.Module) -> Iterator[int]:
             continue
         gathered = {name for one in statements(scope) for name in _gathers(one)}
         for node in statements(scope):
+            target = _summed(node)
+            name = _index_of(target) if target is not None else ""
             if (
-                isinstance(node, ast.AugAssign)
-                and isinstance(node.op, (ast.Add, ast.Sub))
-                and isinstance(node.target, ast.Subscript)
-                and dotted(node.target.value) in zeros
-                and not isinstance(node.value, ast.Constant)
-                and (name := _index_of(node.target)) in indices & gathered
+                target is not None
+                and dotted(target.value) in zeros
+                and name in indices
+                and (name in gathered or REPEATS.fullmatch(name))
                 and not _is_counted(name, scope)
             ):
-                yield node.lineno
+                yield target.lineno
+
+
+def _summed(node: ast.AST) -> ast.Subscript | None:
+    """``total[index]`` of ``total[index] += values`` and of ``total[index] = total[index] + values``."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, (ast.Add, ast.Sub)):
+        target, value = node.target, node.value
+    elif isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Add):
+        target, value = node.targets[0], node.value.right
+        if ast.unparse(target) != ast.unparse(node.value.left):
+            return None
+    else:
+        return None
+    return target if isinstance(target, ast.Subscript) and not isinstance(value, ast.Constant) else None
 
 
 def _index_of(node: ast.Subscript) -> str:
@@ -75,7 +94,7 @@ def _zeros(scope: Scope) -> set[str]:
 
 
 def _indices(scope: Scope) -> set[str]:
-    """The names of indices that repeat: arguments, and what is taken from edges or pairs."""
+    """The names of indices that repeat: arguments, and what is computed, or taken from edges or pairs."""
     found = {name for name in argument_names(scope) if INDEX.fullmatch(name)}
     for node in statements(scope):
         if isinstance(node, ast.Assign):
@@ -84,7 +103,7 @@ def _indices(scope: Scope) -> set[str]:
                 source = node.value.value if isinstance(node.value, ast.Subscript) else node.value
                 for one in names:
                     if isinstance(one, ast.Name) and INDEX.fullmatch(one.id):
-                        if EDGES.fullmatch(dotted(source)):
+                        if EDGES.fullmatch(dotted(source)) or isinstance(node.value, ast.BinOp):
                             found.add(one.id)
                         else:
                             found.discard(one.id)

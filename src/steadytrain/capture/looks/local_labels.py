@@ -24,6 +24,7 @@ from steadytrain.capture.looks.syntax_trees import (
 )
 
 GATHERED = re.compile(r"(?i)(.*_)?(all|gathered|global|world|everyone|full)(_.*)?")
+GATHERS = re.compile(r"(?i)\w*all_?gather\w*|gather(_\w+)?|\w+_gather")
 RANK = re.compile(r"(?i)(.*_)?rank(_id)?|process_index|shard(_id|_index)?|replica(_id)?|get_rank|worker(_id)?")
 LOSSES = ("cross_entropy", "CrossEntropyLoss", "nll_loss")
 PRODUCTS = ("matmul", "mm", "einsum", "linear")
@@ -32,17 +33,20 @@ PRODUCTS = ("matmul", "mm", "einsum", "linear")
 def local_labels(tree: ast.Module) -> Iterator[int]:
     """The lines of such labels."""
     for scope in scopes(tree):
-        if not any(RANK.fullmatch(name) for name in _names(scope)):
+        gathered = _gathered(scope)
+        if not gathered and not any(RANK.fullmatch(name) for name in _names(scope)):
             continue
-        labels, products = _aranges(scope), _products(scope)
+        labels, products = _aranges(scope), _products(scope, gathered)
         used = {
-            (logits, target)
+            node.args[1].id
             for node in statements(scope)
-            if isinstance(node, ast.Call) and _is_loss(node) and len(node.args) >= 2
-            for logits in _products_in(node.args[0], products)
-            for target in names_read(node.args[1])
+            if isinstance(node, ast.Call)
+            and _is_loss(node)
+            and len(node.args) >= 2
+            and isinstance(node.args[1], ast.Name)
+            if any(_products_in(node.args[0], products, gathered))
         }
-        yield from sorted({labels[target] for _, target in used if target in labels})
+        yield from sorted({labels[target] for target in used if target in labels})
 
 
 def _names(scope: Scope) -> set[str]:
@@ -51,8 +55,20 @@ def _names(scope: Scope) -> set[str]:
     return read | {name for one in statements(scope) for name in names_called(one)}
 
 
+def _gathered(scope: Scope) -> set[str]:
+    """The variables that hold what a function with ``gather`` in its name returned."""
+    return {
+        target.id
+        for node in statements(scope)
+        if isinstance(node, ast.Assign)
+        for target, value in given_values(node)
+        if isinstance(target, ast.Name) and isinstance(value, ast.Call)
+        if GATHERS.fullmatch(last_name(_inner(value).func))
+    }
+
+
 def _is_loss(node: ast.Call) -> bool:
-    name = last_name(node.func)
+    name = last_name(node.func.func if isinstance(node.func, ast.Call) else node.func)
     return name in LOSSES or name in ("criterion", "loss_fn", "ce", "xent")
 
 
@@ -86,38 +102,36 @@ def _inner(call: ast.Call) -> ast.Call:
     return call
 
 
-def _products(scope: Scope) -> dict[str, ast.expr]:
+def _products(scope: Scope, gathered: set[str]) -> set[str]:
     return {
-        target.id: value
+        target.id
         for node in statements(scope)
         if isinstance(node, ast.Assign)
         for target, value in given_values(node)
-        if isinstance(target, ast.Name) and _is_product(value)
+        if isinstance(target, ast.Name) and _is_product(value, gathered)
     }
 
 
-def _products_in(node: ast.expr, products: dict[str, ast.expr]) -> Iterator[ast.expr]:
-    if _is_product(node):
-        yield node
-    for name in names_read(node):
-        if name in products:
-            yield products[name]
+def _products_in(node: ast.expr, products: set[str], gathered: set[str]) -> Iterator[bool]:
+    yield _is_product(node, gathered)
+    yield bool(names_read(node) & products)
 
 
-def _is_product(value: ast.expr) -> bool:
+def _is_product(value: ast.expr, gathered: set[str]) -> bool:
     """Whether rows of one rank are multiplied with rows of all."""
     for node in walk(value):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
             sides = [node.left, node.right]
         elif isinstance(node, ast.Call) and last_name(node.func) in PRODUCTS and len(node.args) >= 2:
-            sides = list(node.args[-2:])
+            last = node.args[-1]
+            sides = list(last.elts) if isinstance(last, (ast.List, ast.Tuple)) else list(node.args[-2:])
         else:
             continue
-        if not _is_gathered(sides[0]) and _is_gathered(sides[1]):
+        if len(sides) == 2 and not _is_gathered(sides[0], gathered) and _is_gathered(sides[1], gathered):
             return True
     return False
 
 
-def _is_gathered(side: ast.expr) -> bool:
+def _is_gathered(side: ast.expr, gathered: set[str]) -> bool:
     names = {last_name(one) for one in walk(side) if isinstance(one, (ast.Name, ast.Attribute)) and dotted(one)}
-    return any(GATHERED.fullmatch(name) for name in names)
+    return any(name in gathered or GATHERED.fullmatch(name) for name in names)

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from steadytrain.capture.looks.syntax_trees import (
     Scope,
+    dotted,
     given_values,
     last_name,
-    names_stored,
     number_of,
     scopes,
     statements,
@@ -24,7 +24,7 @@ from steadytrain.capture.looks.syntax_trees import (
 FLATTENS = ("reshape", "view", "flatten")
 TURNS = ("transpose", "swapaxes", "swapdims", "permute", "T", "mT")
 TABLES = re.compile(
-    r"(?i)(.*_)?(obs\w*|states?|act(ion)?s?|adv\w*|ret(urn)?s?|rew(ard)?s?|val(ue)?s?|log_?p\w*|dones?)(_.*)?"
+    r"(?i)(.*_)?(obs\w*|states?|act(ion)?s?|adv\w*|ret(urn)?s?|rew(ard)?s?|val(ue)?s?|targets?|log_?p\w*|dones?)(_.*)?"
 )
 
 
@@ -53,18 +53,27 @@ def _in(scope: Scope, turning: set[str], plain: set[str]) -> Iterator[int]:
         return
     read: dict[str, set[str]] = {}
     for node in statements(scope):
-        if (
-            isinstance(node, ast.Subscript)
-            and isinstance(node.ctx, ast.Load)
-            and isinstance(node.value, ast.Name)
-            and isinstance(node.slice, ast.Name)
-            and node.value.id in orders
-        ):
-            read.setdefault(node.slice.id, set()).add(node.value.id)
+        for name, index in _reads(node):
+            if name in orders:
+                read.setdefault(index, set()).add(name)
     for names in read.values():
         if {orders[name][0] for name in names} == {"turned", "plain"}:
             yield min(orders[name][1] for name in names if orders[name][0] == "plain")
             return
+
+
+def _reads(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """``obs`` and ``rows`` of ``obs[rows]``, and of ``one[rows] for one in (obs, acts)``."""
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+        if isinstance(node.value, ast.Name) and isinstance(node.slice, ast.Name):
+            yield node.value.id, node.slice.id
+    elif isinstance(node, (ast.GeneratorExp, ast.ListComp)) and len(node.generators) == 1:
+        target, tables = node.generators[0].target, node.generators[0].iter
+        if isinstance(target, ast.Name) and isinstance(tables, (ast.Tuple, ast.List)):
+            for one in walk(node.elt):
+                for name, index in _reads(one):
+                    if name == target.id:
+                        yield from ((table.id, index) for table in tables.elts if isinstance(table, ast.Name))
 
 
 def _order(value: ast.expr, turning: set[str], plain: set[str]) -> str:
@@ -72,18 +81,31 @@ def _order(value: ast.expr, turning: set[str], plain: set[str]) -> str:
     if not isinstance(value, ast.Call):
         return ""
     name = last_name(value.func)
+    if name == "rearrange" and len(value.args) == 2 and isinstance(value.args[1], ast.Constant):
+        return _of_pattern(str(value.args[1].value))
     if isinstance(value.func, ast.Name):
         return "turned" if name in turning else "plain" if name in plain else ""
     if not isinstance(value.func, ast.Attribute) or name not in FLATTENS:
         return ""
-    if name != "flatten" and (not value.args or number_of(value.args[0]) != -1):
+    rows = value.args[0] if value.args else None
+    if name != "flatten" and not (number_of(rows) == -1 or isinstance(rows, (ast.Name, ast.BinOp))):
         return ""
     inner = value.func.value
-    if isinstance(inner, ast.Name):
-        return "plain"
-    if isinstance(inner, ast.Attribute) and inner.attr in TURNS and isinstance(inner.value, ast.Name):
-        return "turned"
-    if isinstance(inner, ast.Call) and last_name(inner.func) in TURNS and not names_stored(inner):
+    if isinstance(inner, ast.Attribute) and inner.attr in TURNS:
+        return "turned" if dotted(inner.value) else ""
+    if isinstance(inner, (ast.Name, ast.Attribute)):
+        return "plain" if len(value.args) == 1 or number_of(rows) == -1 or name == "flatten" else ""
+    if isinstance(inner, ast.Call) and last_name(inner.func) in TURNS:
         axes = [number_of(one) for one in inner.args]
         return "turned" if axes[:2] in ([0, 1], [1, 0]) else ""
     return ""
+
+
+def _of_pattern(pattern: str) -> str:
+    """The order that a pattern of ``einops.rearrange`` means: turned in "t e c -> (e t) c"."""
+    before, _, after = pattern.partition("->")
+    axes = before.split()[:2]
+    joined = re.match(r" *\( *(\w+) +(\w+) *\)", after)
+    if len(axes) < 2 or joined is None:
+        return ""
+    return {tuple(axes): "plain", tuple(reversed(axes)): "turned"}.get(joined.groups(), "")

@@ -222,17 +222,17 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     "pruning-code": (pruning_code, ("(?i)prun",)),
     "swapped-channels": (swapped_channels, ("cv2\\.imread\\(", "pretrained|weights|load_(state_dict_from_)?url")),
     "scaled-before-split": (scaled_before_split, ("fit\\w*\\(|std\\(|max\\(", "(?i)split|train")),
-    "indexed-sum": (indexed_sums, ("\\] *[+-]= ", "zeros|full\\(", "Module|backward")),
+    "indexed-sum": (indexed_sums, ("\\] *[+-]= |\\] = \\w+\\[", "zeros|full\\(", "Module|backward")),
     "changing-closure": (changing_closures, ("BFGS", "step\\(")),
     "local-labels": (
         local_labels,
-        ("arange\\(", "(?i)rank|process_index|shard|replica|worker", "(?i)all|gather|global"),
+        ("arange\\(", "(?i)rank|process_index|shard|replica|worker|gather", "(?i)all|gather|global"),
     ),
     "mixed-order": (
         mixed_orders,
-        ("transpose|swapaxes|swapdims|permute|\\.m?T\\b", "reshape|view|flatten", "(?i)adv|ret|val"),
+        ("transpose|swapaxes|swapdims|permute|rearrange|\\.m?T\\b", "reshape|view|flatten|->", "(?i)adv|ret"),
     ),
-    "kept-scale": (kept_scales, ("\\.scale\\(", "\\.update\\(", "continue")),
+    "kept-scale": (kept_scales, ("\\.scale\\(", "\\.update\\(", "continue|isnan|isinf|isfinite")),
 }
 """Each finds the lines of one mistake; a source without its words is not parsed."""
 
