@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from steadytrain.capture.hooks.model_discovery import find_model, plain_name
+from steadytrain.capture.hooks.model_discovery import find_model, living_optimizers, optimizer_parameters, plain_name
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.capture.tensors.dense import dense_values
 from steadytrain.survey.moment_facts import LISTED_MAX, MomentFacts
@@ -174,6 +174,7 @@ class State:
         facts["parameter_elements"] = total
         facts["parameters_frozen"] = sorted(frozen)[:LISTED_MAX]
         facts["frozen_share"] = sum(p.numel() for p in frozen.values()) / max(1, total)
+        held |= {id(p) for p in optimizer_parameters(living_optimizers())}
         self._held_by_none = {id(p): name for name, p in everything.items() if p.requires_grad and id(p) not in held}
         facts["parameters_in_two_groups"] = self._twice(stream)
         facts["parameters_zero"] = [n for n, p in everything.items() if p.dim() > 1 and not bool(p.any())]

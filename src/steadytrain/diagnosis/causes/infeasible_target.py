@@ -68,7 +68,8 @@ class InfeasibleTarget(Cause):
                     case,
                     "ctc_infeasible_rows",
                     CERTAIN,
-                    "CTC targets of rows {names} are longer than their inputs",
+                    "CTC targets of rows {names} need more frames than their inputs have: one for each symbol, and one "
+                    "between two equal ones",
                     invariant=True,
                 ),
                 *symptom(case, CERTAIN, "unreachable-targets", invariant=True),
