@@ -21,6 +21,9 @@ from steadytrain.statistics.script_rows import script_rows
 MORE_CLASSES_MIN = 3
 """Looks that found more classes than the one before."""
 
+CLASSES_NEAR_STEPS = 4
+"""A rise begins this near to the step in which a likelihood has more classes."""
+
 BACK_STEPS, BACK_SHARE = 16, 0.25
 """Losses whose medians are compared, and the share of a rise that may be left."""
 
@@ -40,6 +43,12 @@ def is_by_design(window: Window, symptom: Symptom) -> str:
         return "several optimizers take turns, and the loss of one rises where another learns"
     if declared(symptom.name).counts_rising_loss and _has_more_classes(window, symptom):
         return "the likelihood has more and more classes to choose from, as while a queue of negatives fills up"
+    if declared(symptom.name).counts_rising_loss and (added := _classes_added(window, symptom)):
+        return added
+    if symptom.name == "plateau" and (more := script_rows(window, "more-classes")):
+        return (
+            f"the likelihood has more classes to choose from since step {int(more[0].steps[0])}: its loss began lower"
+        )
     kind = declared(symptom.name)
     if (kind.counts_rising_loss or kind.bursts) and (changed := judged_change(window, symptom)):
         return changed
@@ -87,6 +96,31 @@ def _has_more_classes(window: Window, symptom: Symptom) -> bool:
         int(step) for row in script_rows(window, "more-classes") for step in row.steps if step <= symptom.last_step
     ]
     return len(steps) >= MORE_CLASSES_MIN and symptom.first_step <= 2 * max(steps)
+
+
+def _classes_added(window: Window, symptom: Symptom) -> str:
+    """Why a rise is that of a likelihood with more classes since then: a guess among ``n`` costs ``log(n)``. Or ""."""
+    counts: dict[str, list[tuple[int, float]]] = {}
+    for name in ("classes-before", "more-classes"):
+        rows = script_rows(window, name)
+        found = [pair for row in rows for pair in zip(row.steps.tolist(), row.values.tolist(), strict=True)]
+        since = symptom.first_step - CLASSES_NEAR_STEPS
+        counts[name] = sorted((step, value) for step, value in found if since <= step <= symptom.last_step)
+    if not counts["more-classes"] or not counts["classes-before"]:
+        return ""
+    (step, before), (_, now) = counts["classes-before"][0], counts["more-classes"][-1]
+    loss = window.applied("loss")
+    earlier = loss.values[loss.steps < symptom.first_step][-BACK_STEPS:]
+    later = loss.values[loss.steps >= symptom.first_step][-BACK_STEPS:]
+    if step > symptom.first_step + CLASSES_NEAR_STEPS or not len(earlier) or not len(later):
+        return ""
+    may_rise = math.log(now / before)
+    if median(later) - median(earlier) > may_rise:
+        return ""
+    return (
+        f"the likelihood has {now:.0f} classes to choose from since step {step}, after {before:.0f}: a guess among "
+        f"them costs {may_rise:.2g} nats more"
+    )
 
 
 def is_planned(window: Window, symptom: Symptom) -> str:

@@ -38,13 +38,15 @@ class LabelCounts:
         """``classes`` is the number of classes, ``label-entropy`` the entropy in nats of the labels so far,
         ``likelihood`` the mean cost of a label in nats by the scores of a layer, whatever the script makes of it.
 
-        ``more-classes`` is the number where it is larger than in the look before: a queue of negatives that fills up.
+        ``more-classes`` is the number where it is larger than in the look before, whose number is ``classes-before``:
+        a queue of negatives that fills up, or more negatives from here on.
         There are no other rows where the labels are places in the batch (contrastive losses): all different, or all the
         same.
         """
         before, self._choices = self._choices, one.classes
         if 0 < before < one.classes:
             yield "more-classes", float(one.classes)
+            yield "classes-before", float(before)
         used = one.targets[one.targets != one.ignored]
         if one.targets.is_floating_point() or one.classes < 2 or used.numel() < LABELS_MIN:
             return
