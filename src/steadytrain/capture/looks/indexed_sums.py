@@ -58,6 +58,7 @@ def indexed_sums(tree: ast.Module) -> Iterator[int]:
 
 def _summed(node: ast.AST) -> ast.Subscript | None:
     """``total[index]`` of ``total[index] += values`` and of ``total[index] = total[index] + values``."""
+    target: ast.expr
     if isinstance(node, ast.AugAssign) and isinstance(node.op, (ast.Add, ast.Sub)):
         target, value = node.target, node.value
     elif isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Add):

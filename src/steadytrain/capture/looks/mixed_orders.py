@@ -30,7 +30,8 @@ TABLES = re.compile(
 
 def mixed_orders(tree: ast.Module) -> Iterator[int]:
     """The lines of tables that are flattened as they are, beside others that are transposed first."""
-    turning, plain = set(), set()
+    turning: set[str] = set()
+    plain: set[str] = set()
     for function in (one for one in walk(tree) if isinstance(one, ast.FunctionDef)):
         returned = [one.value for one in statements(function) if isinstance(one, ast.Return) and one.value is not None]
         if len(returned) == 1 and len(function.args.args) >= 1:
