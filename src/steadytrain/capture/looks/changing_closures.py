@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from steadytrain.capture.looks.syntax_trees import dotted, given_values, last_name, names_called, walk
+from steadytrain.capture.looks.syntax_trees import assignments, dotted, last_name, names_called, walk
 
 MAKES = re.compile(r"(\w+)?L_?BFGS\w*")
 DRAWS = re.compile(
@@ -24,9 +24,7 @@ def changing_closures(tree: ast.Module) -> Iterator[int]:
     """The lines of such draws."""
     makers = {
         dotted(target)
-        for node in walk(tree)
-        if isinstance(node, ast.Assign)
-        for target, value in given_values(node)
+        for target, value in assignments(walk(tree))
         if isinstance(value, ast.Call) and MAKES.fullmatch(last_name(value.func))
     } - {""}
     if not makers:
@@ -69,7 +67,7 @@ def _draws(call: ast.Call) -> bool:
 
 
 def _function_draws(function: ast.FunctionDef) -> bool:
-    """Whether a function draws, and returns what it drew: noise in a layer (dropout) is not meant."""
+    """Whether a function draws, without a seed of its own. Noise of a layer (dropout in ``forward``) is not meant."""
     calls = [one for one in walk(function) if isinstance(one, ast.Call)]
     seeded = any(SEEDS.fullmatch(last_name(one.func)) for one in calls)
     return not seeded and function.name not in ("forward", "__init__") and any(_draws(one) for one in calls)

@@ -11,7 +11,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from steadytrain.capture.looks.syntax_trees import dotted, given_values, last_name, names_called, number_of, walk
+from steadytrain.capture.looks.syntax_trees import assignments, dotted, last_name, names_called, number_of, walk
 
 TARGET = re.compile(r"(?i)(_*target_?(ent(ropy)?|h)|ent(ropy)?_?target|h_?target)\d?")
 TEMPERATURE = re.compile(r"(?i)_*(log_?)?(alpha|temp(erature)?|ent(ropy)?_?coef|tau)(_?t|_?param)?")
@@ -35,7 +35,7 @@ def runaway_temperatures(tree: ast.Module) -> Iterator[int]:
     called = names_called(tree)
     if not called & CONTINUOUS or called & DISCRETE:
         return
-    assigned = [pair for node in walk(tree) if isinstance(node, ast.Assign) for pair in given_values(node)]
+    assigned = list(assignments(walk(tree)))
     targets = [(target, value) for target, value in assigned if TARGET.fullmatch(last_name(target))]
     targets += list(_handed_on(tree))
     known = {dotted(target): value for target, value in assigned if dotted(target)}

@@ -1,9 +1,9 @@
 """Finds sums over repeated indices that overwrite each other: ``total[index] += values`` of a tensor.
 
 Python reads ``total[index]``, adds, and writes it back once: of several values with the same index only the last one
-counts. Only a tensor of zeros made in the function is looked at, and only an index that a caller gives, or that is
-computed or taken from edges or pairs, and whose name says that it repeats, or that gathers something, too. Masks, and
-indices that a search returned, are left alone.
+counts. Only a tensor of zeros that the function makes is looked at. Its index must be an argument, be computed, or come
+from edges or pairs. Its name must say that it repeats, or it must gather something as well. Masks, and indices that a
+search returned, are left alone.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from steadytrain.capture.looks.syntax_trees import (
     Scope,
     argument_names,
+    assignments,
     dotted,
-    given_values,
     last_name,
     scopes,
     statements,
@@ -84,14 +84,11 @@ def _gathers(node: ast.AST) -> Iterator[str]:
 
 def _zeros(scope: Scope) -> set[str]:
     """The tensors that this scope fills with one number by a function of torch."""
-    found = set()
-    for node in statements(scope):
-        if isinstance(node, ast.Assign):
-            for target, value in given_values(node):
-                call = value if isinstance(value, ast.Call) else None
-                if call is not None and last_name(call.func) in ZEROS and not dotted(call.func).startswith("np"):
-                    found.add(dotted(target))
-    return found - {""}
+    return {
+        dotted(target)
+        for target, value in assignments(statements(scope))
+        if isinstance(value, ast.Call) and last_name(value.func) in ZEROS and not dotted(value.func).startswith("np")
+    } - {""}
 
 
 def _indices(scope: Scope) -> set[str]:

@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from steadytrain.capture.looks.syntax_trees import body_of, dotted, given_values, last_name, walk
+from steadytrain.capture.looks.syntax_trees import assignments, body_of, dotted, last_name, walk
 
 COUNTED = re.compile(r"(?i).*(accum|micro|every).*")
 OF_GRADIENTS = re.compile(r"(?i).*(grad|norm|overflow).*")
@@ -21,9 +21,7 @@ def kept_scales(tree: ast.Module) -> Iterator[int]:
     own = {one.name for one in walk(tree) if isinstance(one, ast.ClassDef)}
     theirs = {
         dotted(target)
-        for node in walk(tree)
-        if isinstance(node, ast.Assign)
-        for target, value in given_values(node)
+        for target, value in assignments(walk(tree))
         if isinstance(value, ast.Call) and last_name(value.func) in own
     }
     loops = (one for one in walk(tree) if isinstance(one, (ast.For, ast.While)))

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from steadytrain.capture.looks.bootstrapped_ends import FIELDS_MIN, PLAIN_END, STORES
-from steadytrain.capture.looks.syntax_trees import given_values, last_name, names_read, scopes, statements
+from steadytrain.capture.looks.syntax_trees import assignments, last_name, names_read, scopes, statements
 
 ENDED = re.compile(r"(?i)(.*_)?term(inated|inals?|inations?|s)?(_.*)?")
 LIMITED = re.compile(r"(?i)(.*_)?trunc(ated|ations?|s)?(_.*)?|(.*_)?time_?(limit|out)s?(_.*)?")
@@ -38,18 +38,17 @@ def _flags(nodes: Sequence[ast.AST]) -> Flags:
     """The variables for the end of an episode, and those for its time limit alone."""
     ended: set[str] = set()
     limited: set[str] = set()
-    for node in nodes:
-        for target, value in given_values(node) if isinstance(node, ast.Assign) else ():
-            names = [last_name(one) for one in target.elts] if isinstance(target, ast.Tuple) else []
-            flags = names[FLAGS_AT : FLAGS_AT + 2] if isinstance(value, ast.Call) else []
-            if len(flags) == 2 and len(names) == VALUES and _are_flags(flags, nodes):
-                ended.add(flags[0])
-                limited.add(flags[1])
-            elif isinstance(target, ast.Name):
-                read = _flags_in(value)
-                alone = bool(read & limited) and not read & ended
-                (limited.add if alone else limited.discard)(target.id)
-                (ended.add if read & ended else ended.discard)(target.id)
+    for target, value in assignments(nodes):
+        names = [last_name(one) for one in target.elts] if isinstance(target, ast.Tuple) else []
+        flags = names[FLAGS_AT : FLAGS_AT + 2] if isinstance(value, ast.Call) else []
+        if len(flags) == 2 and len(names) == VALUES and _are_flags(flags, nodes):
+            ended.add(flags[0])
+            limited.add(flags[1])
+        elif isinstance(target, ast.Name):
+            read = _flags_in(value)
+            alone = bool(read & limited) and not read & ended
+            (limited.add if alone else limited.discard)(target.id)
+            (ended.add if read & ended else ended.discard)(target.id)
     return ended, limited
 
 

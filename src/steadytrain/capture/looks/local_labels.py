@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from steadytrain.capture.looks.syntax_trees import (
     Scope,
     argument_names,
+    assignments,
     dotted,
     given_values,
     last_name,
-    names_called,
     names_read,
     scopes,
     statements,
@@ -50,18 +50,16 @@ def local_labels(tree: ast.Module) -> Iterator[int]:
 
 
 def _names(scope: Scope) -> set[str]:
-    read = {name for one in statements(scope) for name in names_read(one)} | argument_names(scope)
-    read |= {one.attr for each in statements(scope) for one in walk(each) if isinstance(one, ast.Attribute)}
-    return read | {name for one in statements(scope) for name in names_called(one)}
+    """The names that a scope reads, those of attributes and arguments among them."""
+    nodes = (one for one in statements(scope) if isinstance(one, (ast.Name, ast.Attribute)))
+    return argument_names(scope) | {last_name(one) for one in nodes}
 
 
 def _gathered(scope: Scope) -> set[str]:
     """The variables that hold what a function with ``gather`` in its name returned."""
     return {
         target.id
-        for node in statements(scope)
-        if isinstance(node, ast.Assign)
-        for target, value in given_values(node)
+        for target, value in assignments(statements(scope))
         if isinstance(target, ast.Name) and isinstance(value, ast.Call)
         if GATHERS.fullmatch(last_name(_inner(value).func))
     }
@@ -105,9 +103,7 @@ def _inner(call: ast.Call) -> ast.Call:
 def _products(scope: Scope, gathered: set[str]) -> set[str]:
     return {
         target.id
-        for node in statements(scope)
-        if isinstance(node, ast.Assign)
-        for target, value in given_values(node)
+        for target, value in assignments(statements(scope))
         if isinstance(target, ast.Name) and _is_product(value, gathered)
     }
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from steadytrain.capture.looks.split_names import TARGETS, words
 from steadytrain.capture.looks.syntax_trees import (
     Scope,
+    assignments,
     dotted,
-    given_values,
     last_name,
     names_read,
     scopes,
@@ -151,5 +151,4 @@ def _is_taken(node: ast.AST, others: set[str]) -> bool:
 
 def _second_labels(nodes: Sequence[ast.AST], others: set[str]) -> set[str]:
     """The variables that hold labels of the other rows: ``y_b`` of ``y_a, y_b = y, y[order]``."""
-    pairs = (pair for one in nodes if isinstance(one, ast.Assign) for pair in given_values(one))
-    return {dotted(name) for name, value in pairs if _is_taken(value, others)} - {""}
+    return {dotted(name) for name, value in assignments(nodes) if _is_taken(value, others)} - {""}

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from steadytrain.capture.looks.syntax_trees import (
     Scope,
+    assignments,
     dotted,
-    given_values,
     last_name,
     number_of,
     scopes,
@@ -43,13 +43,9 @@ def mixed_orders(tree: ast.Module) -> Iterator[int]:
 
 def _in(scope: Scope, turning: set[str], plain: set[str]) -> Iterator[int]:
     orders: dict[str, tuple[str, int]] = {}
-    for node in statements(scope):
-        if isinstance(node, ast.Assign):
-            for target, value in given_values(node):
-                if isinstance(target, ast.Name) and TABLES.fullmatch(target.id):
-                    order = _order(value, turning, plain)
-                    if order:
-                        orders[target.id] = (order, node.lineno)
+    for target, value in assignments(statements(scope)):
+        if isinstance(target, ast.Name) and TABLES.fullmatch(target.id) and (order := _order(value, turning, plain)):
+            orders[target.id] = (order, target.lineno)
     if {order for order, _ in orders.values()} != {"turned", "plain"}:
         return
     read: dict[str, set[str]] = {}

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from steadytrain.capture.looks.split_names import words
-from steadytrain.capture.looks.syntax_trees import dotted, given_values, last_name, scopes, statements, walk
+from steadytrain.capture.looks.syntax_trees import assignments, dotted, last_name, scopes, statements, walk
 
 OF_TIME = frozenset(
     {"time", "times", "t", "ts", "timestamp", "timestamps", "hour", "hours", "day", "days", "step", "steps"}
@@ -61,8 +61,7 @@ def _is_exchanged(keys: Sequence[set[str]], sizes: Sequence[set[str]]) -> bool:
 
 def _tuples(nodes: Sequence[ast.AST]) -> dict[str, list[ast.expr]]:
     """Tuples and lists that are given to a variable: ``keys = (hour, meter)``."""
-    pairs = [pair for one in nodes if isinstance(one, ast.Assign) for pair in given_values(one)]
-    return {dotted(name): value.elts for name, value in pairs if isinstance(value, (ast.Tuple, ast.List))}
+    return {dotted(name): value.elts for name, value in assignments(nodes) if isinstance(value, (ast.Tuple, ast.List))}
 
 
 def _keys(call: ast.Call, named: dict[str, list[ast.expr]]) -> list[ast.AST]:

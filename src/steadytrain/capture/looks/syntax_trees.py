@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import cast
 
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
@@ -82,6 +82,13 @@ def given_values(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
             yield from zip(target.elts, node.value.elts, strict=False)
         else:
             yield target, node.value
+
+
+def assignments(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Each target of the plain assignments among ``nodes``, with its value."""
+    for node in nodes:
+        if isinstance(node, ast.Assign):
+            yield from given_values(node)
 
 
 def dotted(node: ast.expr) -> str:

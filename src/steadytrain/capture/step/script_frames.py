@@ -120,12 +120,8 @@ def loop_lines(forward: tuple[FrameLine, ...], backward: tuple[FrameLine, ...]) 
 
 def frame_of(line: FrameLine) -> FrameType | None:
     """The frame of a running function; None if the function has ended."""
-    frame: FrameType | None = sys._getframe(1)
-    for _ in range(FRAMES_MAX):
-        if frame is None or (id(frame) == line.frame_id and frame.f_code is line.code):
-            return frame
-        frame = frame.f_back
-    return None
+    frames = (frame for frame in running_frames() if id(frame) == line.frame_id and frame.f_code is line.code)
+    return next(frames, None)
 
 
 def losses_in(frame: FrameType, newer_than: int) -> list[LossVariable]:
