@@ -59,7 +59,8 @@ ONCE = [
         "rebuilt-vocabulary regrouped-rows carried-state wrong-sign unmixed-labels overwritten-rows shared-state "
         "free-weights unrestored-state coarse-inputs opposite-padding mirrored-labels growing-state "
         "limit-as-end times-in-float32 clipped-nothing runaway-temperature renumbered-categories "
-        "overwritten-sums changing-closure labels-without-rank mixed-orders kept-loss-scale",
+        "overwritten-sums changing-closure labels-without-rank mixed-orders kept-loss-scale "
+        "discarded-changes reversed-risk-sets kept-residual",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

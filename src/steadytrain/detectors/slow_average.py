@@ -46,7 +46,7 @@ class SlowAverage(ScriptRule):
         rows = script_rows(window, "first-weights")
         rounded = script_rows(window, "kept-bits")
         targets = script_rows(window, "target-bits")
-        kept = [("average of {} that is evaluated", row) for row in rounded[:1]]
+        kept = [("average of {}", row) for row in rounded[:1]]
         kept += [("target network {}, a copy that follows the model,", row) for row in targets[:1]]
         return tuple(
             self.warning(

@@ -145,6 +145,9 @@ FACTS: Mapping[str, str] = {
     "label_smoothing": "largest label smoothing of a cross-entropy",
     "dropout": "largest share that dropout sets to zero in training steps",
     "softmax_dimension": "lines where softmax was taken over the batch dimension of a classification",
+    "amplified": "list of {operation, line, step, result, before, divisor, divisor_before, before_model}: operations "
+    "of the script around the onset whose largest result is far above that of earlier steps, though what went in is "
+    "not; in the order of the step",
     "nonfinite_made": "list of {operation, line, step, made, rows, of, by, before_model}: operations of the script "
     "that made NaN or Inf out of finite numbers; in which few of so many rows of their result; by what the divisor was "
     "made, if known; whether before the step called a model",

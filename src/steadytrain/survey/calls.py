@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from steadytrain.core.torch_private import FUNCTION_MODE
-from steadytrain.survey import attention_scale, changed_settings, empty_masks, loss_terms, nonfinite_made, stored_rows
+from steadytrain.survey import attention_scale, changed_settings, empty_masks, loss_terms, made_numbers, stored_rows
 from steadytrain.survey.call_findings import LISTED_MAX, LossCall, Seen, add_listed
 from steadytrain.survey.graph_cuts import leaves_behind
 from steadytrain.survey.outer_tables import OuterTables, makes_table
@@ -73,7 +73,7 @@ class Calls(TorchFunctionMode):
         self._entered = False
         self.products = attention_scale.Products()
         self.masks = empty_masks.EmptyMasks()
-        self.made = nonfinite_made.NonfiniteMade()
+        self.made = made_numbers.MadeNumbers()
         self.writes = stored_rows.Writes()
         self.terms = loss_terms.LossTerms()
         self.tables = OuterTables()
@@ -127,7 +127,7 @@ class Calls(TorchFunctionMode):
         result = func(*args, **given)
         if name in attention_scale.NAMES:
             self._guarded(self.products.saw, name, args, given, result)
-        if name in nonfinite_made.WATCHED and (place := frame or script_frame()) is not None:
+        if name in made_numbers.WATCHED and (place := frame or script_frame()) is not None:
             self._guarded(self.made.saw, name, args, given, result, line_of(place), self.step_now())
         if name in loss_terms.REDUCTIONS:
             self._guarded(self.terms.reductions.saw, name, args, given, result)

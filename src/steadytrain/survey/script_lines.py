@@ -40,3 +40,16 @@ def line_of(frame: FrameType) -> str:
 @functools.lru_cache(maxsize=256)
 def _name_of(filename: str) -> str:
     return Path(filename).name
+
+
+def runs_at(line: str) -> bool:
+    """Whether the innermost frame of the script is at ``line``, as :func:`line_of` gives it; steadytrain's own frames
+    are passed over."""
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(FRAMES_MAX):
+        if frame is None:
+            return False
+        if not frame.f_code.co_filename.startswith((_TORCH, _OWN, "<frozen")):
+            return line_of(frame) == line
+        frame = frame.f_back
+    return False

@@ -22,6 +22,7 @@ from steadytrain.capture.looks.aliased_references import aliased_references
 from steadytrain.capture.looks.best_comparisons import best_comparisons
 from steadytrain.capture.looks.bootstrapped_ends import unused_ends
 from steadytrain.capture.looks.carried_states import carried_states
+from steadytrain.capture.looks.changed_copies import changed_copies
 from steadytrain.capture.looks.changing_closures import changing_closures
 from steadytrain.capture.looks.channel_order import swapped_channels
 from steadytrain.capture.looks.codes_of_parts import codes_of_parts
@@ -38,6 +39,7 @@ from steadytrain.capture.looks.growing_states import growing_states
 from steadytrain.capture.looks.indexed_sums import indexed_sums
 from steadytrain.capture.looks.kept_by_reference import kept_by_reference
 from steadytrain.capture.looks.kept_graphs import kept_graphs, kept_in_epoch
+from steadytrain.capture.looks.kept_residuals import kept_residuals
 from steadytrain.capture.looks.kept_scales import kept_scales
 from steadytrain.capture.looks.limits_as_ends import limits_as_ends
 from steadytrain.capture.looks.listed_pairs import half_sorted_pairs, unsorted_pairs
@@ -62,6 +64,7 @@ from steadytrain.capture.looks.repeated_layers import repeated_layers
 from steadytrain.capture.looks.repeated_seeds import repeated_seeds
 from steadytrain.capture.looks.restarted_seeds import row_seeds, worker_seeds
 from steadytrain.capture.looks.reversed_gradients import reversed_gradients
+from steadytrain.capture.looks.risk_sets import reversed_risk_sets
 from steadytrain.capture.looks.row_positions import row_positions
 from steadytrain.capture.looks.rows_regrouped import rows_regrouped
 from steadytrain.capture.looks.schedule_units import epochs_per_batch
@@ -190,7 +193,10 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     "growing-state": (growing_states, ("Module|Cell", "exp\\(|1(\\.0?)? *\\+|\\+ *1")),
     "overwritten-rows": (overwritten_rows, ("def __getitem__|collate_fn",)),
     "unrestored-state": (unrestored_states, ("state_dict\\(\\)", "(?i)opt")),
-    "shared-state": (shared_states, ("def reset", "def step", "self\\.\\w+(\\[.*\\])? *[-+*/]?=")),
+    "shared-state": (
+        shared_states,
+        ("class ", "append|push|add|store|remember|put|insert|extend", "self\\.\\w+(\\[.*\\])? *[-+*/]?="),
+    ),
     "free-weights": (free_weights, ("Parameter|requires_grad *= *True", "exp\\(|\\*\\* *2|square|pow")),
     "rows-regrouped": (rows_regrouped, ("argsort|sort\\(|==", "cat\\(|concat|vstack|pack_padded")),
     "learned-before-split": (
@@ -223,6 +229,12 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     "swapped-channels": (swapped_channels, ("cv2\\.imread\\(", "pretrained|weights|load_(state_dict_from_)?url")),
     "scaled-before-split": (scaled_before_split, ("fit\\w*\\(|std\\(|max\\(", "(?i)split|train")),
     "indexed-sum": (indexed_sums, ("\\] *[+-]= |\\] = \\w+\\[", "zeros|full\\(", "Module|backward")),
+    "kept-residual": (kept_residuals, ("topk", "(?i)resid|memor|error|feedback|carry|left_?over|backlog|unsent|err")),
+    "changed-copy": (changed_copies, ("\\]\\.\\w+_\\(", "torch|backward")),
+    "reversed-risk": (
+        reversed_risk_sets,
+        ("cumsum|sumexp|sum\\(", "sort|None|unsqueeze|view", "(?i)cox|partial|hazard|risk|event|censor|surviv|breslow"),
+    ),
     "changing-closure": (changing_closures, ("BFGS", "step\\(")),
     "local-labels": (
         local_labels,
@@ -341,8 +353,8 @@ class _Pruned(ast.NodeTransformer):
         return self.generic_visit(node) if taken is None else self.visit(node.body if taken else node.orelse)
 
     def visit_keyword(self, node: ast.keyword) -> Any:
-        value = self._names.get(node.value.id) if isinstance(node.value, ast.Name) else None
-        if type(value) is bool:
+        value = self._taken(node.value) if isinstance(node.value, (ast.Name, ast.Compare)) else None
+        if value is not None:
             node.value = ast.copy_location(ast.Constant(value), node.value)
         return self.generic_visit(node)
 

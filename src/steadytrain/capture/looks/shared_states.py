@@ -24,6 +24,7 @@ def shared_states(tree: ast.Module) -> Iterator[int]:
     """The line that returns the state."""
     if not _keeps_objects(tree):
         return
+    yield from _kept_at_once(tree)
     for holder in (one for one in walk(tree) if isinstance(one, ast.ClassDef)):
         methods = {one.name: one for one in holder.body if isinstance(one, ast.FunctionDef)}
         if not {"reset", "step"} <= methods.keys():
@@ -44,8 +45,41 @@ def _changed(method: ast.FunctionDef) -> Iterator[str]:
             in_place = isinstance(target, ast.Subscript) or isinstance(one, ast.AugAssign)
             if in_place and dotted(holder).startswith("self."):
                 yield dotted(holder)
+    yield from _written(method)
+
+
+def _written(method: ast.FunctionDef) -> Iterator[str]:
+    """Attributes whose values a method writes by a function: ``self.u.add_(1)``, ``np.clip(..., out=self.u)``, also in
+    a part of them."""
+    for one in statements(method):
         if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and IN_PLACE.fullmatch(one.func.attr):
-            yield dotted(one.func.value)
+            yield dotted(one.func.value.value if isinstance(one.func.value, ast.Subscript) else one.func.value)
+        if isinstance(one, ast.Call):
+            yield from (dotted(each.value) for each in one.keywords if each.arg == "out")
+
+
+def _kept_at_once(tree: ast.Module) -> Iterator[int]:
+    """The line that returns, or yields, an array that the same object goes on changing, where the script keeps what
+    that method returns in a list: ``frames.append(rod.advance())``."""
+    calls = [one for one in walk(tree) if isinstance(one, ast.Call) and last_name(one.func) in KEEPS and one.args]
+    inner = [one.args[0] for one in calls if isinstance(one.args[0], ast.Call)]
+    asked = {one.func.attr for one in inner if isinstance(one.func, ast.Attribute)}
+    for holder in (one for one in walk(tree) if isinstance(one, ast.ClassDef)):
+        methods = [one for one in holder.body if isinstance(one, ast.FunctionDef)]
+        changed = {name for one in methods for name in (*_written(one), *_put_in(one))}
+        for method in methods:
+            if method.name in asked - {"step", "reset"} and not method.decorator_list:
+                for one in statements(method):
+                    name = dotted(one.value) if isinstance(one, (ast.Return, ast.Yield)) and one.value else ""
+                    if name in changed and name.startswith("self."):
+                        yield one.lineno  # type: ignore[attr-defined]
+
+
+def _put_in(method: ast.FunctionDef) -> Iterator[str]:
+    """Attributes of which a method assigns a part: ``self.spins[i, j] *= -1``."""
+    for one in statements(method):
+        targets = one.targets if isinstance(one, ast.Assign) else [one.target] if isinstance(one, ast.AugAssign) else []
+        yield from (dotted(target.value) for target in targets if isinstance(target, ast.Subscript))
 
 
 def _returned(method: ast.FunctionDef, methods: dict[str, ast.FunctionDef]) -> Iterator[tuple[int, str]]:
@@ -75,20 +109,31 @@ def _is_copied(tree: ast.Module) -> bool:
         for one in walk(tree)
         if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call)
         if last_name(one.value.func) in ("step", "reset")
-        for name in names_stored(one.targets[0])
+        for name in names_stored(_first(one.targets[0]))
     }
     for one in walk(tree):
+        if isinstance(one, ast.Call) and last_name(one.func) == "send" and _asks(one):
+            return True  # to another process
         if isinstance(one, ast.Call) and last_name(one.func) in KEEPS:
             given = [each for value in one.args for each in walk(value) if isinstance(each, ast.Call)]
             if any(COPIES.fullmatch(last_name(each.func)) for each in given):
                 return True
         if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call):
             inner = [each for each in walk(one.value) if isinstance(each, ast.Call)]
-            asks = any(last_name(each.func) in ("step", "reset") for each in inner)
             copies = any(COPIES.fullmatch(last_name(each.func)) for each in inner)
-            if copies and (asks or (names_read(one.value) & asked and not _is_batch(one.targets[0]))):
+            if copies and (_asks(one.value) or (names_read(one.value) & asked and not _is_batch(one.targets[0]))):
                 return True
     return False
+
+
+def _asks(node: ast.AST) -> bool:
+    """Whether the environment is asked for its next state."""
+    return any(isinstance(one, ast.Call) and last_name(one.func) in ("step", "reset") for one in walk(node))
+
+
+def _first(target: ast.expr) -> ast.expr:
+    """The observation of what a step returns: the first of several variables."""
+    return target.elts[0] if isinstance(target, ast.Tuple) and target.elts else target
 
 
 def _is_batch(target: ast.expr) -> bool:

@@ -16,21 +16,22 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.hooks.module_hooks import ModuleHook, Report, hook_before
+from steadytrain.capture.looks.half_shadows import (
+    FROM_STEP,
+    HALVES,
+    STEPS_MAX,
+    UPDATES,
+    HalfShadows,
+    bits_kept,
+)
 from steadytrain.capture.looks.kept_statistics import KeptStatistics
 from steadytrain.capture.looks.model_copies import copies_of, kind_of, models_of, sampled, share_of_way
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.capture.tensors.activations.compiled import something_was_compiled
 
-FROM_STEP, UPDATES, STEPS_MAX = 64, 3, 64
-"""The first update whose effect on the copies is measured, how many are in which they move, and in how many steps at
-most: some follow only in every tenth step."""
-
 COPIES_MAX = 4
 FIT_MIN = 0.9
 """Share of a copy's change that the step towards the model explains: rounding leaves some of small ones."""
-
-AWAY_SHARE = 0.02
-"""The distance to the model, as a share of its own size, from which on an average in half precision should move."""
 
 ASIDE_SHARE = 0.25
 """A copy that is called in more of the steps is a target of the loss, and may be slow."""
@@ -65,6 +66,7 @@ class SlowAverages:
 
     def __init__(self) -> None:
         self._found: list[_Average] = []
+        self._shadows = HalfShadows()
 
     def updated(self, stream: Stream, counts: Callable[[], bool], report: Report) -> None:
         """Before an update of ``stream``, when the averages have taken in the one before.
@@ -75,6 +77,7 @@ class SlowAverages:
         """
         for one in self._found:
             one.steps_called, one.called = one.steps_called + one.called, False
+        self._shadows.updated(stream)
         step = stream.own_steps
         if step == FROM_STEP and not something_was_compiled():
             models = {kind_of(one): weakref.ref(one) for one in models_of(stream)}
@@ -97,6 +100,7 @@ class SlowAverages:
         ``target-bits:CLASS`` is the same of a target network, which runs in the steps.
         ``kept-statistics:CLASS`` is the share of the channels of batch norms whose first statistics a copy was
         evaluated with, though its weights moved, and those of the model are others."""
+        yield from self._shadows.rows()
         first: dict[str, float] = {}
         for one in self._found:
             steps, called = stream.own_steps, one.steps_called + one.called
@@ -118,7 +122,7 @@ class SlowAverages:
 
 def _is_half(module: nn.Module) -> bool:
     first = next(module.parameters(), None)
-    return first is not None and first.dtype in (torch.bfloat16, torch.float16)
+    return first is not None and first.dtype in HALVES
 
 
 def _follow(copy: nn.Module, model: weakref.ref[nn.Module], counts: Callable[[], bool], report: Report) -> _Average:
@@ -147,8 +151,9 @@ def _measure(one: _Average, step: int) -> None:
     change, distance = now - was, there - was
     if bool(change.any()):
         one.moved.append(step)
-    if _is_half(copy) and bool(change.any()) and float(distance.norm()) >= AWAY_SHARE * float(there.norm()):
-        one.kept.append(float((change == 0)[distance != 0].double().mean()))
+    kept = bits_kept(before, one.values, sampled(model)) if _is_half(copy) else None
+    if kept is not None:
+        one.kept.append(kept)
     share, explained = share_of_way(change, distance)
     if 0.0 < share < 1.0 and explained >= FIT_MIN:
         one.shares.append(share)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
+from steadytrain.diagnosis.amplified_signs import amplifies
 from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, CLIP, DROP_BATCH
 from steadytrain.diagnosis.row_signs import holds_nan_from_before, long_rows, missing_code
@@ -48,6 +49,7 @@ class BadBatch(Cause):
         "hardware-fault",
         "half-precision-overflow",
         "singular-operation",
+        "amplifying-operation",
     )
     expects = like("data")
     confirming = ("drop-batch",)
@@ -93,6 +95,7 @@ class BadBatch(Cause):
                     "finding",
                 ),
                 *missing_code(case, -STRONG),
+                *amplifies(case, -STRONG),
                 *when(
                     bool(empty_mask(case)), -STRONG, f"{empty_mask(case)}, which is another cause", "fact empty_masks"
                 ),

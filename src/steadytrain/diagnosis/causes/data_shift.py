@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
+from steadytrain.diagnosis.amplified_signs import makes_inputs
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, FRESH_DATA, LONGER_WARMUP, LOWER_RATE
 from steadytrain.diagnosis.row_signs import copies_since, missing_code, overwritten
@@ -38,7 +39,7 @@ class DataShift(Cause):
 
     axis = "data"
     base_rate = 5.0
-    rivals = ("bad-batch", "unshuffled-data", "learning-rate-too-high", "second-moment-lag")
+    rivals = ("bad-batch", "unshuffled-data", "learning-rate-too-high", "second-moment-lag", "amplifying-operation")
     expects = like("shift", either=("keep-rows",))
     evidence = ("fact data_shift",)
     confirming = ("fresh-data", "inputs-as-before")
@@ -87,6 +88,7 @@ class DataShift(Cause):
                     case, "batch_scale", UNITS_SCALE, FAIR, "its largest input is {value} times that of the usual batch"
                 ),
                 *missing_code(case, -STRONG),
+                *makes_inputs(case, -CERTAIN - STRONG),
                 *renumbered(case, -STRONG),
                 *copies_since(case, -CERTAIN - STRONG),
                 *overwritten(case, -CERTAIN - STRONG),

@@ -158,6 +158,8 @@ def _did(case: Case) -> str:
         return "took the logarithm of 0"
     if (".rsqrt." in name or ".reciprocal." in name) and value is not None and value.zeros:
         return "took the reciprocal of 0" + _of_derivative(found)
+    if _kind(name) & INSIDE_ONE and value is not None:
+        return "got a number at 1 or -1 or just past it, the edge of its domain" + _of_derivative(found)
     if _kind(name) & {"std", "var"} and value is not None and value.shape is not None and math.prod(value.shape) == 1:
         return "took the deviation of a single number, which is 0/0"
     if any(one.nan or one.inf for one in given.values()):
@@ -222,6 +224,7 @@ def _made(case: Case) -> str:
     return "" if located(case) is not None else made_by_script(case)
 
 
+INSIDE_ONE = {"acos", "asin", "arccos", "arcsin", "atanh", "arctanh", "erfinv"}
 FAR = 1e15
 SHORT_SHARE = 4.0
 """A batch so many times smaller than usual is what was left over."""
