@@ -1,8 +1,9 @@
 # steadytrain with PyTorch for the CPU: `docker build -t steadytrain .`
 #
-#     docker run --rm -v "$PWD:/work" steadytrain run train.py
-#     docker run --rm -v "$PWD:/work" steadytrain analyze log.csv
+#     docker run --rm --user "$(id -u):$(id -g)" -v "$PWD:/work" steadytrain run train.py
+#     docker run --rm --user "$(id -u):$(id -g)" -v "$PWD:/work" steadytrain analyze log.csv
 #
+# With your own user the run folder can be written into the mounted folder, and is yours.
 # A GPU needs an image with a CUDA build of torch: install the wheel of the first stage there.
 
 FROM python:3.11-slim AS wheel
@@ -20,6 +21,8 @@ RUN pip install --no-cache-dir --constraint /tmp/constraints.txt --extra-index-u
     && pip install --no-cache-dir --constraint /tmp/constraints.txt "$(ls /tmp/wheels/steadytrain-*.whl)[report,query]" \
     && rm -rf /tmp/wheels /tmp/constraints.txt
 RUN useradd --create-home trainer
+# Any user may be asked for: it has a home for caches, and a name, which torch's compiler asks for.
+ENV HOME=/tmp LOGNAME=trainer
 USER trainer
 WORKDIR /work
 ENTRYPOINT ["steadytrain"]

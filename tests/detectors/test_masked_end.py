@@ -32,13 +32,15 @@ def test_quiet() -> None:
 def test_rows_that_are_cut_before_the_end_that_the_source_puts_in() -> None:
     symptom = newest(MaskedEnd(), rows(0.8, **READ, **PUT_IN))
     assert symptom is not None
-    assert "id 7 ends the rows and is never a label" in symptom.message
+    assert "id 7, ends the rows and is never a label" in symptom.message
 
 
 def test_the_id_is_told() -> None:
-    for window, why in zip(SICK, ("train.py:3 pads with it", "the tokenizer's padding is its end"), strict=True):
+    for window, why in zip(
+        SICK, ("train.py:3 pads with it", "the tokenizer's pad token is its end token"), strict=True
+    ):
         symptom = newest(MaskedEnd(), window)
         assert symptom is not None
         assert symptom.severity == "warning"
-        assert "id 7 ends every row and is never a label" in symptom.message
+        assert "id 7, ends every row and is never a label" in symptom.message
         assert why in symptom.message

@@ -71,6 +71,24 @@ SICK: dict[str, tuple[dict[str, Any], str]] = {
     "padding-in-loss": ({"pad_share": 0.5, "pad_supervised_share": 0.5}, "plateau"),
     "label-leakage": ({"labels_leaked": [{"input": 64, "share": 1.0}]}, "loss-collapse"),
     "causal-leak": ({"causal_gradient": 0.4}, "loss-collapse"),
+    "amplifying-operation": (
+        {
+            "amplified": [
+                {
+                    "operation": "div",
+                    "line": "train.py:9: x / spread",
+                    "step": 90,
+                    "result": 2e4,
+                    "before": 4.0,
+                    "divisor": 1e-4,
+                    "divisor_before": 0.5,
+                    "before_model": True,
+                }
+            ],
+            "data_shift": 4.0,
+        },
+        "divergence",
+    ),
     "data-shift": ({"data_shift": 4.0, "loss_excess": 1.4}, "divergence"),
     "unshuffled-data": ({"token_rows": None, "labels_sorted": 9.0, "loader_shuffles": False}, "oscillation"),
     "repeated-data": ({"repeated_batches": 0.5}, "validation-gap"),

@@ -118,7 +118,8 @@ def _not_looked(waiting: Mapping[str, int], idle: Sequence[str]) -> list[str]:
     unevaluated = [name for name in idle if needed_tables(name) == {"metrics"}]
     others = [name for name in idle if name not in unevaluated]
     parts += [f"no evaluation metric was recorded for {', '.join(unevaluated)}"] if unevaluated else []
-    parts += [f"nothing was measured for {', '.join(others)}"] if others else []
+    told = ", ".join(others) if len(others) <= NAMES_MAX else f"{len(others)} detectors, {others[0]} to {others[-1]}"
+    parts += [f"nothing was measured for {told}"] if others else []
     return [f"could not be looked for: {'; '.join(parts)}"] if parts else []
 
 

@@ -48,9 +48,13 @@ class MaskedEnd(ScriptRule):
             every = row.values >= share
             known = bool(source) or row.place in tokenizer
             if known and every.sum() >= self.looks_min and 2 * every.sum() > len(every) and row.values.min() > 0.0:
-                why = "the tokenizer's padding is its end" if row.place in tokenizer else f"{source[0]} pads with it"
+                why = (
+                    "the tokenizer's pad token is its end token"
+                    if row.place in tokenizer
+                    else f"{source[0]} pads with it"
+                )
                 which = "every row" if row.values.min() >= 1.0 else "the rows"
-                said = f"id {ids[row.place]:.0f} ends {which} and is never a label of the loss of {row.place}"
+                said = f"the end token (eos), id {ids[row.place]:.0f}, ends {which} and is never a label of the loss of {row.place}"
                 told = f"{said}: {why}, and labels are masked by it, so the model does not learn to stop"
                 return (self.warning(window, row, told, looks=float(every.sum())),)
         return ()

@@ -12,6 +12,7 @@ from steadytrain.core.model import Symptom, Window
 from steadytrain.grouping.catalog import declared
 from steadytrain.grouping.courses import DATA, EPOCH, RECOVERED, RESTART, RESUME, evaluated_since, told
 from steadytrain.grouping.judged_values import judged_change
+from steadytrain.grouping.larger_batches import of_larger_batches
 from steadytrain.grouping.moving_targets import follows_targets
 from steadytrain.statistics.log_levels import stage_changed
 from steadytrain.statistics.medians import median
@@ -49,6 +50,8 @@ def is_by_design(window: Window, symptom: Symptom) -> str:
         return (
             f"the likelihood has more classes to choose from since step {int(more[0].steps[0])}: its loss began lower"
         )
+    if larger := of_larger_batches(window, symptom):
+        return larger
     kind = declared(symptom.name)
     if (kind.counts_rising_loss or kind.bursts) and (changed := judged_change(window, symptom)):
         return changed

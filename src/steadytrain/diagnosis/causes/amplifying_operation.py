@@ -65,13 +65,13 @@ class AmplifyingOperation(Cause):
         Intervention(
             "limit-prepared-inputs",
             4,
-            "keep the prepared inputs in their earlier range: limit them, or put a floor under the standard deviation",
+            "limit the prepared inputs, or put a floor under the divisor",
             "inputs-as-before",
             code="x = ((x - mean) / std.clamp(min=0.01)).clamp(-10, 10)  # and sums for mean and std in float64",
         ),
     )
     grade = "C"
-    source = "VecNormalize of stable-baselines3 (epsilon, clip_obs); Welford 1962; 1707.06347 on ratios"
+    source = "VecNormalize of stable-baselines3 (epsilon, clip_obs); Welford 1962"
 
     def signature(self, case: Case) -> Signature:
         nonfinite = not_finite(case)
