@@ -40,6 +40,14 @@ def test_others_are_not_explained(loss: float, rows: float) -> None:
     assert is_by_design(window(loss, rows), spike()) == ""
 
 
+def test_a_gradient_that_grows_with_its_batch_is_explained() -> None:
+    number = np.arange(1, 81)
+    norms, samples = 5.0 + 0.1 * np.sin(number), np.full(80, float(USUAL))
+    norms[AT - 1], samples[AT - 1] = 90.0, 20.0 * USUAL
+    seen = steps(gradient_norm=norms, samples=samples)
+    assert "20 times as many" in is_by_design(seen, spike("gradient-norm-spike"))
+
+
 def test_other_symptoms_and_short_runs_are_not() -> None:
     assert is_by_design(window(20_000.0, 20.0 * USUAL), spike("dead-units")) == ""
     short = steps(loss=np.array([1.0, 20.0]), samples=np.array([1.0, 20.0]))

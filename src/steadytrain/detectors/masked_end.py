@@ -54,7 +54,8 @@ class MaskedEnd(ScriptRule):
                     else f"{source[0]} pads with it"
                 )
                 which = "every row" if row.values.min() >= 1.0 else "the rows"
-                said = f"the end token (eos), id {ids[row.place]:.0f}, ends {which} and is never a label of the loss of {row.place}"
+                end = f"the end token (eos), id {ids[row.place]:.0f},"
+                said = f"{end} ends {which} and is never a label of the loss of {row.place}"
                 told = f"{said}: {why}, and labels are masked by it, so the model does not learn to stop"
                 return (self.warning(window, row, told, looks=float(every.sum())),)
         return ()

@@ -18,7 +18,7 @@ HIGH_RATIO = 2.0
 """Losses above so many times the usual one are those that have to be explained."""
 
 USUAL_STEPS_MIN = 8
-LOSS, NORM = "loss", "grad_norm"
+LOSS, NORM = "loss", "gradient_norm"
 
 
 def of_larger_batches(window: Window, symptom: Symptom) -> str:

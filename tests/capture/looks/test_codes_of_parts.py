@@ -30,6 +30,10 @@ SPLITS = """
 """
 SICK = {
     "factorize": script("codes, _ = pd.factorize(frame['shop'])"),
+    "clipped": script(
+        "codes, _ = pd.factorize(frame['shop'])",
+        f"{USE}; loss.backward(); nn.utils.clip_grad_norm_(head.parameters(), 1.0); optimizer.step()",
+    ),
     "first-of-factorize": script("codes = frame['shop'].factorize()[0]"),
     "codes": script("codes = frame['shop'].astype('category').cat.codes.to_numpy()"),
     "categorical": script("codes = pd.Categorical(frame['shop']).codes"),

@@ -224,9 +224,15 @@ def _is_over_columns(loop: Loop, renewed: set[str]) -> bool:
 
 
 def _makes_optimizer(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and any(
-        isinstance(one, ast.Attribute) and one.attr == "parameters" for one in walk(node)
-    )
+    """Whether a call gets the parameters of a model, and is not one of a function that clips or frees them."""
+    if not isinstance(node, ast.Call) or TAKES_PARAMETERS.search(last_name(node.func)):
+        return False
+    given = (*node.args, *(one.value for one in node.keywords))
+    return any(isinstance(one, ast.Attribute) and one.attr == "parameters" for value in given for one in walk(value))
+
+
+TAKES_PARAMETERS = re.compile("clip|norm|zip|sum|list|numel|requires_grad|enumerate|all|any|len")
+"""Functions that are given parameters and make no optimizer."""
 
 
 def _for_each(tree: ast.Module, name: str) -> bool:

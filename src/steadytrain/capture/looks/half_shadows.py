@@ -91,9 +91,11 @@ def _shadows(stream: Stream) -> Iterator[_Shadow]:
         for model in models:
             if [one.shape for one in tensors] == [one.shape for one in model]:
                 ends = (tensors[0], tensors[-1])
-                refs = tuple(weakref.ref(one) for one in ends)
-                there = tuple(weakref.ref(one) for one in (model[0], model[-1]))
-                yield _Shadow(refs, there, samples_of(ends))
+                yield _Shadow(_refs(ends), _refs((model[0], model[-1])), samples_of(ends))
+
+
+def _refs(tensors: Sequence[Tensor]) -> tuple[weakref.ref[Tensor], ...]:
+    return tuple(weakref.ref(one) for one in tensors)
 
 
 def _measure(one: _Shadow) -> None:

@@ -104,7 +104,7 @@ def _axis_of(value: ast.expr) -> tuple[str, str] | None:
             return dotted(value.value), "row" if first else "column"
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         numbers = tuple(number_of(one) for one in value.args)
-        kind = {
+        kinds: dict[tuple[str, tuple[int | float | None, ...]], str] = {
             ("unsqueeze", (0,)): "row",
             ("unsqueeze", (1,)): "column",
             ("unsqueeze", (-1,)): "column",
@@ -112,7 +112,8 @@ def _axis_of(value: ast.expr) -> tuple[str, str] | None:
             ("view", (-1, 1)): "column",
             ("reshape", (1, -1)): "row",
             ("reshape", (-1, 1)): "column",
-        }.get((value.func.attr, numbers))
+        }
+        kind = kinds.get((value.func.attr, numbers))
         return (dotted(value.func.value), kind) if kind else None
     return None
 
