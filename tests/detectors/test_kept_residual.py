@@ -16,4 +16,4 @@ def test_the_line_is_named() -> None:
     symptom = newest(KeptResidual(), SICK[0])
     assert symptom is not None
     assert symptom.severity == "warning"
-    assert symptom.message.startswith("train_py_7 stores the whole sum")
+    assert symptom.message.startswith("train_py_7 keeps what was sent")

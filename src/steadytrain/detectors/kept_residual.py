@@ -20,6 +20,7 @@ class KeptResidual(SourceRule):
     Causes:
         - `memory = corrected` in place of `memory = corrected - sent`
         - a copy is stored before the sent entries are set to 0
+        - `residual[places].zero_()`, which clears a copy
 
     Next:
         1. Store what was not sent: `memory = corrected - sent`.
@@ -28,6 +29,6 @@ class KeptResidual(SourceRule):
 
     kind: ClassVar[str] = "kept-residual"
     says: ClassVar[str] = (
-        "stores the whole sum as the residual (error feedback) of a compressed gradient: what was already sent is not "
-        "taken out and is sent again; keep only the rest, corrected - sent"
+        "keeps what was sent in the residual (error feedback) of a compressed gradient: it is not taken out, or only "
+        "from a copy, so it is sent again and again; keep only the rest, as in residual[sent] = 0 or corrected - sent"
     )

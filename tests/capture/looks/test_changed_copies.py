@@ -3,16 +3,13 @@ from __future__ import annotations
 from rule_of_source import cases_of
 
 SICK = {
-    "places of the largest": """
+    "places of the rarest": """
         import torch
 
-        def compress(residual, grad, keep):
-            residual.add_(grad)
-            _, places = residual.abs().topk(keep)
-            sent = residual[places]
-            residual[places].zero_()
-            loss = sent.sum()
+        def restart(table, counts, loss, keep):
             loss.backward()
+            _, places = counts.sort()
+            table[places[:keep]].normal_()
     """,
     "a mask": """
         import torch

@@ -28,6 +28,18 @@ SICK = {
                 total[places] = 0.0
                 return places, values
     """,
+    "a copy is cleared": """
+        import torch
+
+        class Compressor:
+            def send(self, memory, grad):
+                memory.add_(grad)
+                flat = memory.view(-1)
+                places = flat.abs().topk(8).indices
+                values = flat[places]
+                flat[places].zero_()
+                return places, values
+    """,
 }
 HEALTHY = {
     "the rest": """

@@ -53,16 +53,25 @@ MASK = re.compile(r"(?i)(\w+_)?(mask|indices)")
 
 
 def changed_copies(tree: ast.Module) -> Iterator[int]:
-    """The lines of such changes."""
+    """The lines of such changes, but those of a residual of compressed gradients (``kept_residuals``)."""
     for scope in scopes(tree):
-        lost = [one for node in statements(scope) if (one := _changed(node)) is not None]
-        if not lost:
-            continue
-        places = _places(scope)
-        for one in lost:
-            parts = one.slice.elts if isinstance(one.slice, ast.Tuple) else [one.slice]
-            if any(_is_place(part, places) for part in parts):
-                yield one.lineno
+        if not compresses(scope):
+            yield from lost_changes(scope)
+
+
+def compresses(scope: Scope) -> bool:
+    """Whether a scope chooses the largest values of something, as compressed gradients are."""
+    return any(isinstance(one, ast.Call) and last_name(one.func) == "topk" for one in statements(scope))
+
+
+def lost_changes(scope: Scope) -> Iterator[int]:
+    """The lines of a scope that change a copy in place."""
+    lost = [one for node in statements(scope) if (one := _changed(node)) is not None]
+    places = _places(scope) if lost else set()
+    for one in lost:
+        parts = one.slice.elts if isinstance(one.slice, ast.Tuple) else [one.slice]
+        if any(_is_place(part, places) for part in parts):
+            yield one.lineno
 
 
 def _changed(node: ast.AST) -> ast.Subscript | None:

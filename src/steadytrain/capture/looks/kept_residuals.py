@@ -2,7 +2,7 @@
 
 Error feedback adds the residual to the gradient, sends the largest values, and keeps the rest. Found is a function
 with a ``topk`` that stores the whole sum as the new residual: nothing in it takes out what was sent, or only after a
-copy was stored.
+copy was stored, or only from a copy (``changed_copies``).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from steadytrain.capture.looks.changed_copies import compresses, lost_changes
 from steadytrain.capture.looks.syntax_trees import Scope, assignments, dotted, last_name, scopes, statements
 
 MEMORY = re.compile(r"(?i)(\w+\.)?_?\w*(resid|memor|error|feedback|carry|left_?over|backlog|unsent|err_|_err)\w*")
@@ -22,9 +23,9 @@ REDUCES = frozenset({"sub_", "mul_", "zero_", "index_fill_", "masked_fill_", "sc
 def kept_residuals(tree: ast.Module) -> Iterator[int]:
     """The lines that store such a residual."""
     for scope in scopes(tree):
-        nodes = statements(scope)
-        if any(isinstance(one, ast.Call) and last_name(one.func) == "topk" for one in nodes):
+        if compresses(scope):
             yield from _stored_whole(scope)
+            yield from lost_changes(scope)
 
 
 def _stored_whole(scope: Scope) -> Iterator[int]:
