@@ -35,6 +35,15 @@ def found(
     return axis_found(ranked, suspects, weigh(suspects, verdicts), verdicts, control)
 
 
+def test_a_case_may_lie_on_another_axis_than_its_cause() -> None:
+    cause = causes()["amplifying-operation"]
+    seen = Sign("it was seen", STRONG, "fact x")
+    suspects = [Suspect("amplifying-operation", cause, Signature((seen,), axis="data"))]
+    ranked = RankedCause("amplifying-operation", "", "likely", 0.9, (), None, (), ())
+    lies = axis_found(ranked, suspects, weigh(suspects, []), [], SHOWN)
+    assert (lies.name, axis_of(cause)) == ("data", "loss")
+
+
 def test_every_cause_and_every_trial_lie_on_a_known_axis() -> None:
     assert {axis_of(cause) for cause in shipped().values()} == set(AXES)
     assert {trial.axis for trial in trials()} <= {"", *AXES}

@@ -53,6 +53,17 @@ def test_a_symptom_that_a_script_shows_points_at_its_cause(symptom: str, name: s
     assert first(case_of({}, symptom)) == name
 
 
+def test_an_operation_that_prepares_the_inputs_is_a_fault_of_the_data_and_no_shift_of_them() -> None:
+    facts, symptom = SICK["amplifying-operation"]
+    made = {**facts["amplified"][0], "before_model": False}
+    of_data, of_loss = case_of(facts, symptom), case_of({**facts, "amplified": [made]}, symptom)
+    cause, shift = CAUSES["amplifying-operation"], CAUSES["data-shift"]
+    assert [cause.signature(case).axis for case in (of_data, of_loss)] == ["data", ""]
+    assert shift.signature(of_data).weight < 0 < shift.signature(of_loss).weight
+    assert "its divisor fell to 0.0001" in cause.signature(of_data).signs[0].what
+    assert cause.signature(case_of({}, symptom)).ruled_out
+
+
 @pytest.mark.parametrize(("since", "is_sign"), [(11, True), (None, True), (60, True), (30, False)])
 def test_an_optimizer_made_anew_long_before_lost_no_state(since: int | None, is_sign: bool) -> None:
     """It was made in step ``since``; the onset is step 190. A count that it does not explain stays a sign."""

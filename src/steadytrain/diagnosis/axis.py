@@ -95,7 +95,7 @@ def axis_found(
 
 
 def _of_cause(top: RankedCause, suspect: Suspect, shown: Mapping[str, str]) -> Axis:
-    name = axis_of(suspect.cause)
+    name = suspect.signature.axis or axis_of(suspect.cause)
     if name == "loss" and top.layer:
         name = "model"  # the operation lies in a layer
     asked = (*suspect.cause.confirming, *suspect.cause.spared, *_square())

@@ -62,11 +62,13 @@ class Sign:
 
 @dataclass(frozen=True)
 class Signature:
-    """The signs of one cause in a case, with the layer and the batch rows involved."""
+    """The signs of one cause in a case, with the layer and the batch rows involved. ``axis`` is where the fault lies in
+    this case, "" for the axis of the cause."""
 
     signs: tuple[Sign, ...] = ()
     layer: str | None = None
     batch_rows: tuple[int, ...] = ()
+    axis: str = ""
 
     @property
     def weight(self) -> float:

@@ -74,13 +74,14 @@ class AmplifyingOperation(Cause):
     source = "VecNormalize of stable-baselines3 (epsilon, clip_obs); Welford 1962"
 
     def signature(self, case: Case) -> Signature:
-        nonfinite = not_finite(case)
+        nonfinite, found = not_finite(case), amplified(case)
         return Signature(
             (
                 *amplifies(case, STRONG if nonfinite else CERTAIN),
                 *symptom(case, HINT, "loss-spike", "gradient-norm-spike", "lost-progress", "divergence"),
                 *changed_settings(case, "other", -STRONG),
-                *ruled_out(surveyed(case) and amplified(case) is None, "no line of the script made far larger numbers"),
+                *ruled_out(surveyed(case) and found is None, "no line of the script made far larger numbers"),
                 *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
             ),
+            axis="data" if found is not None and found.get("before_model") else "",
         )
