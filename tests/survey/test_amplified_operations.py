@@ -58,6 +58,15 @@ def test_what_grows_slowly_or_has_no_past_is_none() -> None:
     assert seen({**young, 7: (of(2.0), of(1e-4))}).found(7, lambda step: True) == []
 
 
+def test_a_divisor_that_fades_since_the_first_steps_is_named() -> None:
+    fading = {step: (of(2.0), of(0.5 * 0.6 ** max(0, step - 12))) for step in range(1, 40)}
+    one = seen(fading).found(30, lambda step: True)[0]
+    assert one["divisor"] < 0.01 * one["divisor_before"]
+    assert one["before"] == pytest.approx(4.0)
+    grown = {step: (of(0.1 * step),) for step in range(1, 80)}
+    assert seen(grown, "exp").found(79, lambda step: True) == []
+
+
 def test_a_step_far_from_the_onset_is_not_looked_at() -> None:
     steps = {**USUAL, 7: (of(2.0), of(1e-4))}
     assert seen(steps).found(40, lambda step: True) == []

@@ -30,6 +30,9 @@ EARLIER_STEPS_MIN = 3
 AROUND_STEPS = 3
 """The steps before and after the onset that are looked at: a loss tells of a batch before its detector does."""
 
+FIRST_STEPS, FADED_RATIO = 12, 0.01
+"""A divisor that fades is compared with those of the first steps: it fell to this share of the smallest of them."""
+
 LINES_MAX, FOUND_MAX = 256, 4
 
 
@@ -99,18 +102,21 @@ class AmplifiedOperations:
             has_own: whether the script's own preparation of a step made the inputs that its model got.
         """
         near = [step for step in sorted(self._steps) if abs(step - onset) <= AROUND_STEPS]
-        for step in near:
-            found = sorted(self._in_step(step, has_own), key=lambda one: one[0])
-            if found:
-                return [one for _, one in found[:FOUND_MAX]]
+        for since in (math.inf, FIRST_STEPS):  # suddenly, or bit by bit since the first steps
+            for step in near:
+                found = sorted(self._in_step(step, since, has_own), key=lambda one: one[0])
+                listed = [one for _, one in found if since == math.inf or _fell(one)]
+                if listed:
+                    return listed[:FOUND_MAX]
         return []
 
-    def _in_step(self, step: int, has_own: Callable[[int], bool]) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _in_step(self, step: int, since: float, has_own: Callable[[int], bool]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The operations of ``step`` whose results are far above those of the steps before it, up to ``since``."""
         for key, now in self._steps[step].items():
             before = [
                 made[key]
                 for other, made in self._steps.items()
-                if other < step and key in made and (not now.before_model or has_own(other))
+                if other < step and other <= since and key in made and (not now.before_model or has_own(other))
             ]
             if len(before) < EARLIER_STEPS_MIN or (now.before_model and not has_own(step)):
                 continue
@@ -129,6 +135,11 @@ class AmplifiedOperations:
             if not math.isnan(now.divisor):
                 found |= {"divisor": now.divisor, "divisor_before": min(one.divisor for one in before)}
             yield now.order, found
+
+
+def _fell(found: Mapping[str, Any]) -> bool:
+    """Whether the divisor of an operation has faded."""
+    return "divisor" in found and found["divisor"] <= FADED_RATIO * found["divisor_before"]
 
 
 def _is_negative(values: Sequence[Any]) -> bool:
