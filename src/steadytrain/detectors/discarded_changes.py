@@ -30,6 +30,6 @@ class DiscardedChanges(SourceRule):
 
     kind: ClassVar[str] = "changed-copy"
     says: ClassVar[str] = (
-        "changes a copy in place: an index tensor or a mask makes a copy, which is thrown away, so the tensor itself "
-        "is never changed (not cleared, not scaled); assign to it, as in x[index] = 0"
+        "changes a copy in place and throws it away: an index tensor or a mask makes a copy, so the tensor itself "
+        "stays as it was; assign to it, as in x[index] = value"
     )

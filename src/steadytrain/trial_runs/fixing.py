@@ -108,6 +108,8 @@ def fix(
     runs = _Runs(source, opened(source), moved, tell, clock, clock() + budget_s)
     files, refusal = own_files(runs.case, moved)
     causes = [one for one in answer.diagnoses if one.status != "refuted"]
+    if broken_rule(runs.case) and answer.status is not None:
+        causes = causes[:1]  # the script breaks a rule, and no other change mends that
     tried: list[tuple[PatchTried, Patch]] = []
     none = [refusal] if refusal else []
     control: Control | None = None

@@ -65,6 +65,17 @@ SICK = {
         """,
 }
 HEALTHY = {
+    "tokens that are given, for both splits": """
+        class Names(Dataset):
+            def __init__(self, words, chars):
+                self.words = words
+                self.stoi = {ch: i + 1 for i, ch in enumerate(chars)}
+            def __getitem__(self, row):
+                return torch.tensor([self.stoi[c] for c in self.words[row]])
+        chars = sorted(set("".join(words)))
+        train_set = Names(train_words, chars)
+        test_set = Names(test_words, chars)
+        """,
     "one that grows over all texts": """
         vocab = {}
         for text in texts:

@@ -308,6 +308,10 @@ class MovingTargets:
         yield from self._shared.rows(stream)
         yield from self._noisy.rows(stream)
 
+    def training_begins(self) -> None:
+        """A new optimizer: what runs beside the model is counted again, as a reference of this training."""
+        self._shared = SharedCopies()
+
     def remove(self) -> None:
         self._copies.remove()
         self._noisy.remove()

@@ -91,7 +91,7 @@ def _built(nodes: Sequence[ast.AST], text: set[str], builders: Iterable[str] = (
     for one in nodes:
         if isinstance(one, ast.Assign) and _read(one.value) & derived:
             called = last_name(one.value.func) if isinstance(one.value, ast.Call) else ""
-            if _gives_ids(one.value) or called in builders:
+            if (_gives_ids(one.value) and not _lists_given(one.value, text)) or called in builders:
                 found[dotted(one.targets[0])] = one.lineno
         grown = made.get(grown_by(one))
         if grown is not None and is_empty_dictionary(grown.value) and looped & derived:
@@ -120,6 +120,18 @@ def _gives_ids(value: ast.AST) -> bool:
             and any(isinstance(one, ast.Call) and last_name(one.func) in ("range", "count") for one in zipped.args)
         )
     return False
+
+
+def _lists_given(value: ast.AST, given: set[str]) -> bool:
+    """Whether the tokens are numbered as they were given: ``enumerate(chars)`` of an argument. Whoever gives the list
+    may give the same one for each text."""
+    counted = value.generators[0].iter if isinstance(value, ast.DictComp) else next(iter(_arguments(value)), None)
+    tokens = next(iter(_arguments(counted)), None) if isinstance(counted, ast.Call) else None
+    return isinstance(tokens, ast.Name) and tokens.id in given
+
+
+def _arguments(call: ast.AST | None) -> list[ast.expr]:
+    return call.args if isinstance(call, ast.Call) else []
 
 
 def is_empty_dictionary(value: ast.AST) -> bool:

@@ -156,6 +156,7 @@ class ScriptLook(StepObserver):
 
     def optimizer_replaced(self, stream: Stream, old: torch.optim.Optimizer | None) -> None:
         self._one(stream).optimizer_replaced()
+        self._targets.training_begins()
         self._guarded(self._successive.replaced, stream, old)
 
     def close(self, *, finished: bool, noted: bool) -> None:

@@ -14,24 +14,21 @@ if TYPE_CHECKING:
 
 @final
 class DiscardedChanges(Cause):
-    """A tensor is never cleared, clipped or reduced where it should be: what was sent or ended stays in it.
+    """A line changes a copy in place and throws it away, so the tensor that it means stays as it was.
 
     Means:
-        What was to be cleared goes on to count. A residual of compressed gradients is sent again in each step, and the
-        steps grow until the loss rises. A state keeps what an ended sequence left in it. Pruned weights come back.
+        A mask or an index tensor makes a copy of what it takes. A mask of attention is not applied, a state keeps what
+        an ended sequence left in it, pruned weights stay: the script goes on as if the line were not there.
 
     Causes:
-        - an in-place method on `x[index]` or `x[mask]`, which changes a copy
-        - error feedback of sparse gradients, whose sent part is never taken out of the residual
-        - hidden states or statistics that are reset through a mask
-        - rows of a table that are drawn anew through an index
+        - an in-place method on `x[index]` or `x[mask]`: `zero_`, `fill_`, `mul_`, `clamp_`, `copy_`
 
     Next:
         1. Print the sum of the tensor before and after the line: it does not change.
-        2. Assign to the indexed part.
+        2. Assign to the indexed part: `x[mask] = 0`.
     """
 
-    axis = "optimizer"
+    axis = "model"
     base_rate = 1.0
     rivals = ("learning-rate-too-high", "learning-rate-too-low")
     expects = like("script")
@@ -41,20 +38,17 @@ class DiscardedChanges(Cause):
             "assign-indexed-part",
             4,
             "assign to the indexed part in place of changing its copy",
-            code="residual[index] = 0  # not residual[index].zero_()",
+            code="x[mask] = value  # not x[mask].fill_(value)",
         ),
     )
     grade = "B"
-    source = "the documentation of torch on indexing (advanced indexing copies); 1809.07599 on error feedback"
+    source = "the documentation of torch on advanced indexing, which copies"
 
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
-                *symptom(case, CERTAIN, "discarded-changes", "kept-residual", invariant=True),
+                *symptom(case, CERTAIN, "discarded-changes", invariant=True),
                 *symptom(case, HINT, "divergence", "oscillation", "no-learning", "plateau"),
-                *ruled_out(
-                    seen(case, "discarded-changes", "kept-residual") is None,
-                    "no copy is changed in place and thrown away, and no residual is stored whole",
-                ),
+                *ruled_out(seen(case, "discarded-changes") is None, "no copy is changed in place and thrown away"),
             )
         )

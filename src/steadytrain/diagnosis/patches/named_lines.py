@@ -47,6 +47,18 @@ def detached(source: Source, wound: Wound) -> Iterator[Edit]:
     yield source.replaced(found[0].value, f"{bare(source, found[0].value)}.detach()")
 
 
+def assigned_back(source: Source, wound: Wound) -> Iterator[Edit]:
+    """``x[index] = `` before the statement of the named line, which changes a copy in place."""
+    line = wound.named.get("discarded-changes") or _named(wound, "kept-residual")
+    found = [node for node in ast.walk(source.tree) if isinstance(node, ast.Expr) and node.lineno == line]
+    value = found[0].value if len(found) == 1 else None
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        value = value.func.value
+    if not isinstance(value, ast.Subscript):
+        raise CannotPatchError(f"line {line} is not one change in place of an indexed part")
+    yield source.replaced(found[0], f"{source.text(value)} = {source.text(found[0])}")
+
+
 def with_graph(source: Source, wound: Wound) -> Iterator[Edit]:
     """``create_graph=True`` for the derivative of the named line."""
     line = _named(wound, "constant-penalty")

@@ -40,6 +40,8 @@ _MAKERS: Mapping[str, Sequence[tuple[str, Maker]]] = {
         ("clip the gradients between backward and the update", loop_lines.clip_in_place),
         ("unscale the gradients before they are clipped", loop_lines.unscale_first),
     ),
+    "discarded-changes": (("assign to the indexed part what was changed in a copy", named_lines.assigned_back),),
+    "kept-residual": (("assign to the indexed part what was changed in a copy", named_lines.assigned_back),),
     "singular-operation": (_CLAMP,),
     "no-supervised-tokens": (_CLAMP, ("divide by the count of labels, at least 1", safe_values.counted_labels)),
     "optimizer-epsilon-underflow": (
