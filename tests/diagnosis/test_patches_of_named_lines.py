@@ -86,3 +86,11 @@ def test_a_draw_that_cuts_the_graph_passes_gradients() -> None:
     assert changed("detached-graph", body, wound) == ["drawn = normal.rsample(); held = replay(64)"]
     two = body.replace("replay(64)", "replay.sample(64)")
     assert "2 calls of sample()" in refused("detached-graph", two, named("drawn", "cut-sample", two))
+
+
+@pytest.mark.parametrize("symptom", ["discarded-changes", "kept-residual"])
+def test_a_change_of_a_copy_is_assigned_back(symptom: str) -> None:
+    body = "state[:, mask].zero_()\n"
+    assert changed(symptom, body, named("state", symptom, body)) == ["state[:, mask] = state[:, mask].zero_()"]
+    assert "names no line" in refused(symptom, body)
+    assert "is not one change in place" in refused(symptom, "state = 0\n", named("state", symptom, "state = 0\n"))

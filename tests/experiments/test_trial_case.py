@@ -279,3 +279,9 @@ def test_what_the_script_was_seen_to_do_after_an_incident_is_a_sign_and_no_sympt
     moved = tmp_path / "bundle"
     bundle.rename(moved)
     assert [one.name for one in open_case(moved).symptoms] == [builders.symptom().name]
+
+
+def test_a_step_that_is_not_whole_on_the_tape_is_not_replayed() -> None:
+    case = replace(finite_case(), not_whole="more than 256 calls of the model")
+    assert finite_case().replayable is None
+    assert case.replayable == "its steps are not whole on the tape (more than 256 calls of the model)"

@@ -111,6 +111,9 @@ class Case:
     kept: int | None = None
     """Of ``begins`` the one that is no snapshot of the run, but was kept by a survey."""
 
+    not_whole: str | None = None
+    """Why the step at which the symptom was detected cannot be replayed though it is on the tape, None if it can."""
+
     later: bool = False
     """Whether its steps began after those of another training of the same script: the script's start is not theirs."""
 
@@ -122,6 +125,8 @@ class Case:
     @property
     def replayable(self) -> str | None:
         """Why no re-run from a snapshot is possible, None if one is."""
+        if self.not_whole is not None:
+            return f"its steps are not whole on the tape ({self.not_whole})"
         if not self.taped:
             return "no tape of its steps was kept"
         return None if self.begins else "no snapshot before the steps on the tape was kept"

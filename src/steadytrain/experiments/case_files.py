@@ -94,6 +94,7 @@ def open_case(
         of_loader=bool(recorded.get("fetches")),
         before=source.before,
         stream=source.stream,
+        not_whole=recorded.get("left_out"),
         later=later,
     )
     return of_ranks(starting_near(case))

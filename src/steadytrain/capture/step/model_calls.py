@@ -123,9 +123,9 @@ class ModelCalls:
         if calls > MICRO_BATCHES_MAX and not self._sparse and run.recorder.recording and not run.rehearses:
             self._sparse = True
             run.note(
-                f"the model was called {calls} times before one backward, with gradients enabled (a rollout, or an "
-                f"evaluation without no_grad): of such steps only the first {CALLS_SPARSE} calls are recorded from now "
-                "on, so they are guarded and cannot be replayed"
+                f"steps like this one are guarded, but cannot be replayed: the model was called {calls} times before "
+                f"one backward (a recurrent cell, a solver, a rollout, an evaluation without no_grad), and of such "
+                f"steps only the first {CALLS_SPARSE} calls are recorded from now on"
             )
 
     def forward_ends(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:

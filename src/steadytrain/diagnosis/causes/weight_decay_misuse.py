@@ -58,7 +58,9 @@ class WeightDecayMisuse(Cause):
         return Signature(
             (
                 *above(case, "decay_per_step", 3e-3, STRONG, "a step takes {value} of each weight away"),
-                *above(case, "decay_share_of_update", 0.7, STRONG, "decay is {value} of an update"),
+                *above(
+                    case, "decay_share_of_update", 0.7, STRONG, "weight decay makes up a share of {value} of an update"
+                ),
                 *below(
                     case,
                     "weight_decay",
@@ -78,7 +80,9 @@ class WeightDecayMisuse(Cause):
                 ),
                 *listed(case, "weight_decay_of_norms", 0.2, "decayed though norms, biases or embeddings: {names}"),
                 *ruled_out(measured(case, "weight_decay") == 0.0, "there is no weight decay"),
-                *below(case, "decay_share_of_update", 0.2, -STRONG, "decay is {value} of an update"),
+                *below(
+                    case, "decay_share_of_update", 0.2, -STRONG, "weight decay makes up a share of {value} of an update"
+                ),
             ),
         )
 
