@@ -27,6 +27,7 @@ from steadytrain.diagnosis.proof import Control, needed, proof
 from steadytrain.diagnosis.signs import fact, surveyed
 from steadytrain.diagnosis.suspects import suspects_of
 from steadytrain.diagnosis.trial_choice import choose, cost, customary, leading
+from steadytrain.diagnosis.unexplained import unexplained
 from steadytrain.diagnosis.weighing import Suspect, weigh
 from steadytrain.experiments.case import LEAD_S_MAX, Case
 from steadytrain.experiments.case_files import open_case
@@ -136,6 +137,8 @@ def _diagnosed(request: Request, progress: Progress, *, tell: Tell, clock: Calla
         rank = bench.case.ranks.failing if bench.case.ranks is not None else None
         triggers = batch_note(bench.verdicts, bench.contrasts, bench.case.onset, rows, rank)
         notes[:0] = [triggers, rank_note(bench.verdicts)]
+    if (run := whole_run(request.source)) is not None:
+        notes.append(unexplained(run.symptoms, answer, run.path.name))
     answer = replace(answer, notes=(*answer.notes, *filter(None, notes)), rows=rows)
     try:
         keep(request.source, answer)
