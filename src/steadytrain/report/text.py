@@ -15,7 +15,14 @@ from rich.text import Text
 
 from steadytrain.core.model import Severity
 from steadytrain.core.own_command import pasteable
-from steadytrain.report.diagnosis_shown import BY_HAND, FIX_HEADINGS, CausePart, DiagnosisPart, RemedyRow
+from steadytrain.report.diagnosis_shown import (
+    BY_HAND,
+    FIX_HEADINGS,
+    NOTHING_TO_FIND,
+    CausePart,
+    DiagnosisPart,
+    RemedyRow,
+)
 from steadytrain.report.report_values import IncidentPart, Report, SymptomRow
 from steadytrain.report.thinned_curves import NOT_FINITE, Curve
 from steadytrain.report.wording import enumerated, number
@@ -97,7 +104,8 @@ def short_diagnosis(part: DiagnosisPart, whole: str) -> Group:
     command that prints the rest."""
     parts: list[RenderableType] = [Text(part.verdict, style=STYLES[part.severity]), Text(part.why)]
     lines = _labelled("lies in", (part.axis,) if part.axis else ())
-    briefly = [_cause_in_short(cause, part) for cause in part.causes[:1]]
+    sought = part.causes[:1] if part.verdict != NOTHING_TO_FIND else ()  # nobody asks why a sound run went wrong
+    briefly = [_cause_in_short(cause, part) for cause in sought]
     for cause in briefly:
         if not part.verdict.startswith(cause.status):
             lines += _labelled("first of all", (f"{cause.status}: {cause.name} ({cause.confidence}). {cause.summary}",))
@@ -113,10 +121,10 @@ def short_diagnosis(part: DiagnosisPart, whole: str) -> Group:
         *_labelled("notes", part.notes),
     ]
     parts += [Text(), _grid(rest, _OF_DIAGNOSIS_WIDTH)] if rest else []
-    fixes = sum(len(cause.remedies) for cause in part.causes[:1]) - sum(len(cause.remedies) for cause in briefly)
+    fixes = sum(len(cause.remedies) for cause in sought) - sum(len(cause.remedies) for cause in briefly)
     left = [
         *_counted(fixes, "more fix", "more fixes"),
-        *_counted(len(part.causes) - 1, "other cause", "other causes"),
+        *_counted(len(part.causes) - len(briefly), "other cause", "other causes"),
         *_counted(len(part.refuted), "refuted cause", "refuted causes"),
         *_counted(len(part.trials), "trial", "trials"),
     ]

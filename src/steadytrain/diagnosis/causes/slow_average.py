@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @final
 class SlowAverage(Cause):
-    """An average of the weights (EMA) follows the model too slowly for the length of the run.
+    """An average of the weights (EMA) does not follow the model: its decay is too slow for the run, or 16 bits too few.
 
     Means:
         An exponential moving average forgets its first values over 1 / (1 - decay) updates. In a shorter run it stays
