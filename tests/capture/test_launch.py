@@ -272,6 +272,8 @@ def test_a_script_that_gives_nothing_to_watch_is_told_so_and_leaves_no_run(
         (["--state-mb", "-1", "good.py"], "-1: the limit on stored state must not be negative"),
         (["--state-mb", "many", "good.py"], "many"),
         (["--name", "a/b", "good.py"], "'a/b': a run's name is one plain folder name"),
+        (["--name", "a\n::error::b", "good.py"], "'a\\n::error::b': a run's name is one plain folder name"),
+        (["--on-incident", "", "good.py"], "the command is empty; is the variable set that it comes from?"),
         (["--runs-dir", "good.py", "good.py"], "good.py: not a folder"),
         (["--no-such-option", "good.py"], "--no-such-option"),
         ([], "SCRIPT"),

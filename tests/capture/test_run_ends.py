@@ -101,6 +101,7 @@ def test_what_could_not_be_looked_for_is_said(tmp_path: Path) -> None:
 )
 def test_fail_on(how: dict[str, object], fail_on: str, status: int, tmp_path: Path) -> None:
     run = ended(tmp_path, "--fail-on", fail_on, **how)  # type: ignore[arg-type]
+    assert ("so the exit status is 71" in run.told) is (status == 71)
     assert run.status == status, run.err
     if "skip" in how:
         assert "symptoms: nonfinite-loss (1 warning)" in run.told

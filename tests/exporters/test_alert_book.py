@@ -141,6 +141,23 @@ def test_a_stop_is_one_alert_with_what_waited() -> None:
     assert end.done == "update refused, run stopped"
 
 
+def test_a_stop_leads_to_the_refused_update_and_the_gravest_symptom_whatever_came_after_it() -> None:
+    """A divergence ends in Inf: the incident of its finite steps is written after the one of the refused update."""
+    own = book()
+    own.symptom(spike(400, name="update-norm-spike"), 0.0)
+    own.symptom(spike(402, severity="critical", name="divergence"), 0.1)
+    own.symptom(symptom(412, name="nonfinite-loss", message="the loss is Inf at step 412", tensors=()), 0.2)
+    own.incident(BUNDLE, incident(412), 0.5)
+    rise = spike(402, severity="critical", name="divergence")
+    later = incident(412, symptoms=(rise,), action=act(412, "frozen"), finding=Finding(None, "finite"))
+    own.incident(BUNDLE.with_name("divergence-step-000412"), later, 0.6)
+    end = own.end("stopped", "")
+    assert end.headline == "STOPPED before the update of step 412: divergence"
+    assert end.incident == str(BUNDLE)
+    assert end.where.startswith("aten.log.default made inf")
+    assert end.done == "update refused, run stopped"
+
+
 def test_the_end_says_what_was_alerted_before_and_never_takes_silence_for_health() -> None:
     own = book()
     own.symptom(symptom(412), 0.0)

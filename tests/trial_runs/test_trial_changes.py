@@ -223,6 +223,7 @@ ELSEWHERE = {
     "offset-tokens",
     "one-thread",
     "one-worker",
+    "operation-as-before",
     "opposite-mask",
     "qk-clip",
     "reattach",

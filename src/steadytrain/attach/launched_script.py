@@ -61,7 +61,10 @@ class Wanted:
         if self.require_training and not _has_trained(run_dir):
             tell(f"--require-training: no step of a training was seen, so the exit status is {UNHEALTHY_STATUS}")
             return True
-        return self.fail_on is not None and _reaches(run_dir, self.fail_on)
+        if self.fail_on is None or not _reaches(run_dir, self.fail_on):
+            return False
+        tell(f"--fail-on {self.fail_on}: such a symptom was seen, so the exit status is {UNHEALTHY_STATUS}")
+        return True
 
 
 NOTHING_WANTED = Wanted()

@@ -119,7 +119,7 @@ class Options:
         object.__setattr__(self, "on_incident", check_command(self.on_incident))
         self.alerts()
         name = self.name
-        if name is not None and (not name or name != Path(name).name or name.startswith(".")):
+        if name is not None and _is_refused(name):
             raise UsageError(f"{name!r}: a run's name is one plain folder name; set its place with --runs-dir")
         if self.state_mb < 0:
             raise UsageError(f"{self.state_mb}: the limit on stored state must not be negative")
@@ -189,3 +189,9 @@ class OptionsGiven(TypedDict, total=False):
     every_step: bool
     resume_from: str | None
     fixes: Sequence[str]
+
+
+def _is_refused(name: str) -> bool:
+    """Whether a run cannot be called so: a path, a hidden folder, or a name with a line end or another control
+    character, which a terminal or the log of a job would obey."""
+    return not name or name != Path(name).name or name.startswith(".") or not name.isprintable()

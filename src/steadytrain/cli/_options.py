@@ -187,3 +187,15 @@ def gathered(kind: Callable[[], type[Any]], *, into: str) -> Callable[[Callable[
         return gathering
 
     return with_one_value
+
+
+def not_blank(context: click.Context, option: click.Parameter, value: str) -> str:
+    """``value`` as it is, unless somebody gave a blank one: a variable of a job that is not set.
+
+    Raises:
+        click.BadParameter: it is blank.
+    """
+    asked = context.get_parameter_source(str(option.name)) in (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
+    if asked and not value.strip():
+        raise click.BadParameter("the command is empty; is the variable set that it comes from?")
+    return value

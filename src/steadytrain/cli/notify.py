@@ -6,6 +6,7 @@ import os
 
 import click
 
+from steadytrain.cli import _options
 from steadytrain.cli._output import say
 from steadytrain.core.errors import UsageError
 
@@ -13,7 +14,11 @@ from steadytrain.core.errors import UsageError
 @click.command()
 @click.argument("urls", nargs=-1, metavar="[URL]...")
 @click.option(
-    "--on-incident", default="", metavar="COMMAND", help="Also call this shell command, with the message as JSON."
+    "--on-incident",
+    default="",
+    callback=_options.not_blank,
+    metavar="COMMAND",
+    help="Also call this shell command, with the message as JSON.",
 )
 def command(urls: tuple[str, ...], on_incident: str) -> None:
     """Send a test message to the addresses of `run --notify`.

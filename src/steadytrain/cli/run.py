@@ -106,6 +106,7 @@ def _target(as_module: bool, script: str, arguments: tuple[str, ...]) -> Target:
 @click.option(
     "--on-incident",
     default="",
+    callback=_options.not_blank,
     metavar="COMMAND",
     help="Run this shell command with each alert as JSON on its standard input.",
 )

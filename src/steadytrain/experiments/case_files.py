@@ -67,10 +67,9 @@ def open_case(
         raise UsageError(f"{path}: no symptom was raised, so there is none to remove; {SILENT}")
     # What never went well is judged from the start of the script, and not from a tape of its last steps.
     from_start = by_hand and leading is not None and declared(leading.name).aim == "progress"
-    began = onset if onset is not None else 1 if from_start else step
+    began: Any = onset if onset is not None else 1 if from_start else step
     if onset is None and leading is not None and not from_start:
         began = _began(leading, symptoms, window, recording)
-    assert began is not None
     seen = step if step is not None else began
     seconds, recorded = window.series("step_s").values, _recorded(recording, seen)
     later = source.stream != FIRST_STREAM and not recorded.get("others")  # those that take turns are taped together

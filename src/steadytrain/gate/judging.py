@@ -189,6 +189,7 @@ def _actions(run: Recorded, policy: GatePolicy) -> Check:
 def _required(name: str, run: Recorded, entries: Sequence[Done]) -> Check:
     if not entries:
         why = f"no {_KEPT[name]} of this run is on disk" if run.is_run else f"a log has no {_KEPT[name]}"
+        why += "; `steadytrain preflight --then-run` keeps one with its run" if name == "preflight" else ""
         return Check(name, "unknown", why)
     bad = "not done" if name == "checklist" else "failed"
     for status, wanted, word in (("fail", False, bad), ("unknown", None, "not judged")):

@@ -36,7 +36,9 @@ def test_a_loop_of_its_own(pad: str, masks: str, count: int, tmp_path: Path, mon
     monkeypatch.setenv("MASKS", masks)
     found = told(tmp_path, "plain_lm.py", pad)
     assert len(found) == count
-    assert all(one.startswith("warning id 0 ends every row") and "plain_lm.py:12" in one for one in found)
+    assert all(
+        one.startswith("warning the end token (eos), id 0, ends every row") and "plain_lm.py:12" in one for one in found
+    )
 
 
 @pytest.mark.parametrize(("masks", "limit", "count"), [("by id", 15, 1), ("by length", 15, 0), ("by id", 8, 0)])

@@ -146,8 +146,8 @@ class AlertBook:
         severity = worst([END_SEVERITIES.get(ended, "critical"), *grave])
         assert severity is not None
         path, incident = self._incident_of(lead) if lead is not None else (None, None)
-        if ended == "stopped" and incident is None and self._incidents:
-            _, path, incident = self._incidents[-1]
+        if ended == "stopped":
+            path, incident = self._that_stopped() or (path, incident)
         how = self._how(ended, incident, why)
         why = why if ended == "failed" else ""
         before = self._before(waiting[1:]) if lead is None or self._alerted or waiting[1:] else ""
@@ -156,7 +156,7 @@ class AlertBook:
         return self._alert(
             "end",
             severity,
-            headline=how + (f": {lead.names[0]}" if lead is not None else ""),
+            headline=how + (f": {_gravest(lead)}" if lead is not None else ""),
             what=_sentences(how, why, lead.text if lead is not None else "", before),
             where=_where(incident, lead.symptoms if lead is not None else ()),
             done=self._done_text([] if incident is None else [incident.action], actions),
@@ -165,6 +165,13 @@ class AlertBook:
             incident=path,
             ended=ended,
         )
+
+    def _that_stopped(self) -> tuple[Path, Incident] | None:
+        """The incident of the refused update, else the newest one. A later one of the same story may be a bundle of
+        finite steps."""
+        refused = [one for one in self._incidents if one[2].action.what in REFUSED]
+        found = (refused or list(self._incidents))[-1:]
+        return (found[0][1], found[0][2]) if found else None
 
     def _unalerted(self) -> list[Story]:
         """The stories that are to be alerted, and were not at their severity; the others stop waiting."""
@@ -320,6 +327,11 @@ class AlertBook:
             return "nothing was changed"
         more = f" and {len(words) - ACTIONS_NAMED_MAX} more" if len(words) > ACTIONS_NAMED_MAX else ""
         return ", ".join(words[:ACTIONS_NAMED_MAX]) + more
+
+
+def _gravest(story: Story) -> str:
+    """The first symptom of the story that is as grave as the story."""
+    return next((one.name for one in story.symptoms if one.severity == story.severity), story.names[0])
 
 
 def _named(actions: Sequence[Action]) -> str:
