@@ -88,9 +88,6 @@ def _changed(node: ast.AST) -> ast.Subscript | None:
 def _places(scope: Scope) -> set[str]:
     """Names that hold index tensors or masks in this scope, and nothing else."""
     found = {name for name in argument_names(scope) if MASK.fullmatch(name)}
-    for node in statements(scope):
-        if isinstance(node, (ast.For, ast.comprehension)):
-            found -= names_stored(node.target)
     others: set[str] = set()
     for target, value in assignments(statements(scope)):
         for name, holds in _given(target, value, found):

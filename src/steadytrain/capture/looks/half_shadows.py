@@ -10,6 +10,7 @@ import gc
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,6 +29,8 @@ AWAY_SHARE = 0.02
 HALVES = (torch.bfloat16, torch.float16)
 NAMED = r"bfloat16|float16|\.half\(|\.bfloat16\("
 SHADOWS_MAX, LONGEST = 4, 100_000
+COSINE_MIN = 0.3
+"""An average that is still what it began with keeps a part of the model's direction."""
 
 
 @dataclass
@@ -83,15 +86,30 @@ def _shadows(stream: Stream) -> Iterator[_Shadow]:
     for holder in gc.get_objects() if least else ():
         if type(holder) not in (dict, list) or not least <= len(holder) <= LONGEST:
             continue
+        tensors = _halves(holder)
+        for model in models:
+            if tensors and [one.shape for one in tensors] == [one.shape for one in model]:
+                ends, of_model = (tensors[0], tensors[-1]), (model[0], model[-1])
+                if _is_alike(samples_of(ends), samples_of(of_model)):
+                    yield _Shadow(_refs(ends), _refs(of_model), samples_of(ends))
+
+
+def _halves(holder: Any) -> list[Tensor]:
+    """The tensors in half precision of a dict or a list that begins with one; none if another thread changes it."""
+    try:
         first = next(iter(holder.values() if type(holder) is dict else holder))
         if type(first) is not Tensor or first.dtype not in HALVES:
-            continue
+            return []
         values = list(holder.values() if type(holder) is dict else holder)
-        tensors = [one for one in values if type(one) is Tensor and one.dtype in HALVES and not one.requires_grad]
-        for model in models:
-            if [one.shape for one in tensors] == [one.shape for one in model]:
-                ends = (tensors[0], tensors[-1])
-                yield _Shadow(_refs(ends), _refs((model[0], model[-1])), samples_of(ends))
+    except RuntimeError:
+        return []
+    return [one for one in values if type(one) is Tensor and one.dtype in HALVES and not one.requires_grad]
+
+
+def _is_alike(values: Sequence[Tensor], model: Sequence[Tensor]) -> bool:
+    """Whether values point the way of the model's: moments of gradients do not."""
+    one, other = (torch.cat([part.double() for part in parts]) for parts in (values, model))
+    return float(one @ other) >= COSINE_MIN * float(one.norm() * other.norm()) > 0.0
 
 
 def _refs(tensors: Sequence[Tensor]) -> tuple[weakref.ref[Tensor], ...]:
