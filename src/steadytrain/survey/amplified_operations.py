@@ -28,7 +28,7 @@ USUAL_RATIO = 3.0
 
 EARLIER_STEPS_MIN = 3
 AROUND_STEPS = 3
-"""The steps before and after the onset that are looked at: a loss tells of a batch before its detector does."""
+"""The steps before and after the onset that are compared: the loss may show a batch before its detector does."""
 
 FIRST_STEPS, FADED_RATIO = 12, 0.01
 """A divisor that fades is compared with those of the first steps: it fell to this share of the smallest of them."""
