@@ -11,23 +11,20 @@ WATCHED = nonfinite_made.WATCHED | amplified_operations.NAMES
 
 
 class MadeNumbers:
-    """Passes the calls to both looks, and knows whether the step has called a model."""
+    """Passes the calls to both looks."""
 
     def __init__(self) -> None:
         self.nonfinite = nonfinite_made.NonfiniteMade()
         self.amplified = amplified_operations.AmplifiedOperations()
-        self._before_model = True
 
     def step_begins(self) -> None:
         """Forgets the tensors of the previous step."""
         self.nonfinite.step_begins()
-        self._before_model = True
 
     def model_called(self) -> None:
         """Reports that the step calls a model."""
         self.nonfinite.model_called()
-        self._before_model = False
 
     def saw(self, name: str, args: Sequence[Any], given: Mapping[str, Any], result: Any, line: str, step: int) -> None:
         self.nonfinite.saw(name, args, given, result, line, step)
-        self.amplified.saw(name, args, given, result, line, step, before_model=self._before_model)
+        self.amplified.saw(name, args, given, result, line, step, before_model=self.nonfinite.before_model)

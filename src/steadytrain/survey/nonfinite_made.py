@@ -36,16 +36,17 @@ class NonfiniteMade:
     def __init__(self) -> None:
         self.found: list[dict[str, Any]] = []
         self._makers: deque[tuple[Any, str]] = deque(maxlen=HELD_MAX)
-        self._before_model = True
+        self.before_model = True
+        """Whether the step has called no model yet."""
 
     def step_begins(self) -> None:
         """Forgets the tensors of the previous step."""
         self._makers.clear()
-        self._before_model = True
+        self.before_model = True
 
     def model_called(self) -> None:
         """Reports that the step calls a model."""
-        self._before_model = False
+        self.before_model = False
 
     def saw(self, name: str, args: Sequence[Any], given: Mapping[str, Any], result: Any, line: str, step: int) -> None:
         if name in REDUCES:
@@ -59,7 +60,7 @@ class NonfiniteMade:
         made = "NaN" if bool(torch.isnan(result).any()) else "Inf"
         of = int(result.shape[0]) if result.dim() else 0
         found = {"operation": name.strip("_"), "line": line, "step": step, "made": made}
-        self.found.append({**found, "rows": _rows(result), "of": of, "by": by, "before_model": self._before_model})
+        self.found.append({**found, "rows": _rows(result), "of": of, "by": by, "before_model": self.before_model})
 
 
 def _is_finite(values: Iterable[Tensor]) -> bool:

@@ -90,8 +90,9 @@ def _shadows(stream: Stream) -> Iterator[_Shadow]:
         for model in models:
             if tensors and [one.shape for one in tensors] == [one.shape for one in model]:
                 ends, of_model = (tensors[0], tensors[-1]), (model[0], model[-1])
-                if _is_alike(samples_of(ends), samples_of(of_model)):
-                    yield _Shadow(_refs(ends), _refs(of_model), samples_of(ends))
+                values = samples_of(ends)
+                if _is_alike(values, samples_of(of_model)):
+                    yield _Shadow(_refs(ends), _refs(of_model), values)
 
 
 def _halves(holder: Any) -> list[Tensor]:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 
 from steadytrain.capture.looks.changed_copies import compresses, lost_changes
-from steadytrain.capture.looks.syntax_trees import Scope, assignments, dotted, last_name, scopes, statements
+from steadytrain.capture.looks.syntax_trees import Scope, assignments, dotted, last_name, scopes, statements, walk
 
 MEMORY = re.compile(r"(?i)(\w+\.)?_?\w*(resid|memor|error|feedback|carry|left_?over|backlog|unsent|err_|_err)\w*")
 COPIES = frozenset({"clone", "detach", "contiguous", "copy", "deepcopy"})
@@ -53,12 +53,10 @@ def _base(target: ast.expr) -> str:
 
 def _adds_memory(value: ast.expr) -> bool:
     """Whether a value is a sum with the residual."""
-    added = any(isinstance(one, ast.BinOp) and isinstance(one.op, ast.Add) for one in ast.walk(value))
-    added = added or any(
-        isinstance(one, ast.Call) and last_name(one.func) in ("add", "add_") for one in ast.walk(value)
-    )
-    parts = [one for one in ast.walk(value) if isinstance(one, (ast.Attribute, ast.Name))]
-    taken_off = any(isinstance(one, ast.BinOp) and isinstance(one.op, ast.Sub) for one in ast.walk(value))
+    added = any(isinstance(one, ast.BinOp) and isinstance(one.op, ast.Add) for one in walk(value))
+    added = added or any(isinstance(one, ast.Call) and last_name(one.func) in ("add", "add_") for one in walk(value))
+    parts = [one for one in walk(value) if isinstance(one, (ast.Attribute, ast.Name))]
+    taken_off = any(isinstance(one, ast.BinOp) and isinstance(one.op, ast.Sub) for one in walk(value))
     return added and not taken_off and any(MEMORY.fullmatch(dotted(one)) for one in parts)
 
 

@@ -125,7 +125,7 @@ def _falls(call: ast.Call, key: ast.expr) -> bool:
             return True
         if one.arg == "ascending":
             return True
-    return any(isinstance(one, ast.UnaryOp) and isinstance(one.op, ast.USub) for one in ast.walk(key)) or any(
+    return any(isinstance(one, ast.UnaryOp) and isinstance(one.op, ast.USub) for one in walk(key)) or any(
         isinstance(one, ast.Constant) and one.value is True for one in call.args[1:]
     )
 
@@ -141,7 +141,7 @@ def _is_taken_off(nodes: tuple[ast.AST, ...]) -> bool:
     summed = {
         dotted(target)
         for target, value in assignments(nodes)
-        if any(isinstance(one, ast.Call) and last_name(one.func) == "cumsum" for one in ast.walk(value))
+        if any(isinstance(one, ast.Call) and last_name(one.func) == "cumsum" for one in walk(value))
     }
     return any(
         (isinstance(part, ast.Call) and last_name(part.func) == "cumsum")
@@ -173,7 +173,7 @@ def _sums_from_the_front(scope: ast.AST) -> bool:
     grown = {
         dotted(target)
         for target, value in assignments(nodes)
-        if any(isinstance(one, ast.Call) and last_name(one.func) == "exp" for one in ast.walk(value))
+        if any(isinstance(one, ast.Call) and last_name(one.func) == "exp" for one in walk(value))
     }
     for one in nodes:
         if not isinstance(one, ast.Call):
@@ -182,7 +182,7 @@ def _sums_from_the_front(scope: ast.AST) -> bool:
         if name == "logcumsumexp":
             return True
         if name == "cumsum":
-            parts = [each for value in (one.func, *one.args) for each in ast.walk(value)]
+            parts = [each for value in (one.func, *one.args) for each in walk(value)]
             exp = any(isinstance(each, ast.Call) and last_name(each.func) == "exp" for each in parts)
             if exp or any(isinstance(each, ast.Name) and each.id in grown for each in parts):
                 return True
