@@ -17,6 +17,9 @@ BENCH_READY := $(BENCH_VENV)/ready
 TORCH ?= $(shell sed -n 's/^torch==//p' constraints.txt)
 TESTS ?= tests
 WORKERS ?= 2
+
+# The libraries of W&B, TensorBoard and MLflow, which the development environment does not have.
+TRACKERS_VENV := .venv-trackers
 TORCH_VENV = .venv-torch-$(TORCH)-py$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 
 DEMO_OUT := build/demo
@@ -25,7 +28,7 @@ STOPPED := 70
 
 PACKAGE_FILES := $(shell find src -type f -not -path '*/__pycache__/*') README.md LICENSE
 
-.PHONY: help demo demo-healthy test pytest test-all test-torch golden lint bench bench-gpu bench-rewind bench-locate bench-repro bench-store bench-statistics bench-symptoms bench-early bench-scripts bench-data bench-trials bench-against bench-guard zoo zoo-unseen pages docs docs-check newcomer site site-serve release-check clean bench-top bench-ui bench-ranks ways
+.PHONY: help demo demo-healthy test pytest test-all test-torch test-trackers golden lint bench bench-gpu bench-rewind bench-locate bench-repro bench-store bench-statistics bench-symptoms bench-early bench-scripts bench-data bench-trials bench-against bench-guard zoo zoo-unseen pages docs docs-check newcomer site site-serve release-check clean bench-top bench-ui bench-ranks ways
 
 help:
 	@echo "make demo          a real training run goes wrong, is stopped, diagnosed and mended; some three minutes after the install"
@@ -33,6 +36,7 @@ help:
 	@echo "make test          lint, types, layers and tests"
 	@echo "make test-all      the same with long tests and those that need a GPU"
 	@echo "make test-torch    the tests in an environment of their own (TORCH=2.6.0, PYTHON=python3.12, TESTS=tests/capture)"
+	@echo "make test-trackers the exporters against W&B, TensorBoard and MLflow themselves, in an environment of their own; ten minutes"
 	@echo "make lint          lint, types and layers"
 	@echo "make golden        write the frozen texts again (public API, help of each command): only when a change is meant"
 	@echo "make bench         what watching costs, ours and others', as a table; about twenty minutes"
@@ -100,6 +104,16 @@ test-torch:
 	echo "torch==$(TORCH)" > $(@D)/constraints.txt
 	$(@D)/bin/python -m pip install -qq --no-compile --disable-pip-version-check "torch==$(TORCH)"
 	$(@D)/bin/python -m pip install -qq --no-compile --disable-pip-version-check --constraint $(@D)/constraints.txt --editable '.[dev,report,demo,query]'
+	@touch $@
+
+# The exporters against the real libraries. Where these are not installed, `make test` skips their tests.
+test-trackers: $(TRACKERS_VENV)/ready
+	$(TRACKERS_VENV)/bin/pytest -n $(WORKERS) -rs tests/exporters
+
+$(TRACKERS_VENV)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install -qq --no-compile --disable-pip-version-check --constraint constraints.txt torch
+	$(@D)/bin/python -m pip install -qq --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[dev,report,demo,query,tensorboard,wandb,mlflow]'
 	@touch $@
 
 golden: $(READY)
@@ -202,7 +216,7 @@ site-serve: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs serve
 
 clean:
-	rm -rf $(VENV) $(DEMO_VENV) $(BENCH_VENV) build demo-report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(DEMO_VENV) $(BENCH_VENV) $(TRACKERS_VENV) build demo-report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # torch goes in first and by itself, held by the constraints, so that nothing else chooses its version.
 $(READY): pyproject.toml constraints.txt

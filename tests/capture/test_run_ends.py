@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 from pathlib import Path
@@ -260,3 +261,12 @@ def test_a_script_that_trains_nothing_does_not_pass_where_training_is_required(
 
 def test_one_that_trains_does(tmp_path: Path) -> None:
     assert ended(tmp_path, "--require-training").status == 0
+
+
+def test_a_required_training_that_never_came_is_alerted_of(tmp_path: Path) -> None:
+    alert = tmp_path / "alert.json"
+    run = run_script(tmp_path, "print('all data was filtered out')", "--require-training", "--on-incident", f"tee {alert}")
+    assert run.status == 71, run.err
+    told = json.loads(alert.read_text(encoding="utf-8"))
+    assert (told["event"], told["severity"]) == ("end", "critical")
+    assert "No step of a training was seen (--require-training)" in told["what"]

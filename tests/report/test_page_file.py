@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from steadytrain.core.errors import UsageError
-from steadytrain.report.page_file import write_page
+from steadytrain.report.page_file import write_page, write_pages
 
 
 def test_a_pipe_or_device_is_written_to_and_stays(tmp_path: Path) -> None:
@@ -37,3 +37,13 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be written"):
         write_page(tmp_path, "a page")
+
+
+def test_of_several_pages_all_are_written_or_none(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.xml", tmp_path / "second.md"
+    first.write_text("old")
+    with pytest.raises(UsageError, match=r"gone/third\.md: cannot be written"):
+        write_pages({first: "new", second: "new", tmp_path / "gone" / "third.md": "new"})
+    assert (first.read_text(), sorted(path.name for path in tmp_path.iterdir())) == ("old", ["first.xml"])
+    assert write_pages({first: "new", second: "newer"}) == {first: 3, second: 5}
+    assert (first.read_text(), second.read_text()) == ("new", "newer")

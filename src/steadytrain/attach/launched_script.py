@@ -46,6 +46,7 @@ _START_FOLDER = Path(__file__).parent / "start"
 UNHEALTHY_STATUS = 71
 """Its own: a script that raises ends with 1."""
 STOPPED_STATUS = 70
+NOT_TRAINED = "no step of a training was seen"
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Wanted:
     def unmet(self, run_dir: Path) -> bool:
         """Whether the script under watch did not fulfil it. What cannot be seen in the output is reported."""
         if self.require_training and not _has_trained(run_dir):
-            tell(f"--require-training: no step of a training was seen, so the exit status is {UNHEALTHY_STATUS}")
+            tell(f"--require-training: {NOT_TRAINED}, so the exit status is {UNHEALTHY_STATUS}")
             return True
         if self.fail_on is None or not _reaches(run_dir, self.fail_on):
             return False
@@ -97,8 +98,12 @@ def run_target(
         override = None
         with end.part("ending the run"):
             override = _finish_run(run, how, status, error)
-        unmet = override is None and status == 0 and wanted.unmet(Path(run.run_dir))
-        return UNHEALTHY_STATUS if unmet else override
+        if override is not None or status != 0:
+            return override
+        with end.part("alerting"):
+            if wanted.require_training and not _has_trained(Path(run.run_dir)):
+                _alert_of_early_end(run, "failed", f"{NOT_TRAINED} (--require-training)")
+        return UNHEALTHY_STATUS if wanted.unmet(Path(run.run_dir)) else override
 
     end = Guard(tell)
     return execute(target, finish_run)
@@ -186,7 +191,7 @@ def _finish_run(run: WatchedRun, how: str, status: int | None, error: BaseExcept
             tell(line)
     with own_guard.part("alerting"):
         if how != "finished" and not stopped and not _was_recorded(watcher, run_dir):
-            _alert_of_early_end(run, how, error)
+            _alert_of_early_end(run, how, f"{type(error).__name__}: {error}".rstrip(": ") if error is not None else "")
     with own_guard.part("the summary"):
         give_back(run_dir)
     if watcher is not None and watcher.stopped is not None:
@@ -208,8 +213,8 @@ def _was_recorded(watcher: Watcher | None, run_dir: Path) -> bool:
     return (run_dir / RUN_FILE).exists() and (watcher is None or not watcher.has_folder)
 
 
-def _alert_of_early_end(run: WatchedRun, how: str, error: BaseException | None) -> None:
-    """Alert of a script that failed before its first step, when nothing had been opened yet."""
+def _alert_of_early_end(run: WatchedRun, how: str, why: str) -> None:
+    """Alert of a script that ended before its first step, when nothing had been opened yet."""
     alerts = run.options.alerts()
     if not alerts.wanted:
         return
@@ -217,7 +222,7 @@ def _alert_of_early_end(run: WatchedRun, how: str, error: BaseException | None) 
 
     sink = Exports((NONE,), tell=tell, alerts=alerts)
     sink.open(Path(run.run_dir), run.description)
-    sink.close(how, f"{type(error).__name__}: {error}".rstrip(": ") if error is not None else "")
+    sink.close(how, why)
 
 
 def _reaches(run_dir: Path, severity: Severity) -> bool:

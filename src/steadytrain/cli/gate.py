@@ -79,6 +79,7 @@ def command(
     """
     from steadytrain.api.gates import gate
     from steadytrain.gate.ci_formats import FORMATS, github_annotations
+    from steadytrain.report.page_file import write_pages
 
     places: dict[Path, str] = {}
     for name, path in files.given():
@@ -88,8 +89,7 @@ def command(
         if (other := places.setdefault(path.absolute(), name)) != name:
             raise UsageError(f"--{other} and --{name}: both write to {path}; name two files")
     result = redact_value(gate(*targets, policy=policy, reference=reference, runs_dir=runs_dir))
-    for name, path in files.given():
-        _write(path, FORMATS[name](result))
+    write_pages({path: FORMATS[name](result) for name, path in files.given()})
     on_github = github or os.environ.get(GITHUB_VARIABLE) == "true"
     if as_json:
         say_document(result.to_json(), ensure_ascii=True)
@@ -118,9 +118,3 @@ def _lines(result: GateResult) -> Iterator[str]:
 def _check_writable(path: Path) -> None:
     if path.is_dir() or not path.parent.is_dir():
         raise UsageError(f"{path}: cannot be written; name a file in a folder that is there")
-
-
-def _write(path: Path, text: str) -> None:
-    from steadytrain.report.page_file import write_page
-
-    write_page(path, text)
