@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from steadytrain.capture.hooks import clipping as clipping_module
 from steadytrain.capture.hooks.clipping import ClipArguments, Clipping
 from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.step import gate
 from steadytrain.capture.step.run_stopped import RunStopped
+from steadytrain.capture.step.step_gradients import changed_since, gradients_of
 from steadytrain.capture.step.watcher import Watcher
 from steadytrain.capture.tensors.statistics import l2_norms
 from watching import watching
@@ -32,7 +35,7 @@ def parameters(*, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> lis
     return made
 
 
-def clip(clipping: Clipping, tensors: list[Tensor], limit: float, **how: float) -> None:
+def clip(clipping: Clipping, tensors: list[Tensor], limit: float, **how: Any) -> None:
     reading = clipping.begin(tensors, ClipArguments.of((limit,), dict(how)), Guard(pytest.fail))
     if reading is None:
         total = clip_grad_norm(tensors, limit, **how)
@@ -46,6 +49,13 @@ def norms(tensors: list[Tensor]) -> list[float]:
     return [float(torch.linalg.vector_norm(t.grad.double())) for t in tensors if t.grad is not None]
 
 
+def known(clipping: Clipping, tensors: list[Tensor]) -> list[bool]:
+    """Of each tensor whether its gradient is there, and as the clip left it."""
+    gradients = gradients_of(tensors)
+    changed = {at for at, _ in changed_since(clipping.left, tensors, gradients)}
+    return [any(at == here and at not in changed for here, _ in gradients) for at in range(len(tensors))]
+
+
 @pytest.mark.parametrize("limit", [0.5, 1e6])
 def test_norms_before_and_after_are_known_without_another_look(limit: float) -> None:
     tensors, clipping = parameters(), Clipping()
@@ -53,7 +63,7 @@ def test_norms_before_and_after_are_known_without_another_look(limit: float) -> 
     clip(clipping, tensors, limit)
     after = norms(tensors)
     assert [float(clipping.norms[id(t)]) for t in tensors] == pytest.approx(before, rel=1e-6)
-    assert all(clipping.knows_applied(t) for t in tensors)
+    assert known(clipping, tensors) == [True, True, True]
     assert clipping.total is not None
     coefficient = clipping.coefficient(float(clipping.total))
     assert [norm * coefficient for norm in before] == pytest.approx(after, rel=1e-5)
@@ -78,7 +88,7 @@ def test_a_gradient_that_changed_since_is_not_known(change: Callable[[list[Tenso
     tensors, clipping = parameters(), Clipping()
     clip(clipping, tensors, 0.5)
     change(tensors)
-    assert [clipping.knows_applied(t) for t in tensors] == [False, True, True]
+    assert known(clipping, tensors) == [False, True, True]
 
 
 def test_after_two_clips_the_gradients_are_read_again_and_the_first_norms_stand() -> None:
@@ -86,7 +96,7 @@ def test_after_two_clips_the_gradients_are_read_again_and_the_first_norms_stand(
     before = norms(tensors)
     clip(clipping, tensors, 0.5)
     clip(clipping, tensors, 0.1)
-    assert not any(clipping.knows_applied(t) for t in tensors)
+    assert not any(known(clipping, tensors))
     assert [float(clipping.norms[id(t)]) for t in tensors] == pytest.approx(before, rel=1e-6)
 
 
@@ -95,7 +105,7 @@ def test_another_norm_is_read_by_ourselves() -> None:
     before = norms(tensors)
     clip(clipping, tensors, 0.5, norm_type=math.inf)
     assert [float(clipping.norms[id(t)]) for t in tensors] == pytest.approx(before, rel=1e-6)
-    assert not any(clipping.knows_applied(t) for t in tensors)
+    assert not any(known(clipping, tensors))
 
 
 def test_half_precision_is_read_in_float32() -> None:
@@ -103,7 +113,7 @@ def test_half_precision_is_read_in_float32() -> None:
     before = norms(tensors)
     clip(clipping, tensors, 0.5)
     assert [float(clipping.norms[id(t)]) for t in tensors] == pytest.approx(before, rel=1e-5)
-    assert all(clipping.knows_applied(t) for t in tensors)
+    assert known(clipping, tensors) == [True, True, True]
     assert clipping.total is not None
     coefficient = clipping.coefficient(float(clipping.total))
     assert [norm * coefficient for norm in before] == pytest.approx(norms(tensors), rel=1e-2)
@@ -210,3 +220,20 @@ def test_both_ways_of_torch_to_clip_hand_their_norms_over(foreach: bool) -> None
     with reading:
         nn.utils.clip_grad_norm_(tensors, 1.0, foreach=foreach)
     assert [float(clipping.norms[id(one)]) for one in tensors] == pytest.approx([math.sqrt(12), math.sqrt(20)])
+
+
+def test_a_total_that_is_finite_is_all_that_is_read_of_the_norms(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    monkeypatch.setattr(clipping_module, "fetch", lambda norms: read.append(len(norms)) or [1.0] * len(norms))
+    clip(Clipping(), parameters(), 0.5)
+    assert read == []
+
+
+@pytest.mark.parametrize("foreach", [None, False])
+def test_what_is_not_finite_is_counted_before_the_clip_spreads_it(foreach: bool | None) -> None:
+    tensors, clipping = parameters(), Clipping()
+    assert tensors[1].grad is not None
+    tensors[1].grad.view(-1)[:2] = math.nan
+    clip(clipping, tensors, 0.5, foreach=foreach)
+    assert {key: state.nan for key, state in clipping.states.items()} == {id(tensors[1]): 2}
+    assert all(bool(tensor.grad.isnan().all()) for tensor in tensors if tensor.grad is not None)

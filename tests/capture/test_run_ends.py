@@ -265,7 +265,9 @@ def test_one_that_trains_does(tmp_path: Path) -> None:
 
 def test_a_required_training_that_never_came_is_alerted_of(tmp_path: Path) -> None:
     alert = tmp_path / "alert.json"
-    run = run_script(tmp_path, "print('all data was filtered out')", "--require-training", "--on-incident", f"tee {alert}")
+    run = run_script(
+        tmp_path, "print('all data was filtered out')", "--require-training", "--on-incident", f"tee {alert}"
+    )
     assert run.status == 71, run.err
     told = json.loads(alert.read_text(encoding="utf-8"))
     assert (told["event"], told["severity"]) == ("end", "critical")

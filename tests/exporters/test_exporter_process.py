@@ -112,6 +112,7 @@ def test_a_library_that_hangs_holds_nobody_up_and_is_ended(
     monkeypatch.setattr(run_exports, "CLOSE_WAIT_S_MAX", 0.5)
     monkeypatch.setattr(exporter_process, "FINISH_S_MAX", 0.5)
     monkeypatch.setattr(exporter_queue, "FLUSH_EVERY_S", 0.001)
+    monkeypatch.setattr(exporter_queue, "ROWS_WAITING_MAX", 1 << 16)  # a busy machine would drop what fills the pipe
     told: list[str] = []
     sink = Exports(["wandb"], tell=told.append)
     sink.open(tmp_path, {"name": "run"})

@@ -24,7 +24,7 @@ class TorchName:
 
     def __init__(self, place: str, lost: str, *, needed: bool = False) -> None:
         self.module, _, self.path = place.partition(":")
-        self.attribute = self.path.rpartition(".")[2]
+        *self._holders, self.attribute = self.path.split(".")
         self.lost = lost
         self.needed = needed
         self._found: Any = None
@@ -39,7 +39,7 @@ class TorchName:
         """The module or class that holds the name now. Raises ``MissingNameError`` if this torch has none."""
         try:
             thing: Any = sys.modules.get(self.module) or importlib.import_module(self.module)
-            for part in self.path.split(".")[:-1]:
+            for part in self._holders:
                 thing = getattr(thing, part)
         except (ImportError, AttributeError) as error:
             raise MissingNameError(self.why()) from error

@@ -7,7 +7,7 @@ everything every 8 steps while the run is young. Not here: what becomes of a sym
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 LOOK_STEPS = 16
 HASTY_STEPS, YOUNG_STEPS = 8, 512
+METRICS = "metrics"
 
 
 class DetectorSchedule:
@@ -30,7 +31,7 @@ class DetectorSchedule:
 
     def __init__(self, detectors: Sequence[Detector], guard: Guard) -> None:
         # Detectors of one signal are grouped: it is followed once for all of them.
-        self._detectors = sorted(detectors, key=lambda detector: detector.needs[:1])
+        self._detectors = [_Asked(one) for one in sorted(detectors, key=lambda detector: detector.needs[:1])]
         self._guard = guard
         self._read: dict[tuple[str, str], tuple[int, ...]] = {}
         self._windows: dict[str, Window] = {}
@@ -50,9 +51,9 @@ class DetectorSchedule:
         asked = self._detectors[first:last]
         if stream.step > YOUNG_STEPS:
             return scalars, self._ask(stream, asked, scalars)
-        found = self._ask(stream, [detector for detector in asked if not detector.hasty], scalars)
+        found = self._ask(stream, [one for one in asked if not one.detector.hasty], scalars)
         if stream.step % HASTY_STEPS == 0:
-            hasty = [detector for detector in self._detectors if detector.hasty]
+            hasty = [one for one in self._detectors if one.detector.hasty]
             found += self._ask(stream, hasty, stream.history.window())
         return scalars, found
 
@@ -62,21 +63,21 @@ class DetectorSchedule:
         scalars = stream.history.window()
         return scalars, self._ask(stream, list(self._detectors), scalars)
 
-    def _ask(self, stream: Stream, asked: list[Detector], scalars: Window) -> list[Symptom]:
+    def _ask(self, stream: Stream, asked: list[_Asked], scalars: Window) -> list[Symptom]:
         found: list[Symptom] = []
         tensors: Window | None = None
-        for detector in asked if len(scalars) else ():
+        for one in asked if len(scalars) else ():
             window = scalars
-            if "gradient_norms" in detector.needs:
+            if one.reads_norms:
                 window = tensors = tensors or stream.history.recent(until=int(scalars.steps[-1]))
-            if not self._has_news(detector, window):
+            if not self._has_news(one, window):
                 continue
-            self.looked.add(detector_name(type(detector)))
+            self.looked.add(one.name)
             try:
-                seen = detector.check(window)
+                seen = one.detector.check(window)
             except Exception as error:
-                self._guard.report(f"the detector {type(detector).__name__}", error)
-                self._detectors.remove(detector)
+                self._guard.report(f"the detector {type(one.detector).__name__}", error)
+                self._detectors.remove(one)
                 continue
             found += [
                 replace(classified(scalars, symptom), stream=stream.name, at=named_line(symptom.message))
@@ -84,25 +85,42 @@ class DetectorSchedule:
             ]
         return found
 
-    def _has_news(self, detector: Detector, window: Window) -> bool:
+    def _has_news(self, asked: _Asked, window: Window) -> bool:
         """Whether there is new input. For tables alone, only if one was read since this detector ran."""
-        if not detector.needs:
+        if not asked.needs:
             return True
-        if not any(window.has(need) for need in detector.needs):
+        if not any(window.has(need) for need, _ in asked.needs):
             return False
-        newest = tuple(_readings(detector, window))
-        if len(newest) < len(detector.needs):
+        if asked.reads_signals:
             return True
-        key = (window.stream, detector_name(type(detector)))
+        key = (window.stream, asked.name)
+        newest = tuple([_newest(table, window) for _, table in asked.needs])
         known, self._read[key] = self._read.get(key), newest
         return known != newest
 
 
-def _readings(detector: Detector, window: Window) -> Iterator[int]:
-    """For each need that is no signal the step of its newest reading, -1 where there is none."""
-    for need in detector.needs:
-        table = window.tables.get(need.partition(".")[0])
-        if "." in need:
-            yield int(table.steps[-1]) if table is not None and len(table) else -1
-        elif need == "metrics":
-            yield max((int(series.steps[-1]) for series in window.metrics.values() if len(series)), default=-1)
+class _Asked:
+    """A detector, with what is asked about it in every step: its name, and each need with its table. The table is
+    ``metrics`` for these, and "" for a signal."""
+
+    __slots__ = ("detector", "name", "needs", "reads_norms", "reads_signals")
+
+    def __init__(self, detector: Detector) -> None:
+        self.detector = detector
+        self.name = detector_name(type(detector))
+        self.needs = [(need, _table(need)) for need in detector.needs]
+        self.reads_norms = "gradient_norms" in detector.needs
+        self.reads_signals = not all(table for _, table in self.needs)
+
+
+def _table(need: str) -> str:
+    table, _, column = need.partition(".")
+    return table if column or need == METRICS else ""
+
+
+def _newest(table: str, window: Window) -> int:
+    """The step of the newest reading, -1 where there is none."""
+    if table == METRICS:
+        return max((int(series.steps[-1]) for series in window.metrics.values() if len(series)), default=-1)
+    held = window.tables.get(table)
+    return int(held.steps[-1]) if held is not None and len(held) else -1

@@ -223,7 +223,9 @@ class GuardSteering(Steering):
         if stream.together:
             return
         live = self._live
-        self._at(stream)
+        if live.stream is not stream:
+            self._at(stream)
+        live.step = stream.step
         for intervention in self._held:
             intervention.updated(live)
         live.undo_groups()

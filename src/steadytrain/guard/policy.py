@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal, get_args
 
 from steadytrain.core.incident import MAX_SKIPS_DEFAULT
@@ -121,7 +122,7 @@ class Policy:
         answers = {self.response(name) for name in AT_GATE}
         return "stop" if "stop" in answers else "skip" if "skip" in answers else "observe"
 
-    @property
+    @cached_property  # asked several times in a step
     def acts(self) -> bool:
         """Whether it needs more than the gate: an intervention, or a response to values that are finite."""
         responses = (*self.symptoms.items(), ("", self.default))

@@ -9,7 +9,7 @@ version counters show that.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any
@@ -43,13 +43,14 @@ class Clipping:
 
     _clipped: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     _left: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _open: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)
+    """Parameter, gradient and norm on the CPU that no total has shown to be finite yet."""
 
-    def knows_applied(self, parameter: Tensor) -> bool:
-        """Whether the step had one clip and the gradient has not changed since."""
-        gradient = parameter.grad
-        if self.clips != 1 or self.total is None or gradient is None:
-            return False
-        return self._left.get(id(parameter)) == (id(gradient), VERSION.of(gradient))
+    @property
+    def left(self) -> Mapping[int, tuple[int, int]]:
+        """By ``id(parameter)`` what the one clip of the step left: the id of the gradient and its version. Where both
+        are the same now, the gradient is known. Empty if the step had no clip, or several."""
+        return self._left if self.clips == 1 and self.total is not None else {}
 
     def coefficient(self, total: float) -> float:
         """The factor that the last clip applied to the gradients, given its ``total`` as a number."""
@@ -74,10 +75,12 @@ class Clipping:
         self.clips += 1
         self.parameters += len(parameters)
         self._left.clear()
+        self._open.clear()
         self.total, self.limit = None, arguments.limit
         self._clipped = [(parameter, parameter.grad) for parameter in parameters if parameter.grad is not None]
         if not arguments.is_l2 or not all(_reads_well(gradient) for _, gradient in self._clipped):
             self._keep(self._clipped, _norms([gradient for _, gradient in self._clipped]))
+            self._look()
             if not arguments.is_l2 or not all(_is_half(gradient) for _, gradient in self._clipped):
                 self._clipped.clear()
             return None
@@ -85,27 +88,41 @@ class Clipping:
 
         def read(tensors: Sequence[Any], norms: Sequence[Tensor]) -> None:
             with guard.part("reading the gradients before clipping"), NO_TORCH_FUNCTION():
-                known = [(tensor, norm) for tensor, norm in zip(tensors, norms, strict=True) if id(tensor) in owners]
-                self._keep([(owners[id(tensor)], tensor) for tensor, _ in known], [norm for _, norm in known])
+                pairs = [(owners.get(id(tensor)), tensor) for tensor in tensors]
+                if pairs and not any(owner is not None for owner, _ in pairs):  # the total, of these norms
+                    self._look(norms[0] if len(norms) == 1 else None)
+                else:
+                    self._keep(pairs, norms)
 
         return NormsTaken(read)
 
     def end(self, total: Any) -> None:
         """The clip returned ``total``."""
+        self._look()
         clipped, self._clipped = self._clipped, []
         if not clipped or self.limit is None or not isinstance(total, Tensor):
             return
-        if all(id(parameter) in self.norms for parameter, _ in clipped):
-            self.total = total.detach()
-            self._left = {id(parameter): (id(gradient), VERSION.of(gradient)) for parameter, gradient in clipped}
+        version_of = VERSION.of
+        left = {id(parameter): (id(gradient), version_of(gradient)) for parameter, gradient in clipped}
+        if left.keys() <= self.norms.keys():
+            self.total, self._left = total.detach(), left
 
-    def _keep(self, gradients: Sequence[tuple[Tensor, Tensor]], norms: Sequence[Tensor | None]) -> None:
-        known = [(pair, norm) for pair, norm in zip(gradients, norms, strict=True) if norm is not None]
-        for (parameter, _), norm in known:
-            self.norms.setdefault(id(parameter), norm)
-        # On the CPU reading a norm needs no synchronisation.
-        near = [(pair, norm) for pair, norm in known if norm.device.type == "cpu"]
-        for ((parameter, gradient), _), value in zip(near, fetch([norm for _, norm in near]), strict=True):
+    def _keep(self, gradients: Sequence[tuple[Tensor | None, Tensor]], norms: Sequence[Tensor | None]) -> None:
+        """Keep these norms, each of a gradient and its parameter."""
+        for (parameter, gradient), norm in zip(gradients, norms, strict=True):
+            if parameter is not None and norm is not None:
+                self.norms.setdefault(id(parameter), norm)
+                if norm.is_cpu:  # reading it needs no synchronisation
+                    self._open.append((parameter, gradient, norm))
+
+    def _look(self, total: Tensor | None = None) -> None:
+        """Count the gradients whose norm is not finite, before the clip spreads the NaN. A finite ``total`` shows that
+        all of them are finite."""
+        opened, self._open = self._open, []
+        if not opened or (total is not None and total.is_cpu and total.numel() == 1 and math.isfinite(total.item())):
+            return
+        values = fetch([norm for _, _, norm in opened])
+        for (parameter, gradient, _), value in zip(opened, values, strict=True):
             if not math.isfinite(value):
                 self.states.setdefault(id(parameter), exact_state(gradient))
 
@@ -177,7 +194,9 @@ class NormsTaken:
 
 def _reads_well(gradient: Tensor) -> bool:
     """Whether torch's own norm of this gradient is usable for us."""
-    return _is_plain(gradient) and gradient.dtype in (torch.float32, torch.float64)
+    if type(gradient) is not Tensor or gradient.layout is not torch.strided:
+        return False
+    return gradient.dtype in (torch.float32, torch.float64) and gradient.numel() > 0
 
 
 def _is_half(gradient: Tensor) -> bool:

@@ -21,7 +21,7 @@ class Apart:
         self, look: Callable[..., Iterable[tuple[str, float]] | Mapping[str, float]], *arguments: Any, **options: Any
     ) -> dict[str, float]:
         """The rows of ``look``; none if it failed, now or before."""
-        if look.__qualname__ in self._failed:
+        if self._failed and look.__qualname__ in self._failed:
             return {}
         try:
             return dict(look(*arguments, **options))
@@ -31,7 +31,7 @@ class Apart:
 
     def call(self, look: Callable[..., T], *arguments: Any) -> T | None:
         """What ``look`` returns; None if it failed, now or before."""
-        if look.__qualname__ in self._failed:
+        if self._failed and look.__qualname__ in self._failed:
             return None
         try:
             return look(*arguments)

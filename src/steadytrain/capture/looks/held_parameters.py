@@ -37,7 +37,7 @@ OWN_ATTRIBUTES = frozenset(vars(nn.Module()))
 
 def is_sharded(parameters: Sequence[Tensor]) -> bool:
     """Whether the optimizer holds shards of parameters."""
-    return any(type(one).__name__ in ("DTensor", "FlatParameter") for one in parameters)
+    return any(kind.__name__ in ("DTensor", "FlatParameter") for kind in set(map(type, parameters)))
 
 
 class HeldParameters:

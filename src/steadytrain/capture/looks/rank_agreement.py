@@ -94,7 +94,7 @@ class RankAgreement(StepObserver):
         self._works = False
 
     def _follows(self, stream: Stream) -> bool:
-        return self._works and ranks.world_size() > 1 and stream is self._run.streams[0]
+        return self._works and stream is self._run.streams[0] and ranks.world_size() > 1
 
     def _wait(self, step: int) -> None:
         """For the other ranks to record ``step`` or their end: they are moments behind."""

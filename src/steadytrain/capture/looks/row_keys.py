@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -29,5 +30,9 @@ def row_keys(args: Any, kwargs: Any) -> Tensor | None:
         ends = first.dim() - 1
     rows = first.detach().flatten(-ends).reshape(-1, first.flatten(-ends).shape[-1])[:ROWS_MAX]
     rows = rows[:, :: -(-rows.shape[1] // COLUMNS_MAX)].float().contiguous()
-    weights = torch.arange(1, rows.shape[1] + 1, device=rows.device) * 2_654_435_761 | 1
-    return (rows.view(torch.int32).long() * weights).sum(-1)
+    return (rows.view(torch.int32).long() * _weights(rows.shape[1], rows.device)).sum(-1)
+
+
+@lru_cache(maxsize=8)
+def _weights(columns: int, device: torch.device) -> Tensor:
+    return torch.arange(1, columns + 1, device=device) * 2_654_435_761 | 1

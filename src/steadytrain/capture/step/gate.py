@@ -19,11 +19,11 @@ from torch import Tensor
 from steadytrain.capture.step.loss import loss_of_step, unscaled
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.ranks import HAS_BAD_GRADIENT, WENT_WRONG, BadRank, first_bad_rank, rank, world_size
+from steadytrain.capture.step.step_gradients import changed_since, dense_of, gradients_of, overflowed
 from steadytrain.capture.tensors.dense import has_empty_shard
-from steadytrain.capture.tensors.gradient_scaling import NO_UNDERFLOW, Scaling, overflow_share, underflow
+from steadytrain.capture.tensors.gradient_scaling import NO_UNDERFLOW, Scaling, underflow
 from steadytrain.capture.tensors.statistics import (
     OVERFLOWED,
-    dense_values,
     exact_state,
     fetch,
     global_norm,
@@ -132,7 +132,7 @@ def measure(
             "tokens": seen.amount(lambda batch: batch.tokens),
             "step_s": max(0.0, time.perf_counter() - seen.began - own_s),
             "data_wait_s": seen.waited_s,
-            "overflow_share": _overflow_share(stream, seen, look.gradients, applied),
+            "overflow_share": overflowed(stream.parameters, seen.clipping, look.gradients, applied),
             "underflow_share": look.underflow.share(look.small()),
             **scaling.scalars(
                 stream.name,
@@ -190,14 +190,12 @@ class _Look:
     ) -> None:
         self._stream, self._seen, self._scaling = stream, seen, scaling
         asked = _Fetch()
-        self.gradients = _gradients(stream.parameters)
+        self.gradients = gradients_of(stream.parameters)
         clipping = seen.clipping
         # Skip the gradients that clipping has just read.
         self._unread, self._clipped = self.gradients, {}
         if clipping.clips or clipping.norms:
-            self._unread = [
-                (at, values) for at, values in self.gradients if not clipping.knows_applied(stream.parameters[at])
-            ]
+            self._unread = changed_since(clipping.left, stream.parameters, self.gradients)
             before = clipping.norms
             self._clipped = {at: before[id(p)] for at, p in enumerate(stream.parameters) if id(p) in before}
         found_inf, grad_scale = _tensor_of(optimizer, "found_inf"), _tensor_of(optimizer, "grad_scale")
@@ -216,7 +214,7 @@ class _Look:
         self._total = asked.ask([clipping.total] if clipping.total is not None else [])
         self.own, self.small = asked.ask(own), asked.ask(self.underflow.tensors)
         self._applied, self._before = asked.ask(unread_norms), asked.ask(list(self._clipped.values()))
-        self.weights = asked.ask(l2_norms(_dense(stream.parameters)) if weigh else [])
+        self.weights = asked.ask(l2_norms(dense_of(stream.parameters)) if weigh else [])
         self._joint = stream.joint if stream.joint is not None and stream.joint.are_now() else None
         asked.run()
         self.scale = self._grad_scale()[0] if grad_scale else 1.0
@@ -257,6 +255,8 @@ def _learning(stream: Stream, row: NDArray[np.float32]) -> tuple[tuple[str, ...]
     Fine-tuning scripts pass such parameters to the optimizer and expect no update. A frozen parameter that still has a
     gradient is updated, so it stays in.
     """
+    if not (row == GRADIENT_ABSENT).any():
+        return stream.tensor_names, row
     frozen = [at for at, one in enumerate(stream.parameters) if not one.requires_grad or has_empty_shard(one)]
     still = {at for at in frozen if row[at] == GRADIENT_ABSENT}
     if len(still) in (0, len(row)):
@@ -273,7 +273,7 @@ def _tensor_of(optimizer: torch.optim.Optimizer, name: str) -> list[Tensor]:
 @torch.no_grad()
 def bad_gradients(stream: Stream, seen: StepInProgress) -> tuple[BadTensor, ...]:
     """The non-finite gradients of this process, as they were before clipping. Runs no collective."""
-    gradients = _gradients(stream.parameters)
+    gradients = gradients_of(stream.parameters)
     norms = dict(zip((at for at, _ in gradients), fetch(l2_norms([values for _, values in gradients])), strict=True))
     return _exact_look(stream, seen, gradients, norms, dict(norms))
 
@@ -354,32 +354,6 @@ def _exact_look(
                 name, shape = stream.tensor_names[position], tuple(gradient.shape)
                 bad.append(BadTensor(name, shape, str(gradient.dtype), state.nan, state.inf, state.count))
     return tuple(bad)
-
-
-def _overflow_share(
-    stream: Stream, seen: StepInProgress, gradients: Sequence[tuple[int, Tensor]], applied: Mapping[int, float]
-) -> float | None:
-    """The share of gradient elements that were NaN or Inf before clipping could spread them."""
-    clipping = seen.clipping
-    unclipped = [(at, values) for at, values in gradients if id(stream.parameters[at]) not in clipping.norms]
-    bad = sum(state.nan + state.inf for state in clipping.states.values())
-    count = sum(values.numel() for _, values in gradients)
-    own = overflow_share(applied, unclipped)
-    own_count = sum(values.numel() for _, values in unclipped)
-    return (bad + (own or 0.0) * own_count) / count if count else None
-
-
-def _gradients(parameters: Sequence[Tensor]) -> list[tuple[int, Tensor]]:
-    found = []
-    for position, parameter in enumerate(parameters):
-        values = dense_values(parameter.grad) if parameter.grad is not None else None
-        if values is not None and (values.numel() or not parameter.numel()):  # not the empty shard of a parameter
-            found.append((position, values))
-    return found
-
-
-def _dense(parameters: Sequence[Tensor]) -> list[Tensor]:
-    return [values for parameter in parameters if (values := dense_values(parameter)) is not None]
 
 
 def _learning_rate(optimizer: torch.optim.Optimizer) -> float | None:

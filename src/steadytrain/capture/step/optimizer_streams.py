@@ -177,7 +177,7 @@ class Stream:
 
     def roots(self) -> Iterator[nn.Module]:
         """The root modules that hold a parameter of the optimizers; their state is the model's state."""
-        wanted = {id(parameter) for parameter in self.parameters}
+        wanted = set(map(id, self.parameters))
         for root in self.model.roots if self.model else ():
-            if any(id(parameter) in wanted for parameter in root.parameters()):
+            if not wanted.isdisjoint(map(id, root.parameters())):
                 yield root

@@ -69,13 +69,15 @@ def user_frames() -> tuple[FrameLine, ...]:
     """The script's running functions, innermost first, without the frames of torch and steadytrain."""
     found: list[FrameLine] = []
     frame: FrameType | None = sys._getframe(1)
-    for _ in range(FRAMES_MAX):
-        if frame is None or len(found) == USER_FRAMES_MAX:
-            break
+    left = FRAMES_MAX
+    while frame is not None and left:
         code = frame.f_code
         if _is_of_user(code.co_filename):
             found.append(FrameLine(id(frame), code, frame.f_lineno))
+            if len(found) == USER_FRAMES_MAX:
+                break
         frame = frame.f_back
+        left -= 1
     return tuple(found)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -205,9 +206,8 @@ class StreamAssignment:
 
     def refresh(self, stream: Stream) -> None:
         """Update parameters and names if the optimizers' parameters have changed since the last call."""
-        signature = tuple(
-            id(p) for optimizer in stream.optimizers for group in optimizer.param_groups for p in group["params"]
-        )
+        groups = [group["params"] for optimizer in stream.optimizers for group in optimizer.param_groups]
+        signature = tuple(map(id, chain.from_iterable(groups)))
         if signature == stream.signature:
             return
         stream.parameters = optimizer_parameters(stream.optimizers)

@@ -125,7 +125,7 @@ def _side_by_side(scalars: Sequence[Tensor]) -> Tensor:
 
 def global_norm(norms: Sequence[float]) -> float:
     """The L2 norm of all parts together from their norms; NaN takes precedence over Inf."""
-    return math.sqrt(sum(norm * norm for norm in norms))
+    return math.sqrt(sum([norm * norm for norm in norms]))
 
 
 def exact_state(tensor: Tensor) -> TensorState:

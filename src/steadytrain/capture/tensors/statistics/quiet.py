@@ -34,12 +34,12 @@ class quiet:  # noqa: N801 (reads as a verb)
 
     def _disable_others(self) -> None:
         """A step enters this several times, so what is off already is left alone."""
-        autocast = [one for one in _device_types(self._tensors) if _has_autocast(one)]
-        off = not (DISPATCH_DEPTH.get()() or torch.is_inference_mode_enabled() or torch.is_grad_enabled())
-        if off and not autocast:
+        autocast = _autocast_on(self._tensors)
+        modes = DISPATCH_DEPTH.get()()
+        if not (autocast or modes or torch.is_grad_enabled() or torch.is_inference_mode_enabled()):
             return
         with ExitStack() as stack:
-            if DISPATCH_DEPTH():
+            if modes:
                 stack.enter_context(NO_MODES())
             if torch.is_inference_mode_enabled():
                 stack.enter_context(torch.inference_mode(False))
@@ -58,12 +58,11 @@ class quiet:  # noqa: N801 (reads as a verb)
             self._function.__exit__(*exception)
 
 
-def _device_types(tensors: Sequence[Tensor]) -> set[str]:
-    """The CPU's, and those of ``tensors``. Tensors that are together are on the CPU and on one kind of device."""
-    return {"cpu", *(tensors[at].device.type for at in (0, -1) if tensors)}
-
-
-def _has_autocast(device_type: str) -> bool:
-    if device_type == "cpu":
-        return torch.is_autocast_enabled("cpu")
-    return torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)
+def _autocast_on(tensors: Sequence[Tensor]) -> list[str]:
+    """Those of the CPU and the devices of ``tensors`` that have autocast on. Tensors that are together are on the CPU
+    and on one kind of device."""
+    on = ["cpu"] if torch.is_autocast_enabled("cpu") else []
+    if not tensors or (tensors[0].is_cpu and tensors[-1].is_cpu):
+        return on
+    kinds = {tensors[0].device.type, tensors[-1].device.type} - {"cpu"}
+    return on + [kind for kind in kinds if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)]
