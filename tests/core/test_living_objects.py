@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 
-from steadytrain.core.living_objects import living
+import pytest
+
+from steadytrain.core import living_objects
+from steadytrain.core.living_objects import instances, living, one_search
 
 SEARCHES = 60
 
@@ -68,3 +72,31 @@ def test_a_search_leaves_the_collector_as_the_script_has_set_it() -> None:
             assert gc.isenabled() == wanted
     finally:
         gc.enable() if was else gc.disable()
+
+
+def test_within_a_block_the_process_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two, other = Kind(), Derived(), Pretends()
+    searches: list[int] = []
+    found = living_objects._found
+    monkeypatch.setattr(living_objects, "_found", lambda wanted: searches.append(len(wanted)) or found(wanted))
+    with one_search(Kind, Unused):
+        assert instances(Derived) == [two]  # cheaper than the search, so it begins none
+        assert searches == []
+        assert {id(thing) for thing in living(Kind)} == {id(one), id(two)}
+        assert living(Derived) == instances(Derived) == [two]
+        assert living(Unused) == []
+        assert searches == [3]
+        assert living(Pretends) == [other]  # not among those of the block
+        assert len(searches) == 2
+        later = Kind()
+        assert later not in living(Kind)
+    assert later in living(Kind)
+
+
+def test_after_a_block_nothing_is_kept_alive() -> None:
+    held = Kind()
+    alive = weakref.ref(held)
+    with one_search(Kind):
+        assert living(Kind) == [held]
+    del held
+    assert alive() is None

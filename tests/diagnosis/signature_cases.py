@@ -62,6 +62,10 @@ HALF = {"parameter_dtypes": {"float16": 3}, "autocast_dtype": "float16"}
 
 # What a survey of the fault finds beside what is healthy, and the symptom that goes with it.
 SICK: dict[str, tuple[dict[str, Any], str]] = {
+    "empty-input": (
+        {"empty_masks": [{"line": "t.py:5: h.sum(1) / m.sum(1)", "rows": [3], "in_model": True}]},
+        "nonfinite-loss",
+    ),
     "no-supervised-tokens": ({"labels_ignored_share": 1.0, "rows_without_labels": [0, 1]}, "nonfinite-loss"),
     "nonfinite-input": ({"batch_nonfinite": [{"step": 90, "input": "0", "rows": [3], "count": 1}]}, "nonfinite-loss"),
     "token-out-of-range": ({"tokens_out_of_range": 2, "token_largest": 120}, "nonfinite-loss"),

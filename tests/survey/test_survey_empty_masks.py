@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from torch.nn import functional  # noqa: E402
 
 from steadytrain.diagnosis.cause_catalog import causes  # noqa: E402
 from steadytrain.survey.calls import Calls  # noqa: E402
-from trial_cases import finite_case  # noqa: E402
+from trial_cases import finite_case, nan_case  # noqa: E402
 
 ROWS, LENGTH = 4, 3
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -157,3 +158,23 @@ def test_the_diagnosis_names_line_and_row_and_not_the_division() -> None:
     signature = causes()["no-supervised-tokens"].signature(case)
     assert signature.batch_rows == (2,)
     assert signature.broken_invariant is None  # the loss stayed finite: somebody guards it
+
+
+def test_a_mean_inside_the_model_is_one_over_its_input_and_not_over_labels(calls: Calls) -> None:
+    (outside,) = found(calls, by_row, dead=2)
+
+    def pooled(values: Tensor, mask: Tensor) -> Tensor:
+        calls.masks.inside = True
+        return by_row(values, mask)
+
+    (inside,) = found(calls, pooled, dead=2)
+    assert (outside["in_model"], inside["in_model"]) == (False, True)
+    for one, named, other in (
+        (outside, "no-supervised-tokens", "empty-input"),
+        (inside, "empty-input", "no-supervised-tokens"),
+    ):
+        case = replace(nan_case(), facts={"empty_masks": [one]})
+        signature = causes()[named].signature(case)
+        assert signature.broken_invariant is not None
+        assert signature.batch_rows == (2,)
+        assert causes()[other].signature(case).broken_invariant is None

@@ -243,20 +243,6 @@ def layer_of(case: Case) -> str | None:
     return next((s.tensors[0] for s in case.symptoms if s.tensors and s.severity != "note"), None)
 
 
-def empty_mask(case: Case) -> str:
-    """Where a mean is over a mask that selects nothing, and in which rows; "" if nowhere."""
-    found = fact(case, "empty_masks")
-    one = found[0] if isinstance(found, list) and found else None
-    if not isinstance(one, Mapping):
-        return ""
-    rows: Sequence[int] = one.get("rows") or ()
-    which = f"row {rows[0]}" if len(rows) == 1 else f"rows {enumerated(rows)}" if rows else "the whole batch"
-    text = f"the mean at {one.get('line')} is over a mask that selects nothing in {which}"
-    if divisor := one.get("divisor"):
-        return f"{text}: its sum is divided by {divisor:.2g}, which gives {one.get('quotient', 0.0):.3g}"
-    return text
-
-
 # The window.
 
 CALM_STEPS, CALM_NOISES, CALM_GROWTH = 8, 6.0, 3.0

@@ -22,6 +22,9 @@ from steadytrain.experiments.specs import Verdict
 UNKNOWN_SHARE = 0.09
 """Prior share of all cases: sick runs of the zoo and of public threads whose cause is on no list."""
 
+TOTAL_RATE_MAX = 600.0
+"""The base rates of all causes add up to no more than this: so a new cause takes nothing from the others."""
+
 AS_EXPECTED, OTHERWISE, EITHER = 0.9, 0.1, 0.5
 """Probability of an outcome that a cause expects, of the opposite one, and if it expects ``either``."""
 
@@ -61,7 +64,7 @@ def weigh(
     """
     outcomes = {verdict.trial: result for verdict in verdicts if (result := plain(verdict.effect)) is not None}
     again = {alike(trial): trial for trial, one in contrasts.items() if one.held and outcomes.get(trial) == "removed"}
-    total = sum(suspect.cause.base_rate for suspect in suspects) or 1.0
+    total = min(sum(suspect.cause.base_rate for suspect in suspects), TOTAL_RATE_MAX) or 1.0
     logs = {
         suspect.name: math.log(suspect.cause.base_rate / total * (1.0 - UNKNOWN_SHARE))
         + suspect.signature.weight

@@ -116,10 +116,10 @@ class GuardSteering(Steering):
                 action = self._act(stream, "applied", name, why, *made)
                 self._run.tell(intervention_message(stream.step, why, [action]))
 
-    def _at(self, stream: Stream) -> None:
+    def _at(self, stream: Stream, *, anew: bool = True) -> None:
         live = self._live
-        live.stream, live.scalers = stream, self._run.scaling.scalers
-        live.roots, live.step = list(stream.roots()), stream.step
+        live.stream, live.scalers, live.step = stream, self._run.scaling.scalers, stream.step
+        live.roots = list(stream.roots()) if anew else live.roots
 
     # -- at the gate -----------------------------------------------------------------------------------------------
 
@@ -177,8 +177,7 @@ class GuardSteering(Steering):
         for name in [one for one in OUTLIERS if self._steered.symptoms.get(one) == "skip"]:
             if is_outlier(name, stream, measured) and self._may_skip(name):
                 return LeftOut(f"{name} at the gate", name)
-        whys = [one.gate(self._live) for one in self._held]
-        why = next(filter(None, whys), None)
+        why = next(filter(None, [one.gate(self._live) for one in self._held]), None)
         return LeftOut(why) if why is not None and self._may_skip(why) else None
 
     def _learn(self, stream: Stream) -> None:
@@ -216,16 +215,14 @@ class GuardSteering(Steering):
             elif response == "intervene" and symptom.name not in AT_GATE and self._waiting is None:
                 onset = first_step_of(symptom, self._run.recorder.symptoms.values())
                 self._waiting = Trouble(symptom.name, onset, f"{symptom.name}: {symptom.message}")
-        told = [one for one in symptoms if responses[id(one)] != "note"]
-        return told, [one for one in symptoms if responses[id(one)] not in ("note", "alert")]
+        loud = [one for one in symptoms if responses[id(one)] != "note"]
+        return loud, [one for one in loud if responses[id(one)] != "alert"]
 
     def updated(self, stream: Stream) -> None:
         if stream.together:
             return
         live = self._live
-        if live.stream is not stream:
-            self._at(stream)
-        live.step = stream.step
+        self._at(stream, anew=live.stream is not stream)
         for intervention in self._held:
             intervention.updated(live)
         live.undo_groups()

@@ -33,10 +33,12 @@ HELD_MAX, FOUND_MAX, ROWS_MAX = 64, 8, 16
 
 
 class EmptyMasks:
-    """Follows counts of masks and empty selections within a step. ``call`` numbers the model's calls, from 0."""
+    """Follows counts of masks and empty selections within a step. ``call`` numbers the model's calls, from 0, and
+    ``inside`` says whether one is running."""
 
     def __init__(self) -> None:
         self.call = 0
+        self.inside = False
         self.found: list[dict[str, Any]] = []
         self._counts: list[tuple[Any, Tensor]] = []
         self._empty: list[tuple[Tensor, Tensor]] = []
@@ -44,7 +46,7 @@ class EmptyMasks:
 
     def step_begins(self) -> None:
         """Forgets the tensors of the previous step."""
-        self.call, self.found, self._counts, self._empty = 0, [], [], []
+        self.call, self.inside, self.found, self._counts, self._empty = 0, False, [], [], []
 
     def saw(self, name: str, args: Sequence[Any], given: Mapping[str, Any], result: Any, line: str) -> None:
         """Reads a call of one of ``NAMES``."""
@@ -116,7 +118,7 @@ class EmptyMasks:
         if len(self.found) < FOUND_MAX:
             of, call = int(mask.shape[0]) if mask is not None and mask.dim() else 0, max(0, self.call - 1)
             told = {"line": line, "rows": rows[:ROWS_MAX], "whole": not rows, "of": of, "call": call}
-            self.found.append({**told, **numbers})
+            self.found.append({**told, "in_model": self.inside, **numbers})
 
     @staticmethod
     def _hold(held: list[Any], pair: Any) -> None:

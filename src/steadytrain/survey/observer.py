@@ -116,7 +116,7 @@ class Observed(StepObserver):
         self._look("settings", lambda: self.calls.settings.called(self._inner.now, module))
         if self.calls.active:
             self._micro_batches.append(call)
-            self.calls.masks.call = len(self._micro_batches)
+            self.calls.masks.call, self.calls.masks.inside = len(self._micro_batches), True
             self._look("modules", lambda: self.modules.root_called(module))
             self._look("operations", self.calls.watch_functions)
             self._look("batches", lambda: self.batches.given(self._inner.now, (args, kwargs), given))
@@ -125,6 +125,7 @@ class Observed(StepObserver):
         return changed
 
     def forward_ended(self, call: MicroBatch | None, random: RandomState) -> None:
+        self.calls.masks.inside = False
         self._inner.forward_ended(call, random)
 
     def backward_begins(self) -> None:

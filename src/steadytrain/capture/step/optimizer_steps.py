@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import nn
 
 from steadytrain.capture.incident.context import Rehearsal
 from steadytrain.capture.snapshots.good_state import nonfinite_parameters
@@ -26,9 +27,13 @@ from steadytrain.capture.step.script_frames import variable_of
 from steadytrain.capture.step.skipping import Skipping
 from steadytrain.capture.step.stopping import Stopping
 from steadytrain.capture.tensors.precision import precision_facts
+from steadytrain.core.living_objects import one_search
 
 NAMES_MAX = 32
 """Optimizers of which the script's own name is recorded."""
+
+SEARCHED = (nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
+"""What the gates of the first steps look for in the process, several times."""
 
 NOTES_STEP = 8
 """By this step the first rank has a run folder if it trains."""
@@ -113,6 +118,10 @@ class OptimizerSteps:
 
     def _gate(self, optimizer: torch.optim.Optimizer, *, can_rerun: bool) -> None:
         """Measure the loss and the gradients that ``optimizer`` is about to apply; may raise :class:`RunStopped`."""
+        with one_search(*SEARCHED):
+            self._measure_and_answer(optimizer, can_rerun=can_rerun)
+
+    def _measure_and_answer(self, optimizer: torch.optim.Optimizer, *, can_rerun: bool) -> None:
         run = self._run
         looked: list[tuple[Stream, Measurement]] = []
         whole = False

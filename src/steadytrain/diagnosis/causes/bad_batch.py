@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.amplified_signs import amplifies
 from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, CLIP, DROP_BATCH
+from steadytrain.diagnosis.mask_signs import empty_mask
 from steadytrain.diagnosis.row_signs import holds_nan_from_before, long_rows, missing_code
-from steadytrain.diagnosis.signs import above, below, empty_mask, fact, listed, quiet, rows_of, ruled_out, symptom, when
+from steadytrain.diagnosis.signs import above, below, fact, listed, quiet, rows_of, ruled_out, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, DROP_BATCH
+from steadytrain.diagnosis.mask_signs import divides_by_little, empty_mask, pools_nothing, rows_of_empty_mask
 from steadytrain.diagnosis.signs import (
     above,
-    empty_mask,
     fact,
     located,
     measured,
@@ -49,7 +49,7 @@ class NoSupervisedTokens(Cause):
 
     axis = "data"
     base_rate = 16.0
-    rivals = ("singular-operation", "padding-in-loss", "bad-batch")
+    rivals = ("singular-operation", "padding-in-loss", "bad-batch", "empty-input")
     expects = like(
         "data",
         persists=(*RATE_CUTS, "clip"),
@@ -82,7 +82,7 @@ class NoSupervisedTokens(Cause):
         return Signature(
             (
                 *when(
-                    bool(empty) and (not_finite(case) or _divides_by_little(case)),
+                    bool(empty) and not pools_nothing(case) and (not_finite(case) or divides_by_little(case)),
                     CERTAIN,
                     empty,
                     "fact empty_masks",
@@ -133,7 +133,7 @@ class NoSupervisedTokens(Cause):
                     "facts",
                 ),
             ),
-            batch_rows=_rows(case),
+            batch_rows=rows_of_empty_mask(case) or _rows(case),
         )
 
 
@@ -152,12 +152,5 @@ def _all_ignored(found: Located) -> bool:
 
 
 def _rows(case: Case) -> tuple[int, ...]:
-    masks = fact(case, "empty_masks")
-    rows = masks[0]["rows"] if isinstance(masks, list) and masks else fact(case, "rows_without_labels")
+    rows = fact(case, "rows_without_labels")
     return tuple(int(row) for row in rows) if isinstance(rows, list) else ()
-
-
-def _divides_by_little(case: Case) -> bool:
-    """Whether a small number beside the count keeps a mean over nothing finite, and makes it large."""
-    masks = fact(case, "empty_masks")
-    return isinstance(masks, list) and any(isinstance(one, dict) and "divisor" in one for one in masks)

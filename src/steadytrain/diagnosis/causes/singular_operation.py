@@ -12,6 +12,7 @@ from steadytrain.core.incident import UNKNOWN_OWNER, Located, OperandRange
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.guarded_operations import forward_operation, is_plain_derivative
 from steadytrain.diagnosis.interventions import DROP_BATCH, EXAMPLE
+from steadytrain.diagnosis.mask_signs import empty_mask
 from steadytrain.diagnosis.script_signs import (
     made_before_model,
     made_by_script,
@@ -22,7 +23,6 @@ from steadytrain.diagnosis.script_signs import (
 from steadytrain.diagnosis.setting_signs import changed_settings
 from steadytrain.diagnosis.signs import (
     above,
-    empty_mask,
     fact,
     is_half,
     is_masked_softmax,

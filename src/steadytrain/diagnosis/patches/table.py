@@ -43,6 +43,7 @@ _MAKERS: Mapping[str, Sequence[tuple[str, Maker]]] = {
     "discarded-changes": (("assign to the indexed part what was changed in a copy", named_lines.assigned_back),),
     "kept-residual": (("assign to the indexed part what was changed in a copy", named_lines.assigned_back),),
     "singular-operation": (_CLAMP,),
+    "empty-input": (_CLAMP,),
     "no-supervised-tokens": (_CLAMP, ("divide by the count of labels, at least 1", safe_values.counted_labels)),
     "optimizer-epsilon-underflow": (
         ("the usual epsilon", settings.option("eps", lambda old: EPSILON if old < float(EPSILON) else None)),

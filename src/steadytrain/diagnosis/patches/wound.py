@@ -17,6 +17,7 @@ from steadytrain.statistics.corroboration import rate_jump
 
 FACT_LINES: Mapping[str, tuple[str, ...]] = {
     "no-supervised-tokens": ("empty_masks",),
+    "empty-input": ("empty_masks",),
     "singular-operation": ("nonfinite_made", "singular_calls"),
 }
 """The facts that name the line of a cause in a run whose first bad operation was not located: ``train.py:17: code``."""
