@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,9 +12,10 @@ torch = pytest.importorskip("torch")
 from torch import Tensor  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
+from steadytrain.core.model import Symptom  # noqa: E402
 from steadytrain.diagnosis.cause_catalog import causes  # noqa: E402
 from steadytrain.survey.calls import Calls  # noqa: E402
-from trial_cases import finite_case, nan_case  # noqa: E402
+from trial_cases import finite_case  # noqa: E402
 
 ROWS, LENGTH = 4, 3
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -169,11 +169,12 @@ def test_a_mean_inside_the_model_is_one_over_its_input_and_not_over_labels(calls
 
     (inside,) = found(calls, pooled, dead=2)
     assert (outside["in_model"], inside["in_model"]) == (False, True)
+    symptom = Symptom("nonfinite-loss", "critical", 90, 90, "the loss is NaN")
     for one, named, other in (
         (outside, "no-supervised-tokens", "empty-input"),
         (inside, "empty-input", "no-supervised-tokens"),
     ):
-        case = replace(nan_case(), facts={"empty_masks": [one]})
+        case = finite_case(symptom=symptom, symptoms=(symptom,), facts={"empty_masks": [one]})
         signature = causes()[named].signature(case)
         assert signature.broken_invariant is not None
         assert signature.batch_rows == (2,)
