@@ -34,12 +34,20 @@ RAISED = looked(rate_over_loaded__SGD=[4.1, 4.0, 3.9, NAN])
 HEALTHY = (*QUIET, SECOND_PHASE, SAME_RATE, OTHER_SCHEDULE, MOMENTS_LEFT, UNSAVED, RAISED)
 ANOTHER_ORDER = looked(moments_reshaped__Adam=[NAN, NAN, 0.0], moments_swapped__Adam=[NAN, NAN, 6.0])
 OF_EQUAL_SHAPE = looked(**{"moments_misplaced__Adam (a has those of b)": [NAN, NAN, NAN, NAN, 4.0]})
+OTHER_GROUPS = looked(groups_exchanged__SGD=[2.0, NAN])
 EMPTIED = looked(moments_emptied__Adam=[0.62, NAN])
 SICK = (EMPTIED, OF_EQUAL_SHAPE, begun(400.0, 0.0), ANOTHER_ORDER, restarted(0.01), restarted(25.0))
 
 
 def test_quiet() -> None:
     assert [IncompleteResume().check(window) for window in QUIET] == [()] * len(QUIET)
+
+
+def test_groups_in_another_order() -> None:
+    symptom = newest(IncompleteResume(), OTHER_GROUPS)
+    assert symptom is not None
+    assert (symptom.severity, symptom.numbers) == ("warning", {"groups": 2.0})
+    assert "2 of its groups have the learning rate that another one had" in symptom.message
 
 
 def test_second_moments_that_became_zero() -> None:

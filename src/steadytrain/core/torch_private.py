@@ -157,6 +157,9 @@ COMPILED_CALL = TorchAttribute(
 )
 DROPOUTS = TorchName("torch.nn.modules.dropout:_DropoutNd", "`diagnose` surveys no modules")
 NORMS = TorchName("torch.nn.modules.batchnorm:_NormBase", "`diagnose` surveys no modules")
+SPECTRAL_NORM = TorchName(
+    "torch.nn.utils.parametrizations:_SpectralNorm", "a critic that is left in evaluation mode is not noticed"
+)
 BATCH_NORMS = TorchName("torch.nn.modules.batchnorm:_BatchNorm", "trials that change modules do not run")
 
 # -- optimizers, gradient scalers, schedulers, data loaders ----------------------------------------------------------

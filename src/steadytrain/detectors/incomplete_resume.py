@@ -52,7 +52,7 @@ class IncompleteResume(ScriptRule):
         - a checkpoint that holds the model and the schedule only
         - `optimizer.load_state_dict` is missing, or is called on an optimizer that is made anew afterwards
         - a schedule that is made with `last_epoch`, or stepped forward, in place of a whole resume
-        - groups or parameters that are given to the optimizer in another order than before
+        - groups or parameters that are given to the optimizer in another order than before (a set, a sorted list)
         - a checkpoint that keeps the state of the optimizer in float16
 
     Next:
@@ -269,6 +269,16 @@ def _misplaced(window: Window) -> Iterator[Symptom]:
                     {"moments": count},
                 )
 
+    for row in script_rows(window, "groups-exchanged"):
+        if row.last > 0.0:
+            yield _symptom(
+                "warning",
+                int(row.steps[-1]),
+                f"before step {row.steps[-1]} {row.place} was given the settings and moments of other groups: "
+                f"{row.last:.0f} of its groups have the learning rate that another one had. A state is loaded by "
+                "position, and the order of the groups has changed",
+                {"groups": row.last},
+            )
     for row in script_rows(window, "moments-misplaced"):
         what = "second moments that fit the gradients of another parameter of their shape"
         said = f"{row.last:.0f} parameters of {row.place} have {what}: the order of the parameters has changed"

@@ -13,6 +13,10 @@ from steadytrain.detectors import ScriptRule
 from steadytrain.statistics.script_rows import script_rows
 
 BY_MODULES = "dropout is off and normalisation does not follow the batches"
+BY_SPECTRA = (
+    "its spectral norm no longer runs the power iteration, so it divides by an old estimate and the weights outgrow "
+    "the bound"
+)
 NEW_NORMS = "its batch norms normalise with the mean 0 and the variance 1 of new modules, and never learn others"
 DROPOUT = "its dropout is off, and no line of the script turns training mode on"
 BY_DRAWS = "its forward drew random numbers in training mode and draws none now, so dropout is off"
@@ -24,7 +28,8 @@ class LeftInEvaluation(ScriptRule):
     """The model trains in evaluation mode, after steps in training mode or from the first step on.
 
     Means:
-        Dropout is off, and batch normalisation uses running statistics that no longer follow. The call of the model
+        Dropout is off, batch normalisation uses running statistics that no longer follow, and spectral normalisation
+        divides by an estimate that no longer follows the weights. The call of the model
         that each update is made from was in evaluation mode, after steps in training mode. Parts that are kept in
         evaluation mode inside a model in training mode are not meant. A model without a module of dropout or batch
         normalisation is judged by its draws: its forward drew random numbers in training mode and draws none in
@@ -45,9 +50,10 @@ class LeftInEvaluation(ScriptRule):
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         by_modules = [(row, BY_MODULES) for row in script_rows(window, "in-eval")]
+        by_spectra = [(row, BY_SPECTRA) for row in script_rows(window, "in-eval-spectral")]
         by_draws = [(row, BY_DRAWS) for row in script_rows(window, "in-eval-no-draws")]
         found = []
-        for row, what in (*by_modules, *by_draws):
+        for row, what in (*by_modules, *by_spectra, *by_draws):
             beyond = row.values >= self.eval_steps
             if beyond.any():
                 at = int(np.flatnonzero(beyond)[-1])

@@ -7,6 +7,7 @@ differs from a fact that is zero. No helper knows a cause.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -226,9 +227,20 @@ def operation(
     found = located(case)
     if found is None or not matches(found):
         return ()
-    line = f"{found.file}:{found.line}" if found.file else "an unknown line"
+    line = place_of(found)
     said = what.format(operation=found.operation, line=line, module=found.module or "the model")
     return (Sign(said, weight, "finding", invariant=invariant),)
+
+
+CODE_CHARACTERS_MAX = 100
+
+
+def place_of(found: Located) -> str:
+    """The line of an operation, with its code: ``train.py:17: loss = a / b``."""
+    if not found.file:
+        return "an unknown line"
+    code = " ".join((found.code or "").split())
+    return f"{os.path.basename(found.file)}:{found.line}" + (f" ({code[:CODE_CHARACTERS_MAX]})" if code else "")
 
 
 def layer_of(case: Case) -> str | None:

@@ -228,7 +228,7 @@ class State:
                 if parameter.dim() == 2:
                     matrices.append((name, parameter))
         tied = [names[:2] for names in places.values() if len(names) > 1]
-        configured = any(getattr(getattr(root, "config", None), "tie_word_embeddings", False) for root in self.roots)
+        configured = {id(head) for root in self.roots for head in _configured_heads(root)}
         tables = {
             f"{name}.weight" if name else "weight"
             for root in self.roots
@@ -240,7 +240,9 @@ class State:
             for other, head in matrices:
                 if name not in tables or other in tables or head.shape != table.shape:
                     continue
-                if head.data_ptr() != table.data_ptr() and (configured or (from_start and torch.equal(head, table))):
+                if head.data_ptr() != table.data_ptr() and (
+                    id(head) in configured or (from_start and torch.equal(head, table))
+                ):
                     broken.append([name, other])
         return tied, broken
 
@@ -321,3 +323,15 @@ def _share(decay: Tensor, gradient: Tensor | None) -> float:
     """The norm of the decay over that of the whole gradient, 1 at most."""
     whole = 0.0 if gradient is None else _rms(gradient.double() + decay)
     return min(1.0, _rms(decay) / whole) if whole > 0 else 0.0
+
+
+def _configured_heads(root: nn.Module) -> list[Tensor]:
+    """The weight of the output layer that the configuration of ``root`` ties to the embedding of its tokens."""
+    if not getattr(getattr(root, "config", None), "tie_word_embeddings", False):
+        return []
+    ask = getattr(root, "get_output_embeddings", None)
+    if callable(ask):  # transformers: a classifier has none, although its configuration ties by default
+        weight = getattr(ask(), "weight", None)
+        return [weight] if isinstance(weight, Tensor) else []
+    linear = [module.weight for module in root.modules() if isinstance(module, nn.Linear)]
+    return linear[-1:]

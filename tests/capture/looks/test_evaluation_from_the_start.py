@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.parametrizations import spectral_norm
 
 from steadytrain.capture.looks import followed
 from watching import watching
@@ -42,6 +43,18 @@ def dropout_in_a_frozen_part() -> nn.Sequential:
 
 def no_dropout() -> nn.Sequential:
     return nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.0), nn.Linear(8, 1))
+
+
+def with_spectral_norm() -> nn.Sequential:
+    return nn.Sequential(spectral_norm(nn.Linear(4, 8)), nn.ReLU(), nn.Linear(8, 1))
+
+
+def with_neither() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+
+
+def with_older_spectral_norm() -> nn.Sequential:
+    return nn.Sequential(nn.utils.spectral_norm(nn.Linear(4, 8)), nn.ReLU(), nn.Linear(8, 1))
 
 
 def found(folder: Path, made: Callable[[], nn.Module], *, switched_at: int = 0) -> list[str]:
@@ -96,3 +109,27 @@ def test_a_judge_in_evaluation_mode_behind_the_model(tmp_path: Path) -> None:
             judge(model(torch.randn(16, 4))).square().mean().backward()
             optimizer.step()
     assert "left-in-evaluation" not in {one.name for one in watcher.symptoms}
+
+
+@pytest.mark.parametrize("made", [with_spectral_norm, with_older_spectral_norm, with_neither])
+@pytest.mark.parametrize("back", [False, True])
+def test_a_spectral_norm_that_is_left_in_evaluation_mode(
+    tmp_path: Path, made: Callable[[], nn.Module], back: bool
+) -> None:
+    torch.manual_seed(0)
+    with watching(tmp_path / "run", "observe") as watcher:
+        model = made()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for step in range(1, STEPS + 1):
+            if step == 9:
+                model.eval()
+            if step == 11 and back:
+                model.train()
+            optimizer.zero_grad()
+            model(torch.randn(16, 4)).square().mean().backward()
+            optimizer.step()
+    told = [one for one in watcher.symptoms if one.name == "left-in-evaluation"]
+    assert len(told) == (made is not with_neither and not back)
+    for one in told:
+        assert one.first_step == 9
+        assert "spectral norm no longer runs the power iteration" in one.message

@@ -37,9 +37,17 @@ SICK = {
         "log['epoch'] = (log['when'] - pd.Timestamp('1970-01-01')) // second\nt = log['epoch'].to_numpy('float32')\n"
         "x = t % 3600"
     ),
+    "an-attribute-and-its-differences": script(
+        "stamps = torch.as_tensor(log.time, dtype=torch.float32)\ngaps = stamps.diff(dim=1)"
+    ),
+    "a-typed-column": script("df = df.astype({'unix_ms': 'float32'})\nwait = df['unix_ms'].diff()"),
+    "since-the-first": script("tick = part['n'].astype(np.float32)\nelapsed = (tick - tick[0]) / 1e7"),
     "read": script("table = pd.read_csv(path)\nt = table['timestamp'].to_numpy().astype('float32')\nx = t % 3600"),
 }
 HEALTHY = {
+    "differences-of-something-else": script(
+        "level = torch.as_tensor(log.time_of, dtype=torch.float32)\ngaps = level.diff(dim=1)"
+    ),
     "offset-before": script("t = (timestamps - timestamps[0]).float()\nphase = t % 300"),
     "offset-before-in-place": script("ts -= START\nt = ts.astype(np.float32)\ngaps = np.diff(t)"),
     "float64": script("t = timestamps.double()\nphase = (t % 300).float()"),

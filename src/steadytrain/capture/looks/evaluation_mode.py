@@ -1,8 +1,8 @@
 """Says whether the mode of a module matters: whether it behaves differently in evaluation mode.
 
-A dropout or a batch norm in it says so. So does a forward that drew random numbers in training mode and draws none in
-evaluation mode (``F.dropout(x, p, self.training)``): the generators' states before and after a call are recorded
-anyway. A first call that makes lazy parameters draws for another reason and does not count.
+A dropout, a batch norm or a spectral norm in it says so. So does a forward that drew random numbers in training mode
+and draws none in evaluation mode (``F.dropout(x, p, self.training)``): the generators' states before and after a call
+are recorded anyway. A first call that makes lazy parameters draws for another reason and does not count.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
+from torch.nn.utils.spectral_norm import SpectralNorm
 
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
-from steadytrain.core.torch_private import BATCH_NORMS, DROPOUTS
+from steadytrain.core.torch_private import BATCH_NORMS, DROPOUTS, FORWARD_PRE_HOOKS, SPECTRAL_NORM
 
 CALLS_COMPARED = 32
 """Calls in training mode whose random states are compared, as long as none of them drew."""
@@ -30,6 +31,7 @@ class ModeEffects:
         self._holds: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
         self._drew: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
         self._compared: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
+        self._spectra: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
         self._makes_parameters = False
 
     def by_modules(self, module: nn.Module) -> bool:
@@ -39,6 +41,13 @@ class ModeEffects:
             kinds = (DROPOUTS.get(), BATCH_NORMS.get())
             known = self._holds[module] = any(isinstance(one, kinds) for one in module.modules())
             self._makes_parameters = any(is_lazy(one) for one in module.parameters())
+        return known
+
+    def by_spectra(self, module: nn.Module) -> bool:
+        """Whether a module inside ``module`` has a spectral norm, whose power iteration runs in training mode only."""
+        known = self._spectra.get(module)
+        if known is None:
+            known = self._spectra[module] = any(map(_has_spectral_norm, module.modules()))
         return known
 
     def by_draws(self, call: MicroBatch, after: RandomState, *, training: bool) -> bool:
@@ -51,6 +60,12 @@ class ModeEffects:
             self._drew[module], self._compared[module] = differ(call.random, after), compared + 1
         self._makes_parameters = False
         return False
+
+
+def _has_spectral_norm(module: nn.Module) -> bool:
+    if isinstance(module, SPECTRAL_NORM.get()):
+        return True
+    return any(isinstance(one, SpectralNorm) for one in FORWARD_PRE_HOOKS.of(module).values())
 
 
 def differ(before: RandomState, after: RandomState) -> bool:

@@ -160,10 +160,10 @@ class Followed:
             return
         if not self.trained:
             yield from self._of_the_start(seen, stream)
-        elif now.can_tell or now.draws_no_more:
+        elif now.can_tell or now.bounds or now.draws_no_more:
             self.in_eval += 1
             if self.in_eval in EVAL_TOLD:
-                measure = "in-eval" if now.can_tell else "in-eval-no-draws"
+                measure = "in-eval" if now.can_tell else "in-eval-spectral" if now.bounds else "in-eval-no-draws"
                 yield f"{measure}:{type(seen.micro_batches[-1].module).__name__}", float(self.in_eval)
 
     def _of_the_start(self, seen: StepInProgress, stream: Stream) -> Iterator[tuple[str, float]]:
@@ -206,5 +206,6 @@ class Seen:
     given: Inputs = field(default_factory=list)
     training: bool = True
     can_tell: bool = False
+    bounds: bool = False
     draws_no_more: bool = False
     backward: bool = False

@@ -17,27 +17,34 @@ DATASETS_MAX = 64
 
 
 class Passes:
-    """Counts the passes over the largest data set of the loaders, from the rows of its batches.
+    """Counts the passes over the largest data set of the loaders, from the rows of its batches. Batches that a loader
+    joins to one (the atoms of its molecules) have more rows than samples; then the samples count.
 
     Smaller data sets usually serve evaluation, and the script may read them more often than the training data.
     """
 
     def __init__(self) -> None:
         self._rows: OrderedDict[int, int] = OrderedDict()
+        self._drawn: dict[int, int] = {}
         self._largest = self._all = 0
         self._of_largest = 0.0
 
-    def fetched(self, dataset: int, batch: Any, rows_in_all: int) -> None:
-        """A loader returned ``batch``. ``rows_in_all`` is 0 if the data set has no length; it is not counted then."""
+    def fetched(self, dataset: int, batch: Any, rows_in_all: int, drawn: int = 0) -> None:
+        """A loader returned ``batch``. ``rows_in_all`` is 0 if the data set has no length; it is not counted then.
+        ``drawn`` is the number of samples that the loader last drew for a batch, 0 if that is not known."""
         first = next((one for one in tensors_in(batch) if one.dim() > 0), None)
         if first is None or rows_in_all <= 0:
             return
-        self._rows[dataset] = self._rows.get(dataset, 0) + first.size(0)
-        self._all += first.size(0)
+        if drawn:
+            self._drawn[dataset] = drawn
+        rows = min(first.size(0), self._drawn.get(dataset, first.size(0)))
+        self._rows[dataset] = self._rows.get(dataset, 0) + rows
+        self._all += rows
         if rows_in_all >= self._largest:
             self._largest, self._of_largest = rows_in_all, self._rows[dataset] / rows_in_all
         if len(self._rows) > DATASETS_MAX:
-            self._rows.popitem(last=False)
+            gone, _ = self._rows.popitem(last=False)
+            self._drawn.pop(gone, None)
 
     @property
     def bounds(self) -> tuple[float, float]:

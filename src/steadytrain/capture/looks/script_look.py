@@ -192,12 +192,12 @@ class ScriptLook(StepObserver):
         self._data.batches += 1
         self._data.dataset = dataset if torch.is_grad_enabled() else self._data.dataset
         self._data.rows_in_all = max(self._data.rows_in_all, rows)
-        self._passes.fetched(dataset, batch, rows)
+        self._passes.fetched(dataset, batch, rows, self._data.drawn)
 
     def _called(self, module: nn.Module, call: MicroBatch, args: Any, kwargs: Any) -> None:
         first, self._seen.call = self._seen.call is None, call
         self._seen.training, self._seen.can_tell = module.training, self._modes.by_modules(module)
-        self._seen.draws_no_more = False
+        self._seen.draws_no_more, self._seen.bounds = False, not module.training and self._modes.by_spectra(module)
         if first:
             self._seen.given = inputs_of(args, kwargs)
         self._targets.called(module, args, kwargs)
@@ -285,7 +285,7 @@ class ScriptLook(StepObserver):
         least, most = self._passes.since(one.begun)
         rows |= apart(one.schedules.rows, stream, least)
         rows |= apart(one.counts.rows, stream, least, most) if one.counts is not None else {}
-        rows |= apart(self._loads.lost.rows) | apart(self._loads.replaced.rows, stream)
+        rows |= apart(self._loads.lost.rows) | apart(self._loads.replaced.rows, stream) | apart(self._loads.scaled.rows)
         rows |= apart(self._norms.rows, stream) if not is_sharded(stream.parameters) else {}
         rows |= apart(self._evaluations.rows) | apart(self._orders.rows, stream.name)
         if one.cut is None:

@@ -35,6 +35,7 @@ from steadytrain.capture.looks.end_padding import end_as_padding, ends_put_in
 from steadytrain.capture.looks.entropy_targets import runaway_temperatures
 from steadytrain.capture.looks.fits_of_splits import fits_of_splits
 from steadytrain.capture.looks.free_weights import free_weights
+from steadytrain.capture.looks.graph_offsets import graph_offsets
 from steadytrain.capture.looks.growing_states import growing_states
 from steadytrain.capture.looks.indexed_sums import indexed_sums
 from steadytrain.capture.looks.kept_by_reference import kept_by_reference
@@ -124,7 +125,10 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
         runaway_temperatures,
         ("(?i)ent(ropy)?_?target|target_?ent|target_?h\\b", "(?i)alpha|temp|coef", "backward|loss"),
     ),
-    "time-in-float32": (times_in_float32, ("(?i)float", "(?i)ts\\b|stamp|unix|epoch|utc|clock|time_|_at\\b|_ms\\b")),
+    "time-in-float32": (
+        times_in_float32,
+        ("(?i)float", "(?i)ts\\b|stamp|unix|epoch|utc|clock|time_|_at\\b|_ms\\b|ticks?\\b|counter"),
+    ),
     "uniform-code": (uniform_codes, ("rand_like|rand\\(", "(?i)mu|mean|loc")),
     "separate-orders": (
         separate_orders,
@@ -234,6 +238,14 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     "reversed-risk": (
         reversed_risk_sets,
         ("cumsum|sumexp|sum\\(", "sort|None|unsqueeze|view", "(?i)cox|partial|hazard|risk|event|censor|surviv|breslow"),
+    ),
+    "graph-offset": (
+        graph_offsets,
+        (
+            "max\\(|unique|set\\(",
+            "\\+=|\\+ 1|cumsum",
+            "(?i)edge|bond|face|adj|graph|triang|link|contact|neighbo|triple",
+        ),
     ),
     "changing-closure": (changing_closures, ("BFGS", "step\\(")),
     "local-labels": (

@@ -26,8 +26,11 @@ TIME = re.compile(
     r"(?i)(.*_)?(ts|time_?stamps?|stamps?|unix(_?time)?|epoch_?(s|sec|secs|seconds|ms|time)|utc|created_at|t_ms|t_ns"
     r"|time_?(s|sec|secs|seconds|ms|ns|us)|secs?_since_epoch|posix(_?time)?)(_.*)?"
 )
-COLUMN = re.compile(rf"(?i)({TIME.pattern.removeprefix('(?i)')}|(\w+_)?(clocks?|times?|when|t))")
+COLUMN = re.compile(rf"(?i)({TIME.pattern.removeprefix('(?i)')}|(\w+_)?(clocks?|times?|when|t|ticks?|counters?))")
 """A column of a table that is taken apart, of which neighbours are subtracted."""
+
+STORED = re.compile(rf"(?i)({TIME.pattern.removeprefix('(?i)')}|(\w+_)?(ticks?|counters?|clocks?))")
+"""The variable that takes them, if the name of what is cast says nothing."""
 
 SINGLE = re.compile(r"(?i)float32|float|single|FloatTensor|f4")
 WRAPS = frozenset(
@@ -56,6 +59,9 @@ def times_in_float32(tree: ast.Module) -> Iterator[int]:
         "to_datetime",
         "read_csv",
         "read_parquet",
+        "read_json",
+        "DictReader",
+        "loads",
         "time_ns",
     }:
         return
@@ -64,14 +70,26 @@ def times_in_float32(tree: ast.Module) -> Iterator[int]:
     rebased = set(_rebased(tree))
     named = COLUMN if large else TIME  # a script that only asks for the time may have small ones of its own
     differences = {name for name in _differences(tree) if named.fullmatch(name)}
+    targets = {id(value): last_name(target) for node in walk(tree) for target, value in _assigned(node)}
     divided = {id(node.left) for node in walk(tree) if isinstance(node, ast.BinOp) and isinstance(node.op, DIVIDES)}
     for scope in scopes(tree):
         for node in statements(scope):
             if isinstance(node, ast.Call) and id(node) not in divided and (given := _made_single(node)) is not None:
-                names = set(_names(given))
-                if any(map(TIME.fullmatch, names)) and not names & rebased and _is_whole(given):
+                stored = {one for one in {targets.get(id(node), "")} & differences if STORED.fullmatch(one)}
+                names = set(_names(given)) | stored
+                if (stored or any(map(TIME.fullmatch, names))) and not names & rebased and _is_whole(given):
                     yield node.lineno
+            yield from _typed_columns(node, differences)
         yield from _of_tables(scope, differences)
+
+
+def _typed_columns(node: ast.AST, differences: set[str]) -> Iterator[int]:
+    """``table.astype({"ts": "float32"})``."""
+    if isinstance(node, ast.Call) and last_name(node.func) == "astype":
+        for kinds in (one for one in node.args if isinstance(one, ast.Dict)):
+            for key, kind in zip(kinds.keys, kinds.values, strict=True):
+                if isinstance(key, ast.Constant) and str(key.value) in differences and _is_single(kind):
+                    yield key.lineno
 
 
 def _of_tables(scope: Scope, differences: set[str]) -> Iterator[int]:
@@ -103,8 +121,28 @@ def _differences(tree: ast.Module) -> Iterator[str]:
             if all(isinstance(one, ast.Subscript) and _has_slice(one.slice) for one in sides):
                 names = {last_name(one.value) for one in sides if isinstance(one, ast.Subscript)}
                 yield from names if len(names) == 1 else ()
+            elif last_name(node.left) and last_name(node.left) == _first_of(node.right):
+                yield last_name(node.left)
         elif isinstance(node, ast.Call) and last_name(node.func) in ("diff", "ediff1d"):
             yield from (last_name(one) for one in node.args[:1])
+            yield _column(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+
+
+def _column(value: ast.expr) -> str:
+    """The name of a variable, an attribute or a column: ``ts`` of ``table["ts"]``."""
+    key = value.slice if isinstance(value, ast.Subscript) else None
+    return str(key.value) if isinstance(key, ast.Constant) else last_name(value)
+
+
+def _first_of(value: ast.expr) -> str:
+    """``t`` of ``t[0]``, ``t[:, :1]`` and ``t.min()``."""
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in ("min", "amin"):
+        return last_name(value.func.value)
+    return last_name(value.value) if isinstance(value, ast.Subscript) else ""
+
+
+def _assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    return given_values(node) if isinstance(node, ast.Assign) else iter(())
 
 
 def _has_slice(index: ast.expr) -> bool:
@@ -179,8 +217,10 @@ def _is_fine(tree: ast.Module) -> bool:
                 return True
         if isinstance(node, ast.Call) and last_name(node.func) in FINE:
             return True
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and _are_parts(node.left, node.right):
-            return True
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+            since = last_name(node.left)
+            if _are_parts(node.left, node.right) or (since and since == _first_of(node.right)):
+                return True
     return False
 
 

@@ -31,6 +31,7 @@ from steadytrain.capture.snapshots.lost_loads import LostLoads, inner_state
 from steadytrain.capture.snapshots.own_states import OwnStates
 from steadytrain.capture.snapshots.replaced_weights import ReplacedWeights
 from steadytrain.capture.snapshots.resumed_states import ResumedStates
+from steadytrain.capture.snapshots.scaled_loads import ScaledLoads
 from steadytrain.capture.snapshots.state_fingerprints import card
 from steadytrain.compare.checkpoint_contents import plain_state
 from steadytrain.core.living_objects import living
@@ -79,6 +80,7 @@ def state_wrappers(events: StateEvents, guard: Guard) -> Iterator[tuple[type, st
         if watch is not None:
             guard.wrap(watch.own.load_begins)(self, state_dict)
             guard.wrap(watch.replaced.load_begins)(self)
+            guard.wrap(watch.scaled.load_begins)(self, state_dict)
         result = load_model(self, state_dict, *args, **kwargs)
         if watch is not None and given is not None:
             guard.wrap(watch.model_loaded)(self, given, result)
@@ -124,7 +126,7 @@ class LoadedStates:
         self._set_fact = set_fact
         self._loaded = loaded
         self.lost, self.resumed, self.replaced = LostLoads(), ResumedStates(), ReplacedWeights()
-        self.own = OwnStates()
+        self.own, self.scaled = OwnStates(), ScaledLoads()
         self._loads: list[dict[str, Any]] = []
         self._card_cost_s = 0.0
         self._card_ended: float | None = None

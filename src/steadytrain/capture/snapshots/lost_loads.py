@@ -87,9 +87,11 @@ class LostLoads:
         theirs, own = given["named"], given["own_names"]
         swapped = sum(one != other and one in set(own) for one, other in zip(theirs, own, strict=False))
         self._moments = []  # a new load replaces all moments
-        if reshaped or swapped:
+        exchanged = _exchanged(given.get("settings", ()), optimizer.param_groups)
+        if reshaped or swapped or exchanged:
             name = type(optimizer).__qualname__
             found = {f"moments-reshaped:{name}": float(reshaped), f"moments-swapped:{name}": float(swapped)}
+            found[f"groups-exchanged:{name}"] = float(exchanged)
             held = weakref.ref(optimizer)
             self._moments.append(lambda: found if (one := held()) is not None and one.state else {})
 
@@ -99,7 +101,8 @@ class LostLoads:
         For each place, a class with an example of the names: ``renamed-tensors`` (tensors of the model that the
         checkpoint has under another name), ``unloaded`` (tensors of the checkpoint that were not loaded),
         ``checkpoint-tensors`` (all of them), ``model-tensors``, and ``only-head`` (1 where what was not loaded stands
-        behind all that was). ``moments-reshaped`` and ``moments-swapped`` count moments of an optimizer.
+        behind all that was). ``moments-reshaped`` and ``moments-swapped`` count moments of an optimizer,
+        ``groups-exchanged`` its groups with the settings that another one had before.
         """
         passed, self._passed = self._passed, []
         moments, self._moments = self._moments, []
@@ -113,6 +116,20 @@ class LostLoads:
                 yield f"only-head:{one.place}", float(one.at_end)
         for found in moments:
             yield from found().items()
+
+
+def _exchanged(before: Sequence[Mapping[str, Any]], groups: Sequence[Mapping[str, Any]]) -> int:
+    """How many groups got the settings that another one had, where a load gave the same settings in another order."""
+    first, now = ([_chosen(one) for one in each] for each in (before, groups))
+    if len(first) != len(now) or first == now or sorted(first) != sorted(now):
+        return 0
+    return sum(one != other for one, other in zip(first, now, strict=True))
+
+
+def _chosen(group: Mapping[str, Any]) -> tuple[str, ...]:
+    """The settings that a script chooses by group; the rate as it was before a schedule."""
+    rate = group.get("initial_lr", group.get("lr"))
+    return tuple(str(one) for one in (rate, group.get("weight_decay"), group.get("momentum"), group.get("betas")))
 
 
 def inner_state(state: Mapping[Any, Any]) -> Mapping[str, Tensor]:

@@ -184,7 +184,8 @@ class ModelCalls:
         if run.activations.armed:
             with run.own_time, run.guard.part("measuring the outputs of modules"):
                 run.activations.backward_begins()
-        run.seen.backward_begins()
+        if accumulates:  # a derivative that the script takes leaves no gradients that it could discard
+            run.seen.backward_begins()
         with run.own_time.unseen, run.guard.part("following backward"):
             run.backwards.append(Backward(run.last_step + 1, newest_of(_as_tensors(roots))))
             run.observer.backward_begins()

@@ -33,11 +33,11 @@ class StepInProgress:
     """The events of the step in progress; a new object replaces it when the step ends.
 
     ``clipping`` has the gradients' norms from before clipping. ``early`` is the finding about a non-finite loss from
-    right before its backward. The first ``used`` of ``micro_batches`` were followed by a backward; the first ``stale``
-    belong to gradients that the script has discarded since. ``left_out`` counts modules whose further calls are not
-    recorded. ``evaluations`` counts the optimizer's calls of its closure. ``waited_s`` is the time in data loaders, in
-    seconds. ``rested`` has for each stream its first unrecorded step and this one, if the run rested when this one
-    began.
+    right before its backward. The first ``used`` of ``micro_batches`` were followed by a backward that left gradients;
+    the first ``stale`` belong to gradients that the script has discarded since. ``left_out`` counts modules whose
+    further calls are not recorded. ``evaluations`` counts the optimizer's calls of its closure. ``waited_s`` is the
+    time in data loaders, in seconds. ``rested`` has for each stream its first unrecorded step and this one, if the run
+    rested when this one began.
     """
 
     began: float = field(default_factory=time.perf_counter)

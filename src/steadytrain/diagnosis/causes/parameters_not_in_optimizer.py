@@ -24,6 +24,7 @@ from steadytrain.diagnosis.signs import (
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
+    from steadytrain.core.model import Symptom
     from steadytrain.experiments.case import Case
 
 
@@ -109,6 +110,16 @@ class ParametersNotInOptimizer(Cause):
         )
 
 
+def _replaced(told: Symptom | None, stale: float) -> str:
+    named = told.tensors[0] if told is not None and told.tensors else "a parameter"
+    more = f" and {len(told.tensors) - 1} more were" if told is not None and len(told.tensors) > 1 else " was"
+    held = "a tensor" if stale == 1 else f"{stale:.0f} tensors"
+    return (
+        f"{named}{more} put in the place of what the optimizer holds: it still updates {held} that no module has any "
+        "more, so what is new is never updated"
+    )
+
+
 def _left_out(case: Case) -> Signs:
     """Signs of what the run saw: which parameters the optimizer has, and which the loss reaches."""
     told = seen(case, "parameters-outside-optimizer")
@@ -116,7 +127,7 @@ def _left_out(case: Case) -> Signs:
     late = told is not None and told.numbers.get("thawed", 0.0) > 0.0
     hidden = told is not None and told.numbers.get("unregistered", 0.0) > 0.0
     texts = (
-        (stale > 0, f"the optimizer holds {stale:.0f} tensors that no module has any more, not what took their place"),
+        (stale > 0, _replaced(told, stale)),
         (trains_another_model(case), "all that the loss reaches is in no optimizer: the optimizer holds another model"),
         (
             late,

@@ -149,6 +149,8 @@ def _did(case: Case) -> str:
     given = {one.name: one for one in found.inputs} if found is not None else {}
     value, divisor = given.get("self"), given.get("other")
     name = found.operation if found is not None else ""
+    if found is not None and is_left_out(found):
+        return LEFT_OUT + where_made(case)
     if ".div." in name and divisor is not None and divisor.zeros:
         both = value is not None and value.zeros and found is not None and found.produced == "nan"
         return ("divided 0 by 0" if both else "divided by 0") + _of_derivative(found) + where_made(case)
@@ -165,6 +167,11 @@ def _did(case: Case) -> str:
     if any(one.nan or one.inf for one in given.values()):
         return "made it from inputs that were not finite"
     return "made it from finite inputs"
+
+
+def is_left_out(found: Located) -> bool:
+    """Whether its Inf goes no further in the forward, and only its derivative passes it on."""
+    return found.phase == "forward" and found.produced == "inf" and "(backward)" in "".join(found.chain[1:2])
 
 
 def _of_derivative(found: Located | None) -> str:
@@ -224,6 +231,10 @@ def _made(case: Case) -> str:
     return "" if located(case) is not None else made_by_script(case)
 
 
+LEFT_OUT = (
+    "gave Inf where the forward leaves it out, as torch.where does with the branch that is not taken; the derivative "
+    "multiplies that Inf by 0, which is NaN"
+)
 INSIDE_ONE = {"acos", "asin", "arccos", "arcsin", "atanh", "arctanh", "erfinv"}
 FAR = 1e15
 SHORT_SHARE = 4.0

@@ -8,6 +8,7 @@ from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Inte
 from steadytrain.diagnosis.interventions import LONGER_WARMUP, RESET_MOMENTS, UPDATE_CLIPPING
 from steadytrain.diagnosis.script_signs import begins_anew, lost_steps
 from steadytrain.diagnosis.signs import (
+    Signs,
     above,
     fact,
     holds,
@@ -91,8 +92,6 @@ class StaleOptimizerState(Cause):
 
     def signature(self, case: Case) -> Signature:
         lag = lost_steps(case, RESUME_STEPS)
-        resume = seen(case, "incomplete-resume")
-        emptied = resume.numbers.get("share", 0.0) if resume is not None else 0.0
         return Signature(
             (
                 *when(
@@ -125,14 +124,7 @@ class StaleOptimizerState(Cause):
                 *holds(case, "state_loaded_optimizer", FAIR, "the optimizer's state was loaded"),
                 *(symptom(case, STRONG, "incomplete-resume") if not begins_anew(case) else ()),
                 *symptom(case, CERTAIN, "short-lived-optimizer", invariant=True),
-                *when(
-                    emptied > 0.0,
-                    CERTAIN,
-                    f"{emptied:.0%} of the second moments were 0 after the load, too small for the format that the "
-                    "checkpoint keeps them in (they underflow in float16): the first updates are far too large",
-                    "symptoms",
-                    invariant=True,
-                ),
+                *_of_the_load(case),
                 *symptom(case, FAIR, "replaced-weights"),
                 *symptom(case, FAIR, "update-norm-spike"),
                 *symptom(case, HINT, "second-moment-lag", "divergence", "loss-spike"),
@@ -143,6 +135,31 @@ class StaleOptimizerState(Cause):
                 *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
             ),
         )
+
+
+def _of_the_load(case: Case) -> Signs:
+    """Signs of a state that was loaded, and is not what the optimizer needs."""
+    resume = seen(case, "incomplete-resume")
+    numbers = resume.numbers if resume is not None else {}
+    emptied, exchanged = numbers.get("share", 0.0), numbers.get("groups", 0.0)
+    return (
+        *when(
+            exchanged > 0.0,
+            CERTAIN,
+            "the order of the parameter groups has changed: the state is loaded by position, and "
+            f"{exchanged:.0f} groups got the learning rate, momentum and moments of another one",
+            "symptoms",
+            invariant=True,
+        ),
+        *when(
+            emptied > 0.0,
+            CERTAIN,
+            f"{emptied:.0%} of the second moments were 0 after the load, too small for the format that the "
+            "checkpoint keeps them in (they underflow in float16): the first updates are far too large",
+            "symptoms",
+            invariant=True,
+        ),
+    )
 
 
 RESUME_STEPS = 100
