@@ -30,6 +30,7 @@ class Loop:
 
     zero_grads: int = 0
     backwards: int = 0
+    own_backwards: int = 0
     updates: int = 0
     scheduler_steps: int = 0
     schedulers: list[Any] = field(default_factory=list)
@@ -56,6 +57,20 @@ class Loop:
     skips: int = 0
     loaders: list[Any] = field(default_factory=list)
     notes: dict[str, str] = field(default_factory=dict)
+
+    def backward(self, count: int, *, own: bool) -> None:
+        """An update of the surveyed optimizer (``own``) or of another one came after so many backward passes."""
+        self.backwards += count
+        self.own_backwards += count * own
+
+    def backwards_of(self, updates: int) -> float:
+        """The backward passes of each of the surveyed optimizer's ``updates``. Those of another optimizer count only
+        where it has none of its own: both may step after one backward."""
+        return (self.own_backwards or self.backwards) / max(1, updates)
+
+    def forget(self) -> None:
+        """What was counted so far belongs to a training before this one."""
+        self.backwards = self.own_backwards = self.zero_grads = self.clips = 0
 
     def watch(self) -> None:
         """Wraps the methods that the script may call."""

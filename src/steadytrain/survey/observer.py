@@ -135,9 +135,10 @@ class Observed(StepObserver):
 
     def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         step = self._inner.now
-        self.loop.backwards += len(measured.losses) * self.calls.active  # a derivative that the script takes is none
         if stream.name == self._inner.stream:
             self._stream = stream
+        if self.calls.active:  # a derivative that the script takes is no backward
+            self.loop.backward(len(measured.losses), own=stream is self._stream)
         if stream is not self._stream:
             self.state.of_others(stream)
             self._others += 1
@@ -248,7 +249,7 @@ class Observed(StepObserver):
         """What was seen so far belongs to a training before this one."""
         self.calls.seen, self.calls.looked_up, self.calls.step_losses = Seen(), [], []
         self.labels, self.batches, self.rows = Labels(), Batches(), Rows()
-        self.loop.backwards = self.loop.zero_grads = self.loop.clips = 0
+        self.loop.forget()
         self._micro_batches, self._losses = [], []
 
     def _looks_at(self, step: int) -> bool:
@@ -272,7 +273,7 @@ class Observed(StepObserver):
 
     def _of_calls(self) -> dict[str, Any]:
         seen = self.calls.seen
-        backwards = self.loop.backwards / max(1, len(self._steps))
+        backwards = self.loop.backwards_of(len(self._steps))
         shared = backwards > 1.5 and any(abs(factor * backwards - 1) < SHARE_SLACK for factor in seen.factors)
         facts: dict[str, Any] = {
             "loss_functions": list(seen.loss_forms.values()),
@@ -324,7 +325,7 @@ class Observed(StepObserver):
             "zero_grad_calls": loop.zero_grads / updates,
             "gradients_carried_over": loop.carried_over,
             "gradients_rescaled": loop.rescaled,
-            "backwards_per_step": loop.backwards / max(1, len(self._steps)),
+            "backwards_per_step": loop.backwards_of(len(self._steps)),
             "clipped": loop.clips > 0,
             "clip_value": loop.clip_value,
             "clip_before_unscale": loop.clip_before_unscale,

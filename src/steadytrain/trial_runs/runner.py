@@ -231,7 +231,7 @@ class TrialRun(StepObserver):
 
     def _gate_of_train(self, stream: Stream, measured: Measurement, loss: float | None) -> None:
         assert self.job is not None
-        self.shown.step(self._at, measured, loss, self.process.roots)
+        self.shown.step(self._at, measured, loss, list(stream.roots()))
         if self._recorded is not None:
             self.shown.compare(self._recorded, measured)
             # If other batches are fed, the learning-rate schedule still follows the run.

@@ -153,7 +153,7 @@ class Followed:
 
     def of_mode(self, now: Seen, seen: StepInProgress, stream: Stream) -> Iterator[tuple[str, float]]:
         """The rows of the mode that the update's call ran in."""
-        if not seen.micro_batches:
+        if not seen.micro_batches or _is_of_others(seen, stream):
             return
         if now.training:
             self.trained, self.in_eval = True, 0
@@ -195,6 +195,14 @@ class Followed:
         for hooked in (self.cut, self.recurrent, self.averages):
             if hooked is not None:
                 hooked.release()
+
+
+def _is_of_others(seen: StepInProgress, stream: Stream) -> bool:
+    """Whether the last call was of a model that ``stream`` does not train, after one that it does: a critic judges what
+    the generator made."""
+    roots = {id(one) for one in stream.model.roots} if stream.model is not None else set()
+    calls = [id(call.module) in roots for call in seen.micro_batches]
+    return not calls[-1] and any(calls)
 
 
 @dataclass

@@ -37,7 +37,7 @@ class ScaledLoads:
         self._compared = 0
         self._place = ""
         self._shares: list[float] = []
-        self._told = 0
+        self._told = False
 
     @torch.no_grad()
     def load_begins(self, module: nn.Module, state: Any) -> None:
@@ -53,14 +53,13 @@ class ScaledLoads:
         self._place = frames[0].place if frames else type(module).__name__
 
     def rows(self) -> Iterator[tuple[str, float]]:
-        """``scaled-load:LINE`` is the median factor of the loads there, after every load from the third on, and
-        ``scaled-loads:LINE`` their number."""
-        if len(self._shares) < LOADS_MIN or len(self._shares) == self._told:
+        """``scaled-load:LINE`` is the median factor of the first loads that scale all weights, and
+        ``scaled-loads:LINE`` their number. Once a run: each round may have optimizers of its own."""
+        if self._told or len(self._shares) < LOADS_MIN or max(self._shares) - min(self._shares) < SPREAD_MIN:
             return
-        self._told = len(self._shares)
-        if max(self._shares) - min(self._shares) >= SPREAD_MIN:
-            yield f"scaled-load:{self._place}", sorted(self._shares)[len(self._shares) // 2]
-            yield f"scaled-loads:{self._place}", float(len(self._shares))
+        self._told = True
+        yield f"scaled-load:{self._place}", sorted(self._shares)[len(self._shares) // 2]
+        yield f"scaled-loads:{self._place}", float(len(self._shares))
 
 
 def _pairs(module: nn.Module, state: Mapping[str, Any]) -> Iterator[tuple[Tensor, Tensor]]:
