@@ -160,6 +160,9 @@ NORMS = TorchName("torch.nn.modules.batchnorm:_NormBase", "`diagnose` surveys no
 SPECTRAL_NORM = TorchName(
     "torch.nn.utils.parametrizations:_SpectralNorm", "a critic that is left in evaluation mode is not noticed"
 )
+OLDER_SPECTRAL_NORM = TorchName(
+    "torch.nn.utils.spectral_norm:SpectralNorm", "a critic that is left in evaluation mode is not noticed"
+)
 BATCH_NORMS = TorchName("torch.nn.modules.batchnorm:_BatchNorm", "trials that change modules do not run")
 
 # -- optimizers, gradient scalers, schedulers, data loaders ----------------------------------------------------------

@@ -15,10 +15,15 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
-from torch.nn.utils.spectral_norm import SpectralNorm
 
 from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
-from steadytrain.core.torch_private import BATCH_NORMS, DROPOUTS, FORWARD_PRE_HOOKS, SPECTRAL_NORM
+from steadytrain.core.torch_private import (
+    BATCH_NORMS,
+    DROPOUTS,
+    FORWARD_PRE_HOOKS,
+    OLDER_SPECTRAL_NORM,
+    SPECTRAL_NORM,
+)
 
 CALLS_COMPARED = 32
 """Calls in training mode whose random states are compared, as long as none of them drew."""
@@ -63,9 +68,10 @@ class ModeEffects:
 
 
 def _has_spectral_norm(module: nn.Module) -> bool:
-    if isinstance(module, SPECTRAL_NORM.get()):
+    newer, older = SPECTRAL_NORM.loaded(), OLDER_SPECTRAL_NORM.loaded()
+    if newer is not None and isinstance(module, newer):
         return True
-    return any(isinstance(one, SpectralNorm) for one in FORWARD_PRE_HOOKS.of(module).values())
+    return older is not None and any(isinstance(one, older) for one in FORWARD_PRE_HOOKS.of(module).values())
 
 
 def differ(before: RandomState, after: RandomState) -> bool:
