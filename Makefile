@@ -36,7 +36,7 @@ help:
 	@echo "make test          lint, types, layers and tests"
 	@echo "make test-all      the same with long tests and those that need a GPU"
 	@echo "make test-torch    the tests in an environment of their own (TORCH=2.6.0, PYTHON=python3.12, TESTS=tests/capture)"
-	@echo "make test-trackers the exporters against W&B, TensorBoard and MLflow themselves, in an environment of their own; ten minutes"
+	@echo "make test-trackers the exporters against W&B, TensorBoard and MLflow themselves, in an environment of their own; four minutes"
 	@echo "make lint          lint, types and layers"
 	@echo "make golden        write the frozen texts again (public API, help of each command): only when a change is meant"
 	@echo "make bench         what watching costs, ours and others', as a table; about twenty minutes"
