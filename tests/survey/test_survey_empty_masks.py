@@ -165,10 +165,15 @@ def test_a_mean_inside_the_model_is_one_over_its_input_and_not_over_labels(calls
 
     def pooled(values: Tensor, mask: Tensor) -> Tensor:
         calls.masks.inside = True
+        return ((values[..., None].expand(-1, -1, 5) * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)).mean()
+
+    def loss_in_model(values: Tensor, mask: Tensor) -> Tensor:
+        calls.masks.inside = True
         return by_row(values, mask)
 
     (inside,) = found(calls, pooled, dead=2)
-    assert (outside["in_model"], inside["in_model"]) == (False, True)
+    (of_labels,) = found(calls, loss_in_model, dead=2)
+    assert (outside["in_model"], inside["in_model"], of_labels["in_model"]) == (False, True, False)
     symptom = Symptom("nonfinite-loss", "critical", 90, 90, "the loss is NaN")
     for one, named, other in (
         (outside, "no-supervised-tokens", "empty-input"),

@@ -74,7 +74,7 @@ class EmptyMasks:
         mask = next((mask for kept, mask in self._empty if kept is value), None)
         if mask is None:
             mask = next((mask for _, mask in self._empty), None)
-        self._tell(line, [], mask)
+        self._tell(line, [], mask, pools=value.dim() > 1)
 
     def divided(self, numerator: Any, denominator: Any, line: str) -> None:
         """A division by ``denominator``, a tensor or a number, right before it. Only what is learned from is a mean
@@ -91,7 +91,8 @@ class EmptyMasks:
                 self._tell_small(numerator, small, source, line)
                 return
             by_row = source.dim() > 0 and zeros.numel() == source.shape[0] > 1
-            self._tell(line, zeros.nonzero().flatten().tolist() if by_row else [], source)
+            rows = zeros.nonzero().flatten().tolist() if by_row else []
+            self._tell(line, rows, source, pools=_has_features(numerator, denominator))
         elif denominator == 0:
             source = next((mask for count, mask in self._counts if not bool(mask.any())), None)
             if source is not None:
@@ -102,7 +103,8 @@ class EmptyMasks:
         if denominator.numel() == 1 and 0.0 < float(denominator) <= ADDED_MAX and isinstance(numerator, Tensor):
             quotient = float(numerator.detach().abs().max()) / float(denominator)
             if quotient >= LARGE_MIN:
-                self._tell(line, [], mask, divisor=float(denominator), quotient=quotient)
+                pools = _has_features(numerator, denominator)
+                self._tell(line, [], mask, pools=pools, divisor=float(denominator), quotient=quotient)
 
     def _is_mask(self, value: Tensor, line: str) -> bool:
         if value.requires_grad or value.dim() == 0 or value.numel() < 2:
@@ -114,16 +116,22 @@ class EmptyMasks:
             self._binary[line] = self._binary.get(line, True) and binary
         return self._binary.get(line, False)
 
-    def _tell(self, line: str, rows: list[int], mask: Tensor | None, **numbers: float) -> None:
+    def _tell(self, line: str, rows: list[int], mask: Tensor | None, *, pools: bool = False, **numbers: float) -> None:
+        """``pools``: the mean is one of vectors. A model that returns its loss divides numbers by their count, too."""
         if len(self.found) < FOUND_MAX:
             of, call = int(mask.shape[0]) if mask is not None and mask.dim() else 0, max(0, self.call - 1)
             told = {"line": line, "rows": rows[:ROWS_MAX], "whole": not rows, "of": of, "call": call}
-            self.found.append({**told, "in_model": self.inside, **numbers})
+            self.found.append({**told, "in_model": self.inside and pools, **numbers})
 
     @staticmethod
     def _hold(held: list[Any], pair: Any) -> None:
         if len(held) < HELD_MAX:
             held.append(pair)
+
+
+def _has_features(numerator: Any, denominator: Tensor) -> bool:
+    """Whether several numbers are divided by one count: the features of a row."""
+    return isinstance(numerator, Tensor) and numerator.dim() > 1 and numerator.numel() > denominator.numel()
 
 
 def _parts(index: Any) -> Sequence[Any]:
