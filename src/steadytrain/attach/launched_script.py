@@ -57,15 +57,16 @@ class Wanted:
     fail_on: Severity | None = None
     require_training: bool = False
 
-    def unmet(self, run_dir: Path) -> bool:
-        """Whether the script under watch did not fulfil it. What cannot be seen in the output is reported."""
+    def unmet(self, run_dir: Path) -> str:
+        """What the script under watch did not fulfil, which is also reported; "" if it fulfilled everything."""
+        option, why = "", ""
         if self.require_training and not _has_trained(run_dir):
-            tell(f"--require-training: {NOT_TRAINED}, so the exit status is {UNHEALTHY_STATUS}")
-            return True
-        if self.fail_on is None or not _reaches(run_dir, self.fail_on):
-            return False
-        tell(f"--fail-on {self.fail_on}: such a symptom was seen, so the exit status is {UNHEALTHY_STATUS}")
-        return True
+            option, why = "--require-training", NOT_TRAINED
+        elif self.fail_on is not None and _reaches(run_dir, self.fail_on):
+            option, why = f"--fail-on {self.fail_on}", "such a symptom was seen"
+        if why:
+            tell(f"{option}: {why}, so the exit status is {UNHEALTHY_STATUS}")
+        return why
 
 
 NOTHING_WANTED = Wanted()
@@ -98,12 +99,11 @@ def run_target(
         override = None
         with end.part("ending the run"):
             override = _finish_run(run, how, status, error)
-        if override is not None or status != 0:
-            return override
+        unmet = wanted.unmet(Path(run.run_dir)) if override is None and status == 0 else ""
         with end.part("alerting"):
-            if wanted.require_training and not _has_trained(Path(run.run_dir)):
+            if unmet == NOT_TRAINED:
                 _alert_of_early_end(run, "failed", f"{NOT_TRAINED} (--require-training)")
-        return UNHEALTHY_STATUS if wanted.unmet(Path(run.run_dir)) else override
+        return UNHEALTHY_STATUS if unmet else override
 
     end = Guard(tell)
     return execute(target, finish_run)

@@ -102,8 +102,7 @@ class Clipping:
         clipped, self._clipped = self._clipped, []
         if not clipped or self.limit is None or not isinstance(total, Tensor):
             return
-        version_of = VERSION.of
-        left = {id(parameter): (id(gradient), version_of(gradient)) for parameter, gradient in clipped}
+        left = {id(parameter): (id(gradient), VERSION.of(gradient)) for parameter, gradient in clipped}
         if left.keys() <= self.norms.keys():
             self.total, self._left = total.detach(), left
 
@@ -194,9 +193,7 @@ class NormsTaken:
 
 def _reads_well(gradient: Tensor) -> bool:
     """Whether torch's own norm of this gradient is usable for us."""
-    if type(gradient) is not Tensor or gradient.layout is not torch.strided:
-        return False
-    return gradient.dtype in (torch.float32, torch.float64) and gradient.numel() > 0
+    return _is_plain(gradient) and gradient.dtype in (torch.float32, torch.float64)
 
 
 def _is_half(gradient: Tensor) -> bool:

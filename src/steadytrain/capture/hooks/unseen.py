@@ -5,7 +5,6 @@ A mode that counts operations, or changes them, must get those of the script alo
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -45,14 +44,7 @@ class Unseen:
 
 
 def _watched() -> bool:
-    if not _depths:
-        _depths.extend((DISPATCH_DEPTH.get(), FUNCTION_DEPTH.get()))
-    dispatch_depth, function_depth = _depths
-    return bool(dispatch_depth() or function_depth() or _profiles())
-
-
-_depths: list[Callable[[], int]] = []
-"""Torch's two functions, once they are resolved: a step asks a dozen times."""
+    return bool(DISPATCH_DEPTH.get()() or FUNCTION_DEPTH.get()() or _profiles())
 
 
 def _profiles() -> bool:

@@ -22,6 +22,7 @@ from steadytrain.capture.looks.syntax_trees import (
     walk,
 )
 
+PUTS = frozenset({"append", "extend"})
 LARGEST = frozenset({"max", "amax", "nanmax"})
 WORDS = re.compile(
     r"(?i)edge|bond|graph|node|atom|mesh|face|vert|adj|mol|link|neighbo|contact|src|dst|triang|senders|triple|relation|subj"
@@ -125,25 +126,15 @@ def _different_ones(value: ast.expr) -> set[str]:
 
 def _is_added(nodes: tuple[ast.AST, ...], offset: str, indices: set[str], made: dict[str, ast.expr]) -> bool:
     """Whether the offset is added to the same indices, or to what is put to them."""
+    put_to = {id(value): name for name, value in made.items()}
     for node in nodes:
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in ("append", "extend")
-        ):
-            put = [each for one in node.args for each in walk(one) if isinstance(each, ast.BinOp)]
-            if dotted(node.func.value) in indices and any(offset in map(dotted, (one.left, one.right)) for one in put):
-                return True
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and last_name(node.func) in PUTS:
+            put_to |= {id(each): dotted(node.func.value) for one in node.args for each in walk(one)}
+    for node in nodes:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            sides = (node.left, node.right)
-            if any(dotted(one) == offset for one in sides):
-                other = (
-                    next(one for one in sides if dotted(one) != offset)
-                    if dotted(node.left) != dotted(node.right)
-                    else None
-                )
-                read = (names_read(other) | {dotted(other)}) if other is not None else set()
-                shifted = {name for name, value in made.items() if value is node}
-                if (read | shifted) & indices:
+            others = [one for one in (node.left, node.right) if dotted(one) != offset]
+            if len(others) == 1:
+                touched = names_read(others[0]) | {dotted(others[0]), put_to.get(id(node), "")}
+                if touched & indices:
                     return True
     return False

@@ -42,9 +42,9 @@ class ReplacedWeights:
         for one in islice(module.parameters(), PARAMETERS_MAX):
             known = self._before.get(id(one))
             if known is None or known[0]() is not one:
-                sampled = _sampled(one)
-                if sampled is not None:
-                    self._before[id(one)] = weakref.ref(one), sampled.clone()
+                values = sampled(one)
+                if values is not None:
+                    self._before[id(one)] = weakref.ref(one), values.clone()
         while len(self._before) > KEPT_MAX:
             del self._before[next(iter(self._before))]
         frames = user_frames()
@@ -69,7 +69,7 @@ class ReplacedWeights:
             return
         changes, norms = [], []
         for held in kept:
-            now = _sampled(one) if held is not None and (one := held[0]()) is not None else None
+            now = sampled(one) if held is not None and (one := held[0]()) is not None else None
             if held is not None and now is not None and now.shape == held[1].shape and now.device == held[1].device:
                 changes.append((now.float() - held[1].float()).square().sum())
                 norms.append(held[1].float().square().sum())
@@ -82,9 +82,10 @@ class ReplacedWeights:
             yield f"weights-replaced:{self._place}", share
 
 
-def _sampled(parameter: Tensor) -> Tensor | None:
+def sampled(parameter: Tensor, most: int = SAMPLED_MAX) -> Tensor | None:
+    """Evenly spaced values of a tensor, about ``most`` of them, without a copy; None for kinds without values."""
     values = dense_values(parameter.detach())
     if values is None or not values.numel():
         return None
     flat = values.reshape(-1)
-    return flat[:: -(-flat.numel() // SAMPLED_MAX) | 1]
+    return flat[:: -(-flat.numel() // most) | 1]

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.hooks.model_discovery import named_tensors
+from steadytrain.capture.snapshots.replaced_weights import sampled
 from steadytrain.capture.step.script_frames import user_frames
-from steadytrain.capture.tensors.dense import dense_values
 
 LOADS_MAX, TENSORS_MAX, SAMPLED_MAX = 128, 64, 1024
 ELEMENTS_MIN, TENSORS_MIN = 32, 3
@@ -68,11 +68,10 @@ def _pairs(module: nn.Module, state: Mapping[str, Any]) -> Iterator[tuple[Tensor
         given = state.get(name)
         if not isinstance(given, Tensor) or given.shape != one.shape or one.numel() < ELEMENTS_MIN:
             continue
-        before, after = dense_values(one), dense_values(given)
+        before, after = sampled(one, SAMPLED_MAX), sampled(given, SAMPLED_MAX)
         if before is None or after is None or before.device != after.device or before.data_ptr() == after.data_ptr():
             continue
-        stride = -(-before.numel() // SAMPLED_MAX)
-        yield before.reshape(-1)[::stride].float(), after.reshape(-1)[::stride].float()
+        yield before.float(), after.float()
 
 
 def _share(pairs: list[tuple[Tensor, Tensor]]) -> float | None:
