@@ -150,8 +150,12 @@ def test_a_job_that_is_ended_and_started_again_goes_on_with_its_run(tmp_path: Pa
     assert (note.signal, note.ended, note.place) == ("SIGTERM", True, "train.py:19")
     assert run.state == "killed"
     assert slurm.ending(run) == "ended by SIGTERM at train.py:19"
-    why = "SLURM preemption, requeue or scancel; `sacct -j 123 -o State,ExitCode` says which."
+    why = "SLURM preemption, requeue, time limit or scancel; `sacct -j 123 -o State,ExitCode` says which."
     assert slurm.sentence(run) == f"The run was ended by SIGTERM at train.py:19: {why}"
+    (note_file,) = (run.path / "signals").glob("SIGTERM*")
+    note_file.rename(note_file.with_name(note_file.name.replace("SIGTERM", "SIGUSR1")))
+    assert "where `--signal` asks for it" in str(slurm.sentence(run))
+    note_file.with_name(note_file.name.replace("SIGTERM", "SIGUSR1")).rename(note_file)
     limit = {**run.description["slurm"], "ends_at": int(note.time) + 60}
     at_limit = replace(run, description={**run.description, "slurm": limit})
     assert str(slurm.sentence(at_limit)).endswith(": at the time limit of SLURM job 123.")

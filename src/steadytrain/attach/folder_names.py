@@ -46,6 +46,11 @@ def free_folder(runs_dir: Path, name: str, *, named: bool, shared: bool = False)
     return path
 
 
+def made_here(run_dir: Path) -> bool:
+    """Whether this process created the folder for itself, and does not share it with its launcher or its parent."""
+    return run_dir in _made
+
+
 def without_secrets(name: str) -> str:
     """A name of a run with the secrets in it replaced by words that a file system takes."""
     kept = redact_text(name)

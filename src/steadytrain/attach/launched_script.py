@@ -96,10 +96,11 @@ def run_target(
         return execute(target, lambda *_: None)
 
     def finish_run(how: str, status: int | None, error: BaseException | None) -> int | None:
-        override = None
+        override, own = None, attached()
+        run_dir = own.watcher.settings.run_dir if own is not None else Path(run.run_dir)
         with end.part("ending the run"):
-            override = _finish_run(run, how, status, error)
-        unmet = wanted.unmet(Path(run.run_dir)) if override is None and status == 0 else ""
+            override = _finish_run(run, run_dir, how, status, error)
+        unmet = wanted.unmet(run_dir) if override is None and status == 0 else ""
         with end.part("alerting"):
             if unmet == NOT_TRAINED:
                 _alert_of_early_end(run, "failed", f"{NOT_TRAINED} (--require-training)")
@@ -162,11 +163,12 @@ def _arm(run: WatchedRun, guest: Callable[[Watcher], None] | None = None) -> Non
         tell_unwatched(error)
 
 
-def _finish_run(run: WatchedRun, how: str, status: int | None, error: BaseException | None) -> int | None:
+def _finish_run(
+    run: WatchedRun, run_dir: Path, how: str, status: int | None, error: BaseException | None
+) -> int | None:
     """End the watch after the script: settle open matters, print the summary, and choose the exit status."""
     from steadytrain.detection.summary import summary
 
-    run_dir = Path(run.run_dir)
     own, own_guard = attached(), Guard(tell)
     watcher = own.watcher if own is not None else None
     if watcher is not None:
@@ -182,9 +184,10 @@ def _finish_run(run: WatchedRun, how: str, status: int | None, error: BaseExcept
                 watcher.abandon_rerun(f"the script {how} before it reached the optimizer again")
         with own_guard.part("closing the run"):
             finish(watcher, how, status)
+    is_first = launched_rank() == 0 and not (watcher is not None and watcher.settings.joined)
     stopped = _stopped_elsewhere(run_dir) or (watcher is not None and watcher.stopped is not None)
     with own_guard.part("the summary"):
-        lines = summary(watcher, run_dir) if launched_rank() == 0 or not is_first_recorded(run_dir) else []
+        lines = summary(watcher, run_dir) if is_first or not is_first_recorded(run_dir) else []
         if watcher is not None and watcher.streams:
             lines = [*lines[:-1], *end_lines(), *lines[-1:]] if lines else []
         for line in lines:
@@ -193,7 +196,7 @@ def _finish_run(run: WatchedRun, how: str, status: int | None, error: BaseExcept
         if how != "finished" and not stopped and not _was_recorded(watcher, run_dir):
             _alert_of_early_end(run, how, f"{type(error).__name__}: {error}".rstrip(": ") if error is not None else "")
     with own_guard.part("the summary"):
-        give_back(run_dir)
+        give_back(Path(run.run_dir))
     if watcher is not None and watcher.stopped is not None:
         return watcher.stopped.status
     return STOPPED_STATUS if stopped else None

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steadytrain.attach.folder_names import free_folder, start_stamp, without_secrets
+from steadytrain.attach.folder_names import free_folder, made_here, start_stamp, without_secrets
 from steadytrain.attach.messages import tell
 from steadytrain.attach.options import NO_RUN, Options
 from steadytrain.attach.restarted_run import earlier_try, elastic_restarts, name_of_try
@@ -81,6 +81,7 @@ class WatchedRun:
             pace=None if options.every_step or policy.acts else Pace(),
             description=self.description,
             diff=self.diff,
+            own_folder=made_here(Path(self.run_dir)),
         )
 
 

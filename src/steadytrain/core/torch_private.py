@@ -211,6 +211,11 @@ JOIN = TorchAttribute(
     "torch.distributed.algorithms.join:Joinable._join_config", "ranks may ask each other under `join()`"
 )
 
+DEFAULT_STORE = TorchName(
+    "torch.distributed.distributed_c10d:_get_default_store",
+    "ranks that no launcher gave a common run folder record as runs of their own",
+)
+
 # -- losses without gradients ---------------------------------------------------------------------------------------
 
 _NO_EVALUATION = "the losses of a script's own evaluations are not recorded"

@@ -29,15 +29,16 @@ from steadytrain.core.model import FACTS, SEVERITIES, SIGNALS, Reading, Symptom,
 from steadytrain.detection.detector_schedule import DetectorSchedule
 from steadytrain.detection.earlier_run import history_of
 from steadytrain.detection.incidents import SymptomIncidents
+from steadytrain.detection.record_folder import choose_folder
 from steadytrain.detection.sink import NO_SINK, Sink
 from steadytrain.detection.step_history import StepHistory
 from steadytrain.detectors import Detector
 from steadytrain.grouping.catalog import needed_tables, spoils_weights
 from steadytrain.grouping.courses import OPEN
 from steadytrain.grouping.stories import Story, is_of_nonfinite, of_nonfinite, tell
-from steadytrain.storage.ranks_of_run import launcher_facts, rank_folder
+from steadytrain.storage.ranks_of_run import launcher_facts
 from steadytrain.storage.retention import Keeper
-from steadytrain.storage.run_folder import RUN_FILE, RunWriter
+from steadytrain.storage.run_folder import RunWriter
 from steadytrain.storage.run_summaries import keep_summary
 from steadytrain.storage.segments import SegmentWriter
 from steadytrain.storage.stopped_recording import write_stopped
@@ -135,7 +136,9 @@ class RunRecorder:
     def begin(self) -> RunWriter:
         """The run folder, made if it is not there: also for a run that failed before its first step."""
         if self._run is None:
-            self._run = RunWriter(self._own_folder(), {**self.settings.description, **_rank_facts()})
+            folder, begun = choose_folder(self.settings, self._tell)
+            self._run = RunWriter(folder, {**self.settings.description, **_rank_facts()})
+            begun()
             self._run.set_fact("torch", torch.__version__)
             for name, value in self._facts_waiting.items():
                 self._run.set_fact(name, value)
@@ -152,15 +155,6 @@ class RunRecorder:
     def begun(self) -> bool:
         """Whether this process has a run folder."""
         return self._run is not None
-
-    def _own_folder(self) -> Path:
-        """The run folder for the first process that trains; a folder under ``ranks`` for the others."""
-        rank = ranks.rank()
-        if rank:
-            return rank_folder(self.settings.run_dir, rank)
-        if (self.settings.run_dir / RUN_FILE).exists():
-            return self.settings.run_dir / "ranks" / f"process-{os.getpid()}"
-        return self.settings.run_dir
 
     def commit(self, stream: Stream, measured: Measurement) -> None:
         """Put a step into memory and on disk, once."""

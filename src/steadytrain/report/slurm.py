@@ -9,6 +9,9 @@ from steadytrain.report.wording import clean
 from steadytrain.storage.run_folder import Run
 from steadytrain.storage.signal_notes import SignalNote, ended_by, signals_of
 
+ASKED_FOR = ("SIGUSR1", "SIGUSR2")
+"""Signals that SLURM sends only if the job asks for them."""
+
 LIMIT_S = 300.0
 """So near the time limit of its job, a signal is that of the limit: ``--signal`` comes a minute or two before."""
 
@@ -62,7 +65,9 @@ def _why(job: Mapping[str, Any], note: SignalNote) -> str:
     ends_at = job.get("ends_at")
     if isinstance(ends_at, int) and abs(note.time - ends_at) <= LIMIT_S:
         return f"at the time limit of SLURM job {clean(job.get('job'))}"
-    return f"SLURM preemption, requeue or scancel; {_ask(job)}"
+    if note.signal in ASKED_FOR:
+        return f"SLURM sends it where `--signal` asks for it, before the time limit or at preemption; {_ask(job)}"
+    return f"SLURM preemption, requeue, time limit or scancel; {_ask(job)}"
 
 
 def _ask(job: Mapping[str, Any]) -> str:
