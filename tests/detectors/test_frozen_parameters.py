@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from steadytrain.core.model import GRADIENT_ABSENT, Window
-from steadytrain.detectors.frozen_parameters import FrozenParameters
+from steadytrain.detectors.frozen_parameters import ZERO_WEIGHTS, FrozenParameters
 from steadytrain.testing import newest, steps
 from steadytrain.testing.windows import table
 
@@ -18,7 +18,13 @@ def window(norms: Mapping[str, Sequence[float]], first_step: int = 1) -> Window:
     return steps(gradient_norms=norms, loss=[2.0] * len(next(iter(norms.values()))), first_step=first_step)
 
 
-def readings(gradients: Mapping[str, float], updates: Mapping[str, float], weight: float = 0.4321987) -> Window:
+def readings(
+    gradients: Mapping[str, float],
+    updates: Mapping[str, float],
+    weight: float = 0.4321987,
+    zeros: Sequence[str] = (),
+    rate: float | None = None,
+) -> Window:
     at = range(50, 501, 50)
     row = {name: [value] * 10 for name, value in gradients.items()}
     held = table(
@@ -26,11 +32,12 @@ def readings(gradients: Mapping[str, float], updates: Mapping[str, float], weigh
         at=at,
         gradient_norm=row,
         update_norm={name: [value] * 10 for name, value in updates.items()},
-        weight_norm=dict.fromkeys(row, [1.0] * 10),
+        weight_norm={name: [0.0 if name in zeros else 1.0] * 10 for name in row},
         weight_min=dict.fromkeys(row, [-weight] * 10),
         weight_max=dict.fromkeys(row, [weight] * 10),
     )
-    return steps(loss=[2.0] * 500, tables={"tensors": held})
+    rates = {} if rate is None else {"learning_rate": [rate] * 500}
+    return steps(loss=[2.0] * 500, tables={"tensors": held}, **rates)
 
 
 LIVE = (1.0 + 0.1 * np.random.default_rng(0).standard_normal(400)).tolist()
@@ -89,6 +96,29 @@ def test_a_gradient_that_is_rounding() -> None:
     assert "router.weight had a gradient that is rounding, at most 3e-09 of the largest" in symptom.message
     assert newest(FrozenParameters(), window({name: row[:60] for name, row in norms.items()})) is None
     assert newest(FrozenParameters(), window(norms, first_step=4001)) is None
+
+
+def test_zeros_that_stay_zero_have_an_update_in_proportion_to_their_norm() -> None:
+    gates = readings({"a": 1.0, "gate": 1.0}, {"a": 1e-3, "gate": 0.0}, zeros=["gate"])
+    (symptom,) = FrozenParameters().check(gates)
+    assert symptom.tensors == ("gate",)
+    assert symptom.numbers[ZERO_WEIGHTS] == 1.0
+    assert "while others learned; they are zero, and an update in proportion to their norm" in symptom.message
+
+
+def test_zeros_that_nothing_else_moves_beside_are_told_if_the_rate_is_not_zero() -> None:
+    adapters = {"up": 1.0}, {"up": 0.0}
+    assert FrozenParameters().check(readings(*adapters, zeros=["up"], rate=0.0)) == ()
+    assert FrozenParameters().check(readings(*adapters, rate=1e-3)) == ()
+    (symptom,) = FrozenParameters().check(readings(*adapters, zeros=["up"], rate=1e-3))
+    assert FrozenParameters().check(readings(*adapters, zeros=["up"])) == (symptom,)  # a relative step has no rate
+    assert symptom.tensors == ("up",)
+    assert "while others" not in symptom.message
+
+
+def test_a_frozen_weight_that_is_not_zero_is_not_told_of_its_norm() -> None:
+    (symptom,) = FrozenParameters().check(readings({"a": 1.0, "b": 1.0}, {"a": 1e-3, "b": 0.0}))
+    assert ZERO_WEIGHTS not in symptom.numbers
 
 
 def test_never_a_gradient_in_the_first_steps() -> None:

@@ -13,6 +13,7 @@ from steadytrain.core.incident import Finding, OperandRange
 from steadytrain.core.model import Symptom
 from steadytrain.diagnosis.cause import CERTAIN
 from steadytrain.diagnosis.cause_catalog import causes
+from steadytrain.diagnosis.guarded_operations import decomposition_of
 from steadytrain.diagnosis.signs import calm_before
 from steadytrain.experiments.case import Case
 from trial_cases import finite_case, window
@@ -236,3 +237,28 @@ def test_the_division_of_a_derivative_is_told_with_its_operation() -> None:
     located = replace(case.finding.located, phase="backward", code="y = torch.log(1 - x.tanh()**2)")
     (told,) = singular(replace(case, finding=Finding(located, "")))
     assert told.endswith("divided 0 by 0, in the derivative of log")
+
+
+@pytest.mark.parametrize(
+    ("operation", "code", "said"),
+    [
+        ("aten.div.Tensor", "u, s, vt = torch.linalg.svd(h)", "the differences of the squared singular values"),
+        ("aten.div_.Tensor", "w, q = torch.linalg.eigh(cov)", "the differences of the eigenvalues"),
+        ("aten.linalg_solve_triangular.default", "q, r = torch.linalg.qr(frames)", "the diagonal of R"),
+    ],
+)
+def test_the_derivative_of_a_decomposition_is_named(operation: str, code: str, said: str) -> None:
+    located = builders.located(operation=operation, code=code, phase="backward", produced="nan", inputs=())
+    case = replace(nan_case(), finding=Finding(located, ""))
+    (sign,) = (one for one in causes()["singular-operation"].signature(case).signs if one.source == "finding")
+    assert sign.weight == CERTAIN
+    assert said in sign.what
+
+
+def test_what_only_stands_beside_a_decomposition_is_not_its_derivative() -> None:
+    forward = builders.located(operation="aten.div.Tensor", code="u, s, v = torch.linalg.svd(h / n)", phase="forward")
+    assert decomposition_of(forward) == ""
+    two = builders.located(
+        operation="aten.div.Tensor", code="torch.linalg.qr(torch.linalg.svd(h)[0])", phase="backward"
+    )
+    assert decomposition_of(two) == ""

@@ -30,6 +30,11 @@ AT_THE_EDGE: dict[str, Callable[[Tensor], Tensor]] = {
     "zero times infinity": lambda zero: zero * torch.full_like(zero, -torch.inf),
     "deviation of one": lambda zero: zero / (zero[:1].std() + 1),
     "variance of one, by row": lambda zero: zero / (zero[:, None].var(dim=1) + 1),
+    "svd": lambda zero: torch.matmul(*torch.linalg.svd(zero.view(2, 2))[::2]),
+    "svd of a tall matrix": lambda zero: torch.linalg.svd(zero.view(4, 1).expand(4, 2), full_matrices=False)[0],
+    "eigh": lambda zero: torch.linalg.eigh(zero.view(2, 2) + torch.eye(2))[1] ** 2 * torch.tensor([1.0, 2.0]),
+    "qr": lambda zero: torch.linalg.qr(zero.view(2, 2))[0],
+    "slogdet": lambda zero: zero.view(2, 2).slogdet()[1],
     "rows over their std": lambda zero: (zero - zero.mean()) / zero.std(),
 }
 
@@ -71,3 +76,24 @@ def test_what_is_far_from_an_edge_stays_as_it_is(change: SafeOperation) -> None:
     with torch._C.DisableTorchFunction():
         plain = torch.stack([inside.log(), inside**0.5, inside**2, inside / 3, inside.atanh(), inside.std().expand(2)])
     assert torch.equal(others, plain)
+
+
+@pytest.mark.parametrize("function", [torch.linalg.cholesky, torch.linalg.inv, torch.inverse])
+def test_a_singular_matrix_is_decomposed(change: SafeOperation, function: Callable[[Tensor], Tensor]) -> None:
+    matrix = torch.tensor([[1.0, 1.0], [1.0, 1.0]], requires_grad=True)
+    value = function(matrix)
+    value.sum().backward()
+    assert change.touched
+    assert torch.isfinite(value).all()
+    assert matrix.grad is not None
+    assert torch.isfinite(matrix.grad).all()
+
+
+def test_of_a_batch_only_the_matrix_at_the_edge_changes(change: SafeOperation) -> None:
+    both = torch.stack([torch.diag(torch.tensor([1.0, 3.0])), torch.eye(2)])
+    with torch._C.DisableTorchFunction():
+        plain = torch.linalg.eigh(both)[0]
+    values = torch.linalg.eigh(both)[0]
+    assert torch.equal(values[0], plain[0])
+    assert not torch.equal(values[1], plain[1])
+    assert torch.allclose(values[1], plain[1], atol=0.05)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
 import numpy as np
@@ -35,6 +35,9 @@ CUT = {
 }
 """Values of the measure ``cut-off`` of the table ``script``, and what they say."""
 
+ZERO_WEIGHTS = "zero_weights"
+"""The number of a symptom whose parameters are zero: 1."""
+
 
 @final
 @dataclass(frozen=True)
@@ -58,12 +61,14 @@ class FrozenParameters(Detector):
         - a gate that is divided by its own sum: with one expert chosen it is always 1, and its router learns nothing
         - an optimizer made before parameters were replaced, or before the model was moved or wrapped
         - a learning rate of zero in their parameter group
+        - weights that begin at zero under an optimizer that scales updates by their norm (LAMB, LARS)
 
     Next:
         1. No gradient at all: follow the named module in `forward`; is it called, is its output used?
            Checkpoints behind a frozen embedding need `use_reentrant=False`.
         2. A gradient of zero: the cut is just below the first layer, towards the loss, that still has one.
         3. A gradient, but no update: compare the parameters of the optimizer's groups with `model.parameters()`.
+           If they are zero, the trust ratio of LAMB or LARS must be 1 where the norm is 0.
         4. Meant to be frozen: set `requires_grad` to False and leave them out of the optimizer.
     """
 
@@ -207,16 +212,21 @@ class FrozenParameters(Detector):
         if norms is None or len(cells) != len(norms):
             return []
         rounding = self.gradient_share * np.nanmedian(norms.values, axis=1, keepdims=True)
-        beyond = (cells.values == 0.0) & (norms.values > rounding) & (cells.values > 0.0).any(axis=1, keepdims=True)
+        others = (cells.values > 0.0).any(axis=1, keepdims=True)
+        zeros = _zeros(window, cells)
+        rate = window.applied("learning_rate")
+        if not len(rate) or rate.values.all():
+            others = others | zeros  # the optimizer moves nothing, but it is not told to rest
+        beyond = (cells.values == 0.0) & (norms.values > rounding) & others
         if not beyond.any() or is_coarse(window):  # lost-updates reports rounding
             return []
-        rate = window.applied("learning_rate")
         # The rate is that of the first group: at zero it is set for a part, or zero-learning-rate reports it.
         severity: Severity = "note" if len(rate) and not rate.values.any() else "warning"
-        return [
-            _symptom(cells, episode, severity, "a gradient, but no update", "tensors.update_norm")
-            for episode in self._episodes(window, cells, beyond)
-        ]
+        found = []
+        for episode in self._episodes(window, cells, beyond):
+            one = _symptom(cells, episode, severity, "a gradient, but no update", "tensors.update_norm")
+            found.append(_of_zeros(one) if zeros[:, episode.positions].any(axis=0).all() else one)
+        return found
 
     def _episodes(self, window: Window, cells: Cells, beyond: NDArray[np.bool_]) -> list[Episode]:
         """Episodes of the rows that were still for long enough."""
@@ -232,6 +242,24 @@ class FrozenParameters(Detector):
                 ):
                     kept[first : last + 1, row] = True
         return episodes(window, cells, kept)
+
+
+def _zeros(window: Window, cells: Cells) -> NDArray[np.bool_]:
+    """Which parameters consist of zeros in each row of ``cells``; none of one that has other values later."""
+    weights = applied_cells(window, "tensors", "weight_norm", apart_steps=APART_STEPS)
+    if weights is None or weights.values.shape != cells.values.shape or weights.rows != cells.rows:
+        return np.zeros(cells.values.shape, np.bool_)
+    moved = (np.nan_to_num(weights.values, nan=0.0) != 0.0).any(axis=0, keepdims=True)
+    return np.asarray((weights.values == 0.0) & ~moved)
+
+
+def _of_zeros(symptom: Symptom) -> Symptom:
+    """The symptom of weights that stay zero: an optimizer that scales an update by their norm never moves them."""
+    return replace(
+        symptom,
+        message=f"{symptom.message}; they are zero, and an update in proportion to their norm stays zero",
+        numbers={**symptom.numbers, ZERO_WEIGHTS: 1.0},
+    )
 
 
 def _from_the_start(window: Window) -> bool:
@@ -307,12 +335,14 @@ def _norms(window: Window) -> Cells | None:
 
 
 def _symptom(cells: Cells, episode: Episode, severity: Severity, kind: str, signal: str) -> Symptom:
+    here = cells.values[(cells.steps >= episode.first_step) & (cells.steps <= episode.last_step)]
+    beside = ", while others learned" if (here > 0.0).any() else ""
     return Symptom(
         name="frozen-parameters",
         severity=severity,
         first_step=episode.first_step,
         last_step=episode.last_step,
-        message=f"{episode.who('parameters')} had {kind} {episode.when()}, while others learned",
+        message=f"{episode.who('parameters')} had {kind} {episode.when()}{beside}",
         signals=(signal,),
         tensors=episode.names,
         numbers={"tensors": float(len(episode.rows)), "tensors_measured": float(len(cells.rows))},

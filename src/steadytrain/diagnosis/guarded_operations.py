@@ -17,15 +17,46 @@ FORMS: Mapping[str, str] = {
     "std": "x.std(correction=0).clamp(min=1e-6): of one value, or of equal ones, there is none to divide by",
     "exp": "torch.exp(x.clamp(max=80)), or work with logarithms (logsumexp)",
     "pow": "x.clamp(min=1e-6) ** p: a power below 1 has an infinite derivative at 0, a negative one is infinite there",
+    "svd": "detach the factors if only they are needed, or separate the singular values: svd(x + 1e-4 * noise)",
+    "eigh": "detach the eigenvectors, or separate the eigenvalues: eigh(x + torch.diag_embed(1e-4 * distinct numbers))",
+    "qr": "qr(x + 1e-4 * noise), or leave out a matrix whose columns depend on each other",
+    "cholesky": "cholesky(x + 1e-4 * torch.eye(n)): the smallest eigenvalue must stay above 0",
+    "inv": "torch.linalg.solve(x + 1e-4 * torch.eye(n), y), or pinv: a singular matrix has no inverse",
+    "slogdet": "slogdet(x + 1e-4 * torch.eye(n)): the determinant of a singular matrix is 0",
     "acos": "torch.acos(x.clamp(-1 + 1e-6, 1 - 1e-6))",
     "asin": "torch.asin(x.clamp(-1 + 1e-6, 1 - 1e-6))",
 }
+_CALL = re.compile(r"([A-Za-z_]\w*)\s*\(")
+
 _ALIKE: Mapping[str, str] = {
     **dict.fromkeys(("log2", "log10", "log1p"), "log"),
     **dict.fromkeys(("linalg_vector_norm", "cdist", "_cdist_forward", "_euclidean_dist"), "norm"),
     **dict.fromkeys(("var", "std_mean", "var_mean"), "std"),
     **dict.fromkeys(("expm1", "exp2"), "exp"),
 }
+
+
+DECOMPOSED: Mapping[str, tuple[frozenset[str], str]] = {
+    "svd": (
+        frozenset(("svd", "svd_lowrank", "pca_lowrank")),
+        "divides by the differences of the squared singular values: two of them are equal, or zero",
+    ),
+    "eigh": (
+        frozenset(("eigh", "eig", "symeig", "lobpcg")),
+        "divides by the differences of the eigenvalues: two of them are equal",
+    ),
+    "qr": (frozenset(("qr", "householder_product")), "divides by the diagonal of R: columns depend on each other"),
+    "cholesky": (
+        frozenset(("cholesky", "cholesky_ex", "cholesky_solve", "cholesky_inverse", "MultivariateNormal")),
+        "divides by the diagonal of the factor: the matrix is singular",
+    ),
+    "inv": (
+        frozenset(("inv", "inv_ex", "inverse", "solve", "lstsq", "solve_triangular", "matrix_power")),
+        "solves with the matrix once more: it is singular",
+    ),
+    "slogdet": (frozenset(("slogdet", "logdet", "det")), "is the inverse of the matrix: it is singular"),
+}
+"""By form: the functions that decompose a matrix, and where their derivative is undefined, as torch documents it."""
 
 
 _DERIVATIVES: Mapping[str, tuple[str, ...]] = {
@@ -43,6 +74,7 @@ def guarded(located: Located | None) -> str:
     if located is None:
         return ""
     name = forward_operation(located) if is_plain_derivative(located) else _bare(located)
+    name = decomposition_of(located) or name
     form = FORMS.get(_ALIKE.get(name, name), "")
     place = f"  # {located.file.rpartition('/')[2]}:{located.line}" if located.file and located.line else ""
     return f"{form}{place}" if form else ""
@@ -52,6 +84,15 @@ def is_plain_derivative(located: Located) -> bool:
     """Whether the operation is part of a derivative that torch composes of plain operations, such as the division of
     the derivative of ``log``."""
     return located.phase == "backward" and "_backward" not in located.operation
+
+
+def decomposition_of(located: Located) -> str:
+    """Which kind of :data:`DECOMPOSED` the line calls whose derivative holds the operation; "" for none, or several."""
+    if located.phase != "backward":
+        return ""
+    called = set(_CALL.findall((located.code or "").partition("#")[0]))
+    kinds = [kind for kind, (names, _) in DECOMPOSED.items() if called & names]
+    return kinds[0] if len(kinds) == 1 else ""
 
 
 def forward_operation(located: Located) -> str:
@@ -70,6 +111,6 @@ def _bare(located: Located) -> str:
 def _written(code: str) -> set[str]:
     """The operations with a guarded form that a line of the script calls or writes as an operator."""
     code = code.partition("#")[0]
-    called = {_ALIKE.get(name, name) for name in re.findall(r"([A-Za-z_]\w*)\s*\(", code)}
+    called = {_ALIKE.get(name, name) for name in _CALL.findall(code)}
     operators = {name for name, sign in (("pow", r"\*\*"), ("div", r"(?<!/)/(?!/)")) if re.search(sign, code)}
     return (called | operators) & set(FORMS)

@@ -9,6 +9,7 @@ from steadytrain.storage.run_folder import Run
 
 INDEX_FILE, INDEX_SCHEMA = "evidence/index-out-of-range.json", "steadytrain.index-out-of-range/1"
 FEW_FILE, FEW_SCHEMA = "evidence/too-few-values.json", "steadytrain.too-few-values/1"
+MATRIX_FILE, MATRIX_SCHEMA = "evidence/singular-matrix.json", "steadytrain.singular-matrix/1"
 GRAPH_FILE, GRAPH_SCHEMA = "evidence/reused-graph.json", "steadytrain.reused-graph/1"
 BATCH_FILE, BATCH_SCHEMA = "evidence/nonfinite-batch.json", "steadytrain.nonfinite-batch/1"
 BYTES_MAX = 1 << 20
@@ -17,8 +18,8 @@ NAME_CHARACTERS_MAX = 200
 
 
 def facts_of_crash(run: Run | None) -> dict[str, Any]:
-    """``index_outside``, ``nonfinite_refused``, ``too_few_values`` or ``reused_graph``, where such an error ended the
-    run, and ``torch_seeded``, where that is recorded. A damaged file is no evidence."""
+    """``index_outside``, ``nonfinite_refused``, ``too_few_values``, ``singular_matrix`` or ``reused_graph``, where
+    such an error ended the run, and ``torch_seeded``, where that is recorded. A damaged file is no evidence."""
     if run is None:
         return {}
     randomness = run.facts.get("randomness")
@@ -28,6 +29,7 @@ def facts_of_crash(run: Run | None) -> dict[str, Any]:
         ("index_outside", INDEX_FILE, INDEX_SCHEMA, _index),
         ("too_few_values", FEW_FILE, FEW_SCHEMA, _few),
         ("nonfinite_refused", BATCH_FILE, BATCH_SCHEMA, _batch),
+        ("singular_matrix", MATRIX_FILE, MATRIX_SCHEMA, _matrix),
         ("reused_graph", GRAPH_FILE, GRAPH_SCHEMA, _graph),
     ):
         path = run.path / file
@@ -62,6 +64,16 @@ def _few(document: dict[str, Any]) -> dict[str, Any]:
     return {
         "shape": [int(size) for size in document["shape"]],
         "rows": int(rows) if rows is not None else None,
+        "line": _line(document),
+        "message": str(document["error"]["message"])[:200],
+    }
+
+
+def _matrix(document: dict[str, Any]) -> dict[str, Any]:
+    element = document["element"]
+    return {
+        "function": str(document["function"] or "")[:NAME_CHARACTERS_MAX] or None,
+        "element": int(element) if element is not None else None,
         "line": _line(document),
         "message": str(document["error"]["message"])[:200],
     }

@@ -194,6 +194,8 @@ FACTS: Mapping[str, str] = {
     "ctc_infeasible_rows": "rows whose CTC target (with repeats) is longer than their input",
     "too_few_values": "{shape, rows, line, message} of the norm in training mode whose input had one value a channel, "
     "which ended the run",
+    "singular_matrix": "{function, element, line, message} of the decomposition or inverse of a singular matrix that "
+    "ended the run",
     "reused_graph": "{kind: freed or updated, from_step, in_step, parameters, carried, held, line, message} of the "
     "backward that ended the run, because it went through a graph that was used before",
     "index_outside": "{what: label|token|index, allowed, rows of {row, value, sample}, line, message} of an index "
@@ -281,7 +283,7 @@ FACTS: Mapping[str, str] = {
 
 WITHOUT_SURVEY = frozenset(
     {"ranks", "ranks_synchronized", "rank_parameters_differ", "rank_scales_differ", "replay_exact", "index_outside"}
-    | {"nonfinite_refused", "too_few_values", "reused_graph", "torch_seeded"}
+    | {"nonfinite_refused", "too_few_values", "singular_matrix", "reused_graph", "torch_seeded"}
 )
 """Facts that need no survey: from the records of the ranks, from the control, and from the error that ended the run."""
 

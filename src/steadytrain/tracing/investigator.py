@@ -33,6 +33,7 @@ from steadytrain.capture.step.script_frames import LoopLines
 from steadytrain.core.incident import UNKNOWN_OWNER, Finding
 from steadytrain.core.torch_private import CALL, COMPILED_CALL, KEEP_VERSION, ORIGINAL_MODULE
 from steadytrain.tracing.alone_among_ranks import has_whole_model, without_others
+from steadytrain.tracing.anomaly_mode import without_stacks_printed
 from steadytrain.tracing.gradient_hooks import without_hooks
 from steadytrain.tracing.input_names import named_tensors
 from steadytrain.tracing.input_values import is_bad, same_inputs
@@ -273,7 +274,8 @@ def _rerun_lines(
                     if above_nan and len(fed) > 1:  # which of its calls got the recorded batch is not known
                         raise CannotRunAgainError("they call the recorded model several times")
                     tracer.mark_loss(loss)
-                    then(loss)
+                    with without_stacks_printed():
+                        then(loss)
                 return tracer.finding()
             finally:
                 handle.remove()

@@ -259,6 +259,8 @@ class TrialRun(StepObserver):
         self._own_steps, self._own_calls = self._own_steps + 1, 0
         if self._own_steps >= self._own_steps_wanted and not self._jumped:
             self._jumped, self._update_due, self._skipped = True, False, False
+            if self.job is None:  # no call of the model that is trained: its gradients are those of copies
+                self._take(self._stage())
             self._next_entry()
 
     def updated(self, stream: Stream) -> None:

@@ -82,3 +82,14 @@ def test_the_variance_is_that_of_each_element_over_all_rows() -> None:
     torch.testing.assert_close(found[-1]["target-variance"], float(torch.cat(batches).double().var(0).mean()))
     assert dict(targets.rows([batches[0], batches[1]], None)) == {}
     assert dict(targets.rows([torch.ones(100, 2)], None)) == {}
+
+
+def test_what_another_column_tells_is_not_unrelated() -> None:
+    code = torch.randn(256, 8)
+    mixed = code @ torch.linalg.qr(torch.randn(8, 8))[0].T
+    shifted = code.roll(1, dims=1)
+    for given in (mixed, shifted):
+        call: Any = SimpleNamespace(args=(given,), kwargs={})
+        assert dict(RegressionTargets().rows([code], call))["noise-correlation"] > 5.0
+    call = SimpleNamespace(args=(torch.randn(256, 8),), kwargs={})
+    assert dict(RegressionTargets().rows([code], call))["noise-correlation"] < 5.0

@@ -70,14 +70,19 @@ def _drawn(run: LiveRun, calls: Sequence[MicroBatch]) -> tuple[Samples, ...]:
         raise
 
 
-def how_it_ended(run: LiveRun, error: BaseException) -> str:
-    """The error that ends the script, in one line: its step, its place, and the model's input."""
+def how_it_ended(run: LiveRun, error: BaseException) -> str | None:
+    """The error that ends the script, in one line: its step, its place, and the model's input.
+
+    None for ``sys.exit(0)`` after a whole step, as at the end of a program; within one it may be a guard of the script.
+    """
     step = run.last_step
     begun = bool(run.seen.micro_batches or run.seen.losses)
     when = f"in step {step + 1}" if begun else f"after step {step}"
     if isinstance(error, KeyboardInterrupt):
         return f"interrupted (KeyboardInterrupt) {when}"
     if isinstance(error, SystemExit):
+        if not begun and error.code in (None, 0):
+            return None
         return f"ended by SystemExit({error.code!r}) {when}"
     frames = [frame for frame in _frames(error) if is_user(frame)]
     place = _place(frames)

@@ -21,6 +21,9 @@ from steadytrain.capture.step.input_recorder import MicroBatch, tensors_in
 
 SQUARES = "MseLoss"
 ROWS_MIN, ELEMENTS_MAX = 64, 1 << 20
+COLUMNS_MAX, COLUMN_ROWS_MIN = 64, 16
+"""Vectors of at most so many columns, in at least so many rows, are compared column by column."""
+
 NOISE_MIN = 1024
 """Elements of a target that can be told to be standard noise."""
 
@@ -137,8 +140,15 @@ def _coefficient(one: Tensor, target: Tensor, rows: Tensor) -> float:
 
 
 def _correlation(one: Tensor, other: Tensor) -> float:
-    """Of all elements, in standard errors; 0 if one of them is constant."""
+    """Of all elements, in standard errors; 0 if one of them is constant. Of vectors also the largest of two columns:
+    what one of them tells need not stand at its own place."""
     x, y = one.double().reshape(-1), other.double().reshape(-1)
     x, y = x - x.mean(), y - y.mean()
     size = float(x.norm() * y.norm())
-    return abs(float(x @ y)) / size * math.sqrt(len(x)) if size > 0.0 else 0.0
+    found = abs(float(x @ y)) / size * math.sqrt(len(x)) if size > 0.0 else 0.0
+    if one.dim() != 2 or one.shape[1] > COLUMNS_MAX or len(one) < COLUMN_ROWS_MIN:
+        return found
+    a, b = (both.double() - both.double().mean(0) for both in (one, other))
+    sizes = torch.outer(a.norm(dim=0), b.norm(dim=0))
+    columns = (a.T @ b).abs() / sizes.clamp(min=torch.finfo(sizes.dtype).tiny) * math.sqrt(len(one))
+    return max(found, float(columns.max()))

@@ -223,7 +223,7 @@ class Watcher:
             self.resting.hand_over()
         if not isinstance(error, RunStopped):
             with self._run.guard.part("naming what ended the script"):
-                self._run.failure = how_it_ended(self._run, error)
+                self._run.failure = how_it_ended(self._run, error) or self._run.failure
             self._guards.script_ends(error)
         with self._run.guard.part("keeping evidence of the failure"):
             keep_evidence(self._run, error)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
+from steadytrain.detectors.frozen_parameters import ZERO_WEIGHTS
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Sign, Signature
 from steadytrain.diagnosis.signs import (
+    Signs,
     enumerated,
     fact,
     first_name,
@@ -13,6 +15,7 @@ from steadytrain.diagnosis.signs import (
     measured,
     not_finite,
     ruled_out,
+    seen,
     surveyed,
     symptom,
     when,
@@ -25,18 +28,20 @@ if TYPE_CHECKING:
 
 @final
 class FrozenParameters(Cause):
-    """Parameters that should learn have `requires_grad` False, or a gradient of exactly zero.
+    """Parameters that should learn have `requires_grad` False, a gradient of exactly zero, or an update scaled to zero.
 
     Means:
         The optimizer holds them and they do not change. A frozen base under adapters is intended; a frozen adapter, or
         a whole frozen model, is not. If the gradient of a whole tensor is exactly zero, something multiplies it by
-        zero.
+        zero. If zeros never move although their gradient is not zero, the optimizer scales each update by the norm of
+        its weights (LAMB, LARS, relative steps): that of zeros is zero.
 
     Causes:
         - `requires_grad_(False)` that was meant for the base only (trl #3926), or was never undone
         - tokens added to a model whose embedding is frozen under adapters
         - adapters on modules that forward does not call
         - a factor of zero: a gate, a mask, a weight of a loss term
+        - a trust ratio of LAMB or LARS without an exception for a norm of 0, and layers that begin at zero
 
     Next:
         1. List names, shapes and `requires_grad` of all parameters in the optimizer.
@@ -74,6 +79,13 @@ class FrozenParameters(Cause):
             code='LoraConfig(trainable_token_indices=new_ids)  # or modules_to_save=["embed_tokens", "lm_head"]',
             of=("frozen-new-tokens",),
         ),
+        Intervention(
+            "trust-ratio-one",
+            5,
+            "a trust ratio of 1 where the norm of the weights or of the update is 0",
+            code="trust = torch.where((w_norm > 0) & (u_norm > 0), w_norm / u_norm, 1.0)",
+            of=(ZERO_WEIGHTS,),
+        ),
     )
     grade = "A"
     source = "trl #3926, PR 4081; transformers #26334; unsloth #1282"
@@ -94,6 +106,7 @@ class FrozenParameters(Cause):
                 *listed(case, "parameters_zero_gradient", HINT, "gradients that are exactly zero: {names}"),
                 *symptom(case, FAIR, "few-trained-parameters"),
                 *symptom(case, CERTAIN, "frozen-adapters", "frozen-new-tokens", invariant=True),
+                *_of_zeros(case),
                 *symptom(case, HINT, "frozen-parameters", "no-learning", "plateau"),
                 *listed(case, "parameters_not_in_optimizer", -FAIR, "parameters that no optimizer holds: {names}"),
                 *listed(case, "parameters_without_gradient", -HINT, "parameters without a gradient: {names}"),
@@ -102,7 +115,8 @@ class FrozenParameters(Cause):
                     surveyed(case)
                     and share == 0.0
                     and not fact(case, "parameters_zero_gradient")
-                    and not fact(case, "parameters_without_gradient"),
+                    and not fact(case, "parameters_without_gradient")
+                    and not _of_zeros(case),
                     -STRONG,
                     "every parameter is trainable and has a gradient",
                     "fact frozen_share",
@@ -110,6 +124,17 @@ class FrozenParameters(Cause):
             ),
             layer=first_name(case, "parameters_frozen") or first_name(case, "parameters_zero_gradient"),
         )
+
+
+def _of_zeros(case: Case) -> Signs:
+    """Parameters that stay zero although they have a gradient, while the optimizer moves others."""
+    found = seen(case, "frozen-parameters")
+    if found is None or not found.numbers.get(ZERO_WEIGHTS):
+        return ()
+    names = enumerated(found.tensors)
+    why = f"{names}: zero from the start, with a gradient and without an update"
+    what = f"{why}, so the optimizer scales updates by the norm of the weights (a trust ratio of 0)"
+    return (Sign(what, CERTAIN, "symptom frozen-parameters", {ZERO_WEIGHTS: 1.0}, invariant=True),)
 
 
 def _is_whole(case: Case) -> bool:

@@ -10,7 +10,12 @@ import numpy as np
 
 from steadytrain.core.incident import UNKNOWN_OWNER, Located, OperandRange
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
-from steadytrain.diagnosis.guarded_operations import forward_operation, is_plain_derivative
+from steadytrain.diagnosis.guarded_operations import (
+    DECOMPOSED,
+    decomposition_of,
+    forward_operation,
+    is_plain_derivative,
+)
 from steadytrain.diagnosis.interventions import DROP_BATCH, EXAMPLE
 from steadytrain.diagnosis.mask_signs import empty_mask
 from steadytrain.diagnosis.script_signs import (
@@ -53,6 +58,7 @@ class SingularOperation(Cause):
 
     Causes:
         - probabilities and a logarithm in place of `log_softmax`; a norm or standard deviation of equal values
+        - the derivative of `svd` or `eigh` where two singular values or eigenvalues are equal
         - masked means over zero elements; weights or distances that become zero
         - `where` around an operation whose untaken branch is not finite: its gradient is still NaN
 
@@ -107,6 +113,7 @@ class SingularOperation(Cause):
                 *operation(case, -STRONG, "{operation} at {line} worked in float16", is_half),
                 *operation(case, -STRONG, "{operation} at {line} got -Inf from a mask", is_masked_softmax),
                 *when(bool(_made(case)), CERTAIN, _made(case), "fact nonfinite_made"),
+                *when(bool(_matrix(case)), CERTAIN, _matrix(case), "fact singular_matrix", invariant=True),
                 *when(bool(early), CERTAIN, early, "fact nonfinite_made", invariant=True),
                 *when(bool(_prepared(case)), CERTAIN, _prepared(case), "finding, fact singular_calls"),
                 *when(bool(_short(case)), FAIR, _short(case), "window samples"),
@@ -118,7 +125,7 @@ class SingularOperation(Cause):
                     bool(empty_mask(case)), -STRONG, f"{empty_mask(case)}, which is another cause", "fact empty_masks"
                 ),
                 *changed_settings(case, "other", -FAIR),
-                *ruled_out(not not_finite(case), "everything stayed finite", "symptoms"),
+                *ruled_out(not not_finite(case) and not _matrix(case), "everything stayed finite", "symptoms"),
             ),
             layer=None if made_before_model(case) else layer_of(case),
             batch_rows=rows_made(case) or rows_of(case),
@@ -149,6 +156,8 @@ def _did(case: Case) -> str:
     given = {one.name: one for one in found.inputs} if found is not None else {}
     value, divisor = given.get("self"), given.get("other")
     name = found.operation if found is not None else ""
+    if found is not None and (kind := decomposition_of(found)):
+        return f"is part of the derivative of {kind}, which {DECOMPOSED[kind][1]}" + where_made(case)
     if found is not None and is_left_out(found):
         return LEFT_OUT + where_made(case)
     if ".div." in name and divisor is not None and divisor.zeros:
@@ -226,6 +235,17 @@ def _by_zero(call: object) -> bool:
     return isinstance(call, Mapping) and bool(call.get("zeros")) and {"operation", "line"} <= set(call)
 
 
+def _matrix(case: Case) -> str:
+    """Which decomposition or inverse ended the run, because its matrix has none; else ""."""
+    found = fact(case, "singular_matrix")
+    if not isinstance(found, Mapping):
+        return ""
+    what = f"torch.linalg.{found['function']}" if found.get("function") else "a decomposition or inverse"
+    at = f" at {found['line']}" if found.get("line") else ""
+    which = f", matrix {found['element']} of its batch," if found.get("element") is not None else ""
+    return f"{what}{at} has no result for its input{which} which is singular or not positive definite"
+
+
 def _made(case: Case) -> str:
     """Which operation of the script made the value in the step at fault, if no search named one; else ""."""
     return "" if located(case) is not None else made_by_script(case)
@@ -273,7 +293,7 @@ def _is_singular(found: Located) -> bool:
     Layer norms have an epsilon under their root, so only a value that is too large breaks them. Neither is a square of
     1e20 beyond its domain: it is too large for the format.
     """
-    if is_zero_times_inf(found):
+    if is_zero_times_inf(found) or (decomposition_of(found) and not is_of_infinities(found)):
         return True
     if _is_too_large(found) or is_of_infinities(found):
         return False

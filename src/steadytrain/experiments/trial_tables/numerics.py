@@ -111,7 +111,7 @@ ROWS: tuple[Trial, ...] = (
         "Operations kept away from their singular points.",
         changes=(
             "log, sqrt, division, acos and their kin get operands at least 1e-6 away from where they are not finite; "
-            "exp does not overflow, and 0 times Inf is 0."
+            "exp does not overflow, and 0 times Inf is 0. Matrices that are decomposed get distinct values, none zero."
         ),
         tells="An operation at its singular point: log(0), sqrt(0), a division by zero.",
         beware="Slower: it checks every call. A sum that is empty by mistake stays a mistake.",

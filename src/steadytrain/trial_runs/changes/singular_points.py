@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import torch
 from torch import Tensor
 
 from steadytrain.trial_runs.changes import LiveChange, more_than
+from steadytrain.trial_runs.changes.decompositions import Shifted, decompositions, shift
 from steadytrain.trial_runs.launched_script import Launched
 
 
@@ -19,7 +21,7 @@ from steadytrain.trial_runs.launched_script import Launched
 class SafeOperation(LiveChange):
     """log, sqrt, powers, division, the inverse trigonometric functions, logit, norm and their kin stay ``margin``
     away from their singular points, and exp and its kin from their overflow. 0 times Inf is 0, and so is the
-    deviation of one number.
+    deviation of one number. Matrices that are decomposed get values that differ, and are not singular.
     """
 
     of_functions = True
@@ -44,6 +46,8 @@ class SafeOperation(LiveChange):
         replace(_of("exp", "expm1", "sinh", "cosh", "exp2"), self._exp)
         replace(_of("std", "var"), self._spread)
         replace((*_of("norm"), torch.linalg.vector_norm, torch.linalg.norm), self._norm)
+        for functions, shifted in decompositions():
+            replace(functions, partial(self._decomposed, shifted))
 
     def _clamped(self, values: Tensor, low: float, high: float | None = None) -> Tensor:
         if not isinstance(values, Tensor) or not values.is_floating_point():
@@ -117,6 +121,13 @@ class SafeOperation(LiveChange):
             self.touch()
             return original(values + self.margin, *args, **kwargs)
         return original(values, *args, **kwargs)
+
+    def _decomposed(self, shifted: Shifted, original: Any, matrix: Any, *args: Any, **kwargs: Any) -> Any:
+        more = shift(matrix, shifted)
+        if more is None:
+            return original(matrix, *args, **kwargs)
+        self.touch()
+        return original(matrix + more, *args, **kwargs)
 
     def _spread(self, original: Any, values: Any, *args: Any, **kwargs: Any) -> Any:
         """The deviation of one number is 0: with the usual correction it is 0/0."""

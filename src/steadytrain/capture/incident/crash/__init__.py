@@ -1,6 +1,6 @@
 """Collects evidence when the script itself fails: which tensors held the memory, which index was outside its table,
-which batch held NaN or Inf, which norm got one value a channel, which graph was used twice, and which ranks lost
-contact.
+which batch held NaN or Inf, which norm got one value a channel, which matrix was singular, which graph was used
+twice, and which ranks lost contact.
 
 Nothing is pickled, and no pickle is opened or copied.
 """
@@ -20,6 +20,7 @@ from steadytrain.capture.incident.crash.index_range import Tables, index_documen
 from steadytrain.capture.incident.crash.memory import is_out_of_memory, out_of_memory_document
 from steadytrain.capture.incident.crash.nonfinite_batch import nonfinite_batch_document
 from steadytrain.capture.incident.crash.reused_graph import Backward, reused_graph_document
+from steadytrain.capture.incident.crash.singular_matrix import singular_matrix_document
 from steadytrain.capture.machine import Sample
 from steadytrain.core.incident import Samples
 from steadytrain.storage.bundle import write_json
@@ -82,6 +83,9 @@ def evidence_of(error: BaseException, moment: Moment, *, disk: Path) -> dict[str
     few = few_values_document(error, moment.rows)
     if few is not None:
         found["too-few-values"] = few
+    singular = singular_matrix_document(error)
+    if singular is not None:
+        found["singular-matrix"] = singular
     graph = reused_graph_document(error, moment.backwards, moment.names)
     if graph is not None:
         found["reused-graph"] = graph
@@ -104,6 +108,7 @@ def write_evidence(folder: Path, documents: Mapping[str, Mapping[str, Any]]) -> 
             "index-out-of-range": f"an index is outside its table{_of_an_index(document)}",
             "nonfinite-batch": _of_a_batch(document),
             "too-few-values": "a norm in training mode got one value a channel",
+            "singular-matrix": "a matrix could not be decomposed or inverted",
             "reused-graph": _of_a_graph(document),
         }.get(name, "communication between ranks failed")
         told.append(f"{what}: the evidence is in {path}")
