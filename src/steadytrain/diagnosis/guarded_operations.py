@@ -39,11 +39,11 @@ _ALIKE: Mapping[str, str] = {
 DECOMPOSED: Mapping[str, tuple[frozenset[str], str]] = {
     "svd": (
         frozenset(("svd", "svd_lowrank", "pca_lowrank")),
-        "divides by the differences of the squared singular values: two of them are equal, or zero",
+        "divides by the differences of the squared singular values: the matrix has equal singular values, or zeros",
     ),
     "eigh": (
         frozenset(("eigh", "eig", "symeig", "lobpcg")),
-        "divides by the differences of the eigenvalues: two of them are equal",
+        "divides by the differences of the eigenvalues: the matrix has equal eigenvalues",
     ),
     "qr": (frozenset(("qr", "householder_product")), "divides by the diagonal of R: columns depend on each other"),
     "cholesky": (
