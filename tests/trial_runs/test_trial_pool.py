@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -29,7 +30,7 @@ from steadytrain.core.errors import UsageError
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.case_files import open_case
 from steadytrain.experiments.outcome_files import Finished, trials_folder
-from steadytrain.experiments.specs import Change, Outcome, Spec
+from steadytrain.experiments.specs import NO_TIME_LEFT, Change, Outcome, Spec
 from steadytrain.experiments.trial_catalog import trial
 from steadytrain.trial_runs import close_pools
 from steadytrain.trial_runs.pool import Pool
@@ -303,15 +304,53 @@ def recorded(run: Path) -> dict[str, str]:
 
 
 @pytest.mark.long
-def test_ray_runs_the_same_specs_and_gives_the_same_outcomes(run: Path, case: Case) -> None:
-    pytest.importorskip("ray")
+@pytest.mark.parametrize("engine", ["ray", "slurm"])
+def test_a_cluster_runs_the_same_specs_and_gives_the_same_outcomes(
+    run: Path, case: Case, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if engine == "ray":
+        pytest.importorskip("ray")
+    elif shutil.which("srun") is None:
+        stand_in_for_srun(tmp_path, monkeypatch)
     wanted = specs_of(case, "unchanged", "drop-batch")
     with Pool(run, keep=False) as pool:
         here = {outcome.spec.trial: outcome for outcome in pool.run(wanted)}
-    with Pool(run, keep=False, engine="ray") as pool:
+    with Pool(run, keep=False, engine=engine) as pool:
         there = {outcome.spec.trial: outcome for outcome in pool.run(wanted)}
         (late,) = pool.run(wanted[:1], budget_s=-1.0)
     assert not late.ran
     for name, outcome in here.items():
         assert there[name].ran, there[name].why_not
         assert (there[name].steps, there[name].probes) == (outcome.steps, outcome.probes)
+
+
+def stand_in_for_srun(folder: Path, monkeypatch: pytest.MonkeyPatch, runs: str = 'exec "$@"') -> None:
+    """An ``srun`` that runs its command here, without its options."""
+    script = folder / "bin" / "srun"
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\nwhile [ "${{1#--}}" != "$1" ]; do shift; done\n{runs}\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+
+
+def test_job_steps_that_end_are_told(run: Path, case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in_for_srun(tmp_path, monkeypatch, "echo 'srun: error: invalid partition specified: gpu' >&2; exit 1")
+    with Pool(run, keep=False, engine="slurm", workers=2) as pool:
+        outcomes = list(pool.run(specs_of(case, "unchanged", "drop-batch")))
+    (why,) = {outcome.why_not for outcome in outcomes}
+    assert why == "SLURM lost it: srun: error: invalid partition specified: gpu"
+
+
+def test_a_job_that_waits_past_the_budget_is_given_up(
+    run: Path, case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in_for_srun(tmp_path, monkeypatch, "exec sleep 600")
+    with Pool(run, keep=False, engine="slurm") as pool:
+        (outcome,) = pool.run(specs_of(case, "unchanged"), budget_s=0.2)
+    assert outcome.why_not == NO_TIME_LEFT
+
+
+def test_without_srun_the_engine_is_refused(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match="needs the command srun"):
+        Pool(run, keep=False, engine="slurm")

@@ -28,7 +28,7 @@ def diagnose(
     budget_s: float = 600.0,
     symptom: str | tuple[str | None, int] | None = None,
     workers: int | None = None,
-    engine: Literal["local", "ray"] = "local",
+    engine: Literal["local", "ray", "slurm"] = "local",
     moved: str = NOT_MOVED,
     runs_dir: str | Path = RUNS_DIR_DEFAULT,
     step_fn: Callable[..., object] | str | None = None,
@@ -47,7 +47,7 @@ def diagnose(
             its start.
         workers: trials to run at once; by default as many as the processors hold with the threads of the run, at most
             4.
-        engine: ``local`` or ``ray``.
+        engine: ``local``, ``ray`` or ``slurm``.
         moved: ``OLD=NEW``: read the files under OLD from the folder NEW; ``-`` for none.
         runs_dir: folder of run folders.
         step_fn: a function ``f(model, batch)`` of a module that returns the loss, or its ``MODULE:NAME``; replaces a

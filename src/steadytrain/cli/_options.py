@@ -65,10 +65,10 @@ workers = click.option(
 )
 engine = click.option(
     "--engine",
-    type=click.Choice(["local", "ray"]),
+    type=click.Choice(["local", "ray", "slurm"]),
     default="local",
     show_default=True,
-    help="Run trials in processes here, or on Ray.",
+    help="Run trials in processes here, on Ray, or in job steps of SLURM.",
 )
 step_fn = click.option(
     "--step-fn",
@@ -123,7 +123,7 @@ class TrialOptions:
     symptom: str | None
     onset: int | None
     moved: str
-    engine: Literal["local", "ray"]
+    engine: Literal["local", "ray", "slurm"]
 
     def __post_init__(self) -> None:
         if self.onset is not None and self.onset < 1:

@@ -57,7 +57,7 @@ def run_trials(
         budget_s: time in seconds after which no trial starts. The others are reported as not run.
         tell: gets one line for each trial, for the terminal; a :class:`Counting` one also how many are done.
         moved: ``OLD=NEW`` if the script's files moved, else ``-``.
-        engine: ``local`` or ``ray``.
+        engine: ``local``, ``ray`` or ``slurm``.
 
     Raises:
         UsageError: the script cannot be launched again, or the engine is not available.

@@ -44,6 +44,9 @@ TRIAL_S_MAX = 300.0
 MEMORY_SHARE_MAX = 0.8
 """Share of the machine's memory for all trials that run at once."""
 
+ENGINES = ("local", "ray", "slurm")
+"""Where trials run: here, on a Ray cluster, in job steps of SLURM."""
+
 WORKERS_MAX = 256
 
 
@@ -54,7 +57,7 @@ class Pool:
         source: a bundle or a run folder.
         workers: the number of trials that run at once.
         moved: ``OLD=NEW`` if the script's files moved.
-        engine: ``local`` or ``ray``.
+        engine: one of :data:`ENGINES`.
         trial_s_max: time limit of one trial in seconds.
         memory_bytes_max: memory limit of one trial; by default a share of the machine's memory.
         keep: store finished outcomes next to the incident, and read them from there.
@@ -76,8 +79,8 @@ class Pool:
     ) -> None:
         if not 1 <= workers <= WORKERS_MAX:
             raise UsageError(f"--workers {workers}: between 1 and {WORKERS_MAX}")
-        if engine not in ("local", "ray"):
-            raise UsageError(f"--engine {engine!r}: local or ray")
+        if engine not in ENGINES:
+            raise UsageError(f"--engine {engine!r}: {', '.join(ENGINES)}")
         self._source = source.absolute()
         recorded = open_bundle(source).environment if is_bundle(source) else open_run(source).description
         environment = moved_environment(recorded, Moved.parse(moved))
@@ -87,6 +90,15 @@ class Pool:
         self._tell: Tell = _nothing
         self._trial_s_max = trial_s_max
         self._memory_bytes_max = memory_bytes_max or _memory_share(workers)
+        self._elsewhere: Any = None
+        if engine == "ray":
+            from steadytrain.trial_runs.ray_engine import RayEngine
+
+            self._elsewhere = RayEngine(RemotePool, self._source, moved, workers)
+        elif engine == "slurm":
+            from steadytrain.trial_runs.slurm_engine import SlurmEngine
+
+            self._elsewhere = SlurmEngine(self._source, moved, workers)
         self._scratch = tempfile.TemporaryDirectory(prefix="steadytrain-trials-")
         self._lock = threading.Lock()
         self._waiting: list[tuple[Spec, int]] = []
@@ -97,11 +109,6 @@ class Pool:
         self._workers: list[Worker] = [Worker(self, number) for number in range(workers)]
         if group is not None:  # one trial at a time: it is as many processes as there are ranks
             self._workers = [RankWorker(self, group)]
-        self._ray: Any = None
-        if engine == "ray":
-            from steadytrain.trial_runs.ray_engine import RayEngine
-
-            self._ray = RayEngine(RemotePool, self._source, moved, workers)
 
     def __enter__(self) -> Pool:
         return self
@@ -128,8 +135,8 @@ class Pool:
             else:
                 self._tell(f"{spec.trial}: finished earlier")
                 yield kept
-        if self._ray is not None:
-            for outcome in self._ray.run(todo, until):
+        if self._elsewhere is not None:
+            for outcome in self._elsewhere.run(todo, until):
                 self._keep(outcome)
                 yield outcome
             return
@@ -145,8 +152,8 @@ class Pool:
         for worker in self._workers:
             worker.close()
         self._server.close()
-        if self._ray is not None:
-            self._ray.close()
+        if self._elsewhere is not None:
+            self._elsewhere.close()
         note_written(self.scratch)
         self._scratch.cleanup()
 
@@ -249,7 +256,7 @@ class Pool:
 
 
 class RemotePool:
-    """The remote side on a Ray cluster: a pool of one process."""
+    """The remote side on a cluster: a pool of one process."""
 
     def __init__(self, source: str, moved: str) -> None:
         self._pool = Pool(Path(source), workers=1, moved=moved, keep=False)
@@ -257,6 +264,9 @@ class RemotePool:
     def run(self, spec: dict[str, Any]) -> dict[str, Any]:
         (outcome,) = self._pool.run([Spec.from_json(spec)])
         return outcome.to_json()
+
+    def close(self) -> None:
+        self._pool.close()
 
 
 def launch_key(spec: Spec, early_kinds: Collection[str]) -> str:
