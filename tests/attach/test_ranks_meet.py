@@ -54,10 +54,10 @@ dist.destroy_process_group()
 )
 
 
-def run_both(folder: Path, script: str, **environment: str) -> list[Ended]:
+def run_both(folder: Path, script: str, *options: str, **environment: str) -> list[Ended]:
     name = write_script(folder, script).name
     own = [{**environment, "OWN_RANK": str(rank)} for rank in (0, 1)]
-    started = [Started(command("run", "--runs-dir", "runs", name), folder, environment=one) for one in own]
+    started = [Started(command("run", "--runs-dir", "runs", *options, name), folder, environment=one) for one in own]
     return [one.end() for one in started]
 
 
@@ -80,6 +80,25 @@ def test_all_stop_and_the_first_reports(tmp_path: Path) -> None:
     assert len(open_run(folder).incidents) == 1
     assert "on rank 1" in first.err + second.err
     assert "is gone" not in first.err + second.err
+
+
+def test_the_first_tells_what_another_one_showed(tmp_path: Path) -> None:
+    apart = TOGETHER.replace("DistributedDataParallel(torch.nn.Linear(4, 1))", "torch.nn.Linear(4, 1)")
+    first, second = run_both(tmp_path, apart, "--policy", "observe", BAD="1")
+    assert first.status == second.status == 0, first.err + second.err
+    assert "rank 1: symptoms: " in first.err
+    assert "nonfinite-loss (critical)" in first.err
+    assert "steps seen" not in second.err
+
+
+@pytest.mark.long
+def test_a_rank_alone_tells_what_it_shows_although_it_is_not_the_first(tmp_path: Path) -> None:
+    name = write_script(tmp_path, ONLY_THE_SECOND_TRAINS.replace("range(5)", "range(9)")).name
+    ranks = [{"OWN_RANK": str(rank), "RANK": str(rank), "WORLD_SIZE": "2"} for rank in (0, 1)]
+    started = [Started(command("run", "--runs-dir", "runs", name), tmp_path, environment=one) for one in ranks]
+    first, second = (one.end() for one in started)
+    assert first.status == second.status == 0, first.err + second.err
+    assert "9 steps seen" in second.err
 
 
 @pytest.mark.long

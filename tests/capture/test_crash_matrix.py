@@ -74,6 +74,16 @@ def test_other_errors_are_none(call: Callable[[], Tensor]) -> None:
     assert singular_matrix_document(raised(call)) is None
 
 
+def test_a_matrix_that_is_not_finite_is_no_singular_one() -> None:
+    def whiten(hidden: Tensor) -> Tensor:
+        return torch.linalg.cholesky(hidden.T @ hidden)
+
+    bad = torch.ones(3, 2).log() / 0.0
+    assert torch.isnan(bad).all()
+    assert singular_matrix_document(raised(lambda: whiten(bad))) is None
+    assert singular_matrix_document(raised(lambda: whiten(torch.zeros(3, 2)))) is not None
+
+
 def test_the_error_that_ends_a_script_names_its_cause(tmp_path: Path) -> None:
     ended = Started(watched(write(tmp_path, SCRIPT)), tmp_path).end()
     assert ended.status == 1

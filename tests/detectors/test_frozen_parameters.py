@@ -103,7 +103,7 @@ def test_zeros_that_stay_zero_have_an_update_in_proportion_to_their_norm() -> No
     (symptom,) = FrozenParameters().check(gates)
     assert symptom.tensors == ("gate",)
     assert symptom.numbers[ZERO_WEIGHTS] == 1.0
-    assert "while others learned; they are zero, and an update in proportion to their norm" in symptom.message
+    assert "while others learned; they are zero: an update in proportion to their norm" in symptom.message
 
 
 def test_zeros_that_nothing_else_moves_beside_are_told_if_the_rate_is_not_zero() -> None:

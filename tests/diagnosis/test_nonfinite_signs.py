@@ -262,3 +262,27 @@ def test_what_only_stands_beside_a_decomposition_is_not_its_derivative() -> None
         operation="aten.div.Tensor", code="torch.linalg.qr(torch.linalg.svd(h)[0])", phase="backward"
     )
     assert decomposition_of(two) == ""
+
+
+@pytest.mark.parametrize(
+    ("operation", "code"),
+    [
+        ("aten.div.Tensor", "spread = torch.linalg.eigh(cov)[0].sqrt()"),
+        ("aten.mul.Tensor", "y = self.flow.inverse(x) * scale"),
+        ("aten.div.Tensor", "y = scaler.solve(x)"),
+    ],
+)
+def test_another_operation_of_the_line_may_be_at_fault(operation: str, code: str) -> None:
+    assert decomposition_of(builders.located(operation=operation, code=code, phase="backward")) == ""
+
+
+def test_a_product_in_the_line_of_a_decomposition_only_overflows() -> None:
+    located = builders.located(
+        operation="aten.mm.default",
+        code="y = torch.linalg.solve(a, b) @ w",
+        phase="backward",
+        produced="inf",
+        inputs=(),
+    )
+    case = replace(nan_case(), finding=Finding(located, ""))
+    assert not [one for one in causes()["singular-operation"].signature(case).signs if one.weight == CERTAIN]

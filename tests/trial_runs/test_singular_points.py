@@ -97,3 +97,32 @@ def test_of_a_batch_only_the_matrix_at_the_edge_changes(change: SafeOperation) -
     assert torch.equal(values[0], plain[0])
     assert not torch.equal(values[1], plain[1])
     assert torch.allclose(values[1], plain[1], atol=0.05)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: torch.linalg.eigh(torch.tensor([[0.0, 1.0], [1.0, 0.0]]))[0],  # eigenvalues 1 and -1
+        lambda: torch.linalg.eig(torch.tensor([[0.0, 1.0], [-1.0, 0.0]]))[0],  # a complex pair
+        lambda: torch.linalg.svd(torch.diag(torch.tensor([1.0, 2e-3, 1.8e-3])))[1],
+        lambda: torch.linalg.cholesky(torch.eye(8) * 1e-5 + torch.ones(8, 8)),
+        lambda: torch.linalg.inv(torch.diag(torch.tensor([1.0, 1e-4]))),
+    ],
+)
+def test_a_matrix_that_is_only_near_an_edge_stays(change: SafeOperation, call: Callable[[], Tensor]) -> None:
+    call()
+    assert not change.touched
+
+
+def test_a_matrix_given_by_name_and_the_upper_triangle(change: SafeOperation) -> None:
+    assert torch.isfinite(torch.linalg.inv(A=torch.zeros(2, 2))).all()
+    assert change.touched
+    assert torch.isfinite(torch.linalg.solve(A=torch.eye(2), B=torch.ones(2))).all()
+    upper = torch.tensor([[1.0, 1.0], [0.0, 1.0]])  # what counts of it is singular
+    assert torch.isfinite(torch.linalg.cholesky(upper, upper=True)).all()
+
+
+def test_matrices_in_half_precision_and_under_vmap_are_left_to_the_call(change: SafeOperation) -> None:
+    two = torch.eye(2).expand(3, 2, 2)
+    assert torch.equal(torch.func.vmap(torch.linalg.inv)(two), two)
+    assert not change.touched

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from steadytrain.core.errors import UsageError
-from steadytrain.storage.ranks_of_run import launched_ranks, rank_folder, rank_name
+from steadytrain.storage.ranks_of_run import launched_ranks, rank_folder, rank_name, recorded_ranks
 from steadytrain.storage.run_folder import RUN_FILE
 from steadytrain.storage.run_news import News, NewsReader
 
@@ -21,8 +21,8 @@ _PAUSE_S = 0.05
 
 def of_other_ranks(run_dir: Path, own: Collection[str]) -> list[str]:
     """A line for each rank with a symptom that is not one of ``own``, or that did not finish; none for one process."""
-    count = min(launched_ranks(), RANKS_MAX)
-    folders = [rank_folder(run_dir, rank) for rank in range(1, count)]
+    known = {*range(1, launched_ranks()), *recorded_ranks(run_dir)}
+    folders = [rank_folder(run_dir, rank) for rank in sorted(known)[: RANKS_MAX - 1]]
     readers = {folder: NewsReader(folder) for folder in folders if (folder / RUN_FILE).is_file()}
     until = time.monotonic() + END_S_MAX
     news: dict[Path, News] = {}

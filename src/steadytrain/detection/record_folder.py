@@ -8,18 +8,21 @@ its folder into the store of the process group, and the others find it there. No
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from steadytrain.capture.settings import Settings
 from steadytrain.capture.step import ranks
+from steadytrain.core.errors import UsageError
 from steadytrain.core.torch_private import DEFAULT_STORE
 from steadytrain.storage.ranks_of_run import rank_folder
-from steadytrain.storage.run_folder import RUN_FILE
+from steadytrain.storage.run_folder import RUN_FILE, Run, open_run
 
 WAIT_S_MAX = 3.0
 """Ranks that train together come to their first step within milliseconds of each other."""
@@ -57,7 +60,7 @@ def _announce(folder: Path) -> None:
     """The first rank records in ``folder``: tell the others."""
     key = _next_key()
     with contextlib.suppress(Exception):  # a group without such a store, or a store whose server has gone
-        DEFAULT_STORE().set(key, os.fspath(folder))
+        DEFAULT_STORE().set(key, json.dumps({"folder": os.fspath(folder), **_mark(open_run(folder))}))
 
 
 def _join_first(settings: Settings, rank: int, tell: Callable[[str], None]) -> Path:
@@ -65,8 +68,9 @@ def _join_first(settings: Settings, rank: int, tell: Callable[[str], None]) -> P
 
     If that is not known in time, or cannot be seen from here, this rank stays a run of its own.
     """
-    own, first = settings.run_dir, _announced(_next_key())
-    if first is None or first == own or not os.path.isdir(first):
+    own, announced = settings.run_dir, _announced(_next_key())
+    first = Path(announced["folder"]) if announced is not None else own
+    if announced is None or first == own or not _is_the_run(first, announced):
         return own
     settings.move_to(first)
     with contextlib.suppress(OSError):
@@ -76,13 +80,28 @@ def _join_first(settings: Settings, rank: int, tell: Callable[[str], None]) -> P
     return folder
 
 
-def _announced(key: str) -> Path | None:
+def _is_the_run(folder: Path, announced: Mapping[str, Any]) -> bool:
+    """Whether the run in ``folder`` is the one that the first rank announced: another node may have a folder of that
+    name, and another watch of this process may have ended."""
+    try:
+        run = open_run(folder)
+    except UsageError:
+        return False
+    return run.ended is None and all(announced.get(name) == value for name, value in _mark(run).items())
+
+
+def _mark(run: Run) -> dict[str, Any]:
+    return {name: run.description.get(name) for name in ("rank", "pid", "started", "process", "process_start")}
+
+
+def _announced(key: str) -> dict[str, Any] | None:
     until = time.monotonic() + WAIT_S_MAX
     with contextlib.suppress(Exception):
         store = DEFAULT_STORE()
         while time.monotonic() < until:
             if store.check([key]):
-                return Path(os.fsdecode(store.get(key)))
+                found = json.loads(store.get(key))
+                return found if isinstance(found, dict) and isinstance(found.get("folder"), str) else None
             time.sleep(POLL_S)
     return None
 

@@ -257,7 +257,7 @@ def _of_zeros(symptom: Symptom) -> Symptom:
     """The symptom of weights that stay zero: an optimizer that scales an update by their norm never moves them."""
     return replace(
         symptom,
-        message=f"{symptom.message}; they are zero, and an update in proportion to their norm stays zero",
+        message=f"{symptom.message}; they are zero: an update in proportion to their norm stays zero, or the rate is 0",
         numbers={**symptom.numbers, ZERO_WEIGHTS: 1.0},
     )
 

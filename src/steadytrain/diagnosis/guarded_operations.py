@@ -28,6 +28,14 @@ FORMS: Mapping[str, str] = {
 }
 _CALL = re.compile(r"([A-Za-z_]\w*)\s*\(")
 
+_DECOMPOSING = re.compile(r"([A-Za-z_]\w*\.)?([A-Za-z_]\w*)\s*\(")
+
+_COMMON = frozenset(("inv", "inverse", "solve", "det", "qr", "lstsq"))
+"""Names that other objects have as well, a scaler or a flow: they count as functions of torch alone."""
+
+_SINGULAR_BESIDE = frozenset(("log", "sqrt", "rsqrt", "norm", "std", "pow", "acos", "asin"))
+"""Operations whose derivative alone may be infinite. That of a division is not where the division itself is finite."""
+
 _ALIKE: Mapping[str, str] = {
     **dict.fromkeys(("log2", "log10", "log1p"), "log"),
     **dict.fromkeys(("linalg_vector_norm", "cdist", "_cdist_forward", "_euclidean_dist"), "norm"),
@@ -87,10 +95,12 @@ def is_plain_derivative(located: Located) -> bool:
 
 
 def decomposition_of(located: Located) -> str:
-    """Which kind of :data:`DECOMPOSED` the line calls whose derivative holds the operation; "" for none, or several."""
-    if located.phase != "backward":
+    """Which kind of :data:`DECOMPOSED` the line calls whose derivative holds the operation; "" for none or several, and
+    where the line calls something else that has a singular derivative, such as a root."""
+    code = (located.code or "").partition("#")[0]
+    if located.phase != "backward" or _written(code) & _SINGULAR_BESIDE:
         return ""
-    called = set(_CALL.findall((located.code or "").partition("#")[0]))
+    called = {name for of, name in _DECOMPOSING.findall(code) if name not in _COMMON or of in ("torch.", "linalg.")}
     kinds = [kind for kind, (names, _) in DECOMPOSED.items() if called & names]
     return kinds[0] if len(kinds) == 1 else ""
 

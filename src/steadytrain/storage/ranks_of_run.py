@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from steadytrain.storage.run_folder import RUN_FILE, Run
+from steadytrain.core.errors import UsageError
+from steadytrain.storage.run_folder import RUN_FILE, Run, read_description
 
 FIRST_BAD_RANK = "first_bad_rank"
 """The fact of a run that names the rank whose loss was not finite in the step that ended it."""
@@ -52,7 +53,22 @@ def rank_name(folder: Path) -> str:
 
 def is_first_recorded(run_dir: Path) -> bool:
     """Whether the first rank records where this process can see it. It then reports for all ranks."""
-    return os.path.isfile(run_dir / RUN_FILE)  # unlike Path's, it does not raise
+    if not os.path.isfile(run_dir / RUN_FILE):  # unlike Path's, it does not raise
+        return False
+    try:
+        return bool(read_description(run_dir).get("rank", 0) == 0)
+    except UsageError:
+        return True
+
+
+def recorded_ranks(run_dir: Path) -> list[int]:
+    """The ranks beside the first one that have records in this run folder."""
+    try:
+        with os.scandir(run_dir / "ranks") as entries:
+            names = [entry.name for entry in entries if entry.name.isdecimal()]
+    except OSError:
+        return []
+    return sorted(int(name) for name in names)
 
 
 def faulty_first(run: Run, incidents: Sequence[Path]) -> list[Path]:

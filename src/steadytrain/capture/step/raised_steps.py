@@ -39,8 +39,10 @@ def why_raised(
     given = any(_is_bad(one) for one in _inputs(calls[-1]))
     try:
         finding = _found(run, stream, investigator, calls)
-    except type(error):
-        return None  # the forward raises it again: it is the operation itself that refuses its input
+    except type(error) as again:
+        if str(again) != str(error):
+            raise
+        finding = None  # the forward raises it again: it is the operation itself that refuses its input
     reached = finding is not None and (finding.located is not None or bool(finding.came_in))
     if not reached and (finding is not None or not given):
         return None  # a model may well mend what it is given

@@ -133,8 +133,12 @@ def _of_zeros(case: Case) -> Signs:
         return ()
     names = enumerated(found.tensors)
     why = f"{names}: zero from the start, with a gradient and without an update"
+    if fact(case, "optimizer") in OF_TORCH:  # none of these scales an update by the norm of the weights
+        return (Sign(f"{why}, as at a learning rate of 0", HINT, "symptom frozen-parameters"),)
+    known = fact(case, "optimizer") is not None
     what = f"{why}, so the optimizer scales updates by the norm of the weights (a trust ratio of 0)"
-    return (Sign(what, CERTAIN, "symptom frozen-parameters", {ZERO_WEIGHTS: 1.0}, invariant=True),)
+    weight = CERTAIN if known else FAIR
+    return (Sign(what, weight, "symptom frozen-parameters", {ZERO_WEIGHTS: 1.0}, invariant=known),)
 
 
 def _is_whole(case: Case) -> bool:
@@ -145,6 +149,14 @@ def _is_whole(case: Case) -> bool:
     share = measured(case, "frozen_share")
     return share == 1.0 or (share > WHOLE_SHARE and tensors <= FEW_TENSORS and fact(case, "update_ratio") is None)
 
+
+OF_TORCH = frozenset(
+    [
+        *("Adadelta", "Adafactor", "Adagrad", "Adam", "Adamax", "AdamW", "ASGD", "LBFGS", "Muon", "NAdam", "RAdam"),
+        *("RMSprop", "Rprop", "SGD", "SparseAdam"),
+    ]
+)
+"""Optimizers of torch: a class of this name is taken for it."""
 
 WHOLE_SHARE, FEW_TENSORS = 0.99, 2
 """Share of frozen elements: a base may be frozen by design, a whole model may not. So few trainable tensors are no

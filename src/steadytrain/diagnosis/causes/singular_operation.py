@@ -156,7 +156,7 @@ def _did(case: Case) -> str:
     given = {one.name: one for one in found.inputs} if found is not None else {}
     value, divisor = given.get("self"), given.get("other")
     name = found.operation if found is not None else ""
-    if found is not None and (kind := decomposition_of(found)):
+    if found is not None and _is_singular(found) and (kind := decomposition_of(found)):
         return f"is part of the derivative of {kind}, which {DECOMPOSED[kind][1]}" + where_made(case)
     if found is not None and is_left_out(found):
         return LEFT_OUT + where_made(case)
@@ -260,6 +260,9 @@ FAR = 1e15
 SHORT_SHARE = 4.0
 """A batch so many times smaller than usual is what was left over."""
 
+_PRODUCTS = frozenset(("mm", "bmm", "addmm", "baddbmm", "matmul", "add", "sum"))
+"""These make nothing infinite but by overflow."""
+
 _OF_LARGE = frozenset(("pow", "norm", "std", "var", "div", "mul", "cosh", "sinh"))
 _SINGULAR = (
     "log",
@@ -293,10 +296,12 @@ def _is_singular(found: Located) -> bool:
     Layer norms have an epsilon under their root, so only a value that is too large breaks them. Neither is a square of
     1e20 beyond its domain: it is too large for the format.
     """
-    if is_zero_times_inf(found) or (decomposition_of(found) and not is_of_infinities(found)):
+    if is_zero_times_inf(found):
         return True
     if _is_too_large(found) or is_of_infinities(found):
         return False
+    if decomposition_of(found):
+        return _kind(found.operation).isdisjoint(_PRODUCTS)
     parts = _kind(found.operation)
     return bool(parts & set(_SINGULAR)) and not parts & {"softmax", "layer", "batch", "group", "instance"}
 

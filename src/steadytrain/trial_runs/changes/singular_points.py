@@ -122,12 +122,18 @@ class SafeOperation(LiveChange):
             return original(values + self.margin, *args, **kwargs)
         return original(values, *args, **kwargs)
 
-    def _decomposed(self, shifted: Shifted, original: Any, matrix: Any, *args: Any, **kwargs: Any) -> Any:
-        more = shift(matrix, shifted)
+    def _decomposed(self, shifted: Shifted, original: Any, *args: Any, **kwargs: Any) -> Any:
+        name = next((one for one in ("A", "input") if not args and one in kwargs), None)
+        if not args and name is None:
+            return original(*args, **kwargs)
+        matrix = args[0] if name is None else kwargs[name]
+        more = shift(matrix, shifted, upper=bool(kwargs.get("upper")) or kwargs.get("UPLO") == "U")
         if more is None:
-            return original(matrix, *args, **kwargs)
+            return original(*args, **kwargs)
         self.touch()
-        return original(matrix + more, *args, **kwargs)
+        if name is None:
+            return original(matrix + more, *args[1:], **kwargs)
+        return original(*args, **{**kwargs, name: matrix + more})
 
     def _spread(self, original: Any, values: Any, *args: Any, **kwargs: Any) -> Any:
         """The deviation of one number is 0: with the usual correction it is 0/0."""

@@ -83,7 +83,7 @@ def evidence_of(error: BaseException, moment: Moment, *, disk: Path) -> dict[str
     few = few_values_document(error, moment.rows)
     if few is not None:
         found["too-few-values"] = few
-    singular = singular_matrix_document(error)
+    singular = singular_matrix_document(error) if bad is None else None
     if singular is not None:
         found["singular-matrix"] = singular
     graph = reused_graph_document(error, moment.backwards, moment.names)
