@@ -134,10 +134,12 @@ class DropBatch(Trial):
 
 def _next_is_bad(outcome: Outcome, case: Case) -> bool:
     """Whether the run without the batch failed at a later batch that a loader gave with NaN or Inf in it. A placebo
-    leaves out another batch, and fails at the onset as before."""
+    leaves out another batch, and fails at the onset as before. Batches past the tape are the script's own next ones."""
     entry = outcome.first_nonfinite
-    step = outcome.spec.schedule[entry].step if entry is not None else None
-    return bool(outcome.measured.get(BAD_BATCH)) and step is not None and step > case.onset
+    if entry is None or not outcome.measured.get(BAD_BATCH):
+        return False
+    step = outcome.spec.schedule[entry].step
+    return step is None or step > case.onset
 
 
 def _without(case: Case) -> str:
