@@ -60,7 +60,7 @@ ONCE = [
         "free-weights unrestored-state coarse-inputs opposite-padding mirrored-labels growing-state "
         "limit-as-end times-in-float32 clipped-nothing runaway-temperature renumbered-categories "
         "overwritten-sums changing-closure labels-without-rank mixed-orders kept-loss-scale "
-        "discarded-changes reversed-risk-sets kept-residual shifted-edges shrunken-loads",
+        "discarded-changes reversed-risk-sets kept-residual shifted-edges shrunken-loads added-correction",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

@@ -68,6 +68,7 @@ from steadytrain.capture.looks.reversed_gradients import reversed_gradients
 from steadytrain.capture.looks.risk_sets import reversed_risk_sets
 from steadytrain.capture.looks.row_positions import row_positions
 from steadytrain.capture.looks.rows_regrouped import rows_regrouped
+from steadytrain.capture.looks.sampling_corrections import added_corrections
 from steadytrain.capture.looks.schedule_units import epochs_per_batch
 from steadytrain.capture.looks.separate_orders import separate_orders
 from steadytrain.capture.looks.separate_splits import separate_splits
@@ -248,6 +249,10 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
         ),
     ),
     "changing-closure": (changing_closures, ("BFGS", "step\\(")),
+    "added-correction": (
+        added_corrections,
+        ("(?i)log", "\\+|add", "arange|zeros|diag", "(?i)log_?q|freq|pop|sampl|propos|unigram|noise|expected"),
+    ),
     "local-labels": (
         local_labels,
         ("arange\\(", "(?i)rank|process_index|shard|replica|worker|gather", "(?i)all|gather|global"),

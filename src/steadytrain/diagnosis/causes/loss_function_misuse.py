@@ -35,6 +35,7 @@ class LossFunctionMisuse(Cause):
         - a term that is summed over the whole batch, and added to the value of each row
         - a divergence that is averaged over classes, or lacks the square of its temperature
         - input and target exchanged; `softmax(dim=0)`, in the loss or in attention
+        - a correction for sampled negatives that is added to the scores instead of subtracted
         - learned weights of losses that nothing keeps from falling: `exp(-s) * loss` without `+ s`
         - logits that a metric compares with 0.5, as if they were probabilities
         - a code that is drawn with `exp(logvar)` as its deviation, which its divergence takes for the variance
@@ -109,6 +110,13 @@ class LossFunctionMisuse(Cause):
             of=("loss-turned-negative", "policy_entropy", "wrong-sign", "runaway-temperature"),
         ),
         Intervention(
+            "subtract-correction",
+            5,
+            "subtract the log-probability of being sampled from the scores",
+            code="scores = user @ item.T - log_q",
+            of=("added-correction",),
+        ),
+        Intervention(
             "held-weights",
             5,
             "add the term that keeps the learned weights up",
@@ -144,7 +152,15 @@ class LossFunctionMisuse(Cause):
                     invariant=True,
                 ),
                 *listed(case, "softmax_dimension", CERTAIN, "softmax is taken over the batch: {names}", invariant=True),
-                *symptom(case, CERTAIN, "wrong-sign", "free-weights", "runaway-temperature", invariant=True),
+                *symptom(
+                    case,
+                    CERTAIN,
+                    "wrong-sign",
+                    "free-weights",
+                    "runaway-temperature",
+                    "added-correction",
+                    invariant=True,
+                ),
                 *_without_bound(case),
                 *_unequal_terms(case),
                 *_entropy_lowered(case),
