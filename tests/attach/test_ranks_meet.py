@@ -54,6 +54,30 @@ dist.destroy_process_group()
 )
 
 
+OF_TWO_NODES = """
+import os
+import torch
+import torch.distributed as dist
+import torch.multiprocessing
+
+def train(index, rank):
+    store = "file://" + os.path.join(os.getcwd(), "store")
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(8):
+        inputs = torch.randn(8, 4)
+        loss = torch.nn.functional.mse_loss(model(inputs), inputs.sum(dim=1, keepdim=True))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(train, args=(int(os.environ["OWN_RANK"]),))
+"""
+
+
 def run_both(folder: Path, script: str, *options: str, **environment: str) -> list[Ended]:
     name = write_script(folder, script).name
     own = [{**environment, "OWN_RANK": str(rank)} for rank in (0, 1)]
@@ -109,3 +133,13 @@ def test_a_rank_stays_a_run_of_its_own_if_the_first_does_not_train(tmp_path: Pat
     assert open_run(folder).description["rank"] == 1
     assert "5 steps seen" in second.err
     assert second.err.rstrip().endswith(folder.name)
+
+
+@pytest.mark.long
+def test_children_of_another_node_join_the_run_of_the_first(tmp_path: Path) -> None:
+    first, second = run_both(tmp_path, OF_TWO_NODES, "--require-training")
+    assert first.status == second.status == 0, first.err + second.err
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert [path.name for path in open_run(folder).ranks] == ["0001"]
+    assert "no PyTorch training was seen" not in second.err
+    assert "in the run of rank 0 of their group" in second.err

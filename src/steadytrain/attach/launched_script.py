@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steadytrain.attach.folder_names import give_back
+from steadytrain.attach.folder_names import give_back, made_here
 from steadytrain.attach.messages import tell
 from steadytrain.attach.options import Options
 from steadytrain.attach.process_watch import attach, attached, finish, tell_unwatched
@@ -71,6 +71,9 @@ class Wanted:
 
 NOTHING_WANTED = Wanted()
 
+IN_ANOTHER_RUN = "recorded by the processes that the script started, in the run of rank 0 of their group"
+"""Where the folder of this run went: ranks that the script started joined that of another node."""
+
 
 def run_target(
     target: Target,
@@ -98,9 +101,10 @@ def run_target(
     def finish_run(how: str, status: int | None, error: BaseException | None) -> int | None:
         override, own = None, attached()
         run_dir = own.watcher.settings.run_dir if own is not None else Path(run.run_dir)
+        given_up = made_here(run_dir) and not os.path.isdir(run_dir)
         with end.part("ending the run"):
-            override = _finish_run(run, run_dir, how, status, error)
-        unmet = wanted.unmet(run_dir) if override is None and status == 0 else ""
+            override = _finish_run(run, run_dir, how, status, error, given_up=given_up)
+        unmet = wanted.unmet(run_dir) if override is None and status == 0 and not given_up else ""
         with end.part("alerting"):
             if unmet == NOT_TRAINED:
                 _alert_of_early_end(run, "failed", f"{NOT_TRAINED} (--require-training)")
@@ -164,9 +168,12 @@ def _arm(run: WatchedRun, guest: Callable[[Watcher], None] | None = None) -> Non
 
 
 def _finish_run(
-    run: WatchedRun, run_dir: Path, how: str, status: int | None, error: BaseException | None
+    run: WatchedRun, run_dir: Path, how: str, status: int | None, error: BaseException | None, *, given_up: bool
 ) -> int | None:
-    """End the watch after the script: settle open matters, print the summary, and choose the exit status."""
+    """End the watch after the script: settle open matters, print the summary, and choose the exit status.
+
+    ``given_up``: a child of the script gave up the run's folder, because it belongs to another run.
+    """
     from steadytrain.detection.summary import summary
 
     own, own_guard = attached(), Guard(tell)
@@ -190,6 +197,9 @@ def _finish_run(
         lines = (
             summary(watcher, run_dir) if is_first or not is_first_recorded(run_dir) else []
         )  # a rank alone is first there
+        if given_up and not (watcher is not None and watcher.streams):
+            failure = watcher.failure if watcher is not None else None
+            lines = ["; ".join(filter(None, [failure, IN_ANOTHER_RUN]))]
         if watcher is not None and watcher.streams:
             lines = [*lines[:-1], *end_lines(), *lines[-1:]] if lines else []
         for line in lines:

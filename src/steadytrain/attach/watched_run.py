@@ -31,10 +31,15 @@ if TYPE_CHECKING:
     from steadytrain.guard.resume_plan import ResumePlan
 
 
+LOCAL_RANK = "LOCAL_RANK"
+"""The variable that torchrun gives its ranks, which share the folder of a run."""
+
+
 @dataclass(frozen=True)
 class WatchedRun:
     """``run_dir`` is absolute. ``continues`` is the run that this one continues (``steadytrain.storage``).
-    ``description`` becomes ``run.json``. ``pid`` is the process that started the run."""
+    ``description`` becomes ``run.json``. ``pid`` is the process that started the run. ``shared``:
+    a launcher told the ranks of the run to share the folder."""
 
     options: Options
     run_dir: str
@@ -42,6 +47,7 @@ class WatchedRun:
     diff: str | None
     description: dict[str, Any]
     pid: int
+    shared: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "options": self.options.to_json()}
@@ -81,7 +87,8 @@ class WatchedRun:
             pace=None if options.every_step or policy.acts else Pace(),
             description=self.description,
             diff=self.diff,
-            own_folder=made_here(Path(self.run_dir)),
+            shares_folder=self.shared or LOCAL_RANK in os.environ,
+            made_folder=made_here(Path(self.run_dir)),
         )
 
 
@@ -140,7 +147,8 @@ def begin_run(
         **({KEY: randomness.to_json()} if randomness.given else {}),
         **({"typed_into": typed_into} if typed_into else {}),
     }
-    return WatchedRun(options, str(run_dir), continues, git_diff(folder), description, os.getpid())
+    told = is_shared or LOCAL_RANK in os.environ
+    return WatchedRun(options, str(run_dir), continues, git_diff(folder), description, os.getpid(), told)
 
 
 def _check_addresses(options: Options) -> None:

@@ -24,8 +24,8 @@ CHECKPOINT_BYTES_DEFAULT = 4096 * 1_000_000
 
 @dataclass(frozen=True)
 class Settings:
-    """How to watch. ``run_dir`` is written at the first step, not before. ``own_folder``: this process made it for
-    itself alone, and no launcher told the ranks of one run to share it. ``in_graph``: compiled graphs measure the
+    """How to watch. ``run_dir`` is written at the first step, not before. ``shares_folder``: a launcher told the ranks
+    of the run to share it. ``made_folder``: this process made it. ``in_graph``: compiled graphs measure the
     outputs of their modules (``Activations``). ``continues``: the run that this run continues (``earlier_run``).
     ``rewind_bytes_max``: disk space for tape and snapshots, 0 for neither. ``keep_rewind``: keep them although the run
     ended well. ``checkpoint_bytes_max``: disk space for pinned checkpoints, 0 for none. ``max_skips``: how many
@@ -47,7 +47,8 @@ class Settings:
     pace: Pace | None = field(default_factory=Pace)
     description: dict[str, Any] = field(default_factory=dict)
     diff: str | None = None
-    own_folder: bool = False
+    shares_folder: bool = True
+    made_folder: bool = False
     joined: bool = False
     """Whether this process joined the run of another one, which reports for both."""
 
@@ -55,7 +56,7 @@ class Settings:
         """Record in ``run_dir``, the folder of another process of the same run. Call it before anything is written."""
         object.__setattr__(self, "run_dir", run_dir)
         object.__setattr__(self, "run_name", run_dir.name)
-        object.__setattr__(self, "own_folder", False)
+        object.__setattr__(self, "shares_folder", True)
         object.__setattr__(self, "joined", True)
         self.description["name"] = run_dir.name
 

@@ -39,13 +39,12 @@ def choose_folder(settings: Settings, tell: Callable[[str], None]) -> tuple[Path
     It is the run folder for the first process that trains, and a folder under ``ranks`` for the others.
     """
     rank, own = ranks.rank(), settings.run_dir
-    if settings.own_folder and _is_one_of_several():
-        return (_join_first(settings, rank, tell), _nothing) if rank else (own, lambda: _announce(own))
+    may_meet = not settings.shares_folder and _is_one_of_several()
     if rank:
-        return rank_folder(own, rank), _nothing
+        return (_join_first(settings, rank, tell) if may_meet else rank_folder(own, rank)), _nothing
     if (own / RUN_FILE).exists():
         return own / "ranks" / f"process-{os.getpid()}", _nothing
-    return own, _nothing
+    return own, (lambda: _announce(own)) if may_meet else _nothing
 
 
 def _is_one_of_several() -> bool:
@@ -66,12 +65,13 @@ def _announce(folder: Path) -> None:
 def _join_first(settings: Settings, rank: int, tell: Callable[[str], None]) -> Path:
     """A folder in the run folder of the first rank, to which ``settings`` are moved.
 
-    If that is not known in time, or cannot be seen from here, this rank stays a run of its own.
+    If that is not known in time, or cannot be seen from here, this rank stays where it is: in a run of its own, or in
+    that of the process that started it.
     """
     own, announced = settings.run_dir, _announced(_next_key())
     first = Path(announced["folder"]) if announced is not None else own
     if announced is None or first == own or not _is_the_run(first, announced):
-        return own
+        return own if settings.made_folder else rank_folder(own, rank)
     settings.move_to(first)
     with contextlib.suppress(OSError):
         own.rmdir()
