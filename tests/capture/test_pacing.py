@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -123,3 +124,26 @@ def test_a_cheap_recording_does_not_rest() -> None:
 def test_a_burst_begins_after_a_multiple(step: int, rest: int) -> None:
     assert (step + aligned(step, rest)) % ALIGNED == 0
     assert rest <= aligned(step, rest) < rest + ALIGNED
+
+
+def test_other_work_on_the_machine_makes_no_run_rest() -> None:
+    wall, own = Clock(), Clock()
+    pacing = Pacing(Pace(allowance_s=1.0, clock=wall, own_clock=own))
+
+    def entry() -> None:
+        wall.seconds += 0.06  # the thread waits for a core
+        own.seconds += 0.002
+
+    recorded = pacing.timed(entry, entry)
+    for step in range(4096):
+        wall.seconds += 0.1
+        recorded()
+        assert not pacing.recorded(step)
+    assert pacing.cost is not None
+    assert pacing.cost["own_s"] == pytest.approx(0.002 * 4096, rel=0.01)
+
+
+def test_the_processor_time_is_read_unless_a_clock_is_given() -> None:
+    assert Pacing(Pace()).own_clock is time.thread_time
+    clock = Clock()
+    assert Pacing(Pace(clock=clock)).own_clock is clock

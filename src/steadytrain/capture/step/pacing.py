@@ -1,8 +1,9 @@
 """Bounds the share of a long run's time that recording very short steps takes: decides when the run rests.
 
 Recording a step costs some milliseconds of fixed work, which is much for a step of half a millisecond. So a long run of
-such steps is recorded in bursts, and rests between them. :class:`Pacing` adds up the seconds that steadytrain's entry
-points take, and compares them with the time of the run. Not here: what happens in a resting step (``resting``).
+such steps is recorded in bursts, and rests between them. :class:`Pacing` adds up the processor time that steadytrain's
+entry points take, so that other work on the machine makes no run rest, and compares it with the time of the run. Not
+here: what happens in a resting step (``resting``).
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ class Pace:
         costly_step_s_max: a run whose own step takes longer than this never rests.
         costly_rest_s_max: the longest rest of a run of such costly steps, in seconds.
         clock: returns seconds.
+        own_clock: returns the seconds by which steadytrain's own work is counted; by default the processor time of the
+            thread, so that other work on the machine does not make a run rest. It is ``clock`` where another is given.
     """
 
     share: float = 0.07
@@ -61,6 +64,7 @@ class Pace:
     costly_step_s_max: float = 0.5
     costly_rest_s_max: float = 180.0
     clock: Callable[[], float] = time.perf_counter
+    own_clock: Callable[[], float] | None = None
 
 
 class Pacing:
@@ -69,6 +73,7 @@ class Pacing:
     def __init__(self, pace: Pace) -> None:
         self.pace = pace
         self.clock = pace.clock
+        self.own_clock = pace.own_clock or (time.thread_time if pace.clock is time.perf_counter else pace.clock)
         self.rests = False
         """Whether the step in progress is not recorded."""
 
@@ -90,7 +95,7 @@ class Pacing:
 
     def timed(self, entry: Callable[..., Any], resting: Callable[..., Any]) -> Callable[..., Any]:
         """``entry``, an entry point, on the account; while the run rests ``resting`` is called instead."""
-        clock = self.clock
+        clock = self.own_clock
 
         def call(*args: Any, **kwargs: Any) -> Any:
             began = clock()

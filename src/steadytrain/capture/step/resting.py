@@ -115,11 +115,11 @@ class Resting:
             waits = any(one.device.type != "cpu" for one in streams)
         if not waits:
             return self._steps.step_begins(optimizer, args, kwargs)
-        began = self._pacing.clock()
+        began = self._pacing.own_clock()
         try:
             return self._steps.step_begins(optimizer, args, kwargs)
         finally:
-            self._pacing.leave_out(self._pacing.clock() - began)
+            self._pacing.leave_out(self._pacing.own_clock() - began)
 
     def _end_recorded(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         self._steps.step_ends(optimizer, args, kwargs)
