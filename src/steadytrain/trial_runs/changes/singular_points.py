@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from steadytrain.trial_runs.changes import LiveChange, more_than
-from steadytrain.trial_runs.changes.decompositions import Shifted, decompositions, shift
+from steadytrain.trial_runs.decompositions import Shifted, decompositions, shift
 from steadytrain.trial_runs.launched_script import Launched
 
 
