@@ -11,7 +11,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from steadytrain.capture.looks.syntax_trees import last_name, scopes, statements, walk
+from steadytrain.capture.looks.syntax_trees import last_name, names_called, scopes, statements, walk
 
 NAMES = re.compile(
     r"(?i)^_*(log_?q(_?\w+)?|log_?(pop|freq|sampl|propos|unigram|noise|expected|draw)\w*|\w*log_?q"
@@ -78,19 +78,15 @@ def _has_sampled_labels(tree: ast.Module) -> bool:
             continue
         if len(node.args) > 1 and (_is_of_places(node.args[1]) or _id(node.args[1]) in made):
             return True
-        if last_name(node.func) == "logsumexp" and any(last_name(one) in JOINED for one in _calls(node)):
+        if last_name(node.func) == "logsumexp" and names_called(node) & JOINED:
             return True  # the score of the right one beside those of the drawn ones
-        if last_name(node.func) in PICKED and any("softmax" in last_name(one) for one in _calls(node)):
+        if last_name(node.func) in PICKED and any("softmax" in one for one in names_called(node)):
             return True
     return False
 
 
 def _is_of_places(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and last_name(node.func) in FIRST_OR_OWN
-
-
-def _calls(node: ast.AST) -> list[ast.expr]:
-    return [one.func for one in walk(node) if isinstance(one, ast.Call)]
 
 
 def _id(node: ast.expr) -> str:
@@ -109,7 +105,7 @@ def _are_scores(node: ast.expr, nodes: tuple[ast.AST, ...]) -> bool:
 def _has_product(node: ast.AST) -> bool:
     if any(isinstance(one, ast.BinOp) and isinstance(one.op, ast.MatMult) for one in walk(node)):
         return True
-    return any(last_name(one) in PRODUCTS for one in _calls(node))
+    return not names_called(node).isdisjoint(PRODUCTS)
 
 
 def _is_correction(node: ast.expr, logs: set[str]) -> bool:
