@@ -28,7 +28,7 @@ def free_folder(runs_dir: Path, name: str, *, named: bool, shared: bool = False)
     is_there, is_folder = os.path.lexists(runs_dir), os.path.isdir(runs_dir)  # unlike Path's, these do not raise
     if os.path.exists(runs_dir) and not is_folder:
         raise UsageError(f"{runs_dir}: not a folder; name another with --runs-dir")
-    if shared or "LOCAL_RANK" in os.environ:
+    if shared or torchrun_shares():
         return runs_dir / name
     is_new = not is_there
     for number in itertools.count(1):
@@ -44,6 +44,11 @@ def free_folder(runs_dir: Path, name: str, *, named: bool, shared: bool = False)
             _made[path] = (path, runs_dir) if is_new else (path,)
             break
     return path
+
+
+def torchrun_shares() -> bool:
+    """Whether torchrun started this process: its ranks share the folder of a run."""
+    return "LOCAL_RANK" in os.environ
 
 
 def made_here(run_dir: Path) -> bool:
@@ -77,7 +82,7 @@ def give_back(run_dir: Path) -> None:
 def start_stamp() -> str:
     """The start time. Workers of torchrun use their launcher's, so that they agree on the name."""
     started = time.time()
-    if "LOCAL_RANK" in os.environ:
+    if torchrun_shares():
         try:
             started = os.stat(f"/proc/{os.getppid()}").st_ctime
         except OSError:

@@ -194,9 +194,7 @@ def _finish_run(
     is_first = launched_rank() == 0 and not (watcher is not None and watcher.settings.joined)
     stopped = _stopped_elsewhere(run_dir) or (watcher is not None and watcher.stopped is not None)
     with own_guard.part("the summary"):
-        lines = (
-            summary(watcher, run_dir) if is_first or not is_first_recorded(run_dir) else []
-        )  # a rank alone is first there
+        lines = summary(watcher, run_dir) if is_first or not is_first_recorded(run_dir) else []
         if given_up and not (watcher is not None and watcher.streams):
             failure = watcher.failure if watcher is not None else None
             lines = ["; ".join(filter(None, [failure, IN_ANOTHER_RUN]))]

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steadytrain.attach.folder_names import free_folder, made_here, start_stamp, without_secrets
+from steadytrain.attach.folder_names import free_folder, made_here, start_stamp, torchrun_shares, without_secrets
 from steadytrain.attach.messages import tell
 from steadytrain.attach.options import NO_RUN, Options
 from steadytrain.attach.restarted_run import earlier_try, elastic_restarts, name_of_try
@@ -31,15 +31,11 @@ if TYPE_CHECKING:
     from steadytrain.guard.resume_plan import ResumePlan
 
 
-LOCAL_RANK = "LOCAL_RANK"
-"""The variable that torchrun gives its ranks, which share the folder of a run."""
-
-
 @dataclass(frozen=True)
 class WatchedRun:
     """``run_dir`` is absolute. ``continues`` is the run that this one continues (``steadytrain.storage``).
     ``description`` becomes ``run.json``. ``pid`` is the process that started the run. ``shared``:
-    a launcher told the ranks of the run to share the folder."""
+    the tasks of a SLURM job step are ranks of this run."""
 
     options: Options
     run_dir: str
@@ -87,7 +83,7 @@ class WatchedRun:
             pace=None if options.every_step or policy.acts else Pace(),
             description=self.description,
             diff=self.diff,
-            shares_folder=self.shared or LOCAL_RANK in os.environ,
+            shares_folder=self.shared or torchrun_shares(),
             made_folder=made_here(Path(self.run_dir)),
         )
 
@@ -147,8 +143,7 @@ def begin_run(
         **({KEY: randomness.to_json()} if randomness.given else {}),
         **({"typed_into": typed_into} if typed_into else {}),
     }
-    told = is_shared or LOCAL_RANK in os.environ
-    return WatchedRun(options, str(run_dir), continues, git_diff(folder), description, os.getpid(), told)
+    return WatchedRun(options, str(run_dir), continues, git_diff(folder), description, os.getpid(), is_shared)
 
 
 def _check_addresses(options: Options) -> None:
