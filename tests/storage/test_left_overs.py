@@ -89,6 +89,19 @@ def test_what_an_ended_process_wrote_beside_a_document_is_removed(tmp_path: Path
     assert sorted(path.name for path in tmp_path.iterdir()) == [alive.name, "facts.json", "trials"]
 
 
+def test_what_an_ended_process_wrote_beside_the_documents_of_a_bundle_is_removed(tmp_path: Path, gone: str) -> None:
+    run, other = run_of(tmp_path / "killed", gone), tmp_path / "elsewhere"
+    (run / "incidents" / "step-000030" / "manifest.json").write_text("{}")
+    left = [folder / f".manifest.json.{gone}.x1y2z3ab" for folder in (run / "incidents" / "step-000030", other)]
+    other.mkdir()
+    for path in left:
+        path.write_text("{")
+    (run / "incidents" / "link").symlink_to(other)
+    clear_left_overs(tmp_path)
+    assert [path.exists() for path in left] == [False, True]  # a link is not followed
+    assert {"incidents/step-000030/manifest.json", OF_OTHERS[0]} <= names(run)
+
+
 def test_a_conclusion_is_written_where_a_killed_command_left_half_of_one(tmp_path: Path, gone: str) -> None:
     bundle = builders.write_bundle(tmp_path / "incidents" / "step-412")
     folders = (tmp_path / "incidents" / "trials" / "step-412", bundle / "answer")

@@ -1,7 +1,8 @@
 """What a killed process leaves half-written in its run folder: the next run beside it takes it away.
 
-Unfinished bundles have a name of their own (``staged_bundle.py``). A bundle that another command is changing, and the
-trials of one, are left alone: the process of the run is gone, but that of the command may not be.
+Unfinished bundles have a name of their own (``staged_bundle.py``). From a finished bundle only documents are removed
+that an ended process wrote and never renamed. A bundle that another command is changing, and the trials of one, are
+left alone: the process of the run is gone, but that of the command may not be.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,12 @@ from steadytrain.core.errors import UsageError
 from steadytrain.storage.processes import MARK, is_gone, process_mark, process_start, state_of
 from steadytrain.storage.run_index import RECOVERED
 from steadytrain.storage.signal_notes import ended_by
+from steadytrain.storage.staged_bundle import INCIDENTS_FOLDER
 
 RUNS_MAX = 32
 """The runs changed last that are looked at, so that a folder of thousands costs no more than one listing."""
 
+BUNDLES_MAX = 256
 ENTRIES_MAX = 100_000
 DESCRIPTION_BYTES_MAX = 1 << 20
 PROCESS = "process"
@@ -94,6 +98,8 @@ def _clear(run: Path) -> None:
         description = read_json(run / "run.json", bytes_max=DESCRIPTION_BYTES_MAX)
         if isinstance(description, dict) and is_gone(description.get(PROCESS)):
             clear_beside(run)
+            for bundle in _bundles(run):
+                clear_beside(bundle)
             for path in _unfinished(run):
                 with suppress(OSError):
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -108,6 +114,15 @@ def _clear_first(run: Path) -> None:
             path.unlink(missing_ok=True)
             with suppress(OSError):
                 run.rmdir()
+
+
+def _bundles(run: Path) -> list[Path]:
+    """The folders of a run's finished bundles; a link may lead to another run."""
+    folder = run / INCIDENTS_FOLDER
+    if folder.is_symlink() or not folder.is_dir():
+        return []
+    with os.scandir(folder) as entries:
+        return [Path(one.path) for one in islice(entries, BUNDLES_MAX) if one.is_dir(follow_symlinks=False)]
 
 
 def _unfinished(run: Path) -> Iterator[Path]:
