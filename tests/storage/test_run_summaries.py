@@ -65,8 +65,11 @@ def test_a_damaged_summary_is_not_used(kept: Path, text: str) -> None:
     ("name", "value"),
     [
         ("ended", 3),
-        ("severities", ["grave"]),
-        ("severities", 3),
+        ("symptoms", [["nonfinite-loss", "grave", 3]]),
+        ("symptoms", [["nonfinite-loss"]]),
+        ("symptoms", 3),
+        ("devices", [3]),
+        ("devices", None),
         ("incidents", [3]),
         ("steps", "many"),
         ("steps", True),

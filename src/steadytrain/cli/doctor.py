@@ -40,6 +40,7 @@ OPTIONAL = {
     "prometheus-client": "`--to prometheus`",
     "opentelemetry-sdk": "`--to otel`",
     "apprise": "`--notify`",
+    "fsspec": "`steadytrain runs --root` with an address",
 }
 """Packages of the extras, and their purpose."""
 

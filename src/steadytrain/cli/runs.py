@@ -13,6 +13,7 @@ import click
 from steadytrain.cli import _options, _terminal
 from steadytrain.cli._next import say_next
 from steadytrain.cli._output import say, say_document, terminal_width
+from steadytrain.core.errors import UsageError
 from steadytrain.storage.documents import redact_value
 
 if TYPE_CHECKING:
@@ -31,9 +32,34 @@ BEGUN_SHOWN_MAX = 8
 
 @click.command()
 @_options.runs_dir
+@click.option(
+    "--root",
+    metavar="WHERE",
+    help="List the runs of all folders below a shared folder or an address (s3://bucket/runs), the gravest first.",
+)
+@click.option(
+    "--by",
+    type=click.Choice(("health", "cause", "symptom", "node", "device")),
+    help="With --root: count the runs that have it in common.",
+)
 @_options.as_json
-def command(runs_dir: Path, as_json: bool) -> None:
-    """List the runs: start, number of steps, how each ended, and its symptoms."""
+def command(runs_dir: Path, root: str | None, by: str | None, as_json: bool) -> None:
+    """List the runs: start, number of steps, how each ended, and its symptoms.
+
+    With --root, those of many people and machines, with node, device, gravest symptom and the cause that `diagnose`
+    found:
+
+    \b
+    steadytrain runs --root /shared/experiments
+    steadytrain runs --root s3://bucket/experiments --by cause
+    """
+    if root is not None:
+        from steadytrain.cli._fleet import list_fleet
+
+        list_fleet(root, by, as_json)
+        return
+    if by is not None:
+        raise UsageError(f"--by {by}: counts the runs below a root; name one with --root")
     from steadytrain.storage.run_search import survey
 
     listing = survey(runs_dir)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -382,7 +383,13 @@ def recording(detectors: Sequence[Detector] = (), sink: Sink = NO_SINK) -> Recor
 
 
 def _rank_facts() -> dict[str, Any]:
-    return {"rank": ranks.rank(), "world_size": ranks.world_size(), "pid": os.getpid(), **launcher_facts()}
+    return {
+        "rank": ranks.rank(),
+        "world_size": ranks.world_size(),
+        "pid": os.getpid(),
+        "node": platform.node(),
+        **launcher_facts(),
+    }
 
 
 def _by_weight(symptom: Symptom) -> tuple[int, int, int]:

@@ -315,6 +315,15 @@ def read_description(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: not a run folder (no {RUN_FILE})") from None
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path / RUN_FILE}: not readable ({error})") from None
+    return checked_description(description, path)
+
+
+def checked_description(description: Any, path: Path) -> dict[str, Any]:
+    """The document ``run.json`` of the run folder ``path``.
+
+    Raises:
+        UsageError: it is none, or of a newer format.
+    """
     if not isinstance(description, dict) or description.get("format") != "steadytrain.run":
         raise UsageError(f"{path / RUN_FILE}: not that of a steadytrain run")
     refuse_newer(path, description.get("version"), RUN_VERSION, what="run folder")

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from steadytrain.core.bounded_files import read_json
 from steadytrain.core.errors import UsageError
@@ -31,6 +33,24 @@ KEPT_FILE = "summary.json"
 SCHEMA = "steadytrain.summary/1"
 KEPT_INCIDENTS_MAX = 256
 KEPT_BYTES_MAX = 1 << 16
+SYMPTOMS_MAX = 10_000
+KEPT_SYMPTOMS_MAX = 32
+DEVICES_MAX = 64
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What a listing asks an index and the steps for.
+
+    ``symptoms`` are (name, severity, first step), the gravest and then the earliest first; ``incidents`` are paths
+    within the run folder, ``devices`` the names of the GPUs in use, or of the processor.
+    """
+
+    ended: str | None
+    symptoms: tuple[tuple[str, Severity, int], ...]
+    incidents: tuple[str, ...]
+    steps: int
+    devices: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -41,12 +61,23 @@ class RunSummary:
     path: Path
     started: str
     command: str
-    ended: str | None
-    steps: int
-    worst: Severity | None
+    ending: Ending
     incidents: int
     state: str
     """``ended``, or what is known of a run that did not record it."""
+
+    @property
+    def ended(self) -> str | None:
+        return self.ending.ended
+
+    @property
+    def steps(self) -> int:
+        return self.ending.steps
+
+    @property
+    def worst(self) -> Severity | None:
+        """The gravest severity of its symptoms."""
+        return worst([severity for _, severity, _ in self.ending.symptoms])
 
 
 def summary_of(path: Path) -> RunSummary:
@@ -63,9 +94,7 @@ def summary_of(path: Path) -> RunSummary:
         path=path,
         started=description_started(description),
         command=" ".join(map(str, argv)) if isinstance(argv, list) else "",
-        ended=ending.ended,
-        steps=ending.steps,
-        worst=worst([severity for severity in SEVERITIES if severity in ending.severities]),
+        ending=ending,
         incidents=len(bundles_inside(path, ending.incidents)),
         state=ended_or_state(ending.ended, description),
     )
@@ -85,38 +114,60 @@ def keep_summary(path: Path) -> None:
         write_json(path / KEPT_FILE, {"schema": SCHEMA, "of": now, **asdict(ending)})
 
 
-@dataclass(frozen=True)
-class _Ending:
-    """What a listing asks an index and the steps for. ``incidents`` are paths within the run folder."""
+def kept_ending(kept: Any) -> Ending:
+    """The ending in a document that :func:`keep_summary` wrote.
 
-    ended: str | None
-    severities: tuple[str, ...]
-    incidents: tuple[str, ...]
-    steps: int
+    Raises:
+        LookupError, TypeError, ValueError: it is not one, or of an older version.
+    """
+    ended, incidents, steps, devices = (kept[name] for name in ("ended", "incidents", "steps", "devices"))
+    symptoms = tuple((str(name), _severity(severity), int(step)) for name, severity, step in kept["symptoms"])
+    if not isinstance(ended, str) or type(steps) is not int or not all(isinstance(name, str) for name in devices):
+        raise TypeError("not a summary")
+    return Ending(ended, symptoms, tuple(map(os.fspath, incidents)), steps, tuple(devices))
 
 
-def _ending(path: Path) -> _Ending:
+def _ending(path: Path) -> Ending:
     with open_index(path) as index:
-        ended = index.execute("SELECT value FROM facts WHERE name = 'ended'").fetchone()
-        ended = None if ended is None else json.loads(ended[0])
-        found = {name for (name,) in index.execute("SELECT DISTINCT severity FROM symptoms LIMIT 10")}
+        ended, machine = (_fact(index, name) for name in ("ended", "machine"))
+        rows = index.execute(f"SELECT DISTINCT name, severity, first_step FROM symptoms LIMIT {SYMPTOMS_MAX}")
+        symptoms = [(str(name), _severity(severity), int(step)) for name, severity, step in rows]
         bundles = [name for (name,) in index.execute(f"SELECT path FROM incidents LIMIT {INCIDENTS_MAX}")]
-        unknown = found.difference(SEVERITIES)
-        if unknown:
-            raise ValueError(f"a severity that is none: {str(min(map(str, unknown)))[:40]}")
-    return _Ending(ended if isinstance(ended, str) else None, tuple(found), tuple(bundles), steps_of(path))
+    symptoms.sort(key=lambda one: (-SEVERITIES.index(one[1]), one[2], one[0]))  # each name once, its gravest first
+    of_names: dict[str, tuple[str, Severity, int]] = {}
+    for one in symptoms:
+        of_names.setdefault(one[0], one)
+    kept = tuple(of_names.values())[:KEPT_SYMPTOMS_MAX]
+    return Ending(ended if isinstance(ended, str) else None, kept, tuple(bundles), steps_of(path), _devices(machine))
 
 
-def _kept(path: Path) -> _Ending | None:
+def _fact(index: sqlite3.Connection, name: str) -> Any:
+    found = index.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+    return None if found is None else json.loads(found[0])
+
+
+def _severity(name: Any) -> Severity:
+    if name not in SEVERITIES:
+        raise ValueError(f"a severity that is none: {str(name)[:40]}")
+    found: Severity = name
+    return found
+
+
+def _devices(machine: Any) -> tuple[str, ...]:
+    """The names of the GPUs, or of the processor, in the fact ``machine``."""
+    try:
+        gpus = [gpu["name"] for gpu in (machine.get("accelerators") or {}).get("gpus", ())][:DEVICES_MAX]
+        names = gpus or [machine["host"]["processor"]]
+    except (LookupError, TypeError, AttributeError):
+        return ()
+    return tuple(name for name in names if isinstance(name, str) and name)
+
+
+def _kept(path: Path) -> Ending | None:
     """What :func:`keep_summary` kept, None if that is not there, or the run has changed since."""
     try:
         kept, now = read_json(os.path.join(path, KEPT_FILE), bytes_max=KEPT_BYTES_MAX), _state_of_files(path)
-        if now is None or kept["of"] != now:
-            return None
-        ended, severities, incidents, steps = (kept[name] for name in ("ended", "severities", "incidents", "steps"))
-        if not isinstance(ended, str) or type(steps) is not int or not set(severities).issubset(SEVERITIES):
-            return None
-        return _Ending(ended, tuple(severities), tuple(map(os.fspath, incidents)), steps)
+        return kept_ending(kept) if now is not None and kept["of"] == now else None
     except (OSError, ValueError, LookupError, TypeError, UsageError):
         return None
 

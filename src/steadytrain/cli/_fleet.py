@@ -1,0 +1,198 @@
+"""``steadytrain runs --root``: the runs of many folders, the gravest first, or counted by what they have in common."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from steadytrain.cli._next import say_next
+from steadytrain.cli._output import say, say_document
+from steadytrain.cli._progress import progress
+from steadytrain.core.model import SEVERITIES
+from steadytrain.report.wording import clean
+from steadytrain.storage.fleet import NO_VERDICT, Fleet, FleetRun, fleet
+from steadytrain.storage.roots import DEPTH_MAX, FOLDERS_MAX, Root, root_at
+
+SCHEMA = "steadytrain.fleet/1"
+NOT_KNOWN = "-"
+NOT_ASKED, NO_SYMPTOM = "not diagnosed", "none seen"
+COLUMNS = ("run", "node", "device", "started", "steps", "ended", "symptom", "cause")
+NUMBERS = frozenset({"steps", "runs", "of it critical", "of it warned"})
+UNREADABLE_SHOWN_MAX = 8
+TOLD_EVERY = 50
+CRITICAL, WARNING = SEVERITIES[-1], SEVERITIES[-2]
+
+
+def _devices(run: FleetRun) -> str:
+    """Such as ``2 x NVIDIA H100``."""
+    counted = Counter(run.devices)
+    return ", ".join(name if number == 1 else f"{number} x {name}" for name, number in counted.items()) or NOT_KNOWN
+
+
+def _symptom(run: FleetRun) -> str:
+    """The gravest symptom: such as ``nonfinite-loss`` or, if all are notes, that with its severity."""
+    if not run.symptoms:
+        return NO_SYMPTOM if run.steps is not None else NOT_KNOWN
+    name, severity, _ = run.symptoms[0]
+    return name if severity in (CRITICAL, WARNING) else f"{name} ({severity})"
+
+
+def _cause(run: FleetRun) -> str:
+    if run.cause is None:
+        return NOT_KNOWN if not run.symptoms else NOT_ASKED
+    return run.cause if run.cause == NO_VERDICT or run.status is None else f"{run.cause} ({run.status})"
+
+
+def _health(run: FleetRun) -> str:
+    if run.steps is None:
+        return NOT_KNOWN
+    return run.worst or NO_SYMPTOM
+
+
+GROUPINGS: dict[str, Callable[[FleetRun], str]] = {
+    "health": _health,
+    "cause": _cause,
+    "symptom": _symptom,
+    "node": lambda run: run.node or NOT_KNOWN,
+    "device": _devices,
+}
+"""What ``--by`` takes, and the group of a run."""
+
+
+def list_fleet(where: str, by: str | None, as_json: bool) -> None:
+    """Print the runs below ``where``.
+
+    Raises:
+        UsageError: the place cannot be listed.
+    """
+    root = root_at(where)
+    with progress() as tell:
+        found = fleet(root, lambda read: tell(f"{read:,} runs read") if tell and read % TOLD_EVERY == 0 else None)
+    if as_json:
+        say_document(_document(root, found, by), ensure_ascii=True)
+        return
+    if not found.runs and not found.unreadable:
+        say(f"No runs below {root.name}: a run is a folder with a run.json, at most {DEPTH_MAX} folders deep.")
+    if found.runs:
+        say(_sentence(root, found))
+        rows = list(_groups_as_rows(found.runs, by)) if by else list(_rows(found.runs))
+        say(f"\n{_as_text(rows)}")
+        if root.is_local:
+            first = found.runs[0].folder
+            say_next("show", f"{root.name}/{first}" if first else root.name, why="the gravest of them", err=True)
+    for reason in found.unreadable[:UNREADABLE_SHOWN_MAX]:
+        say(f"steadytrain: not listed: {clean(reason)}", err=True)
+    if len(found.unreadable) > UNREADABLE_SHOWN_MAX:
+        say(f"steadytrain: and {len(found.unreadable) - UNREADABLE_SHOWN_MAX} more that cannot be read", err=True)
+    if found.too_many:
+        say(f"steadytrain: the search ended after {FOLDERS_MAX:,} folders; name a folder further down", err=True)
+
+
+def _sentence(root: Root, found: Fleet) -> str:
+    """Such as ``12 runs below /shared: 9 without a symptom, 2 with a warning, 1 critical; 3 of them running``."""
+    health = Counter(_health(run) for run in found.runs)
+    words = {
+        NO_SYMPTOM: "without a symptom",
+        "note": "with a note",
+        WARNING: "with a warning",
+        CRITICAL: "critical",
+        NOT_KNOWN: "without a summary (not over, or killed)",
+    }
+    parts = ", ".join(f"{health[name]:,} {said}" for name, said in words.items() if health[name])
+    running = sum(run.state == "running" for run in found.runs)
+    runs = f"{len(found.runs):,} {'run' if len(found.runs) == 1 else 'runs'}"
+    return f"{runs} below {clean(root.name)}: {parts}" + (f"; {running:,} of them running" if running else "")
+
+
+def _rows(runs: Sequence[FleetRun]) -> Iterator[tuple[str, ...]]:
+    yield COLUMNS
+    for run in runs:
+        yield (
+            clean(run.folder or run.name),
+            clean(run.node or NOT_KNOWN),
+            clean(_devices(run)),
+            clean(run.started)[:16].replace("T", " ") or NOT_KNOWN,
+            f"{run.steps:,}" if run.steps is not None else NOT_KNOWN,
+            clean(run.state),
+            clean(f"{_symptom(run)} at {run.symptoms[0][2]:,}" if run.symptoms else _symptom(run)),
+            clean(_cause(run)),
+        )
+
+
+def _groups(runs: Sequence[FleetRun], by: str) -> list[tuple[str, list[FleetRun]]]:
+    """The runs by group, the group with most critical and then with most runs first."""
+    groups: defaultdict[str, list[FleetRun]] = defaultdict(list)
+    for run in runs:
+        groups[GROUPINGS[by](run)].append(run)
+    return sorted(groups.items(), key=lambda one: (-_number(one[1], CRITICAL), -len(one[1]), one[0]))
+
+
+def _number(runs: Sequence[FleetRun], severity: str) -> int:
+    return sum(run.worst == severity for run in runs)
+
+
+def _newest(runs: Sequence[FleetRun]) -> FleetRun:
+    return max(runs, key=lambda run: run.started)
+
+
+def _groups_as_rows(runs: Sequence[FleetRun], by: str) -> Iterator[tuple[str, ...]]:
+    yield by, "runs", "of it critical", "of it warned", "newest"
+    for name, members in _groups(runs, by):
+        counts = f"{len(members):,}", f"{_number(members, CRITICAL):,}", f"{_number(members, WARNING):,}"
+        newest = _newest(members)
+        yield clean(name), *counts, clean(newest.folder or newest.name)
+
+
+def _as_text(rows: Sequence[tuple[str, ...]]) -> str:
+    head, widths = rows[0], [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if name in NUMBERS else cell.ljust(width)
+            for cell, width, name in zip(row, widths, head, strict=True)
+        ).rstrip()
+        for row in rows
+    )
+
+
+def _document(root: Root, found: Fleet, by: str | None) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "root": root.name,
+        "runs": [_entry(run) for run in found.runs],
+        "unreadable": list(found.unreadable),
+        "complete": not found.too_many,
+    }
+    if by is not None:
+        document["by"] = by
+        document["groups"] = [
+            {
+                "name": name,
+                "runs": len(members),
+                "critical": _number(members, CRITICAL),
+                "warning": _number(members, WARNING),
+                "newest": _newest(members).folder,
+            }
+            for name, members in _groups(found.runs, by)
+        ]
+    return document
+
+
+def _entry(run: FleetRun) -> dict[str, Any]:
+    return {
+        "folder": run.folder,
+        "run": run.name,
+        "started": run.started or None,
+        "command": run.command,
+        "node": run.node,
+        "devices": list(run.devices),
+        "ranks": run.ranks,
+        "state": run.state,
+        "ended": run.ended,
+        "steps": run.steps,
+        "worst": run.worst,
+        "symptoms": [{"name": name, "severity": grave, "first_step": step} for name, grave, step in run.symptoms],
+        "incidents": run.incidents,
+        "cause": run.cause,
+        "cause_status": run.status,
+    }
