@@ -63,6 +63,15 @@ def test_large_updates_that_learn_are_a_note() -> None:
     assert found.severity == "note"
 
 
+def test_a_new_optimizer_where_the_schedule_starts_again_is_a_note() -> None:
+    at = 501  # the third cycle; Adam's first steps are its largest
+    found = UpdateNormSpike().check(window(spike(5.0, at) * RESTARTS / 1e-3, rate=RESTARTS, loss=jump(at + 1)))
+    assert [(one.severity, one.first_step) for one in found] == [("note", at)]
+    assert found[0].message.endswith("; the learning rate rose from 1e-05 to 0.00101")
+    mid_cycle = window(spike(5.0, 440) * RESTARTS / 1e-3, rate=RESTARTS, loss=jump(441))
+    assert [one.severity for one in UpdateNormSpike().check(mid_cycle)] == ["warning"]
+
+
 SICK = (
     window(spike(5.0), loss=jump(602)),
     window(spike(40.0)),

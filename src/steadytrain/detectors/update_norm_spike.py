@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from steadytrain.core.model import Cells, FloatArray, Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import Detector, Quantity
+from steadytrain.statistics.benign_changes import rate_restart
 from steadytrain.statistics.table_episodes import (
     APART_STEPS,
     Episode,
@@ -40,7 +41,8 @@ class UpdateNormSpike(Detector):
     Means:
         The weights change by the update that the optimizer computes, not by the gradient. Over all tensors, by itself
         and per unit of learning rate, this update is far larger than those of the readings before: ten times, or three
-        times with a jump of the loss right after. Separately, updates that stay above a hundredth of the weights are a
+        times with a jump of the loss right after, unless the learning rate had just risen again to one that it had
+        before. Separately, updates that stay above a hundredth of the weights are a
         note (about a thousandth is usual), above a tenth a warning, unless the loss falls meanwhile.
 
     Causes:
@@ -117,14 +119,17 @@ class UpdateNormSpike(Detector):
         usual = np.nan_to_num(np.nanmedian(_no_empty(cells.values[max(0, at - REFERENCE_READINGS) : at]), axis=0))
         growth = np.divide(cells.values[at], usual, out=np.zeros(len(usual)), where=usual > 0)
         order = np.argsort(-np.nan_to_num(growth), kind="stable")
-        severity: Severity = "warning" if jump > self.jump_scales or ratio > self.alone_ratio else "note"
+        # Where a schedule starts again, often with a new optimizer, the loss jumps by plan.
+        planned = rate_restart(window, span[0]) if jump > self.jump_scales and ratio <= self.alone_ratio else None
+        grave = ratio > self.alone_ratio or (jump > self.jump_scales and planned is None)
+        severity: Severity = "warning" if grave else "note"
         return Symptom(
             name="update-norm-spike",
             severity=severity,
             first_step=span[0],
             last_step=span[1],
             message=f"the update at step {span[0]}, over its learning rate, was {ratio:.3g} times as large as those "
-            f"before it; most of all that of {cells.rows[order[0]]}",
+            f"before it; most of all that of {cells.rows[order[0]]}" + (f"; {planned}" if planned else ""),
             signals=("tensors.update_norm",),
             tensors=tuple(cells.rows[row] for row in order[:4] if growth[row] > self.spike_ratio),
             numbers={"ratio": ratio, "loss_jump_scales": jump},

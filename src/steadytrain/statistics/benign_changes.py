@@ -40,6 +40,13 @@ def planned_change(window: Window, first_step: int, last_step: int) -> str | Non
     )
 
 
+def rate_restart(window: Window, first_step: int) -> str | None:
+    """By how much the learning rate rose until this step to one that was there before, None where it did not."""
+    stride = _stride(window.steps)
+    window = window.slice(0, int(np.searchsorted(window.steps, first_step, side="right")))
+    return _restart(window, first_step, stride, slid=has_slid(window.steps, stride=stride))
+
+
 def _stride(steps: IntArray) -> int:
     """The stride, by no more than ``VIEW_STEPS`` gaps spread over the log: asked for every spike of a million steps."""
     at = np.arange(0, len(steps) - 1, len(steps) // VIEW_STEPS + 1)
