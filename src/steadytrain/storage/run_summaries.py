@@ -130,10 +130,10 @@ def kept_ending(kept: Any) -> Ending:
 def _ending(path: Path) -> Ending:
     with open_index(path) as index:
         ended, machine = (_fact(index, name) for name in ("ended", "machine"))
-        rows = index.execute(f"SELECT DISTINCT name, severity, first_step FROM symptoms LIMIT {SYMPTOMS_MAX}")
+        rows = index.execute(f"SELECT name, severity, first_step FROM symptoms ORDER BY rowid LIMIT {SYMPTOMS_MAX}")
         symptoms = [(str(name), _severity(severity), int(step)) for name, severity, step in rows]
         bundles = [name for (name,) in index.execute(f"SELECT path FROM incidents LIMIT {INCIDENTS_MAX}")]
-    symptoms.sort(key=lambda one: (-SEVERITIES.index(one[1]), one[2], one[0]))  # each name once, its gravest first
+    symptoms.sort(key=lambda one: (-SEVERITIES.index(one[1]), one[2]))  # each name once, its gravest first
     of_names: dict[str, tuple[str, Severity, int]] = {}
     for one in symptoms:
         of_names.setdefault(one[0], one)
