@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
+from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.signs import ruled_out, seen, symptom
 from steadytrain.diagnosis.trial_effects import like
 
@@ -54,6 +54,7 @@ class ChangingClosure(Cause):
             (
                 *symptom(case, CERTAIN, "changing-closure", invariant=True),
                 *symptom(case, HINT, "no-learning", "plateau"),
+                *symptom(case, STRONG, "exploding-gradients", "lost-progress", "divergence", "loss-spike"),
                 *ruled_out(seen(case, "changing-closure") is None, "no closure of L-BFGS draws anew"),
             )
         )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
+from steadytrain.diagnosis.batch_scaling import rate_beyond_batches
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Sign, Signature
 from steadytrain.diagnosis.interventions import CLIP, EXAMPLE, LONGER_WARMUP, LOWER_RATE
 from steadytrain.diagnosis.signs import (
@@ -50,6 +51,7 @@ class LearningRateTooHigh(Cause):
         - a rate made for another batch size, model, optimizer or adapter
         - parameters that join in mid-run, such as an unfrozen encoder, at the rate of the others
         - a schedule that jumps: a restart, a resume, a wrong unit, the peak of a cycle
+        - a batch that grows in mid-run, and a factor for it that multiplies the current rate each time: it compounds
         - curvature that grew during training
 
     Next:
@@ -109,7 +111,8 @@ class LearningRateTooHigh(Cause):
                     jump > 1.5,
                     CERTAIN if jump > FAR_RATIO else STRONG,
                     f"the learning rate became {jump:.3g} times as high at step {case.onset} or shortly before"
-                    + _by_schedule(case),
+                    + _by_schedule(case)
+                    + _beyond_batches(case),
                     "window learning_rate",
                     jump=jump,
                 ),
@@ -206,6 +209,11 @@ def _joined(case: Case) -> Signs:
     at = f" at a learning rate of {rates.values[0]:.3g}" if len(rates) else ""
     said = f"{count} parameters joined the optimizer at step {step}, and train{at} from there on"
     return (Sign(said, STRONG, "window script", {"joined": float(count)}),)
+
+
+def _beyond_batches(case: Case) -> str:
+    beyond = rate_beyond_batches(case.window, case.onset)
+    return f"; {beyond}" if beyond is not None else ""
 
 
 def _by_schedule(case: Case) -> str:
