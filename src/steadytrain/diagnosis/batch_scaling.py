@@ -46,6 +46,6 @@ def rate_beyond_batches(window: Window, onset: int) -> str | None:
     return None
 
 
-def _lasts(values: FloatArray, at: int) -> bool:
+def _lasts(values: FloatArray, at: np.intp | int) -> bool:
     before, after = values[max(0, at + 1 - ROWS) : at + 1], values[at + 1 : at + 1 + ROWS]
     return bool(len(after) and np.median(after) >= GROWN_MIN * np.median(before) and after.min() > before.max())
