@@ -153,3 +153,15 @@ def test_recorded_inputs_beside_the_targets_of_other_inputs_are_told_apart() -> 
     assert len(batches.rows_of(2)) == ROWS
     batches.given(3, ((own,), {}), ((own,), {}))
     assert batches.has_own_targets(3)
+
+
+def test_rows_that_were_erased_are_no_row_that_was_seen_before() -> None:
+    """An augmentation that works in place leaves images of zeros behind; they have the targets of other samples."""
+    batches, seen = Batches(), Pairings()
+    for step in range(1, ONSET + 8):
+        inputs = torch.randn(ROWS, 9, generator=CHANCE)
+        if step >= ONSET:
+            inputs[step % ROWS] = 0.0
+        batches.called(step, (inputs,), {})
+        seen.saw(step, batches.rows_of(step), torch.arange(ROWS))
+    assert seen.finish(ONSET) == {}

@@ -34,10 +34,11 @@ NUMBERS_MAX, LOADED_MAX = 4, 16
 
 @dataclass
 class _Rows:
-    """The rows of a step: a digest of each, and the values in one."""
+    """The rows of a step: a digest of each, whether it is one value throughout, and the values in one."""
 
     step: int = -1
     digests: list[bytes] = field(default_factory=list)
+    blank: list[bool] = field(default_factory=list)
     values: int = 0
 
 
@@ -175,7 +176,13 @@ class Batches:
         """
         whole, self._whole = self._whole, _Rows()
         self._rows_taken = step
-        return whole.digests if whole.step == step and whole.values >= ROW_VALUES_MIN else []
+        if whole.step != step or whole.values < ROW_VALUES_MIN:
+            return []
+        # A row of one value throughout, such as an image that was erased, is equal to others without being them.
+        return [
+            one + f"{step}:{place}".encode() if blank else one
+            for place, (one, blank) in enumerate(zip(whole.digests, whole.blank, strict=True))
+        ]
 
     def _follow_rows(self, inputs: list[Tensor]) -> None:
         """Adds what a call was given to the rows of the step."""
@@ -193,6 +200,8 @@ class Batches:
                 hashlib.blake2b(before + row, digest_size=16).digest()
                 for before, row in zip(earlier, rows, strict=True)
             ]
+            one_value = (value.reshape(len(rows), -1) == value.reshape(len(rows), -1)[:, :1]).all(1).tolist()
+            whole.blank = [now and before for now, before in zip(one_value, whole.blank or one_value, strict=True)]
             whole.values += value.numel() // value.shape[0] * (FLOAT_VALUES if value.is_floating_point() else 1)
 
     def mark(self, step: int) -> None:
