@@ -21,13 +21,13 @@ class MistimedSchedule(ScriptRule):
         A schedule knows no updates and no passes over the data: it counts its own steps. Six things show that the unit
         is wrong. The source gives it the number of passes for its length, and steps it in the loop over the batches: a
         warning. All milestones of a `MultiStepLR` come within the first pass over the data, and the training goes on
-        for three more: a warning. `CosineAnnealingLR` is stepped beyond its `T_max`, where its rate rises again: a
-        warning if that comes within the first pass over the data, else a note. A warm-up has hardly begun after the
-        second pass, because the schedule was stepped once a pass: a warning; a note after the first pass, because a
-        warm-up over several passes may be meant. The schedule counts several steps for each update: a note, because its
-        length may be counted in micro-batches. `ReduceLROnPlateau` is
-        stepped after each batch with a patience of a few batches, and cuts the rate twice within the first pass: a
-        warning. spent-schedule reports a schedule that decayed far too early.
+        for three more, or for four times as many updates where the passes are not known: a warning. `CosineAnnealingLR`
+        is stepped beyond its `T_max`, where its rate rises again: a warning if that comes within the first pass over
+        the data, else a note. A warm-up has hardly begun after the second pass, because the schedule was stepped once a
+        pass: a warning; a note after the first pass, because a warm-up over several passes may be meant. The schedule
+        counts several steps for each update: a note, because its length may be counted in micro-batches.
+        `ReduceLROnPlateau` is stepped after each batch with a patience of a few batches, and cuts the rate twice within
+        the first pass: a warning. spent-schedule reports a schedule that decayed far too early.
 
     Causes:
         - `T_max=epochs` or `milestones` in epochs, and `scheduler.step()` after each batch
@@ -100,12 +100,13 @@ def _in_source(window: Window) -> Iterator[Symptom]:
 
 def _cut(window: Window) -> Iterator[Symptom]:
     for row in script_rows(window, "last-milestone")[:1]:
-        passes = _beside(window, "milestones-after", row)
+        passes, updates = _beside(window, "milestones-after", row), _beside(window, "milestones-updates", row)
+        when = f"after {passes:.2f} passes over the data" if passes else f"at update {row.last:.0f} of {updates:.0f}"
         yield _symptom(
             row,
             "warning",
-            f"{row.place} passed its last milestone, {row.last:.0f}, after {passes:.2f} passes over the data, and the "
-            "training goes on at the lowest rate",
+            f"{row.place} passed its last milestone, {row.last:.0f}, {when}, and the training goes on at the lowest "
+            "rate: milestones in epochs, and a step for each batch?",
             milestone=row.last,
             passes=passes,
         )

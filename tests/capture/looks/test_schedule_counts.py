@@ -106,6 +106,7 @@ SICK = [  # what each says is told of some schedule in the ordinary suite
     long(stairs(5), {"each_batch": 1}, {"spent-schedule": "warning"}),
     (linear(20), {"each_batch": 1, "passes": 2}, {"zero-learning-rate": "warning"}),
     (milestones(16, 22), {"each_batch": 1, "passes": 4}, {"mistimed-schedule": "warning"}),
+    long(milestones(16, 22), {"each_batch": 1, "passes": 16, "loader": False}, {"mistimed-schedule": "warning"}),
 ]
 HEALTHY = [
     (cosine(3 * PASS), {"each_batch": 1}),
@@ -120,6 +121,7 @@ HEALTHY = [
     (exponential(0.97), {"each_batch": 1, "passes": 5}),
     (milestones(2, 3), {"each_pass": 1, "passes": 4}),
     (milestones(16, 3 * PASS), {"each_batch": 1, "passes": 4}),
+    long(milestones(60, 100), {"each_batch": 1, "passes": 12, "loader": False}),
     (milestones(16, 22), {"each_batch": 1, "passes": 2}),  # one may be meant, as for a short fine-tune
     long(stairs(1), {"each_pass": 1}),
     (linear(3 * PASS), {"each_batch": 1}),

@@ -29,6 +29,9 @@ STORED = re.compile(
 )
 """Attributes that hold no rows."""
 
+SEVERAL = re.compile(r"(?i)\w*ind(ices|exes)|idxs|ids|which|batch\w*|order\w*|perm\w*|rows|mask")
+"""Arguments that name several rows: an index of them copies."""
+
 
 def overwritten_rows(tree: ast.Module) -> Iterator[int]:
     """The line that changes the row."""
@@ -112,7 +115,7 @@ def _is_stored_row(value: ast.expr, index: set[str], rows: set[str]) -> bool:
     holder = value.value
     if isinstance(holder, ast.Subscript):
         return _is_stored_row(holder, index, rows)
-    is_row = isinstance(value.slice, ast.Name) and value.slice.id in index
+    is_row = isinstance(value.slice, ast.Name) and value.slice.id in index and not SEVERAL.fullmatch(value.slice.id)
     return is_row and dotted(holder).startswith("self.") and not STORED.fullmatch(last_name(holder))
 
 

@@ -1,7 +1,8 @@
 """Compares the order of the samples from pass to pass, and the batches of a loader's workers with each other.
 
 A pass is one iteration over a loader. Only passes whose batches the optimizer steps follow are compared: an evaluation
-makes no steps between its batches. Not here: whether a repeated order is meant.
+makes no steps between its batches. Each read is handed to ``OverwrittenData``, too. Not here: whether a repeated order
+is meant.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 from torch.utils.data import RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
+from steadytrain.capture.looks.overwritten_data import OverwrittenData
 from steadytrain.capture.looks.repeated_inputs import digest_of
 from steadytrain.core.torch_private import DATASET, INDEX_SAMPLER, SENT, WORKERS
 
@@ -63,11 +65,13 @@ class PassOrders:
         self._newest: OrderedDict[Key, _Pass] = OrderedDict()
         self._since: dict[int, _Pass] = {}
         self._told: set[str] = set()
+        self._overwritten = OverwrittenData()
 
     def drawn(self, iterator: Any, dataset: int, indices: Any) -> None:
         """The sampler of ``iterator`` drew ``indices`` from the ``dataset``-th data set."""
         if not torch.is_grad_enabled():
             return
+        self._overwritten.drawn(iterator, dataset, indices)
         now = self._pass(iterator, dataset, begins=SENT.on(iterator, -1) == 0)
         if len(now.drawn) >= BATCHES_COMPARED:
             return
@@ -82,6 +86,7 @@ class PassOrders:
         """``iterator`` gave ``batch``."""
         if not torch.is_grad_enabled():
             return
+        self._overwritten.given(iterator, dataset, batch)
         now = self._pass(iterator, dataset, begins=False)
         newest = self._newest.get(now.key, now)
         if newest is not now:
@@ -113,8 +118,10 @@ class PassOrders:
 
         ``same-order:SAMPLER`` is the number of passes in a row that drew the same samples in the same order, reported
         from the second on; ``shuffles:SAMPLER`` is 1 if the sampler shuffles, 0 if that is not known. Ascending orders
-        are not reported. ``equal-workers:DATASET`` is the number of workers that all give the same batches.
+        are not reported. ``equal-workers:DATASET`` is the number of workers that all give the same batches. Further
+        rows are those of :class:`OverwrittenData`.
         """
+        yield from self._overwritten.rows()
         for one in self._since.values():
             if one.trains and not one.judged and one.stream == stream and not one.mixed:
                 yield from self._of_order(one)

@@ -29,6 +29,10 @@ WARM_SHARE, ONE_CYCLE_SHARE = 0.02, 0.05
 PASSES_SINCE = 3.0
 """Passes over the data after which a schedule that ended within the first one is reported."""
 
+UPDATES_TIMES, UPDATES_SINCE = 5, 200
+"""Where the passes are not known: a schedule that each update steps is reported after so many times its last milestone,
+and so many updates after it."""
+
 GAMMA_MAX = 0.99
 """Per pass over the data such a factor is usual; a factor for each update has more digits, as 0.9995."""
 
@@ -77,7 +81,8 @@ class ScheduleCounts:
         ``warm-up-share:CLASS`` is the share of its full rate that the schedule has reached, reported after 1, 2, 4, ...
         passes or 100, 200, ... updates while it is small and the schedule counts few steps:
         ``steps-counted:CLASS``, in ``passes-made:CLASS`` passes. ``last-milestone:CLASS`` is the last milestone of a
-        ``MultiStepLR`` that was reached after ``milestones-after:CLASS`` passes, 1 or less, three passes ago.
+        ``MultiStepLR`` that was reached after ``milestones-after:CLASS`` passes, 1 or less, three passes ago; or, if
+        the passes are not known, long ago: ``milestones-updates:CLASS`` is the number of updates so far.
         ``gamma-an-update:CLASS`` is the factor of an ``ExponentialLR`` that each of the first 16 updates applied, up to
         0.99.
         """
@@ -121,8 +126,14 @@ class ScheduleCounts:
             return
         if self._cut_after is None:
             self._cut_after = most * _ranks()
+        last = max(one.milestones)
+        each = self._each and self._start + self._updates - 1 == one.last_epoch  # stepped at each update so far
+        if each and not passes and self._updates >= max(UPDATES_TIMES * last, last + UPDATES_SINCE):
+            yield f"last-milestone:{type(one).__name__}", float(last)
+            yield f"milestones-updates:{type(one).__name__}", float(self._updates - 1)
+            self._cut_after = -1.0
         if 0.0 < self._cut_after <= 1.0 and passes >= PASSES_SINCE:
-            yield f"last-milestone:{type(one).__name__}", float(max(one.milestones))
+            yield f"last-milestone:{type(one).__name__}", float(last)
             yield f"milestones-after:{type(one).__name__}", self._cut_after
             self._cut_after = -1.0
 
