@@ -1,7 +1,8 @@
 """Finds rows of a rollout that are flattened in two orders: some tables transposed first, others not.
 
 A table [steps, environments] that is reshaped to one row has the environments side by side; transposed first, it has
-the steps side by side. Where both are read by one index, each sample gets the advantage of another.
+the steps side by side. So has a stack of the columns of such a table, ``stack([f(table[:, i]) for i in ...])``. Where
+both are read by one index, each sample gets the advantage of another.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from steadytrain.capture.looks.syntax_trees import (
 )
 
 FLATTENS = ("reshape", "view", "flatten")
+WRAPS = ("from_numpy", "as_tensor", "tensor", "asarray", "array", "FloatTensor")
+OTHER = {"plain": "turned", "turned": "plain"}
 TURNS = ("transpose", "swapaxes", "swapdims", "permute", "T", "mT")
 TABLES = re.compile(
     r"(?i)(.*_)?(obs\w*|states?|act(ion)?s?|adv\w*|ret(urn)?s?|rew(ard)?s?|val(ue)?s?|targets?|log_?p\w*|dones?)(_.*)?"
@@ -43,9 +46,14 @@ def mixed_orders(tree: ast.Module) -> Iterator[int]:
 
 def _in(scope: Scope, turning: set[str], plain: set[str]) -> Iterator[int]:
     orders: dict[str, tuple[str, int]] = {}
+    columns: set[str] = set()
     for target, value in assignments(statements(scope)):
-        if isinstance(target, ast.Name) and TABLES.fullmatch(target.id) and (order := _order(value, turning, plain)):
-            orders[target.id] = (order, target.lineno)
+        if isinstance(target, ast.Name) and TABLES.fullmatch(target.id):
+            if _stacks_columns(value):
+                columns.add(target.id)
+            elif order := _order(value, turning, plain):
+                of_columns = bool(columns & {one.id for one in walk(value) if isinstance(one, ast.Name)})
+                orders[target.id] = (OTHER[order] if of_columns else order, target.lineno)
     if {order for order, _ in orders.values()} != {"turned", "plain"}:
         return
     read: dict[str, set[str]] = {}
@@ -73,11 +81,34 @@ def _reads(node: ast.AST) -> Iterator[tuple[str, str]]:
                         yield from ((table.id, index) for table in tables.elts if isinstance(table, ast.Name))
 
 
+def _stacks_columns(value: ast.expr) -> bool:
+    """Whether a table is a stack of the columns of others along its first dimension."""
+    for call in (one for one in walk(value) if isinstance(one, ast.Call) and last_name(one.func) == "stack"):
+        axis = next((one.value for one in call.keywords if one.arg in ("axis", "dim")), (*call.args, None, None)[1])
+        rows = call.args[0] if call.args else None
+        if not isinstance(rows, (ast.ListComp, ast.GeneratorExp)) or not (axis is None or number_of(axis) == 0):
+            continue
+        index = rows.generators[0].target
+        places = (one.slice for one in walk(rows.elt) if isinstance(one, ast.Subscript))
+        if any(isinstance(at, ast.Tuple) and len(at.elts) == 2 and _is_column(at, index) for at in places):
+            return True
+    return False
+
+
+def _is_column(place: ast.Tuple, index: ast.expr) -> bool:
+    """Whether ``place`` is ``:, i``."""
+    every, one = place.elts
+    whole = isinstance(every, ast.Slice) and every.lower is every.upper is None
+    return whole and isinstance(one, ast.Name) and isinstance(index, ast.Name) and one.id == index.id
+
+
 def _order(value: ast.expr, turning: set[str], plain: set[str]) -> str:
     """``turned`` of a table that is transposed and flattened, ``plain`` of one that is flattened, "" of all others."""
     if not isinstance(value, ast.Call):
         return ""
     name = last_name(value.func)
+    if name in WRAPS and len(value.args) == 1:
+        return _order(value.args[0], turning, plain)
     if name == "rearrange" and len(value.args) == 2 and isinstance(value.args[1], ast.Constant):
         return _of_pattern(str(value.args[1].value))
     if isinstance(value.func, ast.Name):

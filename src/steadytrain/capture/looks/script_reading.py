@@ -259,7 +259,7 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     ),
     "mixed-order": (
         mixed_orders,
-        ("transpose|swapaxes|swapdims|permute|rearrange|\\.m?T\\b", "reshape|view|flatten|->", "(?i)adv|ret"),
+        ("transpose|swapaxes|swapdims|permute|rearrange|\\.m?T\\b|stack\\(", "reshape|view|flatten|->", "(?i)adv|ret"),
     ),
     "kept-scale": (kept_scales, ("\\.scale\\(", "\\.update\\(", "continue|isnan|isinf|isfinite")),
 }
