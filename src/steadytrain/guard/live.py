@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,15 @@ class Live(Launched):
         self._measured: Measurement | None = None
         self._factor = 1.0
         self._norms: dict[str, deque[tuple[int, float]]] = {}
+
+    @property
+    def roots(self) -> list[nn.Module]:
+        """The models of the stream, as far as the script still holds them: a run may go on to the next training."""
+        return [model for held in self._roots if (model := held()) is not None]
+
+    @roots.setter
+    def roots(self, models: Iterable[nn.Module]) -> None:
+        self._roots = [weakref.ref(one) for one in models]
 
     @property
     def optimizers(self) -> list[torch.optim.Optimizer]:
