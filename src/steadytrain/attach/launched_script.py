@@ -99,6 +99,8 @@ def run_target(
         return execute(target, lambda *_: None)
 
     def finish_run(how: str, status: int | None, error: BaseException | None) -> int | None:
+        if run.pid != os.getpid():
+            return None  # a child that the script forked ends by itself: nothing of the run is its own
         override, own = None, attached()
         run_dir = own.watcher.settings.run_dir if own is not None else Path(run.run_dir)
         given_up = made_here(run_dir) and not os.path.isdir(run_dir)
