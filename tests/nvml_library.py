@@ -35,6 +35,7 @@ def whole_board(**changes: Any) -> FakeBoard:
     """One that answers everything, with numbers that are all different."""
     answers = {
         "nvmlDeviceGetName": "NVIDIA H200",
+        "nvmlDeviceGetSerial": "1652922012345",
         "nvmlDeviceGetMemoryInfo": (150_000_000_000, 100_000_000_000),
         "nvmlDeviceGetUtilizationRates": (97, 41),
         "nvmlDeviceGetTemperatureV": 61,
@@ -162,6 +163,14 @@ def _name(library: FakeLibrary, device: Any, buffer: Any, size: Any) -> int:
     return SUCCESS
 
 
+def _serial(library: FakeLibrary, device: Any, buffer: Any, size: Any) -> int:
+    board = library.thing(device)
+    if "nvmlDeviceGetSerial" not in board.answers:
+        return board.status
+    buffer.value = board.answers["nvmlDeviceGetSerial"].encode()
+    return SUCCESS
+
+
 def _memory(library: FakeLibrary, device: Any, memory: Any) -> int:
     return _put(library, device, "nvmlDeviceGetMemoryInfo", (memory._obj, ("total", "used")))
 
@@ -280,6 +289,7 @@ _FUNCTIONS: dict[str, Any] = {
     "nvmlDeviceGetMigMode": _numbers("nvmlDeviceGetMigMode"),
     "nvmlDeviceGetPciInfo_v3": _pci,
     "nvmlDeviceGetName": _name,
+    "nvmlDeviceGetSerial": _serial,
     "nvmlDeviceGetMemoryInfo": _memory,
     "nvmlDeviceGetUtilizationRates": _busy,
     "nvmlDeviceGetTemperatureV": _temperature,

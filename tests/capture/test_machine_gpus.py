@@ -244,6 +244,8 @@ def test_facts_of_gpus(probe: Callable[..., NvmlProbe]) -> None:
                 "row": "cuda:0",
                 "name": "NVIDIA H200",
                 "bus": "00000000:65:00.0",
+                "serial": "1652922012345",
+                "uuid": "1111",
                 "instance_of_a_board": False,
                 "memory_bytes": 150e9,
                 "ecc": True,

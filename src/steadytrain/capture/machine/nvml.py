@@ -105,6 +105,8 @@ class NvmlProbe:
             "row": device.row,
             "name": self._ask("nvmlDeviceGetName", board.handle) or device.name,
             "bus": board.bus_id or None,
+            "serial": self._ask("nvmlDeviceGetSerial", board.handle),
+            "uuid": device.uuid,
             "instance_of_a_board": board.is_instance,
             "memory_bytes": _known(memory.total) if memory is not None else None,
             "ecc": bool(ecc[0]) if ecc is not None else None,
