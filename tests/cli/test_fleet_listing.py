@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import builders
+from steadytrain.cli import _fleet
 from steadytrain.cli.runs import command
 from steadytrain.core.errors import UsageError
 from steadytrain.experiments.outcome_files import write_result
@@ -95,3 +96,14 @@ def test_groups_without_a_root_are_refused() -> None:
 def test_names_from_elsewhere_cannot_write_to_the_terminal(tmp_path: Path) -> None:
     builders.quiet_run(tmp_path / "run", node="n\x1b[31m3")
     assert "\x1b" not in "\n".join(printed("--root", str(tmp_path), "--by", "node"))
+
+
+def test_a_narrow_terminal_gets_two_lines_a_run(team: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_fleet, "terminal_width", lambda: 50)
+    lines = printed("--root", str(team))[2:]
+    assert lines[0] == "ada/bad"
+    assert lines[1].endswith("412 steps  stopped  nonfinite-gradient at 412  bad-batch (likely)")
+    groups = printed("--root", str(team), "--by", "cause")[2:]
+    assert groups[:2] == ["bad-batch (likely)", "  1 run  1 critical  0 warned  ada/bad"]
+    monkeypatch.setattr(_fleet, "terminal_width", lambda: 200)
+    assert printed("--root", str(team))[2].startswith("run ")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from steadytrain.cli._next import say_next
-from steadytrain.cli._output import say, say_document
+from steadytrain.cli._output import say, say_document, terminal_width
 from steadytrain.cli._progress import progress
 from steadytrain.core.model import SEVERITIES
 from steadytrain.report.wording import clean
@@ -18,7 +18,7 @@ SCHEMA = "steadytrain.fleet/1"
 NOT_KNOWN = "-"
 NOT_ASKED, NO_SYMPTOM = "not diagnosed", "none seen"
 COLUMNS = ("run", "node", "device", "started", "steps", "ended", "symptom", "cause")
-NUMBERS = frozenset({"steps", "runs", "of it critical", "of it warned"})
+NUMBERS = frozenset({"steps", "runs", "critical", "warned"})
 UNREADABLE_SHOWN_MAX = 8
 TOLD_EVERY = 50
 CRITICAL, WARNING = SEVERITIES[-1], SEVERITIES[-2]
@@ -77,7 +77,7 @@ def list_fleet(where: str, by: str | None, as_json: bool) -> None:
     if found.runs:
         say(_sentence(root, found))
         rows = list(_groups_as_rows(found.runs, by)) if by else list(_rows(found.runs))
-        say(f"\n{_as_text(rows)}")
+        say(f"\n{_fitted(rows)}")
         if root.is_local:
             first = found.runs[0].folder
             say_next("show", f"{root.name}/{first}" if first else root.name, why="the gravest of them", err=True)
@@ -137,11 +137,31 @@ def _newest(runs: Sequence[FleetRun]) -> FleetRun:
 
 
 def _groups_as_rows(runs: Sequence[FleetRun], by: str) -> Iterator[tuple[str, ...]]:
-    yield by, "runs", "of it critical", "of it warned", "newest"
+    yield by, "runs", "critical", "warned", "newest"
     for name, members in _groups(runs, by):
         counts = f"{len(members):,}", f"{_number(members, CRITICAL):,}", f"{_number(members, WARNING):,}"
         newest = _newest(members)
         yield clean(name), *counts, clean(newest.folder or newest.name)
+
+
+def _fitted(rows: Sequence[tuple[str, ...]]) -> str:
+    """The table; on a narrow terminal two lines for each run or group, without what is not known."""
+    text, width = _as_text(rows), terminal_width()
+    if width is None or max(map(len, text.splitlines())) <= width:
+        return text
+    head, *entries = rows
+    lines = []
+    for first, *cells in entries:
+        known = [_named(cell, name) for cell, name in zip(cells, head[1:], strict=True) if cell != NOT_KNOWN]
+        lines += [first, f"  {'  '.join(known)}"]
+    return "\n".join(lines)
+
+
+def _named(cell: str, name: str) -> str:
+    """``3 runs``, ``1 run``, ``n17``."""
+    if name not in NUMBERS:
+        return cell
+    return f"{cell} {name.removesuffix('s') if cell == '1' else name}"
 
 
 def _as_text(rows: Sequence[tuple[str, ...]]) -> str:
