@@ -119,13 +119,16 @@ def test_the_root_may_be_a_run_itself_and_no_run_is_searched_within_one(team: Pa
 
 def test_the_search_is_bounded(team: Path, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roots, "FOLDERS_MAX", 2)
-    assert [fleet(root_at(where)).too_many for where in (str(team), bucket)] == [True, True]
+    assert ["after 2 folders" in fleet(root_at(where)).ended_early for where in (str(team), bucket)] == [True, True]
     monkeypatch.setattr(roots, "FOLDERS_MAX", 50)
     monkeypatch.setattr(roots, "DEPTH_MAX", 2)
     assert [[run.folder for run in fleet(root_at(where)).runs] for where in (str(team), bucket)] == [
         ["ben/runs/quiet"],
         ["ben/runs/quiet"],
     ]
+    assert ["deeper than 2" in fleet(root_at(where)).ended_early for where in (str(team), bucket)] == [True, True]
+    monkeypatch.setattr(roots, "DEPTH_MAX", 8)
+    assert [fleet(root_at(where)).ended_early for where in (str(team), bucket)] == ["", ""]
 
 
 def test_a_document_elsewhere_is_read_within_a_bound(team: Path, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,6 +140,8 @@ def test_a_document_elsewhere_is_read_within_a_bound(team: Path, bucket: str, mo
 @pytest.mark.parametrize(
     ("where", "what"),
     [
+        (" ", "names no folder"),
+        (__file__, "this is no folder"),
         ("/no/such/folder", "no such folder"),
         ("memory://nothing", "no such folder there"),
         ("nonsense://a/b", "Protocol not known"),
@@ -162,3 +167,46 @@ def test_a_summary_of_an_older_version_is_not_used(team: Path, bucket: str) -> N
     with fsspec.open(f"{bucket}/ben/runs/quiet/summary.json", "w") as file:
         json.dump(document, file)
     assert {run.folder: run.steps for run in fleet(root_at(bucket)).runs}["ben/runs/quiet"] is None
+
+
+def test_a_copy_without_its_index_is_what_its_summary_says(team: Path) -> None:
+    (team / "ada" / "vision" / "runs" / "bad" / "index.sqlite").unlink()
+    bad, _ = both(team)
+    assert (bad.state, bad.steps, bad.worst) == ("stopped", 412, "critical")
+
+
+def test_runs_that_broke_off_come_before_those_that_ended_well(team: Path) -> None:
+    builders.write_run(
+        team / "cy" / "failed", steps=builders.records(7), facts={"ended": "failed"}, started="2020-01-01"
+    )
+    assert [run.state for run in fleet(root_at(str(team))).runs] == ["stopped", "failed", "finished"]
+
+
+def test_the_symptom_that_a_verdict_explains_is_told(team: Path) -> None:
+    answer = {"verdict": "bad-batch", "status": "confirmed", "symptom": "loss-spike: the loss spiked"}
+    write_result(team / "ada" / "vision" / "runs" / "bad" / "incidents" / "step-412", "diagnosis.json", answer)
+    assert both(team)[0].cause_of == "loss-spike"
+
+
+def test_a_name_that_is_no_text_damages_no_run(team: Path) -> None:
+    os.rename(os.fsencode(team / "ben"), os.fsencode(team) + b"/b\xff")
+    found = fleet(root_at(str(team)))
+    assert (len(found.runs), found.unreadable) == (2, ())
+
+
+def test_a_folder_that_cannot_be_listed_is_named(team: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scandir = os.scandir
+
+    def refused(path: object) -> object:
+        if str(path).endswith("/data"):
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(roots.os, "scandir", refused)
+    assert fleet(root_at(str(team))).unreadable == ("ben/data: cannot be listed (Permission denied)",)
+
+
+def test_a_run_whose_description_is_no_file_is_named(team: Path) -> None:
+    (team / "odd" / "run.json").mkdir(parents=True)
+    (line,) = fleet(root_at(str(team))).unreadable
+    assert "odd" in line

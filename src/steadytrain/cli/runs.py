@@ -39,7 +39,7 @@ BEGUN_SHOWN_MAX = 8
 )
 @click.option(
     "--by",
-    type=click.Choice(("health", "cause", "symptom", "node", "device")),
+    type=click.Choice(("health", "cause", "symptom", "ended", "node", "device")),
     help="With --root: count the runs that have it in common.",
 )
 @_options.as_json

@@ -18,7 +18,8 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.model import SEVERITIES, Severity, worst
 from steadytrain.storage.left_overs import ended_or_state
 from steadytrain.storage.roots import Root
-from steadytrain.storage.run_folder import RUN_FILE, checked_description, description_started
+from steadytrain.storage.run_folder import RUN_FILE, checked_description
+from steadytrain.storage.run_index import INDEX_FILE
 from steadytrain.storage.run_summaries import KEPT_FILE, Ending, kept_ending, summary_of
 from steadytrain.storage.staged_bundle import INCIDENTS_FOLDER
 
@@ -54,6 +55,13 @@ class FleetRun:
     incidents: int
     cause: str | None
     status: str | None
+    cause_of: str | None
+    """The symptom that the verdict explains."""
+
+    @property
+    def broke_off(self) -> bool:
+        """Whether it ended by an error or was killed."""
+        return self.state in ("failed", "killed")
 
     @property
     def worst(self) -> Severity | None:
@@ -63,11 +71,14 @@ class FleetRun:
 
 @dataclass(frozen=True)
 class Fleet:
-    """The runs of a root, the gravest and then the newest first, and one line for each that cannot be read."""
+    """The runs of a root, and one line for each run or folder that cannot be read.
+
+    The gravest come first, then those that broke off, then the newest.
+    """
 
     runs: tuple[FleetRun, ...]
     unreadable: tuple[str, ...]
-    too_many: bool
+    ended_early: str
 
 
 def fleet(root: Root, counted: Callable[[int], None] = lambda _: None) -> Fleet:
@@ -85,8 +96,8 @@ def fleet(root: Root, counted: Callable[[int], None] = lambda _: None) -> Fleet:
             unreadable += [one] if isinstance(one, str) else []
             counted(number)
     found.sort(key=lambda run: (run.started, run.folder), reverse=True)
-    found.sort(key=lambda run: SEVERITIES.index(run.worst) if run.worst else -1, reverse=True)
-    return Fleet(tuple(found), tuple(unreadable), root.too_many)
+    found.sort(key=lambda run: (SEVERITIES.index(run.worst) if run.worst else -1, run.broke_off), reverse=True)
+    return Fleet(tuple(found), (*unreadable, *root.unlisted), root.ended_early)
 
 
 def _tried(root: Root, folder: str) -> FleetRun | str:
@@ -102,13 +113,13 @@ def _run(root: Root, folder: str) -> FleetRun:
     at = f"{folder}/" if folder else ""
     description = checked_description(root.read(f"{at}{RUN_FILE}"), Path(folder or root.name))
     ending, incidents, state = _ending(root, folder, at, description)
-    cause, status = _verdict(root, at, root.folders(f"{at}{INCIDENTS_FOLDER}"))
+    cause, status, explained = _verdict(root, at, root.folders(f"{at}{INCIDENTS_FOLDER}"))
     argv = description.get("argv")
     size = description.get("world_size")
     return FleetRun(
         folder=folder,
         name=str(description.get("name") or folder.rpartition("/")[2]),
-        started=description_started(description),
+        started=_text(description.get("started")) or "",
         command=" ".join(map(str, argv)) if isinstance(argv, list) else "",
         node=_text(description.get("node")) or _text(_inside(description.get("slurm"), "node")),
         devices=ending.devices if ending is not None else (),
@@ -120,41 +131,41 @@ def _run(root: Root, folder: str) -> FleetRun:
         incidents=incidents,
         cause=cause,
         status=status,
+        cause_of=explained,
     )
 
 
 def _ending(root: Root, folder: str, at: str, description: dict[str, Any]) -> tuple[Ending | None, int, str]:
     """What is known of how a run went, the number of its incidents, and its state in words."""
-    if root.is_local:
-        path = Path(root.name if not folder else f"{root.name}/{folder}")
-        summary = summary_of(path)
+    local = root.local(folder)
+    if local is not None and (local / INDEX_FILE).exists():
+        summary = summary_of(local)
         return summary.ending, summary.incidents, summary.state
     ending: Ending | None = None
     with suppress(OSError, ValueError, LookupError, TypeError, UsageError):
         ending = kept_ending(root.read(f"{at}{KEPT_FILE}"))
     ended = ending.ended if ending is not None else None
     # Whether a process of another machine is alive, nobody here can tell.
-    return ending, len(ending.incidents) if ending is not None else 0, ended or ended_or_state(None, {})
+    state = ended or ended_or_state(None, description if local is not None else {})
+    return ending, len(ending.incidents) if ending is not None else 0, state
 
 
-def _verdict(root: Root, at: str, bundles: Iterable[str]) -> tuple[str | None, str | None]:
-    """The surest verdict of a run's incidents and of the run itself, and its status."""
+def _verdict(root: Root, at: str, bundles: Iterable[str]) -> tuple[str | None, str | None, str | None]:
+    """The surest verdict of a run's incidents and of the run itself, its status, and the symptom it explains."""
     newest_first = sorted((name for name in bundles if name != "trials"), reverse=True)[:INCIDENTS_MAX]
     places = [f"{at}trials/{ANSWER}"]
     for name in newest_first:
         places += [f"{at}{INCIDENTS_FOLDER}/trials/{name}/{ANSWER}", f"{at}{INCIDENTS_FOLDER}/{name}/answer/{ANSWER}"]
-    found: list[tuple[int, str, str | None]] = []
+    found: list[tuple[int, str, str | None, str | None]] = []
     for place in places:
         with suppress(OSError, ValueError, UsageError, RecursionError, json.JSONDecodeError):
             answer = root.read(place)
             cause, status = _text(_inside(answer, "verdict")), _text(_inside(answer, "status"))
             if cause is not None:
                 sure = STATUSES.index(status) if status in STATUSES else len(STATUSES)
-                found.append((sure, cause, status if sure < len(STATUSES) else None))
-    if not found:
-        return None, None
-    _, cause, status = min(found, key=lambda one: one[0])
-    return cause, status
+                explained = _text((_text(_inside(answer, "symptom")) or "").partition(":")[0])
+                found.append((sure, cause, status if sure < len(STATUSES) else None, explained))
+    return min(found, key=lambda one: one[0])[1:] if found else (None, None, None)
 
 
 def _inside(document: Any, name: str) -> Any:

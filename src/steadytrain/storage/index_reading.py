@@ -81,7 +81,7 @@ def _empty() -> sqlite3.Connection:
 def _connect(file: str) -> sqlite3.Connection:
     if not _size_of(file):
         return _empty()
-    address = f"file:{quote(file)}?mode=ro"
+    address = f"file:{quote(os.fsencode(file))}?mode=ro"
     if not os.path.exists(f"{file}{SIDE_FILES[0]}"):
         # No process has it open for writing, so read it as immutable and leave no new file behind.
         return sqlite3.connect(f"{address}&immutable=1", uri=True, timeout=BUSY_WAIT_S)

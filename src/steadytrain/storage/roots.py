@@ -28,6 +28,8 @@ REMOTE_BYTES_MAX = 1 << 20
 """The largest document that is read from elsewhere."""
 
 SCHEME = "://"
+MANY = "the search ended after {:,} folders; name a folder further down"
+DEEP = "folders that lie deeper than {} below it were not searched; name a folder further down"
 
 
 class Root(Protocol):
@@ -37,8 +39,11 @@ class Root(Protocol):
     """The place as text, without secrets."""
 
     is_local: bool
-    too_many: bool
-    """Whether the search ended at its bound."""
+    ended_early: str
+    """Why the search did not see all folders; "" if it did."""
+
+    unlisted: list[str]
+    """One line for each folder that could not be listed."""
 
     def runs(self) -> Iterator[str]:
         """The run folders; ``""`` is the root itself. What lies in a run folder is not searched.
@@ -49,6 +54,9 @@ class Root(Protocol):
 
     def folders(self, path: str) -> list[str]:
         """The names of the folders in a folder; empty if there is none."""
+
+    def local(self, path: str) -> Path | None:
+        """The folder ``path``, where it lies on this machine."""
 
     def read(self, path: str) -> Any:
         """The JSON document at ``path``.
@@ -64,6 +72,8 @@ def root_at(where: str) -> Root:
     Raises:
         UsageError: no such folder, or no package here reaches such an address.
     """
+    if not where.strip():
+        raise UsageError("--root '': names no folder; `--root .` is this one")
     return _Remote(where) if SCHEME in where else _Folder(Path(where))
 
 
@@ -73,9 +83,16 @@ class _Folder:
     is_local = True
 
     def __init__(self, path: Path) -> None:
+        self.path, self.name, self.ended_early = path, redact_text(str(path)), ""
+        self.unlisted: list[str] = []
         if not path.is_dir():
-            raise UsageError(f"--root {redact_text(str(path))}: no such folder; name one that holds runs, or s3://...")
-        self.path, self.name, self.too_many = path, redact_text(str(path)), False
+            what = "this is no folder" if path.exists() else "no such folder"
+            raise UsageError(f"--root {self.name}: {what}; name one that holds runs, or s3://...")
+        try:
+            with os.scandir(path):
+                pass
+        except OSError as error:
+            raise UsageError(f"--root {self.name}: cannot be listed ({error.strerror})") from None
 
     def runs(self) -> Iterator[str]:
         level, listed = [""], 0
@@ -83,21 +100,32 @@ class _Folder:
             below: list[str] = []
             for folder in level:
                 if (listed := listed + 1) > FOLDERS_MAX:
-                    self.too_many = True
+                    self.ended_early = MANY.format(FOLDERS_MAX)
                     return
-                if os.path.isfile(self.path / folder / RUN_FILE):
+                if os.path.lexists(self.path / folder / RUN_FILE):
                     yield folder
-                else:
-                    below += [f"{folder}/{name}" if folder else name for name in self.folders(folder)]
+                    continue
+                try:
+                    below += [f"{folder}/{name}" if folder else name for name in self._below(folder)]
+                except OSError as error:
+                    self.unlisted.append(f"{folder}: cannot be listed ({error.strerror})")
             level = below
+        if level:
+            self.ended_early = DEEP.format(DEPTH_MAX)
 
     def folders(self, path: str) -> list[str]:
         try:
-            with os.scandir(self.path / path) as entries:
-                found = (one for one in entries if one.is_dir(follow_symlinks=False))
-                return sorted(one.name for one in found if not one.name.startswith("."))
+            return self._below(path)
         except OSError:
             return []
+
+    def _below(self, path: str) -> list[str]:
+        with os.scandir(self.path / path) as entries:
+            found = (one for one in entries if one.is_dir(follow_symlinks=False))
+            return sorted(one.name for one in found if not one.name.startswith("."))
+
+    def local(self, path: str) -> Path | None:
+        return self.path / path
 
     def read(self, path: str) -> Any:
         return read_json(self.path / path, bytes_max=REMOTE_BYTES_MAX)
@@ -109,7 +137,8 @@ class _Remote:
     is_local = False
 
     def __init__(self, where: str) -> None:
-        self.name, self.too_many = redact_text(where), False
+        self.name, self.ended_early = redact_text(where), ""
+        self.unlisted: list[str] = []
         try:
             from fsspec.core import url_to_fs
         except ImportError:
@@ -127,13 +156,15 @@ class _Remote:
                 raise UsageError(f"--root {self.name}: no such folder there")
             for at, folders, names in self._files.walk(self._base, maxdepth=DEPTH_MAX + 2):
                 if (listed := listed + 1) > FOLDERS_MAX:
-                    self.too_many = True
+                    self.ended_early = MANY.format(FOLDERS_MAX)
                     return
                 if RUN_FILE in names:
                     yield str(at)[len(self._base) :].strip("/")
                     _prune(folders, ())
                 else:
                     _prune(folders, [name for name in folders if not name.startswith(".")])
+                    if folders and str(at)[len(self._base) :].strip("/").count("/") >= DEPTH_MAX:
+                        self.ended_early = DEEP.format(DEPTH_MAX)
         except UsageError:
             raise
         except Exception as error:
@@ -147,6 +178,9 @@ class _Remote:
             )
         except Exception:
             return []
+
+    def local(self, path: str) -> Path | None:
+        return None
 
     def read(self, path: str) -> Any:
         place = f"{self._base}/{path}"

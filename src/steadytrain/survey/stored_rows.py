@@ -145,6 +145,11 @@ def places(dataset: Any, row: int) -> Iterator[Place]:
             break
         dataset, row = dataset.dataset, int(dataset.indices[row])
     for name, value in list(getattr(dataset, "__dict__", {}).items())[:ATTRIBUTES_MAX]:
+        if isinstance(value, dict) and row in value:
+            item = value[row]
+            parts = item.values() if isinstance(item, Mapping) else item if isinstance(item, (list, tuple)) else (item,)
+            yield from ((name, one) for one in list(parts)[:ATTRIBUTES_MAX] if isinstance(one, (Tensor, np.ndarray)))
+            continue
         inside = value if isinstance(value, (list, tuple)) else ()
         if isinstance(value, (Tensor, np.ndarray)):
             yield name, value

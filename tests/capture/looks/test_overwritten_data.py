@@ -113,6 +113,47 @@ def test_rows_that_reading_changes_are_named_with_their_place(
     assert found(tmp_path / "run", dataset()).startswith(f"reading a row changes it in {place}: ")
 
 
+class Windows(Dataset[tuple[Tensor, Tensor]]):
+    """Overlapping windows of one long series."""
+
+    def __init__(self, read: Read) -> None:
+        self.series = np.random.default_rng(0).standard_normal(ROWS + WIDTH).astype(np.float32)
+        self._read = read
+
+    def __len__(self) -> int:
+        return ROWS
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        return torch.from_numpy(self._read(self.series[index : index + WIDTH])), torch.tensor(index % 3)
+
+
+class Words(Dataset[tuple[Tensor, Tensor]]):
+    """Lists of words, whose ids are looked up."""
+
+    def __init__(self, read: Read) -> None:
+        self.sentences = [[f"w{(row * place) % 11}" for place in range(WIDTH)] for row in range(ROWS)]
+        self._read = read
+
+    def __len__(self) -> int:
+        return ROWS
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        return torch.tensor([float(len(word)) for word in self._read(self.sentences[index])]), torch.tensor(index % 3)
+
+
+def without_a_word(words: list[str]) -> list[str]:
+    words[int(torch.randint(WIDTH, ()))] = "<mask>"
+    return words
+
+
+def test_windows_of_a_series_and_lists_of_words_are_seen(tmp_path: Path) -> None:
+    said = "reading a row changes it in "
+    assert found(tmp_path / "a", Windows(scaled)).startswith(f"{said}Windows.series: ")
+    assert found(tmp_path / "b", Windows(lambda part: scaled(part.copy()))) == ""
+    assert found(tmp_path / "c", Words(without_a_word)).startswith(f"{said}Words.sentences: ")
+    assert found(tmp_path / "d", Words(lambda words: without_a_word(list(words)))) == ""
+
+
 def test_a_collate_function_that_writes_into_rows_is_seen(tmp_path: Path) -> None:
     said = found(tmp_path / "run", Rows(tensors(), lambda row: row), collate=in_place)
     assert said.startswith("reading a row changes it in Rows.stored: ")

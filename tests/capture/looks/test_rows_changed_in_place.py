@@ -52,6 +52,17 @@ SICK = {
             return pad(batch)
         loader = DataLoader(rows, collate_fn=collate)
         """,
+    "switched on": """
+        class D(Dataset):
+            def __init__(self, rows, augment=False):
+                self.rows, self.augment = rows, augment
+            def __getitem__(self, i):
+                x = self.rows[i]
+                if self.augment:
+                    x *= 1.1
+                return x
+        train, val = D(rows, augment=True), D(others, augment=False)
+        """,
 }
 HEALTHY = {
     "a copy": """
@@ -81,6 +92,24 @@ HEALTHY = {
                 path = self.paths[i]
                 path += ".png"
                 return read(path)
+        """,
+    "switched off": """
+        class D(Dataset):
+            def __init__(self, rows, augment=False):
+                self.rows, self.augment = rows, augment
+            def __getitem__(self, i):
+                x = self.rows[i]
+                if self.augment:
+                    x *= 1.1
+                return x
+        loader = DataLoader(D(rows, augment=False))
+        """,
+    "several rows": """
+        class D(Dataset):
+            def __getitem__(self, indices):
+                x = self.rows[indices]
+                x[2:5] = 0
+                return x
         """,
     "a helper that copies": """
         class D(Dataset):

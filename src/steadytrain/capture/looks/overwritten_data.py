@@ -8,6 +8,7 @@ scale and shift it. Not here: loaders with workers, whose copies of the data set
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -33,6 +34,12 @@ STORES_MAX, DEPTH_MAX, FEW_MAX = 8, 3, 8
 
 ELEMENTS_MIN, ELEMENTS_MAX = 8, 1 << 16
 """Smaller rows are counters and labels. Of a larger one a part is compared, evenly spaced."""
+
+WORDS = np.dtype(np.uint32)
+"""A list of words is followed by checksums of this type. What is made of them, ids, is looked up in no batch."""
+
+WINDOW = 16
+"""Rows of a table with few values each that are followed together, as a series is read in windows."""
 
 READS_MIN, ROWS_MIN = 8, 4
 """Changed reads, and samples that two reads changed, before anything is said."""
@@ -102,7 +109,9 @@ class OverwrittenData:
             after = dict(_rows(dataset, index))
             known.compared += 1
             for at in [at for at in before if at[1] == index and at in after]:
-                if before[at].tobytes() != after[at].tobytes() and _is_part_of(batch, after[at]):
+                if before[at].tobytes() == after[at].tobytes():
+                    continue
+                if after[at].dtype == WORDS or _is_part_of(batch, after[at]):
                     _compare(known.samples.setdefault(at, _Sample(before[at])), before[at], after[at])
         for place in {place for place, _ in before}:
             changed = _changed_reads([one for (where, _), one in known.samples.items() if where == place])
@@ -137,13 +146,16 @@ def _is_part_of(batch: Any, row: Row) -> bool:
     """
     if not np.isfinite(row).all():
         return False
-    stored = np.sort(row.astype(np.float64))
+    exact, stored = row.astype(np.float64), np.sort(row.astype(np.float64))
     for one in islice(tensors_in(batch), TENSORS_MAX):
         if type(one) is not Tensor or one.ndim < 2 or one.device.type != "cpu" or one.is_complex() or not len(one):
             continue
         rows = one.detach().double().flatten(1)[:ROWS_MAX].numpy()
         padded = np.issubdtype(row.dtype, np.integer) and rows.shape[1] >= row.size
         if padded and (rows[:, : row.size] == row).all(1).any():
+            return True
+        shared = min(row.size, rows.shape[1])
+        if shared >= ELEMENTS_MIN and any(_is_scaled(part[:shared], exact[:shared]) for part in rows):
             return True
         parts = rows[:, :: -(-rows.shape[1] // ELEMENTS_MAX)]
         if parts.shape[1] == row.size and any(_is_scaled(np.sort(part), stored) for part in parts):
@@ -195,26 +207,47 @@ def _stores(dataset: Any, index: int, depth: int = 0) -> Iterator[tuple[str, Any
     for name, value in tuple(held.items()):
         if isinstance(value, Dataset):
             yield from _stores(value, index, depth + 1)
-        elif type(value) in (list, tuple) and 0 < len(value) <= FEW_MAX and all(_has_rows(one) for one in value):
+        elif type(value) in (list, tuple) and 0 < len(value) <= FEW_MAX and all(map(_is_table, value)):
             yield from ((f"{name}[{at}]", one, index) for at, one in enumerate(value))
-        elif _has_rows(value) or type(value) in (list, tuple, dict):
+        elif _is_table(value) or type(value) in (list, tuple, dict):
             yield name, value, index
 
 
-def _has_rows(value: Any) -> bool:
-    return isinstance(value, (Tensor, np.ndarray)) and value.ndim > 1
+def _is_table(value: Any) -> bool:
+    return isinstance(value, (Tensor, np.ndarray)) and value.ndim > 0
 
 
 def _row(held: Any, index: int) -> Row | None:
-    """A copy of the sample in a store; of a sample with several parts the first that is large enough."""
+    """A copy of the sample in a store: of one with several parts the first that is large enough; of a table with few
+    values a row the window that begins there."""
     try:
         row = held.get(index) if type(held) is dict else held[index]
-    except (IndexError, KeyError, TypeError):
+        if _is_table(held) and (one := _values(row)) is not None and one.size < ELEMENTS_MIN:
+            row = held[index : index + WINDOW]
+    except (IndexError, KeyError, TypeError, ValueError):
         return None
-    parts = row.values() if isinstance(row, Mapping) else row if isinstance(row, (list, tuple)) else (row,)
-    for part in parts:
-        if isinstance(part, Tensor) and part.layout is strided and part.device.type == "cpu" and not part.is_quantized:
-            part = part.detach().float().numpy() if part.is_floating_point() else part.detach().numpy()
-        if isinstance(part, np.ndarray) and part.dtype.kind in "fiu" and part.size >= ELEMENTS_MIN:
-            return np.array(part.reshape(-1)[:: -(-part.size // ELEMENTS_MAX)])
+    several = row.values() if isinstance(row, Mapping) else row if isinstance(row, (list, tuple)) else ()
+    for part in (row, *islice(several, FEW_MAX)):
+        values = _values(part)
+        if values is not None and values.size >= ELEMENTS_MIN:
+            return values
     return None
+
+
+def _values(part: Any) -> Row | None:
+    """A flat copy of numbers or words, a part of many; None of anything else."""
+    if isinstance(part, Tensor):
+        if part.layout is not strided or part.device.type != "cpu" or part.is_quantized:
+            return None
+        part = part.detach().float().numpy() if part.is_floating_point() else part.detach().numpy()
+    elif isinstance(part, (list, tuple)) and len(part) <= ELEMENTS_MAX:
+        if part and all(type(one) is str for one in part):
+            part = np.array([zlib.crc32(one.encode("utf-8", "replace")) for one in part], WORDS)
+        elif not all(type(one) in (int, float) for one in part):
+            return None
+    elif not isinstance(part, (np.ndarray, np.generic)):
+        return None
+    values = np.asarray(part)
+    if values.dtype.kind not in "fiu":
+        return None
+    return np.array(values.reshape(-1)[:: -(-max(1, values.size) // ELEMENTS_MAX)])

@@ -36,13 +36,16 @@ SEVERAL = re.compile(r"(?i)\w*ind(ices|exes)|idxs|ids|which|batch\w*|order\w*|pe
 def overwritten_rows(tree: ast.Module) -> Iterator[int]:
     """The line that changes the row."""
     functions = {one.name: one for one in walk(tree) if isinstance(one, ast.FunctionDef)}
+    off = _never_true(tree)
     for holder in (one for one in walk(tree) if isinstance(one, ast.ClassDef)):
         methods = [one for one in holder.body if isinstance(one, ast.FunctionDef)]
         if not any(one.name in ("__getitem__", "__getitems__") for one in methods):
             continue
         for method in methods:
             if READERS.fullmatch(method.name):
-                yield from _changed(statements(method), _index(method), functions)
+                nodes = statements(method)
+                skipped = _switched_off(nodes, off)
+                yield from _changed([one for one in nodes if id(one) not in skipped], _index(method), functions)
     if _hands_out_rows(tree):
         for name in _collating(tree) & functions.keys():
             yield from _changed_in_batch(functions[name])
@@ -70,6 +73,38 @@ def _changed(nodes: Sequence[ast.AST], index: set[str], functions: Mapping[str, 
         elif isinstance(one, (ast.Expr, ast.Return)):
             for call in (each for each in walk(one) if isinstance(each, ast.Call)):
                 yield from _changed_by_call(call, rows, functions, index)
+
+
+def _switched_off(nodes: Sequence[ast.AST], off: set[str]) -> set[int]:
+    """The statements under ``if self.augment:``, where the source gives ``augment`` no value but a false one."""
+    return {
+        id(each)
+        for one in nodes
+        if isinstance(one, ast.If) and isinstance(one.test, ast.Attribute) and dotted(one.test) in off
+        for statement in one.body
+        for each in walk(statement)
+    }
+
+
+def _never_true(tree: ast.Module) -> set[str]:
+    """``self.augment`` of arguments that are given, or have by default, nothing but False, None or 0.
+
+    A default counts where no call gives another value.
+    """
+    given: dict[str, list[ast.expr]] = {}
+    default: dict[str, list[ast.expr]] = {}
+    for node in walk(tree):
+        if isinstance(node, ast.keyword) and node.arg is not None:
+            given.setdefault(node.arg, []).append(node.value)
+        elif isinstance(node, ast.FunctionDef):
+            named = node.args.args[len(node.args.args) - len(node.args.defaults) :]
+            for one, value in zip(named, node.args.defaults, strict=True):
+                default.setdefault(one.arg, []).append(value)
+    return {
+        f"self.{name}"
+        for name, values in {**default, **given}.items()
+        if all(isinstance(value, ast.Constant) and not value.value for value in values)
+    }
 
 
 def _hands_out_rows(tree: ast.Module) -> bool:
