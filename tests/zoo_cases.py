@@ -53,7 +53,7 @@ def check(case: Mapping[str, Any], outcome: Outcome) -> None:
     if "known_miss" in case:
         assert wrong, f"no longer missed: strike out known_miss ({case['known_miss']})"
     else:
-        assert not wrong, outcome.err
+        assert not wrong, f"{wrong}\n{outcome.err}"
 
 
 def check_listed(folder: str) -> None:
