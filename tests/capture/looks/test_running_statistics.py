@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from torch import nn
 
-from steadytrain.capture.looks.running_statistics import slow_norms, statistics_rows
+from steadytrain.capture.looks.running_statistics import has_statistics, slow_norms, statistics_rows
 
 
 def rows(norm: nn.Module, *, prepare: Callable[[nn.Module], object] = lambda model: None) -> dict[str, float]:
@@ -100,3 +101,16 @@ def test_statistics_of_an_earlier_training_are_not_the_first_ones() -> None:
     norm = nn.BatchNorm1d(12, momentum=3e-4)
     norm.running_var.copy_(torch.linspace(0.05, 2.0, 12))  # type: ignore[union-attr]
     assert slow_norms([trained(norm, 16)]) == {}
+
+
+def test_a_module_that_counts_what_it_is_asked_for_is_asked_for_nothing() -> None:
+    class Curious(nn.Module):
+        asked: ClassVar[list[str]] = []
+
+        def __getattr__(self, name: str) -> Any:
+            self.asked.append(name)
+            return super().__getattr__(name)
+
+    assert not has_statistics(Curious())
+    assert Curious.asked == []
+    assert has_statistics(nn.BatchNorm1d(2))

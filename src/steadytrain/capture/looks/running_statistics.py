@@ -95,8 +95,10 @@ def _distance(module: nn.Module) -> Tensor:
 
 def has_statistics(module: nn.Module) -> bool:
     """Whether this is a batch norm with running statistics that can be read."""
-    mean = getattr(module, "running_mean", None)
-    return isinstance(module, BATCH_NORMS.get()) and type(mean) is Tensor and not mean.is_meta and mean.numel() > 0
+    if not isinstance(module, BATCH_NORMS.get()):
+        return False  # before anything is asked of it: a module may count what it is asked for
+    mean = dict(BUFFERS.of(module).items()).get("running_mean")
+    return type(mean) is Tensor and not mean.is_meta and mean.numel() > 0
 
 
 def statistics_of(norm: nn.Module) -> Tensor:
