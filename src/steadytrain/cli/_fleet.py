@@ -106,7 +106,7 @@ def list_fleet(where: str, by: str | None, as_json: bool) -> None:
 
 
 def _sentence(root: Root, found: Fleet) -> str:
-    """Such as ``12 runs below /shared: 9 without a symptom, 2 with a warning, 1 critical; 3 of them running``."""
+    """Such as ``12 runs below /shared: 9 without a symptom, 2 with a warning, 1 critical; 3 running, 1 failed``."""
     health = Counter(_health(run) for run in found.runs)
     words = {
         NO_SYMPTOM: "without a symptom",

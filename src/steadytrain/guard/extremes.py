@@ -78,6 +78,12 @@ class Extremes:
         if len(norms) == len(losses):
             self._known = np.stack([norms, losses])[:, -STEPS_FULL:]
 
+    def judged(self, *, known: bool) -> None:
+        """A roll-back has shown whether the data are extreme. If so, those that follow are counted anew."""
+        self.is_known = known
+        if known:
+            self.in_a_row = 0
+
     @property
     def in_a_row_max(self) -> int:
         """How many may be skipped in a row. Before the data are known to be extreme one more than the budget says: a

@@ -325,7 +325,7 @@ class GuardSteering(Steering):
         self._trial = None
         failed = trial.failed(stream, self._troubles.acted_at)
         self._troubles.judged(stream, trial, failed=failed)
-        self._extremes.is_known = failed and trial.of == EXTREME
+        self._extremes.judged(known=failed and trial.of == EXTREME)
         if failed:
             self._return(stream, trial.why_failed)
         elif not self._held.of_ladder:

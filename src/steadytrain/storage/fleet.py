@@ -90,11 +90,15 @@ def fleet(root: Root, counted: Callable[[int], None] = lambda _: None) -> Fleet:
     found: list[FleetRun] = []
     unreadable: list[str] = []
     with ThreadPoolExecutor(READERS, thread_name_prefix="steadytrain-fleet") as readers:
-        tried = readers.map(lambda folder: _tried(root, folder), list(root.runs()))
-        for number, one in enumerate(tried, start=1):
-            found += [one] if isinstance(one, FleetRun) else []
-            unreadable += [one] if isinstance(one, str) else []
-            counted(number)
+        try:
+            tried = readers.map(lambda folder: _tried(root, folder), list(root.runs()))
+            for number, one in enumerate(tried, start=1):
+                found += [one] if isinstance(one, FleetRun) else []
+                unreadable += [one] if isinstance(one, str) else []
+                counted(number)
+        except BaseException:  # Ctrl-C does not wait for thousands of runs
+            readers.shutdown(wait=False, cancel_futures=True)
+            raise
     found.sort(key=lambda run: (run.started, run.folder), reverse=True)
     found.sort(key=lambda run: (SEVERITIES.index(run.worst) if run.worst else -1, run.broke_off), reverse=True)
     return Fleet(tuple(found), (*unreadable, *root.unlisted), root.ended_early)

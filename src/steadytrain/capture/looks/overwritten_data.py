@@ -44,8 +44,8 @@ WINDOW = 16
 READS_MIN, ROWS_MIN = 8, 4
 """Changed reads, and samples that two reads changed, before anything is said."""
 
-TENSORS_MAX, ROWS_MAX = 4, 256
-"""Tensors of a batch, and rows of each, among which a stored row is looked for."""
+TENSORS_MAX, SCANNED_MAX = 4, 1 << 20
+"""Tensors of a batch, and elements of each, among which a stored row is looked for."""
 
 GROWTH_MIN = 1.25
 """How far the samples must have moved from where they were, over how far the first changed read moved them."""
@@ -65,13 +65,19 @@ class _Sample:
 
 @dataclass
 class _Followed:
-    """What is followed of one data set. ``samples`` are by place and index, ``before`` those of the read under way."""
+    """What is followed of one data set. ``samples`` are by place and index, ``before`` those of the read under way, and
+    ``places`` the places of these in what was drawn."""
 
     name: str
     reads: dict[int, int] = field(default_factory=dict)
     samples: dict[tuple[str, int], _Sample] = field(default_factory=dict)
     before: dict[tuple[str, int], Row] = field(default_factory=dict)
+    places: dict[int, int] = field(default_factory=dict)
     compared: int = 0
+
+    def let_go(self) -> None:
+        """What was read cannot be followed: leave the data set alone."""
+        self.compared, self.before = COMPARED_MAX, {}
 
 
 class OverwrittenData:
@@ -91,12 +97,17 @@ class OverwrittenData:
             known = self._followed[number] = _Followed(type(_innermost(dataset)).__name__)
         if known.compared >= COMPARED_MAX:
             return
-        known.before = {}
-        for index in indices:
+        known.before, known.places = {}, {}
+        for place, index in enumerate(indices):
             if type(index) is int and (index in known.reads or len(known.reads) < FOLLOWED_MAX):
                 known.reads[index] = known.reads.get(index, 0) + 1
                 if known.reads[index] > 1:
-                    known.before.update(_rows(dataset, index))
+                    known.places[index] = place
+                    try:
+                        known.before.update(_rows(dataset, index))
+                    except Exception:  # a data set of the script's own kind
+                        known.let_go()
+                        return
 
     def given(self, iterator: Any, number: int, batch: Any) -> None:
         """They were read, and ``batch`` was made of them."""
@@ -106,17 +117,26 @@ class OverwrittenData:
         before, known.before = known.before, {}
         dataset = DATASET.on(iterator)
         for index in dict.fromkeys(index for _, index in before):
-            after = dict(_rows(dataset, index))
+            try:
+                after = dict(_rows(dataset, index))
+            except Exception:  # as above
+                known.let_go()
+                return
             known.compared += 1
             for at in [at for at in before if at[1] == index and at in after]:
                 if before[at].tobytes() == after[at].tobytes():
                     continue
-                if after[at].dtype == WORDS or _is_part_of(batch, after[at]):
+                if after[at].dtype == WORDS or _is_part_of(batch, after[at], known.places.get(index, 0)):
                     _compare(known.samples.setdefault(at, _Sample(before[at])), before[at], after[at])
         for place in {place for place, _ in before}:
             changed = _changed_reads([one for (where, _), one in known.samples.items() if where == place])
             if changed:
                 self._news[f"{known.name}.{place}"] = float(changed)
+
+    def break_off(self) -> None:
+        """Reads will pass that are not looked at."""
+        for known in self._followed.values():
+            known.before = {}
 
     def rows(self) -> Iterator[tuple[str, float]]:
         """``overwritten-data:CLASS.PLACE`` is the number of reads that changed the stored sample, of those compared."""
@@ -139,28 +159,31 @@ def _compare(sample: _Sample, before: Row, after: Row) -> None:
         sample.distances.append(float(np.linalg.norm(new - first)))
 
 
-def _is_part_of(batch: Any, row: Row) -> bool:
+def _is_part_of(batch: Any, row: Row, place: int) -> bool:
     """Whether a row of the batch has the values of the stored one, in any order, scaled, or with padding behind them.
 
-    What is stored beside the samples, such as counters, is not handed out.
+    What is stored beside the samples, such as counters, is not handed out. ``place`` is that of the sample in what was
+    drawn, where its row is looked for first.
     """
     if not np.isfinite(row).all():
         return False
     exact, stored = row.astype(np.float64), np.sort(row.astype(np.float64))
     for one in islice(tensors_in(batch), TENSORS_MAX):
-        if type(one) is not Tensor or one.ndim < 2 or one.device.type != "cpu" or one.is_complex() or not len(one):
+        if type(one) is not Tensor or one.ndim < 2 or one.device.type != "cpu" or one.is_complex() or not one.numel():
             continue
-        rows = one.detach().double().flatten(1)[:ROWS_MAX].numpy()
-        padded = np.issubdtype(row.dtype, np.integer) and rows.shape[1] >= row.size
-        if padded and (rows[:, : row.size] == row).all(1).any():
-            return True
-        shared = min(row.size, rows.shape[1])
-        if shared >= ELEMENTS_MIN and any(_is_scaled(part[:shared], exact[:shared]) for part in rows):
-            return True
-        parts = rows[:, :: -(-rows.shape[1] // ELEMENTS_MAX)]
-        if parts.shape[1] == row.size and any(_is_scaled(np.sort(part), stored) for part in parts):
-            return True
+        columns = one.numel() // len(one)
+        for rows in (one[place : place + 1], one[: max(ROWS_MIN, SCANNED_MAX // columns)]):
+            parts = rows.detach().flatten(1)[:, :: -(-columns // ELEMENTS_MAX)].double().numpy()
+            if any(_holds(part, exact, stored, whole=columns <= ELEMENTS_MAX) for part in parts):
+                return True
     return False
+
+
+def _holds(part: FloatArray, exact: FloatArray, stored: FloatArray, *, whole: bool) -> bool:
+    """Whether a row of a batch begins with the stored row, or has its values (``stored``: sorted)."""
+    shared = min(exact.size, part.size)
+    begins = whole and shared >= ELEMENTS_MIN and _is_scaled(part[:shared], exact[:shared])
+    return begins or (part.size == stored.size and _is_scaled(np.sort(part), stored))
 
 
 def _is_scaled(one: FloatArray, other: FloatArray) -> bool:
@@ -214,7 +237,7 @@ def _stores(dataset: Any, index: int, depth: int = 0) -> Iterator[tuple[str, Any
 
 
 def _is_table(value: Any) -> bool:
-    return isinstance(value, (Tensor, np.ndarray)) and value.ndim > 0
+    return (type(value) is Tensor or isinstance(value, np.ndarray)) and value.ndim > 0
 
 
 def _row(held: Any, index: int) -> Row | None:
@@ -236,7 +259,7 @@ def _row(held: Any, index: int) -> Row | None:
 
 def _values(part: Any) -> Row | None:
     """A flat copy of numbers or words, a part of many; None of anything else."""
-    if isinstance(part, Tensor):
+    if type(part) is Tensor:
         if part.layout is not strided or part.device.type != "cpu" or part.is_quantized:
             return None
         part = part.detach().float().numpy() if part.is_floating_point() else part.detach().numpy()

@@ -100,6 +100,7 @@ class PassOrders:
         self._now.clear()
         self._newest.clear()
         self._since = {}
+        self._overwritten.break_off()
 
     @property
     def shuffler(self) -> str:
