@@ -133,7 +133,8 @@ class Followed:
         given = sum(resumed.times_given(one) for one in stream.optimizers)
         if given != self.given and self.loads < LOADS_MAX:
             self.given, self.loads = given, self.loads + 1
-            stream.lost_moments = None
+            if stream.own_steps:  # before the first update the guard may have read them, and begun with new ones
+                stream.lost_moments = None
             self.moments = MisplacedMoments(stream)
         if self.moments is not None:
             yield from self.moments.rows(stream)
