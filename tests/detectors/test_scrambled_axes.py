@@ -22,8 +22,8 @@ def test_quiet() -> None:
 def test_the_shapes_and_the_line_are_told() -> None:
     told = [symptom.message for window in SICK if (symptom := newest(ScrambledAxes(), window)) is not None]
     assert told[0] == (
-        "a view before the loss of train.py:9 makes [rows, 50, 32] of [rows, 32, 50] and moves no value: "
-        "permute is meant"
+        "a view before the loss of train.py:9 makes [rows, 50, 32] of [rows, 32, 50] and moves no value; "
+        "to exchange axes takes permute"
     )
     assert told[1].startswith("the view of train.py:4 makes [rows, 50, 32]")
     assert told[2] == "train.py:6 makes a table of records that are sorted by the other key first"

@@ -44,7 +44,7 @@ class ScrambledAxes(ScriptRule):
             before, _, after = (f"[{part.replace('x', ', ')}]" for part in shapes.partition(">"))
             read = script_rows(window, "swapped-sizes")
             where = f"the view of {read[0].place}" if read else f"a view before the loss of {line}"
-            told = f"{where} makes {after} of {before} and moves no value: permute is meant"
+            told = f"{where} makes {after} of {before} and moves no value; to exchange axes takes permute"
             return (self.warning(window, views[0], told, views=views[0].last),)
         tables = script_rows(window, "sorted-otherwise")
         if tables:

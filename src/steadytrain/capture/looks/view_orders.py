@@ -104,7 +104,8 @@ def scrambled_rows(views: Sequence[View]) -> Iterator[tuple[str, float]]:
 
 def _told(shape: Sequence[int], rows: int | None = None) -> str:
     first = shape[0] if rows is None else rows
-    return "x".join("rows" if size == first else str(size) for size in shape)
+    at = list(shape).index(first) if first in shape else -1  # another axis may have as many places
+    return "x".join("rows" if place == at else str(size) for place, size in enumerate(shape))
 
 
 @torch.no_grad()
