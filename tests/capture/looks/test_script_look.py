@@ -57,7 +57,8 @@ from steadytrain.core.model import Severity
 from steadytrain.diagnosis.case_with_run import open_story
 from steadytrain.statistics.script_rows import script_rows
 
-ALIKE = ("log softmax", "log of softmax", "quantiles", "row")
+QUANTILES = "quantiles"
+ALIKE = ("log softmax", "log of softmax", QUANTILES, "row")
 """Losses whose neighbours say the same: cross entropy, distillation, pairs on purpose, a column."""
 
 HEALTHY = [
@@ -92,12 +93,13 @@ HEALTHY = [
             scheduled(every=0, kind=weight_average),
         )
     ),
+    *(long(each[QUANTILES], {"broadcast-loss": "note"}) for each in (WELL_USED, NOT_SPREAD)),
     *(
         long(begin, {})
         for begin in (
             all_rows_of_the_loader,
-            *(WELL_USED[name] for name in WELL_USED if name in ALIKE),
-            *(NOT_SPREAD[name] for name in NOT_SPREAD if name in ALIKE),
+            *(WELL_USED[name] for name in WELL_USED if name in ALIKE and name != QUANTILES),
+            *(NOT_SPREAD[name] for name in NOT_SPREAD if name in ALIKE and name != QUANTILES),
             reads(next_ones, by_hand=True),
             reads(ends_count),
             with_a_head(both_at_zero),
@@ -152,7 +154,7 @@ def test_a_part_that_is_unfrozen_without_the_optimizer_is_told(given: bool, apar
 def test_parameters_that_join_in_the_middle_are_counted(tmp_path: Path) -> None:
     begin = head_replaced(LATER, frozen=True, given=True)
     found(tmp_path / "run", begin, steps=2 * LATER)
-    case = open_story(tmp_path / "run")
+    case = open_story(tmp_path / "run", onset=LATER)
     assert case.facts["optimizer"] in {"SGD", "Adam", "AdamW"}, "fixes are written for the optimizer of the run"
     (row,) = script_rows(case.window, "joined-parameters")
     told = np.isfinite(row.values)
