@@ -244,3 +244,13 @@ def test_the_digests_of_a_tape_are_kept_and_what_stands_under_a_secret_name_is_n
     digests = ["float32[64,15]:000000ed8b2cc921cc50e05dd44c4984", "bool[]:0" + "1f" * 15 + "2", "0a" * 16]
     assert redact_tree({"places": {"s1.0": digests}}) == {"places": {"s1.0": digests}}
     assert all(one.startswith(REDACTED) for one in redact_tree({"token": digests})["token"])
+
+
+@pytest.mark.parametrize("word", ["x7Kd93bQ", "YGtvQlk7bx62", "pQ7rt2Zw9k"])
+def test_a_module_whose_name_is_a_drawn_word_is_redacted_where_it_is_printed(word: str) -> None:
+    assert word not in redact_text(f"Net(\n  (part17): credential: {word}()\n)")
+
+
+@pytest.mark.parametrize("word", ["BatchNorm1d", "ResNet50V2", "Linear4bit2", "get_token", "Conv2dBn3"])
+def test_a_module_of_a_usual_name_is_not(word: str) -> None:
+    assert word in redact_text(f"Net(\n  (token): {word}(8, 4)\n)")

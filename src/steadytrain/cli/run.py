@@ -236,7 +236,12 @@ def command(
     from steadytrain.attach.idle_options import refuse_idle
     from steadytrain.capture.hooks.seeding import Randomness
 
-    refuse_idle(options, _options.typed())
+    try:
+        refuse_idle(options, _options.typed())
+    except UsageError:
+        raise
+    except Exception as error:  # a check of ours that fails keeps no script from running
+        say(f"steadytrain: warning: the options could not be checked ({type(error).__name__})", err=True)
     target = _target(as_module, script, arguments)
     if importlib.util.find_spec("torch") is None:
         raise UsageError(

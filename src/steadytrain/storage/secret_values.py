@@ -125,8 +125,8 @@ def _is_code(text: str, head: re.Match[str], at: int) -> bool:
     return " " in head["sign"] or " " in text[head.end("name") : at] or _closes(text, at)
 
 
-_DRAWN = re.compile(r"(?=[A-Za-z]*\d+[A-Za-z]+\d+[A-Za-z])[A-Za-z0-9]{8,40}\(")
-"""No function is called so: ``x7Kd93bQ(``. A module that has a secret for its name prints like that."""
+_DRAWN = re.compile(r"(?=[A-Za-z]*\d+[A-Za-z]+\d+[A-Za-z]|[A-Za-z0-9]*\d(?!bit|dim)[a-z]{2,40}\d)[A-Za-z0-9]{8,40}\(")
+"""No function is called so: ``x7Kd93bQ(``, ``Qlk7bx62(``. A module that has a secret for its name prints like that."""
 
 
 def _closes(text: str, at: int) -> bool:
