@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -113,3 +114,9 @@ def test_a_narrow_terminal_gets_two_lines_a_run(team: Path, monkeypatch: pytest.
     assert groups[:2] == ["bad-batch (likely)", "  1 run  1 critical  0 warned  0 broke off"]
     monkeypatch.setattr(_fleet, "terminal_width", lambda: 200)
     assert printed("--root", str(team))[2].startswith("run ")
+
+
+def test_the_command_offers_every_grouping() -> None:
+    (by,) = (one for one in command.params if one.name == "by")
+    assert isinstance(by.type, click.Choice)
+    assert list(by.type.choices) == list(_fleet.GROUPINGS)

@@ -1,4 +1,4 @@
-"""A rate that outgrows the batch is told, one that keeps to a scaling rule is not."""
+"""A rate that outgrows the batch is reported. A rate that follows a scaling rule is not."""
 
 from __future__ import annotations
 

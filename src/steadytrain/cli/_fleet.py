@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from steadytrain.cli._next import say_next
-from steadytrain.cli._output import fit, say, say_document, terminal_width
+from steadytrain.cli._output import fit, in_columns, say, say_document, terminal_width
 from steadytrain.cli._progress import progress
 from steadytrain.core.model import SEVERITIES
 from steadytrain.report.wording import clean
@@ -93,7 +93,7 @@ def list_fleet(where: str, by: str | None, as_json: bool) -> None:
         say(_sentence(root, found))
         rows = list(_groups_as_rows(found.runs, by)) if by else list(_rows(found.runs))
         say(f"\n{_fitted(rows)}")
-        if root.is_local:
+        if root.local("") is not None:
             first = found.runs[0]
             which = "the gravest of them" if first.worst else "the first of them"
             say_next("show", f"{root.name}/{first.folder}" if first.folder else root.name, why=which, err=True)
@@ -169,7 +169,7 @@ def _groups_as_rows(runs: Sequence[FleetRun], by: str) -> Iterator[tuple[str, ..
 
 def _fitted(rows: Sequence[tuple[str, ...]]) -> str:
     """The table; on a narrow terminal two lines for each run or group, without what is not known."""
-    text, width = _as_text(rows), terminal_width()
+    text, width = in_columns(rows, NUMBERS), terminal_width()
     if width is None or max(map(len, text.splitlines())) <= width:
         return text
     head, *entries = rows
@@ -185,17 +185,6 @@ def _named(cell: str, name: str) -> str:
     if name not in NUMBERS:
         return cell
     return f"{cell} {name.removesuffix('s') if cell == '1' else name}"
-
-
-def _as_text(rows: Sequence[tuple[str, ...]]) -> str:
-    head, widths = rows[0], [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if name in NUMBERS else cell.ljust(width)
-            for cell, width, name in zip(row, widths, head, strict=True)
-        ).rstrip()
-        for row in rows
-    )
 
 
 def _document(root: Root, found: Fleet, by: str | None) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import click
@@ -51,6 +52,18 @@ def fit(line: str, width: int) -> str:
     if column is not None and column.end() <= width // 2:
         hanging = column.end()
     return wrapped(line, width, hanging=" " * hanging)
+
+
+def in_columns(rows: Sequence[Sequence[str]], numbers: Collection[str]) -> str:
+    """``rows`` as lines with aligned columns; those whose head, in the first row, is in ``numbers`` on the right."""
+    head, widths = rows[0], [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if name in numbers else cell.ljust(width)
+            for cell, width, name in zip(row, widths, head, strict=True)
+        ).rstrip()
+        for row in rows
+    )
 
 
 def say_document(document: Any, *, indent: int = 1, ensure_ascii: bool = False) -> None:

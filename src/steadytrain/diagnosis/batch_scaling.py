@@ -10,7 +10,7 @@ import numpy as np
 from steadytrain.core.model import FloatArray, Window
 
 GROWN_MIN = 1.5
-"""Growth of the batch from which it is asked for, and growth of the rate beyond that of the batch that is told."""
+"""The batch must grow by this factor, and the rate by this factor more than the batch, before anything is reported."""
 
 UNITS = ("tokens", "samples")
 ROWS = 8

@@ -38,7 +38,6 @@ class Root(Protocol):
     name: str
     """The place as text, without secrets."""
 
-    is_local: bool
     ended_early: str
     """Why the search did not see all folders; "" if it did."""
 
@@ -56,7 +55,7 @@ class Root(Protocol):
         """The names of the folders in a folder; empty if there is none."""
 
     def local(self, path: str) -> Path | None:
-        """The folder ``path``, where it lies on this machine."""
+        """The folder ``path``, None if it does not lie on this machine."""
 
     def read(self, path: str) -> Any:
         """The JSON document at ``path``.
@@ -79,8 +78,6 @@ def root_at(where: str) -> Root:
 
 class _Folder:
     """A folder of this machine, which may be shared with others."""
-
-    is_local = True
 
     def __init__(self, path: Path) -> None:
         self.path, self.name, self.ended_early = path, redact_text(str(path)), ""
@@ -134,8 +131,6 @@ class _Folder:
 class _Remote:
     """What fsspec reaches. Any exception of a file system becomes one of ours: each has its own kinds."""
 
-    is_local = False
-
     def __init__(self, where: str) -> None:
         self.name, self.ended_early = redact_text(where), ""
         self.unlisted: list[str] = []
@@ -158,12 +153,13 @@ class _Remote:
                 if (listed := listed + 1) > FOLDERS_MAX:
                     self.ended_early = MANY.format(FOLDERS_MAX)
                     return
+                folder = str(at)[len(self._base) :].strip("/")
                 if RUN_FILE in names:
-                    yield str(at)[len(self._base) :].strip("/")
+                    yield folder
                     _prune(folders, ())
                 else:
                     _prune(folders, [name for name in folders if not name.startswith(".")])
-                    if folders and str(at)[len(self._base) :].strip("/").count("/") >= DEPTH_MAX:
+                    if folders and folder.count("/") >= DEPTH_MAX:
                         self.ended_early = DEEP.format(DEPTH_MAX)
         except UsageError:
             raise

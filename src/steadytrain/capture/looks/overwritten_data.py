@@ -30,7 +30,7 @@ FOLLOWED_MAX, COMPARED_MAX = 16, 128
 
 DRAWN_MAX = 4096
 STORES_MAX, DEPTH_MAX, FEW_MAX = 8, 3, 8
-"""Places of a data set that are looked at, data sets within each other, and tensors of a tuple that are places."""
+"""Attributes of a data set that are compared, data sets within each other, and tensors of one tuple."""
 
 ELEMENTS_MIN, ELEMENTS_MAX = 8, 1 << 16
 """Smaller rows are counters and labels. Of a larger one a part is compared, evenly spaced."""
