@@ -7,9 +7,10 @@
     python zoo/unseen_board.py --opened --device cuda --jobs 12   # copies whose default device is a GPU, side by side
 
 A script is run watched in a folder of its own and diagnosed. A cause counts as the true one if its name, its summary or
-the reason for it matches the regular expression in the script's header. What came of a script is kept in
-``build/zoo-unseen`` (``build/zoo-opened``); a board that was cut off continues there. On a GPU, scripts that bring
-their data from NumPy or a loader end with an error of their own, and are not counted.
+the reason for it matches the regular expression in the script's header. The axis of the answer is compared with the one
+that the author names, and counted as unknown where the answer says so; a schedule is on the axis of the optimizer. What
+came of a script is kept in ``build/zoo-unseen`` (``build/zoo-opened``); a board that was cut off continues there. On a
+GPU, scripts that bring their data from NumPy or a loader end with an error of their own, and are not counted.
 """
 
 from __future__ import annotations
@@ -119,6 +120,7 @@ def _answered(answer: dict[str, Any]) -> dict[str, Any]:
         "status": answer.get("status"),
         "verdict": answer.get("verdict"),
         "replay": answer.get("replay"),
+        "axis": (answer.get("axis") or {}).get("name"),
         "diagnoses": [
             {key: one[key] for key in ("cause", "status", "summary", "why")} for one in answer.get("diagnoses", [])
         ],
@@ -150,6 +152,12 @@ def _text(diagnosis: dict[str, Any]) -> str:
     return f"{name} {name.replace('-', ' ')} {name.replace('-', '_')} {diagnosis['summary']} {diagnosis['why']}"
 
 
+def axis_judged(facts: dict[str, str], result: dict[str, Any]) -> str:
+    """The axis of the answer, ``unknown`` or not, against the author's: ``right``, ``wrong``, or ``unknown``."""
+    said, true = result.get("axis"), {"schedule": "optimizer"}.get(facts["axis"], facts["axis"])
+    return "unknown" if said in (None, "unknown") else "right" if said == true else "wrong"
+
+
 def alarms(result: dict[str, Any]) -> list[str]:
     return [one["name"] for one in result["symptoms"] if one["severity"] != "note"]
 
@@ -165,7 +173,8 @@ def row(name: str, facts: dict[str, str], result: dict[str, Any]) -> str:
     if asked:
         at = rank(facts, asked)
         true_cause += f"; asked: {asked['verdict']} ({asked['status']}), {f'rank {at}' if at else 'not named'}"
-    return f"{name}: {found}; {answer}; {true_cause}; {result['diagnose_s']} s"
+    axis = f"axis {result.get('axis') or 'not said'} ({axis_judged(facts, result)})"
+    return f"{name}: {found}; {answer}; {true_cause}; {axis}; {result['diagnose_s']} s"
 
 
 def summary(results: list[tuple[dict[str, str], dict[str, Any]]]) -> str:
@@ -173,6 +182,7 @@ def summary(results: list[tuple[dict[str, str], dict[str, Any]]]) -> str:
     healthy = [(facts, one) for facts, one in results if facts["expect"] == "healthy"]
     ranks = [rank(facts, one) for facts, one in sick]
     proven = [place for (_, one), place in zip(sick, ranks, strict=True) if one["status"] == "confirmed"]
+    axes = [axis_judged(facts, one) for facts, one in sick]
     seconds = [one["diagnose_s"] for _, one in sick] or [0.0]
     counts = {
         "sick runs": len(sick),
@@ -180,6 +190,8 @@ def summary(results: list[tuple[dict[str, str], dict[str, Any]]]) -> str:
         "true cause at rank 1": ranks.count(1),
         "true cause named": len(ranks) - ranks.count(None),
         "confirmed and right": proven.count(1),
+        "axis right": axes.count("right"),
+        "axis wrong": axes.count("wrong"),
         "with a wrong cause confirmed": sum(bool(wrong(facts, one)) for facts, one in sick),
         "healthy runs": len(healthy),
         "healthy with an alarm": sum(bool(alarms(one)) for _, one in healthy),

@@ -13,7 +13,7 @@ sys.path.insert(0, str(ZOO))
 
 import unseen_board  # noqa: E402
 
-SICK = {"expect": "sick", "says": "(?i)learning rate"}
+SICK = {"expect": "sick", "says": "(?i)learning rate", "axis": "schedule"}
 
 
 def result(*diagnoses: tuple[str, str], severity: str = "critical") -> dict[str, Any]:
@@ -36,6 +36,17 @@ def test_a_confirmed_cause_that_is_not_the_true_one_is_wrong() -> None:
     assert unseen_board.wrong(SICK, result(("bad-batch", "confirmed"))) == ["bad-batch"]
     assert unseen_board.wrong(SICK, result(("bad-batch", "likely"), ("learning-rate-jump", "confirmed"))) == []
     assert unseen_board.wrong({"expect": "healthy"}, result(("bad-batch", "likely"))) == ["bad-batch"]
+
+
+@pytest.mark.parametrize(
+    ("said", "judged"), [("optimizer", "right"), ("data", "wrong"), ("unknown", "unknown"), (None, "unknown")]
+)
+def test_the_axis_of_the_answer_is_judged_beside_its_cause(said: str | None, judged: str) -> None:
+    found = {**result(("bad-batch", "likely")), "axis": said}
+    assert unseen_board.axis_judged(SICK, found) == judged
+    counted = f"axis right: {int(judged == 'right')}", f"axis wrong: {int(judged == 'wrong')}"
+    assert set(counted) <= set(unseen_board.summary([(SICK, found)]).splitlines())
+    assert f"axis {said or 'not said'} ({judged})" in unseen_board.row("one", SICK, found)
 
 
 def test_a_note_is_no_alarm_and_the_summary_counts() -> None:
