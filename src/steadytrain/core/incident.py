@@ -104,6 +104,14 @@ class Located(JsonValue, closed=True):
     reached: str
     method: str
 
+    @property
+    def operation_said(self) -> str:
+        """The operation as a user knows it: a tensor made of the script's numbers is ``torch.tensor``."""
+        return "torch.tensor" if self.operation.split(".")[1:2] in _MADE_OF_NUMBERS else self.operation
+
+
+_MADE_OF_NUMBERS = (["lift"], ["lift_fresh"], ["lift_fresh_copy"])
+"""What ``torch.tensor(1.0)`` is to the dispatcher of torch."""
 
 UNKNOWN_OWNER = "a tensor from before the re-run"
 """In ``Finding.why``: no weight, buffer or state of an optimizer held the value, but a tensor of the script."""
@@ -248,7 +256,7 @@ class Incident(
 
     def _operation(self) -> str:
         located = self.finding.located
-        return self.finding.why if located is None else f"{located.operation} made {located.produced}"
+        return self.finding.why if located is None else f"{located.operation_said} made {located.produced}"
 
     @property
     def onset_step(self) -> int:

@@ -323,7 +323,7 @@ def _made_by(located: Located | None) -> str:
         return ""
     name = {"nan": "NaN", "inf": "Inf"}[located.produced]
     place = f" at {PurePath(located.file).name}:{located.line}" if located.file and located.line else ""
-    return f"The first {name} came from {located.operation}{place}{f': {located.code}' if located.code else ''}. "
+    return f"The first {name} came from {located.operation_said}{place}{f': {located.code}' if located.code else ''}. "
 
 
 NEVER_TAPED = ("which no tape records",)

@@ -344,7 +344,7 @@ def incident_text(path: Path, incident: Incident) -> str:
     located = incident.finding.located
     if located is not None:
         where = f", {located.file}:{located.line}: {located.code}" if located.file else ""
-        lines.append(f"first bad operation: {located.operation} ({located.phase}, gave {located.produced}){where}")
+        lines.append(f"first bad operation: {located.operation_said} ({located.phase}, gave {located.produced}){where}")
     else:
         lines.append(f"first bad operation: not named: {incident.finding.why}")
     lines += [f"{symptom.severity}: {symptom.message}" for symptom in incident.symptoms]

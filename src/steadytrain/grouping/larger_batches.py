@@ -28,6 +28,9 @@ def of_larger_batches(window: Window, symptom: Symptom) -> str:
         return ""
     signal = NORM if "gradient" in symptom.name else LOSS
     values, rows = window.applied(signal), window.series("samples")
+    there = rows.values[(rows.steps >= symptom.first_step) & (rows.steps <= symptom.last_step)]
+    if not len(there) or there.max() < LARGER_RATIO * rows.values.min():
+        return ""  # no batch of it is larger than any other; what follows takes long for a long log
     steps = np.intersect1d(values.steps, rows.steps)
     if len(steps) <= USUAL_STEPS_MIN:
         return ""

@@ -164,7 +164,7 @@ def _findings(evidence: Evidence) -> list[str]:
     if place is None:
         return [finding.why] if finding.why else []
     line = f" at {place.file}:{place.line}" if place.file else ""
-    return [f"{place.operation} made {place.produced} in {place.phase}{line}"]
+    return [f"{place.operation_said} made {place.produced} in {place.phase}{line}"]
 
 
 def _instrument(step: Step, evidence: Evidence, taken: Taken) -> StepResult:

@@ -96,7 +96,7 @@ def _first_bad(source: Path) -> str | None:
         return finding.came_in or None
     place = f" ({os.path.basename(located.file)}:{located.line})" if located.file else ""
     module = f" in {located.module}" if located.module else ""
-    return f"{located.operation}{module}{place}"
+    return f"{located.operation_said}{module}{place}"
 
 
 ORDER = ("batch", "random", "forward", "backward", "optimizer")

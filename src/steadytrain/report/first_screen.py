@@ -166,7 +166,7 @@ def where_card(finding: Finding | None, symptoms: Sequence[Symptom], told: Diagn
     if located is not None:
         inputs = [Fact(clean(one.name), clean(one.summary())) for one in located.inputs[:INPUTS_MAX]]
         module = [Fact("module", clean(located.module))] if located.module else []
-        made = Fact("made", f"{'NaN' if located.produced == 'nan' else 'Inf'} in {clean(located.operation)}")
+        made = Fact("made", f"{'NaN' if located.produced == 'nan' else 'Inf'} in {clean(located.operation_said)}")
         line = clean(f"{located.file}:{located.line}") if located.file else "line not known"
         source = source_lines(located.file, located.line, located.code)
         return WhereCard(line, source, (made, Fact("phase", located.phase), *module, *inputs))

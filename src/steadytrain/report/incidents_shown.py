@@ -150,7 +150,7 @@ def incident_verdict(incident: Incident) -> str:
     line = f", {clean(_short_line(located))}" if located.file else ""
     return (
         f"Step {count(incident.step)}: the first {_produced(located)} came from "
-        f"{clean(located.operation)} ({located.phase}){where}{line}"
+        f"{clean(located.operation_said)} ({located.phase}){where}{line}"
     )
 
 
@@ -182,7 +182,7 @@ def _place(located: Located) -> Place:
     if len(located.chain) > CHAIN_MAX:
         chain.append(f"and {len(located.chain) - CHAIN_MAX} more")
     return Place(
-        operation=clean(located.operation),
+        operation=clean(located.operation_said),
         produced=_produced(located),
         phase=located.phase,
         module=_module(located),

@@ -106,7 +106,7 @@ def _what_happens(subject: Subject) -> Iterator[str]:
     else:
         yield f"{operations} gives {facts['produced']}. All inputs are finite."
     if located is not None and located.operation not in facts["operations"]:
-        yield f"The value first appears in `{located.operation}`, in the {located.phase}."
+        yield f"The value first appears in `{located.operation_said}`, in the {located.phase}."
     yield "## What was expected"
     if documented(facts) is not None:
         yield "This value, by design. What should change is the input, or the form of the operation."
@@ -172,7 +172,7 @@ def _place(finding: Finding) -> Iterator[str]:
     if located is None:
         return
     where = f"in `{located.module}`" if located.module else "outside the model's layers"
-    yield f"- place: {located.phase}, {where}, `{located.operation}` made {located.produced}"
+    yield f"- place: {located.phase}, {where}, `{located.operation_said}` made {located.produced}"
     if located.code:
         yield f"- line: `{redact_text(located.code)}` ({PurePath(located.file or '').name}:{located.line})"
     if located.chain:

@@ -148,7 +148,7 @@ def finding_lines(finding: Finding, samples: Sequence[Samples] = ()) -> list[str
         return [f"  first bad operation  not named: {finding.why}"]
     where = f"{located.file}:{located.line}" if located.file else "unknown"
     return [
-        f"  first bad operation  {located.operation} made {located.produced} in {located.phase}",
+        f"  first bad operation  {located.operation_said} made {located.produced} in {located.phase}",
         f"  layer                {_layer(located)}",
         f"  line                 {where}" + (f"   {located.code}" if located.code else ""),
         *(f"  input                {operand_text(operand)}" for operand in located.inputs[:INPUTS_SHOWN]),

@@ -351,7 +351,7 @@ def _where(incident: Incident | None, symptoms: Sequence[Symptom]) -> str:
         module = f" in {located.module}" if located.module else ""
         line = f", {located.file}:{located.line}" if located.file else ""
         line += f": {located.code.strip()[:CODE_CHARACTERS_MAX]}" if line and located.code else ""
-        return f"{located.operation} made {located.produced}{module} ({located.phase}){line}"
+        return f"{located.operation_said} made {located.produced}{module} ({located.phase}){line}"
     if incident is not None and incident.finding.came_in:
         return incident.finding.came_in
     at = next((symptom.at for symptom in symptoms if symptom.at is not None), None)
