@@ -19,6 +19,7 @@ from steadytrain.storage.redaction import (
     redact_tree,
     redacted,
 )
+from steadytrain.storage.secret_shapes import SHAPES, Shape
 
 # Redaction.
 
@@ -254,3 +255,9 @@ def test_a_module_whose_name_is_a_drawn_word_is_redacted_where_it_is_printed(wor
 @pytest.mark.parametrize("word", ["BatchNorm1d", "ResNet50V2", "Linear4bit2", "get_token", "Conv2dBn3"])
 def test_a_module_of_a_usual_name_is_not(word: str) -> None:
     assert word in redact_text(f"Net(\n  (token): {word}(8, 4)\n)")
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape.kind}-{shape.hints[0]}")
+def test_the_pattern_of_a_shape_compiles_though_it_is_compiled_late(shape: Shape) -> None:
+    assert shape.pattern is shape.pattern
+    assert shape.pattern.groups <= 1

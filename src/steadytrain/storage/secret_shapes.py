@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 _START = r"(?<![A-Za-z0-9])"
 _WORD = r"[A-Za-z0-9_-]"
@@ -109,8 +110,13 @@ _LOOSE_MIN = 24
 class Shape:
     kind: str
     hints: tuple[str, ...]
-    pattern: re.Pattern[str]
+    expression: str
     loose: bool = False
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Compiled when a hint was found: most texts have none, and all shapes together take as long as an import."""
+        return re.compile(self.expression)
 
     def found(self, text: str) -> bool:
         for hint in self.hints:  # noqa: SIM110 - any() takes three times as long, for every text and shape
@@ -119,8 +125,8 @@ class Shape:
         return False
 
 
-def _row(kind: str, hints: str, pattern: str, flags: int = 0) -> Shape:
-    return Shape(kind, tuple(hints.split()), re.compile(pattern, flags))
+def _row(kind: str, hints: str, expression: str) -> Shape:
+    return Shape(kind, tuple(hints.split()), expression)
 
 
 def _prefixed() -> Iterator[Shape]:
@@ -130,7 +136,7 @@ def _prefixed() -> Iterator[Shape]:
             if chosen:
                 heads = "|".join(re.escape(one) for one in sorted(chosen, key=len, reverse=True))
                 body = rf"[A-Za-z0-9_.~+/-]{{{_LOOSE_MIN if loose else _BODY_MIN},400}}={{0,2}}"
-                yield Shape(kind, chosen, re.compile(rf"{_START}(?:{heads}){body}"), loose)
+                yield Shape(kind, chosen, rf"{_START}(?:{heads}){body}", loose)
 
 
 SHAPES = (
