@@ -22,7 +22,7 @@ MODELS = 20
 MODELS_IN_CYCLES = 5
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def _only_new_objects() -> Iterator[None]:
     """The collector passes over all that is there already: it is asked often here, and looks for models only."""
     gc.collect()
