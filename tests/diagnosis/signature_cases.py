@@ -93,6 +93,23 @@ SICK: dict[str, tuple[dict[str, Any], str]] = {
         },
         "divergence",
     ),
+    "integer-overflow": (
+        {
+            "wrapped_integers": [
+                {
+                    "operation": "add",
+                    "line": "train.py:9: total += part",
+                    "dtype": "int8",
+                    "step": 1,
+                    "wrapped": 20,
+                    "elements": 900,
+                    "example": [174, -82],
+                    "before_model": False,
+                }
+            ]
+        },
+        "divergence",
+    ),
     "data-shift": ({"data_shift": 4.0, "loss_excess": 1.4}, "divergence"),
     "unshuffled-data": ({"token_rows": None, "labels_sorted": 9.0, "loader_shuffles": False}, "oscillation"),
     "repeated-data": ({"repeated_batches": 0.5}, "validation-gap"),

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 import steadytrain
 from gate_loops import recorded, same
 from steadytrain.core.incident import Action
-from steadytrain.guard.corroboration import is_a_step
+from steadytrain.core.model import Symptom
+from steadytrain.guard.corroboration import goes_on, is_a_step, is_digested
+from steadytrain.testing import steps
 
 STEPS, CHANGE = 220, 120
 
@@ -71,3 +76,50 @@ def test_a_rise_is_of_the_data_if_it_is_a_step() -> None:
     assert not is_a_step(np.append(learned[:10], noise[:20] + 1))  # a stretch of bad data, and what it left
     assert not is_a_step(np.append(learned[:10], noise[:20] + 9))
     assert not is_a_step(learned[:6])
+
+
+QUIET = 1.0 + 0.05 * np.random.default_rng(1).standard_normal(256)
+
+
+def storms(*at: int, lasts: int = 1, height: float = 20.0) -> NDArray[np.float64]:
+    """Losses that rise at these steps, and are back ``lasts`` steps later."""
+    losses = QUIET.copy()
+    for first in at:
+        losses[first : first + lasts] = height
+    return losses
+
+
+def test_a_rise_is_digested_if_the_run_came_back_from_three_as_high() -> None:
+    now = np.array([20.0, 1.0, 1.4, 1.3])
+    assert is_digested(storms(100, 150, 200), now)
+    assert is_digested(storms(100, 150, 200, lasts=4), np.full(6, 20.0))
+    assert not is_digested(storms(150, 200), now)  # not often enough
+    assert not is_digested(storms(100, 150, 200, height=8.0), now)  # none was as high
+    assert not is_digested(storms(100, 150, 200), np.concatenate([now[:1], np.full(8, 3.0)]))  # this one lasts longer
+    never_back = storms(100, 150)
+    never_back[185:] = 20.0
+    assert not is_digested(never_back, now)
+
+
+def told(name: str, first: int, losses: NDArray[np.float64]) -> bool:
+    """Whether such a symptom from step ``first`` on goes on, after these losses."""
+    stream = SimpleNamespace(history=SimpleNamespace(window=lambda: steps(loss=losses)))
+    symptom = Symptom(name, "warning", first, len(losses), "the loss rises", {})
+    return goes_on(symptom, cast(Any, stream))
+
+
+def test_a_spike_that_the_run_digests_does_not_go_on_by_any_name() -> None:
+    now = np.append(storms(100, 150, 200, lasts=3), [20.0, 1.5, 1.4, 1.3, 1.2])
+    rare = np.append(QUIET, [20.0, 1.5, 1.4, 1.3, 1.2])
+    for name in ("loss-spike", "divergence", "exploding-gradients"):
+        assert not told(name, 257, now)
+        assert told(name, 257, rare)
+    assert told("vanishing-weights", 257, now)
+
+
+def test_a_loss_that_is_back_does_not_go_on_in_the_first_steps_either() -> None:
+    """Two losses take turns: the median of the last three is still that of the other one."""
+    turns = np.array([1.3, 1.2, 1.25, 1.2, 1.22, 1.18, 1.2, 1.19, 1.18, 1.18, 8.2, 8.1, 8.2, 8.0, 8.1, 1.19])
+    assert not told("lost-progress", 11, turns)
+    assert told("lost-progress", 11, turns[:-1])
+    assert told("lost-progress", 5, np.array([1.3, 1.2, 1.25, 1.2, 8.2, 8.1, 8.2]))

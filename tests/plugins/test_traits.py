@@ -60,7 +60,8 @@ ONCE = [
         "free-weights unrestored-state coarse-inputs opposite-padding mirrored-labels growing-state "
         "limit-as-end times-in-float32 clipped-nothing runaway-temperature renumbered-categories "
         "overwritten-sums changing-closure labels-without-rank mixed-orders kept-loss-scale "
-        "discarded-changes reversed-risk-sets kept-residual shifted-edges shrunken-loads added-correction",
+        "discarded-changes reversed-risk-sets kept-residual shifted-edges shrunken-loads added-correction "
+        "unlike-recomputation",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

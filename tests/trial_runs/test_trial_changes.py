@@ -225,6 +225,8 @@ ELSEWHERE = {
     "one-worker",
     "operation-as-before",
     "opposite-mask",
+    "preserve-random-state",
+    "wider-integers",
     "qk-clip",
     "reattach",
     "reference-operation",

@@ -148,6 +148,8 @@ FACTS: Mapping[str, str] = {
     "amplified": "list of {operation, line, step, result, before, divisor, divisor_before, before_model}: operations "
     "of the script around the onset whose largest result is far above that of earlier steps, though what went in is "
     "not; in the order of the step",
+    "wrapped_integers": "list of {operation, line, dtype, step, wrapped, elements, example, before_model}: operations "
+    "of the script on integers, and casts to them, of whose elements so many of all did not fit the type",
     "nonfinite_made": "list of {operation, line, step, made, rows, of, by, before_model}: operations of the script "
     "that made NaN or Inf out of finite numbers; in which few of so many rows of their result; by what the divisor was "
     "made, if known; whether before the step called a model",

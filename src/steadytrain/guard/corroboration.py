@@ -31,6 +31,10 @@ EARLIER_SHARE, AT_ONCE_SHARE, JUMP_SHARE, STAYS_RATIO, MOVED_RATIO = 0.5, 0.5, 0
 which is of the level before it. The norm of the weights changes by
 at most so many times what it did."""
 
+DIGESTED_MIN, AS_HIGH_SHARE, BACK_STEPS_MAX, BACK_RATIO = 3, 0.5, 64, 2.0
+"""So many rises of at least this share of the height, each over within so many steps, are what the data do; the newest
+may take so many times as long as the longest of them."""
+
 NEAR_STEPS = 8
 """A symptom that was seen within so many steps before a value that is not finite belongs to it."""
 
@@ -67,15 +71,41 @@ def left_its_course(symptom: Symptom, stream: Stream, others: Iterable[Symptom])
 
 
 def goes_on(symptom: Symptom, stream: Stream) -> bool:
-    """Whether the loss still lies above its range from before: a single batch that is past needs no answer."""
-    if symptom.name not in OF_LOSS:
+    """Whether the loss still lies above its range from before: a single batch that is past needs no answer, nor do such
+    as the run has digested before."""
+    of_loss = symptom.name in OF_LOSS
+    if not of_loss and symptom.name != "exploding-gradients":
         return True
     losses = stream.history.window().applied("loss")
-    before = losses.values[losses.steps < symptom.first_step][-RECENT_STEPS:]
+    before = losses.values[losses.steps < symptom.first_step]
     since = losses.values[losses.steps >= symptom.first_step]
-    if len(before) < LEVEL_STEPS_MIN:
+    if len(before) < GOES_ON_STEPS:
         return True
-    return len(since) >= GOES_ON_STEPS and median(since[-GOES_ON_STEPS:]) > float(np.quantile(before, USUAL_SHARE))
+    if len(since) < GOES_ON_STEPS:
+        return len(before) < LEVEL_STEPS_MIN or not of_loss
+    usual = float(np.quantile(before[-RECENT_STEPS:], USUAL_SHARE if len(before) >= LEVEL_STEPS_MIN else 1.0))
+    if of_loss and min(median(since[-GOES_ON_STEPS:]), float(since[-1])) <= usual:
+        return False
+    return not is_digested(before[-LEVEL_STEPS:], since)
+
+
+def is_digested(before: NDArray[np.float64], since: NDArray[np.float64]) -> bool:
+    """Whether the run has come back by itself from rises as high as this one, and this one is no longer than they were.
+
+    Then the data have such batches, and are learned from. Both have shape ``(steps,)``, oldest first.
+    """
+    recent = before[-RECENT_STEPS:]
+    level, usual = median(recent), float(np.quantile(recent, USUAL_SHARE))
+    as_high = level + AS_HIGH_SHARE * (float(since.max()) - level)
+    high = np.flatnonzero(before >= as_high)
+    times = []
+    for at in high[np.diff(high, prepend=-2) > 1].tolist():  # the first step of each rise
+        back = np.flatnonzero(before[at + 1 : at + BACK_STEPS_MAX] <= usual)
+        if not len(back):
+            return False
+        times.append(int(back[0]) + 1)
+    latest = len(since) - int(np.flatnonzero(since >= as_high)[-1])
+    return len(times) >= DIGESTED_MIN and latest <= BACK_RATIO * max(times)
 
 
 def is_of_the_data(symptom: Symptom, stream: Stream) -> bool:

@@ -103,6 +103,10 @@ def force(settings: Mapping[str, float]) -> float:
     return settings.get("lr", 0.0) / (1 - momentum) if momentum < 1 else np.inf
 
 
+def _is_far(before: float, now: float) -> bool:
+    return 0 < FORCE_RATIO * before <= now * (1 + 1e-9)  # 0.1 / (1 - 0.998) is a little less than 50
+
+
 class SettingJumps:
     """Follows the groups of one run."""
 
@@ -125,7 +129,7 @@ class SettingJumps:
         for name, value in settings.items():
             before = last.get(name, value)
             if name != "lr" and value != before and has_jumped(name, before, value):
-                return SettingJump(step, name, place, before, value, force(settings) >= FORCE_RATIO * force(last) > 0)
+                return SettingJump(step, name, place, before, value, _is_far(force(last), force(settings)))
         return self._rate(step, place, group, settings) if "lr" in settings else None
 
     def _rate(self, step: int, place: int, group: int, settings: Mapping[str, float]) -> SettingJump | None:

@@ -124,6 +124,8 @@ class Calls(TorchFunctionMode):
             frame = script_frame()
             if frame is not None:  # before the call, which may be in place or fail
                 self._guarded(self._table if name in TABLES else self._edge, name, args, given, frame)
+        if name in made_numbers.INTEGERS:  # likewise
+            self._guarded(self.made.before, name, args, given)
         result = func(*args, **given)
         if name in attention_scale.NAMES:
             self._guarded(self.products.saw, name, args, given, result)
@@ -139,12 +141,8 @@ class Calls(TorchFunctionMode):
             self._guarded(self.writes.saw, name, args[0], line_of(place), self.step_now())
         if makes_table(name, args, result) and (place := script_frame()) is not None:
             self._guarded(self.tables.saw, name, args, result, line_of(place))
-        reader = _READERS.get(name)
-        half = isinstance(result, Tensor) and result.dtype == torch.float16
-        if reader is None and not half:
-            return result
-        frame = frame or script_frame()
-        if frame is not None:
+        reader, half = _READERS.get(name), isinstance(result, Tensor) and result.dtype == torch.float16
+        if (reader is not None or half) and (frame := frame or script_frame()) is not None:
             if half:
                 self._guarded(self._half, name, args, result, frame)
             if reader is not None:

@@ -45,6 +45,9 @@ SICK = {
     "in-the-loop": script(
         "codes = 0", "codes, _ = pd.factorize(frame['shop']); loss = table(torch.as_tensor(codes)).sum()"
     ),
+    "named-parts": TRAIN.replace("for path in paths", "for name, path in files").format(
+        codes="codes, _ = pd.factorize(frame['shop'])", use=USE
+    ),
     "for-each-batch": """
         table = nn.Embedding(100, 8)
         def collate(rows):

@@ -94,7 +94,7 @@ class Events(StateEvents, SaveEvents, Protocol):
     def optimizer_made(self, optimizer: torch.optim.Optimizer) -> None: ...
     def step_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any: ...
     def step_ends(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None: ...
-    def backward_begins(self, roots: Any, *, accumulates: bool) -> bool: ...
+    def backward_begins(self, roots: Any, *, accumulates: bool, derives: bool = False) -> bool: ...
     def backward_failed(self, error: Exception) -> None: ...
     def backward_ends(self) -> None: ...
     def samples_drawn(self, iterator: Any, indices: Any) -> None: ...
@@ -211,7 +211,9 @@ class Patches:
                 return original(roots, *args, **kwargs)
             if is_traced(roots):
                 return original(roots, *args, **kwargs)
-            outermost = events.backward_begins(roots, accumulates=bool(kwargs.get("accumulate_grad", False)))
+            accumulates = bool(kwargs.get("accumulate_grad", False))
+            derives = not accumulates and _are_gradients(*args[2:4])
+            outermost = events.backward_begins(roots, accumulates=accumulates, derives=derives)
             try:
                 return original(roots, *args, **kwargs)
             except Exception as error:
@@ -371,3 +373,9 @@ def _watched_call(module: nn.Module, compiled: Callable[..., Any], events: Guard
         return output
 
     return call
+
+
+def _are_gradients(create_graph: Any = True, inputs: Any = (), *_: Any) -> bool:
+    """Whether ``torch.autograd.grad`` is asked for the gradients of parameters, as for an update, and not of inputs."""
+    asked = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+    return not create_graph and bool(asked) and all(isinstance(one, nn.Parameter) for one in asked)

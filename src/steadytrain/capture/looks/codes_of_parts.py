@@ -31,6 +31,9 @@ ENCODERS = frozenset({"LabelEncoder", "OrdinalEncoder"})
 COLUMNS = re.compile(r"(?i).*(col|feat|field|cat|attr|key|name|target|label|class|tag|lang).*|c|f|k")
 """What a loop over the columns of a table calls them: each has numbers of its own."""
 
+PARTS = re.compile(r"(?i)(.*_)?(files?|days?|weeks?|months?|chunks?|shards?|exports?|dumps?|downloads?|paths?)(_.*)?")
+"""What a loop over the parts of the data goes through, whatever it calls them: ``for name, frame in files``."""
+
 LOCAL = re.compile(
     r"(?i).*(node|graph|group|segment|cluster|edge|atom|entity|instance|bbox|seq|session|ray|voxel|local).*|batch"
 )
@@ -217,7 +220,8 @@ def _of_loop(loop: Loop, numbering: dict[str, int]) -> int:
 
 def _is_over_columns(loop: Loop, renewed: set[str]) -> bool:
     """Whether a pass is a column, by its name or because a table is asked for it."""
-    names = renewed | {last_name(one) for one in walk(loop.iter) if isinstance(one, (ast.Name, ast.Attribute))}
+    over = {last_name(one) for one in walk(loop.iter) if isinstance(one, (ast.Name, ast.Attribute))}
+    names = set() if any(map(PARTS.fullmatch, over)) else renewed | over
     keys = (one.slice for one in body_of(loop) if isinstance(one, ast.Subscript))
     asked = {key.id for key in keys if isinstance(key, ast.Name)}
     return any(COLUMNS.fullmatch(name) for name in names) or bool(asked & renewed)

@@ -35,6 +35,7 @@ from steadytrain.capture.looks.loss_lines import loss_place
 from steadytrain.capture.looks.moving_targets import MovingTargets
 from steadytrain.capture.looks.pass_orders import PassOrders
 from steadytrain.capture.looks.policy_code import policy_rows
+from steadytrain.capture.looks.recomputed_draws import RecomputedDraws
 from steadytrain.capture.looks.recurrent_axes import RecurrentAxes
 from steadytrain.capture.looks.repeated_inputs import Fetched, inputs_of
 from steadytrain.capture.looks.schedule_counts import ScheduleCounts, schedulers_at_start
@@ -79,22 +80,17 @@ class ScriptLook(StepObserver):
     """
 
     def __init__(self, run: LiveRun, rows_of: Callable[[int], int], loads: LoadedStates, orders: PassOrders) -> None:
-        self._run = run
-        self._rows_of = rows_of
-        self._loads = loads
+        self._run, self._rows_of, self._loads, self._orders = run, rows_of, loads, orders
         loads.own.told = self._own_state_loaded
-        self._orders = orders
-        self._modes = ModeEffects()
         self._followed: dict[int, Followed] = {}
         self._levels = TrainingLevels(run.settings, loads.resumed)
-        self._successive = SuccessiveOptimizers()
-        self._seen = Seen()
-        self._data = Fetched()
+        self._modes, self._successive = ModeEffects(), SuccessiveOptimizers()
+        self._seen, self._data = Seen(), Fetched()
         self._passes = Passes()
         self._begun = self._passes.bounds
         self._targets = self._new_targets()
         self._evaluations, self._norms, self._source = Evaluations(), LoadedNorms(), SourceReading()
-        self._stopped = StoppedUpdates()
+        self._stopped, self._redraws = StoppedUpdates(), RecomputedDraws()
         self._works, self._apart = True, Apart(run.guard.report)
 
     # -- the step --------------------------------------------------------------------------------------------------
@@ -124,6 +120,9 @@ class ScriptLook(StepObserver):
 
     def backward_begins(self) -> None:
         self._guarded(self._backward_begins)
+
+    def backward_ends(self) -> None:
+        self._guarded(self._redraws.ended)
 
     def loss_seen(self, root: Tensor) -> None:
         self._guarded(self._loss_seen, root)
@@ -208,6 +207,7 @@ class ScriptLook(StepObserver):
             self._seen.draws_no_more = self._modes.by_draws(call, random, training=self._seen.training)
 
     def _backward_begins(self) -> None:
+        self._redraws.begins()
         self._evaluations.backward_begins()
         rows = dict(self._stopped.backward_begins(self._run.streams))
         for stream in self._run.streams[:1] if rows else ():
@@ -287,7 +287,7 @@ class ScriptLook(StepObserver):
         rows |= apart(one.counts.rows, stream, least, most) if one.counts is not None else {}
         rows |= apart(self._loads.lost.rows) | apart(self._loads.replaced.rows, stream) | apart(self._loads.scaled.rows)
         rows |= apart(self._norms.rows, stream) if not is_sharded(stream.parameters) else {}
-        rows |= apart(self._evaluations.rows) | apart(self._orders.rows, stream.name)
+        rows |= apart(self._evaluations.rows) | apart(self._orders.rows, stream.name) | apart(self._redraws.rows)
         if one.cut is None:
             rows |= self._once(one, stream) | apart(self._source.rows, rows)
         else:

@@ -269,7 +269,7 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
 def reading_rows() -> Iterator[tuple[str, float]]:
     """``RULE:FILE:LINE``, 1, for each mistake that is found."""
     found = 0
-    for file, names in _files().items():
+    for file, names in source_files().items():
         flags = tuple((name, value) for name, value in list(names.items()) if type(value) is bool)
         for rule, line in _mistakes_in(file, flags):
             if found == ROWS_MAX:
@@ -295,7 +295,7 @@ class SourceReading:
 
 def sources_hold(pattern: str) -> bool:
     """Whether a file of the script holds ``pattern``."""
-    return any(re.search(pattern, "".join(linecache.getlines(file))) for file in _files())
+    return any(re.search(pattern, "".join(linecache.getlines(file))) for file in source_files())
 
 
 def _mistakes_in(file: str, flags: tuple[tuple[str, bool], ...]) -> Iterable[tuple[str, int]]:
@@ -335,7 +335,7 @@ def mistakes(source: str, names: Mapping[str, Any]) -> Iterator[tuple[str, int]]
         return
 
 
-def _files() -> dict[str, Mapping[str, Any]]:
+def source_files() -> dict[str, Mapping[str, Any]]:
     """The files to read with the values of their modules: those that run, then those of modules in their folders."""
     running = [
         file

@@ -164,8 +164,11 @@ class ModelCalls:
             seen.micro_batches.append(call)
             self._guards.called(call)
 
-    def backward_begins(self, roots: Any, *, accumulates: bool) -> bool:
-        """Returns whether this is an outermost backward of the script; then ``backward_ends`` follows."""
+    def backward_begins(self, roots: Any, *, accumulates: bool, derives: bool = False) -> bool:
+        """Returns whether this is an outermost backward of the script; then ``backward_ends`` follows.
+
+        ``derives``: it leaves no gradients, and gives the script those of parameters.
+        """
         run = self._run
         if not run.is_script() or run.in_backward:
             return False
@@ -196,9 +199,11 @@ class ModelCalls:
                 run.rerun.backward_begins(scalars[0])
             elif accumulates and len(scalars) == 1 and len(run.seen.losses) < LOSSES_MAX:
                 term = loss_term(scalars[0], run.seen.last_call())
-                run.seen.losses.append(term)
+                run.seen.backpropagated(term)
                 run.saw_loss = True
                 run.observer.loss_seen(scalars[0])
+            elif derives and len(scalars) == 1 and len(run.seen.losses) < LOSSES_MAX:
+                run.saw_loss |= run.seen.derived(loss_term(scalars[0], run.seen.last_call()))
         with run.guard.part("reading the loss"):
             if term is not None:
                 self._look_at_loss(term.root)
@@ -216,6 +221,8 @@ class ModelCalls:
     def backward_ends(self) -> None:
         run = self._run
         run.in_backward = False
+        with run.own_time.unseen, run.guard.part("following backward"):
+            run.observer.backward_ends()
         if self.foreign is not None and run.rerun is None and not self._failed:
             with run.guard.part("looking for updates without an optimizer"):
                 self.foreign.backward_ended()

@@ -76,6 +76,9 @@ class StepObserver:
     def backward_begins(self) -> None:
         """An outermost backward is about to run."""
 
+    def backward_ends(self) -> None:
+        """That backward has run, or failed."""
+
     def loss_seen(self, root: Tensor) -> None:
         """The root of that backward is ``root``, a tensor of one element."""
 
@@ -197,6 +200,10 @@ class CompositeObserver(StepObserver):
     def backward_begins(self) -> None:
         self._first.backward_begins()
         self._guest.backward_begins()
+
+    def backward_ends(self) -> None:
+        self._first.backward_ends()
+        self._guest.backward_ends()
 
     def loss_seen(self, root: Tensor) -> None:
         self._first.loss_seen(root)

@@ -37,7 +37,8 @@ class StepInProgress:
     the first ``stale`` belong to gradients that the script has discarded since. ``left_out`` counts modules whose
     further calls are not recorded. ``evaluations`` counts the optimizer's calls of its closure. ``waited_s`` is the
     time in data loaders, in seconds. ``rested`` has for each stream its first unrecorded step and this one, if the run
-    rested when this one began.
+    rested when this one began. ``are_derived``: no backward left gradients, and the losses are those whose derivatives
+    by parameters the script has asked for, to update with them.
     """
 
     began: float = field(default_factory=time.perf_counter)
@@ -46,6 +47,7 @@ class StepInProgress:
     stale: int = 0
     left_out: int = 0
     losses: list[LossTerm] = field(default_factory=list)
+    are_derived: bool = False
     fetched: list[tuple[int, Any]] = field(default_factory=list)
     clipping: Clipping = field(default_factory=Clipping)
     early: Finding | None = None
@@ -83,6 +85,20 @@ class StepInProgress:
             return None
         return id(self.micro_batches[-1]), lines_of(self.micro_batches[-1].frames)
 
+    def backpropagated(self, term: LossTerm) -> None:
+        """A backward that leaves gradients begins at this loss."""
+        if self.are_derived:
+            self.losses, self.are_derived = [], False
+        self.losses.append(term)
+
+    def derived(self, term: LossTerm) -> bool:
+        """The script asks for the derivatives of this loss by parameters. Returns whether it counts as one of the step:
+        beside losses that are backpropagated it does not."""
+        self.are_derived = self.are_derived or not self.losses
+        if self.are_derived:
+            self.losses.append(term)
+        return self.are_derived
+
     def backward_begins(self) -> None:
         """The calls so far belong to this backward. Drop those of discarded gradients if there are newer ones."""
         if len(self.micro_batches) > self.stale:
@@ -101,7 +117,7 @@ class StepInProgress:
         del self.micro_batches[: self.used]
         # A model call without a backward may still get one, or the script may have abandoned it.
         self.used, self.stale = 0, len(self.micro_batches)
-        self.losses, self.early = [], None
+        self.losses, self.are_derived, self.early = [], False, None
         self.clipping = Clipping()
 
 

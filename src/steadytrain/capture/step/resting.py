@@ -222,7 +222,7 @@ class Resting:
             return False
         return True
 
-    def backward_begins(self, roots: Any, *, accumulates: bool) -> bool:
+    def backward_begins(self, roots: Any, *, accumulates: bool, derives: bool = False) -> bool:
         return False
 
     def step_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any:

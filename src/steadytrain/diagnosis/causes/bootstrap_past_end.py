@@ -58,7 +58,7 @@ class BootstrapPastEnd(Cause):
         return Signature(
             (
                 *symptom(case, CERTAIN, "unused-episode-end", "limit-as-end", invariant=True),
-                *symptom(case, HINT, "no-learning", "plateau"),
+                *symptom(case, HINT, "no-learning", "plateau", "divergence", "exploding-gradients"),
                 *ruled_out(
                     seen(case, "unused-episode-end", "limit-as-end") is None,
                     "no value is bootstrapped past an end that the script knows of",

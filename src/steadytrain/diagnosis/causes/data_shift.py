@@ -91,6 +91,12 @@ class DataShift(Cause):
                 *makes_inputs(case, -CERTAIN - STRONG),
                 *renumbered(case, -STRONG),
                 *copies_since(case, -CERTAIN - STRONG),
+                *when(
+                    seen(case, "unused-episode-end", "limit-as-end") is not None,
+                    -CERTAIN,
+                    "an agent makes the data by its own moves, which change as it learns",
+                    "symptom",
+                ),
                 *overwritten(case, -CERTAIN - STRONG),
                 *above(case, "label_mix_change", 6.0, HINT, "the share of a label changed by {value} standard errors"),
                 *symptom(case, CERTAIN, "evaluation-scale", invariant=True),

@@ -135,6 +135,12 @@ class LearningRateTooHigh(Cause):
                 *symptom(case, FAIR, "divergence", "oscillation", "exploding-gradients"),
                 *symptom(case, HINT, "loss-spike", "update-norm-spike", "gradient-norm-spike", "no-learning"),
                 *_idle_clip(case),
+                *when(
+                    seen(case, "sorted-labels") is not None,
+                    -STRONG,
+                    "the data come in the order of their classes: smaller steps only forget them more slowly",
+                    "symptoms",
+                ),
                 *holds(
                     case,
                     "gradients_carried_over",

@@ -1,0 +1,67 @@
+"""Says that a backward draws random numbers, in a script that does not restore the generator for a recomputed forward.
+
+The backward of an activation checkpoint runs its forward again. By default the generator is put back for that and
+afterwards, so that it stands after the backward where it stood before. With ``preserve_rng_state=False`` it moves on if
+the part draws: the gradients belong to another dropout mask or another sample than the loss.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from steadytrain.capture.looks.script_reading import source_files
+
+OPTION = re.compile(r"preserve_rng_state[\"']?\s*[=:]\s*(?!True\b)")
+BACKWARDS = 8
+"""The first backwards of a training that are looked at."""
+
+
+class RecomputedDraws:
+    """Compares the states of torch's generators before and after a backward."""
+
+    def __init__(self) -> None:
+        self._line: str | None = None
+        self._left = BACKWARDS
+        self._before: list[Tensor] = []
+        self._moved = 0
+
+    def begins(self) -> None:
+        """An outermost backward is about to run."""
+        if self._line is None:
+            self._line = _line_of_option()
+        self._before = _states() if self._line and self._left > 0 else []
+
+    def ended(self) -> None:
+        """It has run, or failed."""
+        before, self._before = self._before, []
+        if before:
+            self._left -= 1
+            self._moved += any(not torch.equal(one, now) for one, now in zip(before, _states(), strict=False))
+
+    def rows(self) -> Iterator[tuple[str, float]]:
+        """The line of the option, once its backwards draw."""
+        if self._moved:
+            moved, self._moved, self._left = self._moved, 0, 0
+            yield f"unlike-recomputation:{self._line}", float(moved)
+
+
+def _line_of_option() -> str:
+    """File and line of the first text that switches the option off, "" if there is none."""
+    for file in source_files():
+        for number, text in enumerate(linecache.getlines(file), 1):
+            if OPTION.search(text.partition("#")[0]):
+                return f"{Path(file).name}:{number}"
+    return ""
+
+
+def _states() -> list[Tensor]:
+    states = [torch.default_generator.get_state()]
+    if torch.cuda.is_initialized() and torch.cuda.is_available():  # type: ignore[no-untyped-call]
+        states += torch.cuda.get_rng_state_all()
+    return states

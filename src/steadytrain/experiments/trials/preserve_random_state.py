@@ -1,0 +1,33 @@
+"""Activation checkpoints that restore the random state."""
+
+from __future__ import annotations
+
+from typing import final
+
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.planning import from_the_beginning
+from steadytrain.experiments.specs import Change, NotApplicable, Spec
+from steadytrain.experiments.trial import Trial
+
+
+@final
+class PreserveRandomState(Trial):
+    """Activation checkpoints that restore the random state.
+
+    Changes:
+        Every `torch.utils.checkpoint` keeps the random state of its forward and restores it for the one that the
+        backward runs. The script runs from its own beginning.
+
+    Tells:
+        Whether a recomputed forward with other dropout masks or samples does the harm.
+
+    Beware:
+        The random numbers of later steps are others, too: those that a recomputed forward drew are not drawn.
+    """
+
+    axis = "model"
+
+    def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
+        if not any(one.name == "unlike-recomputation" for one in case.symptoms):
+            return NotApplicable("no backward draws random numbers")
+        return from_the_beginning(self, case, Change("preserve-random-state"))
