@@ -1,6 +1,6 @@
 """The guard on training scripts of another hand: which incidents it recovers, and whether it leaves healthy runs alone.
 
-``benchmarks/guard_unseen`` and its two successors (``--set``) hold the scripts. A case counts as recovered
+``benchmarks/guard_unseen`` and its successors (``--set``) hold the scripts. A case counts as recovered
 by its final number alone: the last line ``final: X``, the loss on a fixed held-out set. For a case that nothing can
 help, the run has to end with status 70.
 """

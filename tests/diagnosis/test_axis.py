@@ -93,8 +93,9 @@ SQUARE: list[tuple[Mapping[str, Effect], str]] = [
     ({"drop-batch": "removed", "beta2-lower": "removed", "suspect-batch-earlier": "removed"}, "optimizer"),
     ({"drop-batch": "removed", "beta2-lower": "removed", "suspect-batch-earlier": "persists"}, "data"),
     ({"drop-batch": "removed", "beta2-lower": "removed"}, UNKNOWN),
-    ({"drop-batch": "removed", "reinitialize": "removed"}, UNKNOWN),
-    ({"float32": "removed", "reinitialize": "removed"}, UNKNOWN),
+    ({"drop-batch": "removed", "reinitialize": "removed"}, "data"),
+    ({"float32": "removed", "reset-moments": "removed"}, UNKNOWN),
+    ({"update-clipping": "removed", "synthetic-batch": "removed", "freeze-layer": "removed"}, UNKNOWN),
     ({"float32": "removed", "drop-batch": "persists"}, "precision"),
     ({"learning-rate-third": "removed", "clip": "removed", "rewarm": "removed"}, UNKNOWN),
 ]
@@ -103,17 +104,22 @@ SQUARE: list[tuple[Mapping[str, Effect], str]] = [
 @pytest.mark.parametrize(
     ("effects", "axis"),
     SQUARE,
-    ids=["state", "batch", "not crossed", "other weights", "two cures", "precision", "lower rate"],
+    ids=["state", "batch", "not crossed", "other weights", "two cures", "helps anyway", "precision", "lower rate"],
 )
 def test_the_two_by_two_of_state_and_batch_decides(effects: Mapping[str, Effect], axis: str) -> None:
-    """A lower rate, which helps against everything, decides nothing."""
+    """A lower rate, and other weights, which help against everything, decide nothing."""
     assert found(effects).name == axis
 
 
 def test_an_unknown_cause_with_two_cures_says_which_they_are() -> None:
-    axis = found({"drop-batch": "removed", "reinitialize": "removed"})
+    axis = found({"drop-batch": "removed", "reset-moments": "removed"})
     assert axis.why.startswith("the cause is unknown, and changes on several axes each removed the symptom: ")
-    assert axis.trials == ("drop-batch", "reinitialize")
+    assert axis.trials == ("drop-batch", "reset-moments")
+
+
+def test_a_cause_whose_cure_was_tried_in_vain_points_nowhere() -> None:
+    assert found({}, "unclipped-gradients").name == "optimizer"
+    assert found({"clip": "persists", "clip-usual": "persists"}, "unclipped-gradients").name == UNKNOWN
 
 
 def test_signs_alone_name_an_axis_only_with_most_of_the_probability() -> None:

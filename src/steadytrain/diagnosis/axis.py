@@ -2,7 +2,9 @@
 
 A practitioner narrows to an axis before naming a cause, and an axis is known more often than a cause. A confirmed or
 likely cause brings its own. Without one, the trials decide: what was removed by a change on one axis alone lies there.
-What changes on several axes each removed lies on none that is known.
+What changes on several axes each removed lies on none that is known. A trial that may remove faults of most axes (an
+update that is clipped, frozen layers, random inputs) decides nothing, and a cause whose own cure was tried in vain
+points nowhere.
 The 2 x 2 of state and batch separates the data from the rest: other batches in this state (``drop-batch``,
 ``fresh-data``, ``synthetic-batch``), and this batch in another state (``suspect-batch-earlier``). A lower rate helps
 against nearly everything, so it decides nothing.
@@ -39,6 +41,9 @@ OTHER_STATE = "suspect-batch-earlier"
 
 MASS_MIN = 0.5
 """Without a trial, an axis is named if its causes hold this share of the probability."""
+
+OTHERS_MAX = 3
+"""Kinds of causes on other axes that a trial may remove as well and still decide on its own."""
 
 SAID: Mapping[tuple[str, str], str] = {
     ("drop-batch", "removed"): "without the batch it is gone",
@@ -108,7 +113,7 @@ def _of_cause(top: RankedCause, suspect: Suspect, shown: Mapping[str, str]) -> A
 
 def _by_trials(shown: Mapping[str, str]) -> Axis | None:
     """The axis whose trials removed the symptom, unknown if those of several axes did, None if none did."""
-    removed = [trial for trial, effect in shown.items() if effect == "removed" and trial in _axes()]
+    removed = [trial for trial, effect in shown.items() if effect == "removed" and trial in _deciding()]
     found = {_axes()[trial] for trial in removed}
     if "data" in found and len(found) > 1:
         # A hard batch and a state that cannot digest it: the state is at fault if the batch is harmless elsewhere.
@@ -129,7 +134,7 @@ def _by_signs(suspects: Sequence[Suspect], belief: Mapping[str, float], shown: M
     cleared = tuple(trial for trial in _square() if shown.get(trial) == "persists" and trial != OTHER_STATE)
     one_batch = cleared == ("drop-batch",)  # data that changed for good are still there without it
     excluded = {"data"} if cleared and not one_batch else set()
-    mass = {axis: share for axis, share in _mass(suspects, belief).items() if axis not in excluded}
+    mass = {axis: share for axis, share in _mass(suspects, belief, shown).items() if axis not in excluded}
     name = max(sorted(mass), key=lambda axis: mass[axis], default="")
     beside = f"; not {'that batch alone' if one_batch else 'the data'}: {_said(cleared, shown)}" if cleared else ""
     if name and mass[name] >= MASS_MIN:
@@ -143,11 +148,13 @@ def _by_signs(suspects: Sequence[Suspect], belief: Mapping[str, float], shown: M
     )
 
 
-def _mass(suspects: Sequence[Suspect], belief: Mapping[str, float]) -> dict[str, float]:
-    """The probability of each axis: that of its causes with a sign that speaks for them."""
+def _mass(suspects: Sequence[Suspect], belief: Mapping[str, float], shown: Mapping[str, str]) -> dict[str, float]:
+    """The probability of each axis: that of its causes with a sign that speaks for them, whose cure did not fail."""
     mass: dict[str, float] = {}
     for one in suspects:
-        if any(sign.weight > 0 for sign in one.signature.signs):
+        cures = [shown[trial] for trial in one.cause.confirming if trial in shown]
+        in_vain = bool(cures) and "removed" not in cures
+        if not in_vain and any(sign.weight > 0 for sign in one.signature.signs):
             mass[axis_of(one.cause)] = mass.get(axis_of(one.cause), 0.0) + belief.get(one.name, 0.0)
     return mass
 
@@ -162,6 +169,17 @@ def _said(decided: Sequence[str], shown: Mapping[str, str]) -> str:
 
 def _axes() -> dict[str, str]:
     return {one.name: one.axis for one in trials() if one.axis in AXES}
+
+
+def _deciding() -> frozenset[str]:
+    """The trials that tell an axis: few causes on other axes are removed by them."""
+    found = set()
+    for one in trials():
+        kinds = {*one.removes.split(), *one.either.split()} - {"transient"}
+        others = [kind for kind in kinds if KIND_AXES.get(kind) != one.axis]
+        if one.axis in AXES and len(others) <= OTHERS_MAX:
+            found.add(one.name)
+    return frozenset(found)
 
 
 def _square() -> tuple[str, ...]:

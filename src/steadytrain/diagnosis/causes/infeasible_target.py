@@ -68,8 +68,8 @@ class InfeasibleTarget(Cause):
                     case,
                     "ctc_infeasible_rows",
                     CERTAIN,
-                    "CTC targets of rows {names} need more frames than their inputs have: one for each symbol, and one "
-                    "between two equal ones",
+                    "the inputs of rows {names} have fewer frames than their CTC targets need (one for each symbol, "
+                    "and one between two equal ones): no alignment is possible, and the loss is infinite",
                     invariant=True,
                 ),
                 *symptom(case, CERTAIN, "unreachable-targets", invariant=True),
