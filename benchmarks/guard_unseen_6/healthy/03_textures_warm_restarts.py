@@ -32,7 +32,12 @@ def build(width=16):
         return [nn.Conv2d(a, b, 3, padding=1, bias=False), nn.BatchNorm2d(b), nn.ReLU()]
 
     return nn.Sequential(
-        *layer(1, width), *layer(width, width), nn.MaxPool2d(2), *layer(width, 2 * width), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        *layer(1, width),
+        *layer(width, width),
+        nn.MaxPool2d(2),
+        *layer(width, 2 * width),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
         nn.Linear(2 * width, KINDS),
     )
 

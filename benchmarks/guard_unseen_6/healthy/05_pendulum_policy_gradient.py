@@ -25,7 +25,9 @@ class Agent(nn.Module):
     def __init__(self, width=32):
         super().__init__()
         self.actor = nn.Sequential(nn.Linear(2, width), nn.Tanh(), nn.Linear(width, 1))
-        self.critic = nn.Sequential(nn.Linear(3, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 1))
+        self.critic = nn.Sequential(
+            nn.Linear(3, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 1)
+        )
         self.spread = nn.Parameter(torch.tensor(-0.3))
 
 

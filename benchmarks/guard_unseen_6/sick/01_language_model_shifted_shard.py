@@ -56,9 +56,7 @@ torch.manual_seed(args.seed)
 stream = torch.Generator().manual_seed(100 + args.seed)
 model = Model()
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.01)
-schedule = torch.optim.lr_scheduler.LambdaLR(
-    optimizer, lambda s: min(1.0, (s + 1) / 40) * max(0.01, 1 - s / STEPS)
-)
+schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: min(1.0, (s + 1) / 40) * max(0.01, 1 - s / STEPS))
 for step in range(STEPS):
     optimizer.zero_grad()
     total = 0.0

@@ -34,7 +34,12 @@ class Denoiser(nn.Module):
         super().__init__()
         self.register_buffer("waves", 2.0 ** torch.arange(0, 6) * math.pi / 2)
         self.net = nn.Sequential(
-            nn.Linear(14, width), nn.SiLU(), nn.Linear(width, width), nn.SiLU(), nn.Linear(width, width), nn.SiLU(),
+            nn.Linear(14, width),
+            nn.SiLU(),
+            nn.Linear(width, width),
+            nn.SiLU(),
+            nn.Linear(width, width),
+            nn.SiLU(),
             nn.Linear(width, 2),
         )
 

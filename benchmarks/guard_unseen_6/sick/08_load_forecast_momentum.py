@@ -29,8 +29,15 @@ def series(count, generator):
 
 def build():
     return nn.Sequential(
-        nn.Conv1d(1, 24, 5, padding=2), nn.ReLU(), nn.Conv1d(24, 24, 5, stride=2, padding=2), nn.ReLU(),
-        nn.Conv1d(24, 24, 5, stride=2, padding=2), nn.ReLU(), nn.Flatten(), nn.Linear(24 * 12, 64), nn.ReLU(),
+        nn.Conv1d(1, 24, 5, padding=2),
+        nn.ReLU(),
+        nn.Conv1d(24, 24, 5, stride=2, padding=2),
+        nn.ReLU(),
+        nn.Conv1d(24, 24, 5, stride=2, padding=2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(24 * 12, 64),
+        nn.ReLU(),
         nn.Linear(64, AHEAD),
     )
 

@@ -33,7 +33,9 @@ class Surrogate(nn.Module):
     def __init__(self, width=128):
         super().__init__()
         self.linear = nn.Linear(CELLS + 1, CELLS)
-        self.net = nn.Sequential(nn.Linear(CELLS + 1, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, CELLS))
+        self.net = nn.Sequential(
+            nn.Linear(CELLS + 1, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, CELLS)
+        )
 
     def forward(self, x):
         return self.linear(x) + self.net(x)

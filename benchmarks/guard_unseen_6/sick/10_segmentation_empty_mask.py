@@ -31,8 +31,12 @@ def pictures(count, generator):
 class Net(nn.Module):
     def __init__(self, width=16):
         super().__init__()
-        self.down = nn.Sequential(nn.Conv2d(1, width, 3, padding=1), nn.ReLU(), nn.Conv2d(width, width, 3, padding=1), nn.ReLU())
-        self.deep = nn.Sequential(nn.Conv2d(width, 2 * width, 3, padding=1), nn.ReLU(), nn.Conv2d(2 * width, width, 3, padding=1), nn.ReLU())
+        self.down = nn.Sequential(
+            nn.Conv2d(1, width, 3, padding=1), nn.ReLU(), nn.Conv2d(width, width, 3, padding=1), nn.ReLU()
+        )
+        self.deep = nn.Sequential(
+            nn.Conv2d(width, 2 * width, 3, padding=1), nn.ReLU(), nn.Conv2d(2 * width, width, 3, padding=1), nn.ReLU()
+        )
         self.up = nn.Sequential(nn.Conv2d(2 * width, width, 3, padding=1), nn.ReLU(), nn.Conv2d(width, 1, 1))
 
     def forward(self, x):
