@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 import torch
+from torch import nn
 
 from steadytrain.guard import state_copies
 from steadytrain.guard.state_copies import AGE_MAX, EVERY_STEPS, STRETCH, StateCopies
@@ -108,3 +109,38 @@ def test_a_pinned_copy_is_within_the_memory() -> None:
     copies.pin(200)
     taken(copies, range(200, 400))
     assert copies.size_bytes == 4 * torch.zeros(3).nbytes
+
+
+def with_buffer(values: list[float], counts: list[int] | None = None) -> tuple[StateCopies, nn.Module]:
+    """Copies of a module whose buffers have such values, one copy for each; the last value is that of now."""
+    module, copies = nn.Module(), StateCopies()
+    module.register_buffer("mean", torch.zeros(3))
+    module.register_buffer("count", torch.zeros((), dtype=torch.long))
+    for number, value in enumerate(values):
+        module.mean.fill_(value)
+        module.count.fill_(counts[number] if counts else 0)
+        if number < len(values) - 1:
+            copies.take(EVERY_STEPS * number, [module], [torch.zeros(3)], [], step_s=0.0)
+    return copies, module
+
+
+@pytest.mark.parametrize(
+    ("values", "overwritten"),
+    [
+        ([1.0, 1.0, 1.0, 0.0, 0.0, 0.0], True),
+        ([1.0, 1.0, 1.0, 1.0, 1.0, 1.0], False),
+        ([1.0, 1.1, 1.2, 0.0, 0.0, 0.0], False),  # statistics that move with the data
+        ([1.0, 1.0, 1.0, 0.9, 0.8, 0.7], False),  # a norm that trains from here on
+        ([1.0, 1.0, 1.0, 0.0], False),  # no copy since, so nobody knows whether it stands still
+        ([1.0, 0.0, 0.0], False),
+    ],
+    ids=["lost", "frozen", "moving", "thawed", "too early", "young"],
+)
+def test_a_buffer_that_stood_still_and_jumped_is_overwritten(values: list[float], overwritten: bool) -> None:
+    copies, _module = with_buffer(values)
+    assert copies.is_overwritten(2 * EVERY_STEPS + 3) == overwritten
+
+
+def test_a_counter_is_not_overwritten() -> None:
+    copies, _module = with_buffer([1.0] * 6, counts=[5, 5, 5, 0, 0, 0])
+    assert not copies.is_overwritten(2 * EVERY_STEPS + 3)

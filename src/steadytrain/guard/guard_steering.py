@@ -207,7 +207,7 @@ class GuardSteering(Steering):
             return symptoms, symptoms
         responses: dict[int, Response] = {id(one): self._steered.response(one.name) for one in symptoms}
         for symptom in symptoms:
-            if not self._troubles.is_new(symptom, stream, self._run.recorder.symptoms.values()):
+            if not self._troubles.is_new(symptom, stream, self._run.recorder.symptoms.values(), self._copies):
                 continue
             response = responses[id(symptom)]
             if response == "stop" and symptom.name not in AT_GATE:

@@ -157,6 +157,24 @@ class StateCopies:
                 return copy
         return next((copy for copy in self._copies if copy.step == 0 and copy.is_finite), None)
 
+    def is_overwritten(self, onset: int) -> bool:
+        """Whether a buffer that stood still before ``onset`` has another value since, and stands still again: frozen
+        statistics are lost, say. No data and no update do that."""
+        before = [one for one in self._copies if one.step < onset]
+        since = [one for one in self._copies if one.step >= onset]
+        if len(before) < 2 or not since:
+            return False
+        then, later = _floating(before[-2]), _floating(since[-1])
+        return any(
+            key in then
+            and key in later
+            and torch.equal(then[key], values)
+            and not torch.equal(later[key], values)
+            and torch.equal(later[key], now)
+            for key, values in _floating(before[-1]).items()
+            if (now := _buffer_now(*key)) is not None and now.shape == values.shape == then.get(key, values).shape
+        )
+
     def pin(self, step: int) -> None:
         """Keep the newest finite copy from before ``step``, however old it gets."""
         self._pinned = self.before(step)
@@ -227,6 +245,15 @@ def _copied(
         copy.optimizers.append((optimizer, {key: _copy_of(values) for key, values in optimizer.state.items()}))
         copy.settings[id(optimizer)] = _settings(optimizer)
     return copy
+
+
+def _floating(copy: StateCopy) -> dict[tuple[nn.Module, str], Tensor]:
+    return {(owner, name): values for owner, name, values in copy.buffers if values.is_floating_point()}
+
+
+def _buffer_now(owner: nn.Module, name: str) -> Tensor | None:
+    buffer = dict(BUFFERS.of(owner).items()).get(name)
+    return buffer if isinstance(buffer, Tensor) else None
 
 
 def _settings(optimizer: torch.optim.Optimizer) -> list[dict[str, float]]:

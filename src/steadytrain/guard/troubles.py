@@ -68,7 +68,7 @@ class Troubles:
         """Whether the policy does more than to record the symptom."""
         return symptom.severity != "note" and self._policy.response(symptom.name) in ("stop", "intervene")
 
-    def is_new(self, symptom: Symptom, stream: Stream, known: Iterable[Symptom]) -> bool:
+    def is_new(self, symptom: Symptom, stream: Stream, known: Iterable[Symptom], copies: StateCopies) -> bool:
         """Whether the symptom goes on, and is not what the newest rung was for. If other data are being learned, all
         that began up to now is passed over."""
         if not self.counts(symptom) or symptom.last_step < stream.step - SETTLE_STEPS or stream.together:
@@ -80,9 +80,11 @@ class Troubles:
         if symptom.first_step <= self.passed_over or not goes_on(symptom, stream):
             return False
         if self._policy.response(symptom.name) == "intervene" and is_of_the_data(symptom, stream):
+            if copies.is_overwritten(symptom.first_step):
+                return True
             self.passed_over = stream.step
             return False
-        return left_its_course(symptom, stream, known)
+        return left_its_course(symptom, stream, known) or copies.is_overwritten(symptom.first_step)
 
     def onset(self, stream: Stream, step: int, known: Iterable[Symptom], *, since: float) -> tuple[int, bool]:
         """The first step of the trouble at the gate of ``step``, and whether an applied update is part of it."""
