@@ -44,6 +44,8 @@ BYTES = torch.tensor([10, 200], dtype=torch.uint8)
         ("__neg__", (small(-128, 5),), [128, -128]),
         ("to", (torch.tensor([5, 300]), torch.uint8), [300, 44]),
         ("short", (torch.tensor([70000, 1]),), [70000, 4464]),
+        ("type", (torch.tensor([300, 1]), "torch.ByteTensor"), [300, 44]),
+        ("type_as", (torch.tensor([300, 1]), small(0, dtype=torch.uint8)), [300, 44]),
     ],
 )
 def test_a_result_outside_of_its_type_is_told(name: str, args: tuple[Any, ...], example: list[int]) -> None:
@@ -93,6 +95,13 @@ def test_a_function_that_wraps_on_purpose_is_none() -> None:
     look.before("__mul__", (small(100), 2), {})
     checksum(look)
     assert look.found() is None
+
+
+@pytest.mark.parametrize(
+    "line", ["t.py:3: total += string_ids", "t.py:3: operand += brand", "t.py:3: y = self.head(x) * 200"]
+)
+def test_words_that_only_contain_such_a_name_count(line: str) -> None:
+    assert found("__iadd__", small(100), small(100), line=line) is not None
 
 
 def test_few_lines_are_kept_and_counted_over_calls() -> None:

@@ -27,9 +27,11 @@ CASTS = frozenset({"to", "type", "type_as", "int", "short", "char", "byte"})
 NAMES = PLAIN | WRITES | CASTS
 
 ON_PURPOSE = re.compile(
-    r"(?i)hash|crc|check_?sum|digest|finger_?print|rand|rng|lcg|xorshift|seed|scramble|mix|murmur|fnv|wrap|ring"
-    r"|(?<![a-z])(head|tail|cursor|slots?|ptr)(?![a-z(])"
+    r"(?i)(?<![a-z])(hash(ed|es|ing)?|crc\d*|check_?sums?|digest|finger_?print|rand(om|int|s)?|p?rng|lcg|xorshift|seeds?"
+    r"|scramble|mix(er)?|murmur\d?|fnv\w*|wrap(s|ped|around)?|ring_?(buffer|pos|index)|head|tail|cursor|slots?|ptr)(?![a-z(])"
 )
+"""Words in the line or in the name of its function."""
+
 SPREADS = re.compile(r"\*\s*(31|33|37|131|\d{5,})\b|\b\d{5,}\s*\*")
 """Factors of hashes and of generators of random numbers."""
 
@@ -87,7 +89,8 @@ def exact(name: str, args: Sequence[Any], given: Mapping[str, Any]) -> Tensor | 
     if not isinstance(value, Tensor) or value.numel() == 0 or value.is_complex() or value.is_sparse:
         return None
     if name in CASTS:
-        return value.detach().clone() if value.dtype not in (*SMALL, torch.bool) else None
+        wide = value.dtype not in (*SMALL, torch.bool)
+        return value.detach() if wide and _target(name, args, given) in SMALL else None
     other = args[1] if len(args) > 1 else given.get("other")
     if value.dtype not in SMALL or not _small(other):
         return None
@@ -118,6 +121,27 @@ def on_purpose(line: str) -> bool:
     name = frame.f_code.co_name if frame is not None else ""
     code = line.partition(": ")[2]
     return any(one.search(code) for one in (ON_PURPOSE, SPREADS, BITS)) or ON_PURPOSE.search(name) is not None
+
+
+def _target(name: str, args: Sequence[Any], given: Mapping[str, Any]) -> torch.dtype | None:
+    """The type that a cast asks for; None where it asks for none."""
+    if name in _CAST_TYPES:
+        return _CAST_TYPES[name]
+    for one in (*args[1:], *given.values()):
+        if isinstance(one, (torch.dtype, Tensor)):
+            return one if isinstance(one, torch.dtype) else one.dtype
+        if isinstance(one, str) and one in _TENSOR_TYPES:
+            return _TENSOR_TYPES[one]
+    return None
+
+
+_CAST_TYPES = {"int": torch.int32, "short": torch.int16, "char": torch.int8, "byte": torch.uint8}
+_TENSOR_TYPES = {
+    "torch.IntTensor": torch.int32,
+    "torch.ShortTensor": torch.int16,
+    "torch.CharTensor": torch.int8,
+    "torch.ByteTensor": torch.uint8,
+}
 
 
 def _small(other: Any) -> bool:
