@@ -94,3 +94,28 @@ def test_a_change_of_a_copy_is_assigned_back(symptom: str) -> None:
     assert changed(symptom, body, named("state", symptom, body)) == ["state[:, mask] = state[:, mask].zero_()"]
     assert "names no line" in refused(symptom, body)
     assert "is not one change in place" in refused(symptom, "state = 0\n", named("state", symptom, "state = 0\n"))
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        (
+            "code = checkpoint(part, x, preserve_rng_state=False)\n",
+            "code = checkpoint(part, x, preserve_rng_state=True)",
+        ),
+        ("code = {'preserve_rng_state': fast}\n", "code = {'preserve_rng_state': True}"),
+        (
+            "code = partial(checkpoint, preserve_rng_state=not slow)\n",
+            "code = partial(checkpoint, preserve_rng_state=True)",
+        ),
+    ],
+)
+def test_a_checkpoint_restores_the_random_state(body: str, line: str) -> None:
+    assert changed("unlike-recomputation", body, named("code", "unlike-recomputation", body)) == [line]
+
+
+def test_an_option_that_is_not_on_the_line_is_not_changed() -> None:
+    body = "code = checkpoint(part, x, **options)\n"
+    assert "gives preserve_rng_state no times" in refused(
+        "unlike-recomputation", body, named("code", "unlike-recomputation", body)
+    )

@@ -59,6 +59,22 @@ def assigned_back(source: Source, wound: Wound) -> Iterator[Edit]:
     yield source.replaced(found[0], f"{source.text(value)} = {source.text(found[0])}")
 
 
+def restored_random_state(source: Source, wound: Wound) -> Iterator[Edit]:
+    """``True`` for the option of a checkpoint that the named line switches off."""
+    line, option = _named(wound, "unlike-recomputation"), "preserve_rng_state"
+    given: list[ast.expr] = []
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.keyword) and node.arg == option:
+            given.append(node.value)
+        elif isinstance(node, ast.Dict):
+            pairs = zip(node.keys, node.values, strict=True)
+            given += [value for key, value in pairs if isinstance(key, ast.Constant) and key.value == option]
+    found = [one for one in given if one.lineno == line]
+    if len(found) != 1:
+        raise CannotPatchError(f"line {line} gives {option} {len(found) or 'no'} times, not once")
+    yield source.replaced(found[0], "True")
+
+
 def with_graph(source: Source, wound: Wound) -> Iterator[Edit]:
     """``create_graph=True`` for the derivative of the named line."""
     line = _named(wound, "constant-penalty")

@@ -42,6 +42,7 @@ _MAKERS: Mapping[str, Sequence[tuple[str, Maker]]] = {
     ),
     "discarded-changes": (("assign to the indexed part what was changed in a copy", named_lines.assigned_back),),
     "kept-residual": (("assign to the indexed part what was changed in a copy", named_lines.assigned_back),),
+    "unlike-recomputation": (("restore the random state in the backward", named_lines.restored_random_state),),
     "singular-operation": (_CLAMP,),
     "empty-input": (_CLAMP,),
     "no-supervised-tokens": (_CLAMP, ("divide by the count of labels, at least 1", safe_values.counted_labels)),
