@@ -45,6 +45,8 @@ BYTES = torch.tensor([10, 200], dtype=torch.uint8)
         ("to", (torch.tensor([5, 300]), torch.uint8), [300, 44]),
         ("short", (torch.tensor([70000, 1]),), [70000, 4464]),
         ("type", (torch.tensor([300, 1]), "torch.ByteTensor"), [300, 44]),
+        ("to", (small(-5, 200, dtype=torch.int32), torch.uint8), [-5, 251]),
+        ("to", (BYTES, torch.int8), [200, -56]),
         ("type_as", (torch.tensor([300, 1]), small(0, dtype=torch.uint8)), [300, 44]),
     ],
 )
@@ -104,6 +106,21 @@ def test_words_that_only_contain_such_a_name_count(line: str) -> None:
     assert found("__iadd__", small(100), small(100), line=line) is not None
 
 
+def test_a_sum_of_a_given_type_is_compared() -> None:
+    (one,) = found("cumsum", small(30000, 30000, dtype=torch.int16), 0, dtype=torch.int16) or ()
+    assert (one["wrapped"], one["example"]) == (1, [60000, -5536])
+    assert found("cumsum", small(30000, 30000, dtype=torch.int16), 0) is None  # it adds in 64 bits
+
+
+def test_the_share_is_of_all_integers_of_the_line() -> None:
+    look = WrappedIntegers()
+    for value in (1, 2, 100, 3):
+        look.before("__add__", (small(value), 100), {})
+        look.saw("__add__", small(value) + 100, LINE, 1, before_model=True)
+    (one,) = look.found() or ()
+    assert (one["wrapped"], one["elements"]) == (1, 4)
+
+
 def test_few_lines_are_kept_and_counted_over_calls() -> None:
     look = WrappedIntegers()
     for number in range(FOUND_MAX + 2):
@@ -118,7 +135,7 @@ def test_few_lines_are_kept_and_counted_over_calls() -> None:
 
 OPERATIONS: dict[str, Callable[..., Tensor]] = {
     name: getattr(Tensor, name, None) or getattr(torch, name)
-    for name in sorted(NAMES - wrapped_integers.CASTS - {"neg", "neg_", "__neg__"})
+    for name in sorted(NAMES - wrapped_integers.CASTS - wrapped_integers.SUMS - {"neg", "neg_", "__neg__"})
 }
 
 

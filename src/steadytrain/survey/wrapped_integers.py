@@ -24,7 +24,10 @@ PLAIN = frozenset(
 )
 WRITES = frozenset({"add_", "sub_", "mul_", "neg_", "__iadd__", "__isub__", "__imul__"})
 CASTS = frozenset({"to", "type", "type_as", "int", "short", "char", "byte"})
-NAMES = PLAIN | WRITES | CASTS
+SUMS = frozenset({"sum", "cumsum", "prod", "cumprod"})
+"""They add in 64 bits unless they are given a type."""
+
+NAMES = PLAIN | WRITES | CASTS | SUMS
 
 ON_PURPOSE = re.compile(
     r"(?i)(?<![a-z])(hash(ed|es|ing)?|crc\d*|check_?sums?|digest|finger_?print|rand(om|int|s)?|p?rng|lcg|xorshift|seeds?"
@@ -36,8 +39,8 @@ SPREADS = re.compile(r"\*\s*(31|33|37|131|\d{5,})\b|\b\d{5,}\s*\*")
 """Factors of hashes and of generators of random numbers."""
 
 BITS = re.compile(r">>|<<|\^|(?<!&)&(?!&)|bitwise_|0x[0-9a-fA-F]{2,}")
-FOUND_MAX = 4
-"""Lines that are kept."""
+FOUND_MAX, LINES_MAX = 4, 256
+"""Lines that are kept, and those whose elements are counted."""
 
 
 class WrappedIntegers:
@@ -45,6 +48,7 @@ class WrappedIntegers:
 
     def __init__(self) -> None:
         self._found: dict[str, dict[str, Any]] = {}
+        self._elements: dict[str, int] = {}
         self._wide: Tensor | None = None
 
     def before(self, name: str, args: Sequence[Any], given: Mapping[str, Any]) -> None:
@@ -54,11 +58,13 @@ class WrappedIntegers:
     def saw(self, name: str, result: Any, line: str, step: int, *, before_model: bool) -> None:
         """Compares it with what the operation made."""
         wide, self._wide = self._wide, None
-        wrong = None if wide is None else wrapped(wide, result)
-        if wide is None or wrong is None or on_purpose(line):
+        if wide is None:
             return
         key = f"{name.strip('_')} {line}"
-        if key not in self._found and len(self._found) >= FOUND_MAX:
+        if key in self._elements or len(self._elements) < LINES_MAX:
+            self._elements[key] = self._elements.get(key, 0) + wide.numel()
+        wrong = wrapped(wide, result)
+        if wrong is None or on_purpose(line) or (key not in self._found and len(self._found) >= FOUND_MAX):
             return
         now = self._found.setdefault(
             key,
@@ -68,18 +74,18 @@ class WrappedIntegers:
                 "dtype": str(result.dtype).removeprefix("torch."),
                 "step": step,
                 "wrapped": 0,
-                "elements": 0,
                 "before_model": before_model,
             },
         )
         first = torch.nonzero(wrong.reshape(-1))[0, 0]
         now.setdefault("example", [int(wide.reshape(-1)[first]), int(result.reshape(-1)[first])])
         now["wrapped"] += int(wrong.sum())
-        now["elements"] += result.numel()
 
     def found(self) -> list[dict[str, Any]] | None:
         """The lines whose results wrapped, in the order in which they were met; None if none did."""
-        return list(self._found.values()) or None
+        return [
+            {**one, "elements": self._elements.get(key, one["wrapped"])} for key, one in self._found.items()
+        ] or None
 
 
 def exact(name: str, args: Sequence[Any], given: Mapping[str, Any]) -> Tensor | None:
@@ -89,8 +95,15 @@ def exact(name: str, args: Sequence[Any], given: Mapping[str, Any]) -> Tensor | 
     if not isinstance(value, Tensor) or value.numel() == 0 or value.is_complex() or value.is_sparse:
         return None
     if name in CASTS:
-        wide = value.dtype not in (*SMALL, torch.bool)
-        return value.detach() if wide and _target(name, args, given) in SMALL else None
+        target = _target(name, args, given)
+        if target not in SMALL or value.dtype in (target, torch.bool):
+            return None
+        return value.detach() if value.is_floating_point() else value.long()
+    if name in SUMS:
+        if given.get("dtype") not in SMALL:
+            return None
+        made = getattr(value.detach(), name)(*args[1:], **{**given, "dtype": torch.int64})
+        return made if isinstance(made, Tensor) else None
     other = args[1] if len(args) > 1 else given.get("other")
     if value.dtype not in SMALL or not _small(other):
         return None

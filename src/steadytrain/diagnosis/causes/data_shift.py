@@ -8,7 +8,7 @@ from steadytrain.diagnosis.amplified_signs import makes_inputs
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, FRESH_DATA, LONGER_WARMUP, LOWER_RATE
 from steadytrain.diagnosis.row_signs import copies_since, missing_code, overwritten
-from steadytrain.diagnosis.signs import above, below, measured, quiet, renumbered, ruled_out, seen, symptom, when
+from steadytrain.diagnosis.signs import above, below, fact, measured, quiet, renumbered, ruled_out, seen, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -96,6 +96,12 @@ class DataShift(Cause):
                     -CERTAIN,
                     "an agent makes the data by its own moves, which change as it learns",
                     "symptom",
+                ),
+                *when(
+                    bool(fact(case, "wrapped_integers")),
+                    -CERTAIN,
+                    "integers of the script wrap around, and make other numbers of the same data",
+                    "fact wrapped_integers",
                 ),
                 *overwritten(case, -CERTAIN - STRONG),
                 *above(case, "label_mix_change", 6.0, HINT, "the share of a label changed by {value} standard errors"),

@@ -25,11 +25,11 @@ class IntegerOverflow(Cause):
         - quantised gradients or codes of several workers that are summed in int8
         - ids, classes or offsets cast to uint8, int8 or int16: `.byte()`, `.to(torch.uint8)`, `.short()`
         - differences and brightness of images in uint8
-        - `row * width + column`, or a cumulated offset, in int16 or int32
+        - `row * width + column` in int16 or int32, or a cumulated offset with such a `dtype`
 
     Next:
         1. Go to the named line and print the smallest and the largest result in int64.
-        2. Compute there in int32 or int64, or clamp before the cast.
+        2. Compute there in int32 or int64, or clamp before the cast. What NumPy computes is not looked at.
     """
 
     axis = "precision"
@@ -43,9 +43,9 @@ class IntegerOverflow(Cause):
         Intervention(
             "wider-type",
             4,
-            "compute in int32 or int64 at the named line",
+            "compute in int32 or int64 at the named line, or clamp before the cast",
             "wider-integers",
-            code="total = codes[0].to(torch.int32)",
+            code="total = part.to(torch.int32) + other  # or: x.clamp(0, 255).to(torch.uint8)",
         ),
     )
     grade = "C"
