@@ -96,6 +96,9 @@ def test_a_rise_is_digested_if_the_run_came_back_from_three_as_high() -> None:
     assert not is_digested(storms(150, 200), now)  # not often enough
     assert not is_digested(storms(100, 150, 200, height=8.0), now)  # none was as high
     assert not is_digested(storms(100, 150, 200), np.concatenate([now[:1], np.full(8, 3.0)]))  # this one lasts longer
+    assert is_digested(np.append(storms(100, 150, 200), np.nan), np.append(now[:2], np.inf))
+    assert not is_digested(np.full(40, np.nan), now)
+    assert not is_digested(QUIET, np.full(4, np.nan))
     never_back = storms(100, 150)
     never_back[185:] = 20.0
     assert not is_digested(never_back, now)

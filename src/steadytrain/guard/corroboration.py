@@ -94,6 +94,9 @@ def is_digested(before: NDArray[np.float64], since: NDArray[np.float64]) -> bool
 
     Then the data have such batches, and are learned from. Both have shape ``(steps,)``, oldest first.
     """
+    before, since = before[np.isfinite(before)], since[np.isfinite(since)]
+    if not len(before) or not len(since):
+        return False
     recent = before[-RECENT_STEPS:]
     level, usual = median(recent), float(np.quantile(recent, USUAL_SHARE))
     as_high = level + AS_HIGH_SHARE * (float(since.max()) - level)
