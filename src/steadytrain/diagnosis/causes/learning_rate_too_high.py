@@ -135,12 +135,7 @@ class LearningRateTooHigh(Cause):
                 *symptom(case, FAIR, "divergence", "oscillation", "exploding-gradients"),
                 *symptom(case, HINT, "loss-spike", "update-norm-spike", "gradient-norm-spike", "no-learning"),
                 *_idle_clip(case),
-                *when(
-                    seen(case, "sorted-labels") is not None,
-                    -STRONG,
-                    "the data come in the order of their classes: smaller steps only forget them more slowly",
-                    "symptoms",
-                ),
+                *_only_slower(case),
                 *holds(
                     case,
                     "gradients_carried_over",
@@ -149,6 +144,24 @@ class LearningRateTooHigh(Cause):
                 ),
             ),
         )
+
+
+def _only_slower(case: Case) -> Signs:
+    """Faults that smaller steps hide for a while."""
+    return (
+        *when(
+            seen(case, "sorted-labels") is not None,
+            -STRONG,
+            "the data come in the order of their classes: smaller steps only forget them more slowly",
+            "symptoms",
+        ),
+        *when(
+            bool(fact(case, "wrapped_integers")),
+            -CERTAIN,
+            "integers of the script wrap around: smaller steps only take longer to a number that does not fit",
+            "fact wrapped_integers",
+        ),
+    )
 
 
 def _idle_clip(case: Case) -> Signs:
