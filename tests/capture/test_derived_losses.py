@@ -46,7 +46,7 @@ def penalized(model: nn.Module, inputs: Tensor) -> Tensor:
 
 
 def looked_at(model: nn.Module, inputs: Tensor) -> Tensor:
-    """After the loss is backpropagated, the derivative of something else is looked at."""
+    """The script computes the derivative of something else after the backward of its loss."""
     loss = model(inputs).square().mean()
     loss.backward()
     torch.autograd.grad(model(inputs).sum() + 100.0, list(model.parameters()))

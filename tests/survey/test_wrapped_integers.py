@@ -1,4 +1,4 @@
-"""Integers that do not fit their type are told, with their line; what wraps on purpose is not."""
+"""The survey reports integers that do not fit their type, with their line, unless they wrap on purpose."""
 
 from __future__ import annotations
 

@@ -309,7 +309,7 @@ def _why(
         named = f"Possible: {first.cause} ({first.confidence:.2f}){f'; {first.why}' if first.why else ''}."
         return f"A note did no lasting harm, so no cause of it is called likely. {named}"
     if not known.symptom:
-        return "No symptom above a note was seen, and no rule that was looked at is broken."
+        return "No detector raised more than a note, and the script breaks no rule that was checked."
     best = [f"{one.cause} ({one.confidence:.2f})" for one in diagnoses if one.status == "possible"][:3]
     made = _made_by(known.located)
     if best:

@@ -76,7 +76,7 @@ class StateCopy:
             buffers=[
                 (owner, name, buffer.detach().clone())
                 for owner, name, _ in self.buffers
-                if isinstance(buffer := dict(BUFFERS.of(owner).items()).get(name), Tensor)
+                if (buffer := _buffer_now(owner, name)) is not None
             ],
             optimizers=[
                 (optimizer, {key: _copy_of(values) for key, values in optimizer.state.items()})
@@ -91,8 +91,8 @@ class StateCopy:
         for parameter, values in self.parameters:
             parameter.data.copy_(values)
         for owner, name, values in self.buffers:
-            buffer = dict(BUFFERS.of(owner).items()).get(name)
-            if isinstance(buffer, Tensor) and buffer.shape == values.shape:
+            buffer = _buffer_now(owner, name)
+            if buffer is not None and buffer.shape == values.shape:
                 buffer.data.copy_(values)
         for optimizer, state in self.optimizers:
             for parameter in [one for one in optimizer.state if one not in state]:

@@ -79,12 +79,12 @@ class Troubles:
             return False
         if symptom.first_step <= self.passed_over or not goes_on(symptom, stream):
             return False
+        if copies.is_overwritten(symptom.first_step):
+            return True
         if self._policy.response(symptom.name) == "intervene" and is_of_the_data(symptom, stream):
-            if copies.is_overwritten(symptom.first_step):
-                return True
             self.passed_over = stream.step
             return False
-        return left_its_course(symptom, stream, known) or copies.is_overwritten(symptom.first_step)
+        return left_its_course(symptom, stream, known)
 
     def onset(self, stream: Stream, step: int, known: Iterable[Symptom], *, since: float) -> tuple[int, bool]:
         """The first step of the trouble at the gate of ``step``, and whether an applied update is part of it."""

@@ -1,4 +1,4 @@
-"""A backward that draws is told in a script that keeps no random state, and in no other."""
+"""A backward that draws is reported if the script keeps no random state, and in no other script."""
 
 from __future__ import annotations
 

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from steadytrain.capture.looks.script_reading import source_files
+from steadytrain.capture.step.input_recorder import RandomState
 
 OPTION = re.compile(r"preserve_rng_state[\"']?\s*[=:]\s*(?!True\b)")
 BACKWARDS = 8
-"""The first backwards of a training that are looked at."""
+"""So many of the first backwards of a training are compared."""
 
 
 class RecomputedDraws:
@@ -28,21 +28,23 @@ class RecomputedDraws:
     def __init__(self) -> None:
         self._line: str | None = None
         self._left = BACKWARDS
-        self._before: list[Tensor] = []
+        self._before: RandomState | None = None
         self._moved = 0
 
     def begins(self) -> None:
         """An outermost backward is about to run."""
         if self._line is None:
             self._line = _line_of_option()
-        self._before = _states() if self._line and self._left > 0 else []
+        self._before = RandomState.take() if self._line and self._left > 0 else None
 
     def ended(self) -> None:
         """It has run, or failed."""
-        before, self._before = self._before, []
-        if before:
+        before, self._before = self._before, None
+        if before is not None:
+            now = RandomState.take()
+            pairs = zip((before.torch, *before.cuda), (now.torch, *now.cuda), strict=False)
             self._left -= 1
-            self._moved += any(not torch.equal(one, now) for one, now in zip(before, _states(), strict=False))
+            self._moved += any(not torch.equal(one, other) for one, other in pairs)
 
     def rows(self) -> Iterator[tuple[str, float]]:
         """The line of the option, once its backwards draw."""
@@ -58,10 +60,3 @@ def _line_of_option() -> str:
             if OPTION.search(text.partition("#")[0]):
                 return f"{Path(file).name}:{number}"
     return ""
-
-
-def _states() -> list[Tensor]:
-    states = [torch.default_generator.get_state()]
-    if torch.cuda.is_initialized() and torch.cuda.is_available():  # type: ignore[no-untyped-call]
-        states += torch.cuda.get_rng_state_all()
-    return states

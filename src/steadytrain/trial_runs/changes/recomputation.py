@@ -18,7 +18,7 @@ class PreserveRandomState(LiveChange):
     """Every activation checkpoint restores the random state for its recomputed forward."""
 
     is_early = True
-    nothing = "no checkpoint is told to leave the random state as it is"
+    nothing = "every checkpoint restores the random state already"
 
     def early(self, process: Launched) -> None:
         original = torch.utils.checkpoint.checkpoint
