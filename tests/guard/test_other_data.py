@@ -113,11 +113,21 @@ def told(name: str, first: int, losses: NDArray[np.float64]) -> bool:
 
 def test_a_spike_that_the_run_digests_does_not_go_on_by_any_name() -> None:
     now = np.append(storms(100, 150, 200, lasts=3), [20.0, 1.5, 1.4, 1.3, 1.2])
-    rare = np.append(QUIET, [20.0, 1.5, 1.4, 1.3, 1.2])
+    rare = np.append(QUIET, [20.0, 3.5, 3.4, 3.3, 3.2])
     for name in ("loss-spike", "divergence", "exploding-gradients"):
         assert not told(name, 257, now)
         assert told(name, 257, rare)
     assert told("vanishing-weights", 257, now)
+
+
+def test_a_rise_that_is_nearly_over_is_waited_for() -> None:
+    """A single rare batch, from which the run comes back on its own: a roll-back can still be made later."""
+    nearly = np.append(QUIET, [30.0, 2.6, 2.4, 2.2, 2.1])
+    for name in ("lost-progress", "exploding-gradients"):
+        assert not told(name, 257, nearly)
+        assert told(name, 257, np.append(nearly, np.full(16, 2.0)))  # it stays there
+        assert told(name, 257, np.append(QUIET, [30.0, 9.0, 8.0, 7.0]))  # too little of it is gone
+    assert told("lost-progress", 257, np.append(QUIET, np.full(8, 30.0)))
 
 
 def test_a_loss_that_is_back_does_not_go_on_in_the_first_steps_either() -> None:

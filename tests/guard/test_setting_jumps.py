@@ -55,6 +55,28 @@ class Training:
         return float(nn.functional.mse_loss(self.model(x), x @ self.teacher))
 
 
+class Unfrozen(Training):
+    """The same, but the first layer trains from ``JUMP`` on, in a group of its own with ``changed``."""
+
+    def __init__(self, make: Callable[[Any], torch.optim.Optimizer], changed: dict[str, Any]) -> None:
+        super().__init__(make, changed)
+        self.model[0].requires_grad_(False)
+        self.optimizer = make([*self.model[2].parameters()])
+
+    def run(self) -> None:
+        torch.manual_seed(6)
+        for step in range(1, STEPS + 1):
+            if step == JUMP:
+                self.model[0].requires_grad_(True)
+                self.optimizer.add_param_group({"params": [*self.model[0].parameters()], **self.changed})
+            x = torch.randn(32, 8)
+            y = x @ self.teacher + 0.3 * torch.randn(32, 1)
+            loss = nn.functional.mse_loss(self.model(x), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+
 def sgd(parameters: Any) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=0.02, momentum=0.9)
 
@@ -87,6 +109,26 @@ def test_a_setting_that_spoils_the_run_is_held(
 @pytest.mark.parametrize("changed", [{"momentum": 0.95}, {"weight_decay": 1e-5}], ids=["cycle", "decay that is small"])
 def test_a_setting_that_does_no_harm_is_left_alone(changed: dict[str, Any], tmp_path: Path) -> None:
     held, bare = Training(sgd, changed), Training(sgd, changed)
+    assert held.watched(tmp_path) == []
+    bare.run()
+    assert same(held.model.state_dict(), bare.model.state_dict())
+
+
+@pytest.mark.parametrize("added", [{"momentum": 0.9999}, {"lr": 2.0}], ids=["momentum", "rate"])
+def test_a_group_that_is_added_is_compared_with_the_others(added: dict[str, Any], tmp_path: Path) -> None:
+    """An unfrozen layer gets a group of its own, with a setting that none of the others has."""
+    held, bare, twin = Unfrozen(sgd, added), Unfrozen(sgd, added), Unfrozen(sgd, {})
+    actions = held.watched(tmp_path)
+    bare.run()
+    twin.run()
+    assert [action.what for action in actions][:1] == ["rolled-back"]
+    assert held.error() < 1.5 * twin.error()
+    assert not bare.error() < 1.5 * twin.error()
+
+
+@pytest.mark.parametrize("added", [{}, {"lr": 0.1}, {"weight_decay": 1e-4}], ids=["alike", "faster", "decay"])
+def test_a_group_that_is_added_by_plan_is_left_alone(added: dict[str, Any], tmp_path: Path) -> None:
+    held, bare = Unfrozen(sgd, added), Unfrozen(sgd, added)
     assert held.watched(tmp_path) == []
     bare.run()
     assert same(held.model.state_dict(), bare.model.state_dict())

@@ -35,6 +35,9 @@ DIGESTED_MIN, AS_HIGH_SHARE, BACK_STEPS_MAX, BACK_RATIO = 3, 0.5, 64, 2.0
 """So many rises of at least this share of the height, each over within so many steps, are what the data do; the newest
 may take so many times as long as the longest of them."""
 
+NEARLY_SHARE, NEARLY_STEPS = 0.95, 16
+"""A rise of which this share is gone is waited for, for so many steps after its last high one."""
+
 NEAR_STEPS = 8
 """A symptom that was seen within so many steps before a value that is not finite belongs to it."""
 
@@ -86,7 +89,18 @@ def goes_on(symptom: Symptom, stream: Stream) -> bool:
     usual = float(np.quantile(before[-RECENT_STEPS:], USUAL_SHARE if len(before) >= LEVEL_STEPS_MIN else 1.0))
     if of_loss and min(median(since[-GOES_ON_STEPS:]), float(since[-1])) <= usual:
         return False
-    return not is_digested(before[-LEVEL_STEPS:], since)
+    return not is_nearly_over(before, since) and not is_digested(before[-LEVEL_STEPS:], since)
+
+
+def is_nearly_over(before: NDArray[np.float64], since: NDArray[np.float64]) -> bool:
+    """Whether the run has come back most of the way from a rise, not long ago. A roll-back can still be made later.
+
+    Both have shape ``(steps,)``, oldest first.
+    """
+    level, top = median(before[-RECENT_STEPS:]), float(since.max())
+    high = np.flatnonzero(since >= level + AS_HIGH_SHARE * (top - level))
+    is_recent = len(since) - 1 - int(high[-1]) < NEARLY_STEPS if len(high) else False
+    return is_recent and top - median(since[-GOES_ON_STEPS:]) >= NEARLY_SHARE * (top - level)
 
 
 def is_digested(before: NDArray[np.float64], since: NDArray[np.float64]) -> bool:

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.core.model import Series
+from steadytrain.guard.recurring import TRIAL_RATIO, Recurring
 
 WINDOW, STEPS_MIN, STEPS_FULL = 128, 8, 32
 """With fewer than ``STEPS_FULL`` steps, what is extreme has to be further away, by the square of what is missing."""
@@ -68,6 +70,10 @@ class Extremes:
         self.is_known = False
         """Whether a roll-back has shown that the data of the row are extreme, and not the state."""
 
+        self.recurring = Recurring()
+        self.norm = self.norm_on_trial = math.inf
+        """The gradient norm of the newest extreme step, and what it is clipped at if its update is made on trial."""
+
         self._last = -1
         self._known = np.zeros((2, 0))
 
@@ -107,8 +113,8 @@ class Extremes:
         if loss is None or norm is None:
             return None
         window = stream.history.window()
-        norms = np.append(self._known[0], window.applied("gradient_norm").values)
-        losses = np.append(self._known[1], window.applied("loss").values)
+        norms = np.append(self._known[0], self._usual(window.applied("gradient_norm")))
+        losses = np.append(self._known[1], self._usual(window.applied("loss")))
         if not is_extreme(norms, norm, losses, loss):
             self.is_known = False
             return None
@@ -117,10 +123,19 @@ class Extremes:
         self._last = step
         self.in_a_row += 1
         usual = norms[-WINDOW:][~far_out(norms[-WINDOW:], losses[-WINDOW:])]
+        self.norm, self.norm_on_trial = norm, min(norm, TRIAL_RATIO * float(usual.max()))
         return (
             f"the gradient norm of {norm:.4g} is {norm / float(usual.max()):.3g} times the largest of the {len(usual)} "
             f"steps before, and the loss is {loss:.4g}"
         )
+
+    def lets_through(self, stream: Stream, measured: Measurement) -> bool:
+        """Whether the update of the extreme step at the gate is made, with its gradients clipped."""
+        return not self.is_known and self.in_a_row == 1 and self.recurring.lets_through(stream, measured)
+
+    def _usual(self, series: Series) -> NDArray[np.float64]:
+        """Its values without those of steps on trial."""
+        return series.values[~np.isin(series.steps, self.recurring.on_trial)]
 
 
 def is_extreme(norms: NDArray[np.float64], norm: float, losses: NDArray[np.float64], loss: float) -> bool:

@@ -28,10 +28,11 @@ from steadytrain.guard.held import Held
 from steadytrain.guard.intervention import Intervention, Numbers, kinds
 from steadytrain.guard.interventions.clip import Clip
 from steadytrain.guard.interventions.roll_back import RollBack
-from steadytrain.guard.ladder import Ladder
-from steadytrain.guard.live import Live
+from steadytrain.guard.ladder import SPENT, Ladder
+from steadytrain.guard.live import TOGETHER, TOO_LATE, Live
 from steadytrain.guard.outliers import is_outlier
 from steadytrain.guard.policy import AT_GATE, EXTREME, OUTLIERS, Policy, Response, Rung
+from steadytrain.guard.recurring import ON_TRIAL
 from steadytrain.guard.resume_plan import ResumePlan
 from steadytrain.guard.resumption import Resumption
 from steadytrain.guard.state_copies import StateCopies
@@ -39,10 +40,6 @@ from steadytrain.guard.stretches import Stretch
 from steadytrain.guard.trial import STRETCH, Trial
 from steadytrain.guard.troubles import SETTLE_STEPS, Trouble, Troubles
 from steadytrain.trial_runs.launched_script import CannotApplyError
-
-TOGETHER = "several ranks train together, where the guard intervenes in nothing: it only refuses bad updates"
-TOO_LATE = "{why}, so nothing is changed, and what began before this step is only recorded"
-SPENT = "the ladder for {symptom} is spent"
 
 
 class GuardSteering(Steering):
@@ -96,9 +93,8 @@ class GuardSteering(Steering):
         if self._steered.acts:
             self._troubles.gate_begins(stream, self._live.groups)
             self._renew_moments(stream)
-        if not self._held:
-            return
-        self._live.undo_groups()
+        if self._held:
+            self._live.undo_groups()
         for intervention in self._held:
             intervention.begins(self._live)
 
@@ -136,7 +132,7 @@ class GuardSteering(Steering):
         if response == "stop" or stream.together:
             return "stop"
         if response == "skip":
-            return "skip" if why_not is None and self._may_skip(name) else "stop"
+            return "skip" if why_not is None and self._ladder.take_skip() else "stop"
         onset, before = self._troubles.onset(
             stream, step, self._run.recorder.symptoms.values(), since=self._ladder.since
         )
@@ -159,10 +155,6 @@ class GuardSteering(Steering):
     def gradient_factor(self) -> float:
         return self._live.gradient_factor
 
-    def _may_skip(self, name: str) -> bool:
-        self._ladder.skips += 1
-        return self._ladder.skips <= self._steered.budget.skips
-
     def finite(self, stream: Stream, measured: Measurement) -> LeftOut | None:
         if stream.together:
             return None
@@ -172,13 +164,13 @@ class GuardSteering(Steering):
         why = self._extremes.why(stream, measured) if self._steered.base == "steady" else None
         if why is not None and self._extremes.go_on:
             self._learn(stream)
-        elif why is not None and self._leaves_out(why, measured.record.step):
+        elif why is not None and self._leaves_out(stream, why, measured):
             return LeftOut(why, EXTREME, self._extremes.in_a_row_max)
         for name in [one for one in OUTLIERS if self._steered.symptoms.get(one) == "skip"]:
-            if is_outlier(name, stream, measured) and self._may_skip(name):
+            if is_outlier(name, stream, measured) and self._ladder.take_skip():
                 return LeftOut(f"{name} at the gate", name)
         why = next(filter(None, [one.gate(self._live) for one in self._held]), None)
-        return LeftOut(why) if why is not None and self._may_skip(why) else None
+        return LeftOut(why) if why is not None and self._ladder.take_skip() else None
 
     def _learn(self, stream: Stream) -> None:
         """Extreme data go on: they are learned, in updates of the usual size at first."""
@@ -186,15 +178,21 @@ class GuardSteering(Steering):
         self._live.rung_begins(self._extremes.first, 0)
         self._fade(stream, "clip", Clip(doubling=LEARNED_DOUBLING), LEARNED)
 
-    def _leaves_out(self, why: str, step: int) -> bool:
+    def _leaves_out(self, stream: Stream, why: str, measured: Measurement) -> bool:
         """Whether the update of an extreme step is skipped. More than a few in a row may be the weights' fault."""
-        extremes = self._extremes
+        extremes, step = self._extremes, measured.record.step
         if self._troubles.accepts or self._held.of_ladder or not self._ladder.may_skip(EXTREME):
             return False
         if extremes.are_many:
             if self._copies.why_not is not None or extremes.in_a_row > extremes.in_a_row_max:
                 return False
             self._waiting = Trouble(EXTREME, extremes.first, f"{EXTREME}: {why}")
+        elif self._copies.why_not is None and extremes.lets_through(stream, measured):
+            self._live.scale_gradients(extremes.norm_on_trial / extremes.norm)
+            bound = {"gradient_norm_max": extremes.norm_on_trial}
+            action = self._act(stream, "applied", "clip", f"{EXTREME}: {why}; {ON_TRIAL}", {}, bound)
+            self._run.tell(intervention_message(stream.step, action.reason, [action]))
+            return False
         self._ladder.skipped(step)
         return True
 
@@ -233,7 +231,8 @@ class GuardSteering(Steering):
         if self._steered.acts:
             live.keep_norm(stream.name, stream.step)
         stretch = self._troubles.stretch(stream, self._copies, is_changed=bool(self._held))
-        trouble, self._waiting = self._waiting or self._troubles.without_symptom(stream), None
+        extremes = self._extremes.recurring
+        trouble, self._waiting = self._waiting or self._troubles.without_symptom(stream, extremes), None
         if trouble is not None:
             self._intervene(stream, trouble)
         elif self._trial is not None and stream.step == self._troubles.acted_at + SETTLE_STEPS and live.restored:

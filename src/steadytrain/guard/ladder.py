@@ -6,6 +6,8 @@ from collections import deque
 
 from steadytrain.guard.policy import ROLLBACK_WINDOW, SKIP, Policy, Rung
 
+SPENT = "the ladder for {symptom} is spent"
+
 YOUNG_STEPS = 16
 """Trouble that began so early is not of the data: the first rung is left out."""
 
@@ -45,6 +47,11 @@ class Ladder:
     def may_skip(self, symptom: str) -> bool:
         """Whether another update may be skipped for it."""
         return SKIP in self._policy.ladder(symptom) and self.skips < self._policy.budget.skips
+
+    def take_skip(self) -> bool:
+        """Whether the budget has another skip. Counts it."""
+        self.skips += 1
+        return self.skips <= self._policy.budget.skips
 
     def skipped(self, step: int) -> None:
         """The update of ``step`` is skipped."""

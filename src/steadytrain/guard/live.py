@@ -15,6 +15,7 @@ from torch import nn
 from steadytrain.capture.snapshots.good_state import nonfinite_parameters
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.live_run import LiveRun
+from steadytrain.guard.setting_jumps import highest_of
 from steadytrain.guard.state_copies import StateCopies, StateCopy
 from steadytrain.statistics.medians import median
 from steadytrain.trial_runs.launched_script import CannotApplyError, Launched
@@ -26,6 +27,8 @@ CLIPPED_OF, CLIPPED_MIN = 16, 12
 UNDONE_MAX = 256
 """A roll-back that undoes more updates costs more than most troubles."""
 
+TOGETHER = "several ranks train together, where the guard intervenes in nothing: it only refuses bad updates"
+TOO_LATE = "{why}, so nothing is changed, and what began before this step is only recorded"
 TOO_FAR = "the last state from before it is that after step {step}, {count:,} updates ago"
 NO_COPY = "no finite state from before step {step} is kept"
 
@@ -163,13 +166,14 @@ class Live(Launched):
         return next((float(group["lr"]) for group in self.groups if group.get("lr") is not None), 0.0)
 
     def settings_then(self) -> list[tuple[dict[str, Any], dict[str, float]]]:
-        """The groups with their settings in the state that the run rolled back to."""
-        then = self.restored.settings if self.restored is not None else {}
-        return [
-            (group, settings)
-            for optimizer in self.optimizers
-            for group, settings in zip(optimizer.param_groups, then.get(id(optimizer), []), strict=False)
-        ]
+        """The groups with their settings in the state that the run rolled back to. One that was added since has the
+        highest of the others."""
+        found: list[tuple[dict[str, Any], dict[str, float]]] = []
+        for optimizer in self.optimizers:
+            then = self.restored.settings.get(id(optimizer), []) if self.restored is not None else []
+            added = [highest_of(then)] * (len(optimizer.param_groups) - len(then)) if then else []
+            found += zip(optimizer.param_groups, [*then, *added], strict=False)
+        return found
 
     def groups_then(self) -> list[tuple[dict[str, Any], float]]:
         """The groups with their learning rates in the state that the run rolled back to. One that was frozen then has

@@ -77,6 +77,14 @@ def settings_of(group: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in found.items()}
 
 
+def highest_of(settings: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Of each setting the largest of all groups."""
+    found: dict[str, float] = {}
+    for one in settings:
+        found |= {name: max(value, found.get(name, value)) for name, value in one.items()}
+    return found
+
+
 def is_on_accelerator(group: Mapping[str, Any]) -> bool:
     """Whether a setting is a tensor there, of which each reading would wait for the device."""
     values = [group.get(name) for name in READ] + list(group.get("betas") or ())
@@ -118,18 +126,25 @@ class SettingJumps:
     def look(self, step: int, groups: Iterable[Mapping[str, Any]]) -> None:
         """The settings of the update of ``step``, as the script has set them."""
         now = {id(group): settings_of(group) for group in groups if not is_on_accelerator(group)}
+        others = highest_of(self._last[group] for group in now if group in self._last)
         for place, (group, settings) in enumerate(now.items()):
-            new = self._new(step, place, group, settings)
+            new = self._new(step, place, group, settings, self._last.get(group) or others)
             if new is not None and (self._jump is None or step - self._jump.step > SPAN_STEPS):
                 self._jump = new
         self._last = now
 
-    def _new(self, step: int, place: int, group: int, settings: Mapping[str, float]) -> SettingJump | None:
-        last = self._last.get(group, settings)
+    def _new(
+        self, step: int, place: int, group: int, settings: Mapping[str, float], last: Mapping[str, float]
+    ) -> SettingJump | None:
+        """The jump of a group against its ``last`` settings; those of the others, if it is new beside them."""
         for name, value in settings.items():
             before = last.get(name, value)
+            if group not in self._last and name == "weight_decay" and not before:
+                continue  # groups with and without a decay are usual
             if name != "lr" and value != before and has_jumped(name, before, value):
                 return SettingJump(step, name, place, before, value, _is_far(force(last), force(settings)))
+        if group not in self._last and has_jumped("lr", last.get("lr", 0.0), settings.get("lr", 0.0)):
+            return SettingJump(step, "lr", place, last["lr"], settings["lr"])
         return self._rate(step, place, group, settings) if "lr" in settings else None
 
     def _rate(self, step: int, place: int, group: int, settings: Mapping[str, float]) -> SettingJump | None:

@@ -14,6 +14,7 @@ from steadytrain.core.model import Symptom
 from steadytrain.guard.corroboration import goes_on, is_of_the_data, left_its_course, levels_at, onset_of
 from steadytrain.guard.extremes import HINDSIGHT_STEPS, extreme_at_first
 from steadytrain.guard.policy import AT_GATE, EXTREME, Policy
+from steadytrain.guard.recurring import Recurring
 from steadytrain.guard.setting_jumps import SettingJumps
 from steadytrain.guard.state_copies import StateCopies
 from steadytrain.guard.stretches import Stretch, Stretches
@@ -110,10 +111,14 @@ class Troubles:
             "are 0 beside a first moment that is not 0"
         )
 
-    def without_symptom(self, stream: Stream) -> Trouble | None:
+    def without_symptom(self, stream: Stream, recurring: Recurring) -> Trouble | None:
         """Trouble that no detector has told."""
         if self._policy.base != "steady":
             return None
+        on_trial = recurring.harm(stream, acted_at=self.acted_at)
+        if on_trial is not None:
+            step, why = on_trial
+            return Trouble(EXTREME, step, f"{EXTREME}: {why}", levels_at(stream, step))
         harm = self._jumps[stream.name].harm(stream)
         if harm is not None and harm.first > max(self.acted_at, self.passed_over):
             return Trouble(SETTING_JUMP, harm.first, f"{SETTING_JUMP}: {harm.why}", clip=not harm.is_sure)

@@ -1,0 +1,103 @@
+"""Extreme batches that recur: garbage, or rare data that the run should learn from. An experiment shows which.
+
+The first one is skipped. The update of the next one is made on trial, with a bounded gradient, and with a copy of the
+state from before it. The loss
+has to come back within some steps, else the run returns to that copy; and the batch after it that is extreme has to
+have a clearly lower loss than those before, since a run learns from data and not from garbage. Else such batches are
+skipped from then on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from steadytrain.capture.step.gate import Measurement
+from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.statistics.medians import median
+
+SETTLE_STEPS, BACK_STEPS, BACK_OF = 16, 64, 8
+"""From the first to the second number of steps after the update, the median of so many last losses has to come back
+into the range from before."""
+
+BEFORE_STEPS, RANGE_SHARE = 64, 0.95
+"""That range ends at this share of so many losses."""
+
+LEARNED_SHARE = 0.7
+"""The loss of the next extreme batch is below this share of the median of those before, if the run learns from them."""
+
+TRIAL_RATIO = 4.0
+"""On trial the gradient is at most so many times as long as the largest usual one: a second moment that is as large as
+an extreme gradient makes it would stop the training for long."""
+
+APART_STEPS = 4
+"""Extreme steps that are closer than this are one burst, of which nothing is learned between two of its steps."""
+
+ON_TRIAL = (
+    "it recurs, so its update is made on trial: rare data that a run learns from look so; whether the loss comes back "
+    f"shows in {BACK_STEPS} steps"
+)
+
+
+class Recurring:
+    """Follows the extreme steps of one stream.
+
+    Attributes:
+        on_trial: steps whose update was made, of which it is not known yet whether the run learns from them. They say
+            nothing of what is usual.
+    """
+
+    def __init__(self) -> None:
+        self.on_trial: list[int] = []
+        self._losses: list[float] = []
+        self._last = -APART_STEPS
+        self._open: tuple[int, float] | None = None
+        self._gives_up = False
+
+    def lets_through(self, stream: Stream, measured: Measurement) -> bool:
+        """Whether the update of the extreme step at the gate is made in spite of it."""
+        step, loss = measured.record.step, measured.record.scalars.get("loss") or 0.0
+        is_first, is_near = not self._losses, step - self._last < APART_STEPS
+        lower = bool(self._losses) and loss < LEARNED_SHARE * median(np.asarray(self._losses))
+        self._losses.append(loss)
+        self._last = step
+        if is_first or is_near or self._gives_up or self._open is not None:
+            return False
+        if self.on_trial:
+            if not lower:
+                self._gives_up = True
+                return False
+            self.on_trial.clear()  # learned: such steps are usual now
+        high = self._range(stream)
+        if high is None:
+            return False
+        self.on_trial.append(step)
+        self._open = step, high
+        return True
+
+    def harm(self, stream: Stream, *, acted_at: float) -> tuple[int, str] | None:
+        """The step of the update on trial and what it did, if the loss is not back; None if it is, or may be.
+        ``acted_at``: the step of the newest rung, which says that something else saw the harm."""
+        if self._open is None:
+            return None
+        step, high = self._open
+        if acted_at >= step:
+            self._open, self._gives_up = None, True
+            return None
+        if stream.step < step + SETTLE_STEPS:
+            return None
+        losses = stream.history.window().applied("loss")
+        level = median(losses.values[losses.steps > step][-BACK_OF:])
+        if level <= high or stream.step >= step + BACK_STEPS:
+            self._open = None
+        if level <= high or self._open is not None:
+            return None
+        self._gives_up = True
+        return step, (
+            f"the update of step {step} was made on trial, and {BACK_STEPS} steps later the loss is {level:.4g}, above "
+            f"its range from before, up to {high:.4g}"
+        )
+
+    def _range(self, stream: Stream) -> float | None:
+        losses = stream.history.window().applied("loss")
+        before = losses.values[~np.isin(losses.steps, self.on_trial)][-BEFORE_STEPS:]
+        return float(np.quantile(before, RANGE_SHARE)) if len(before) >= BACK_OF else None
