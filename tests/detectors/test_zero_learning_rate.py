@@ -70,6 +70,7 @@ def test_a_schedule_that_was_too_short_is_a_warning() -> None:
     symptom = newest(ZeroLearningRate(), window(SHORT))
     assert symptom is not None
     assert (symptom.severity, symptom.first_step) == ("warning", 51)
+    assert symptom.message.endswith("no weight moves; the schedule ends with step 50, and the run goes on")
     assert newest(ZeroLearningRate(), window(SHORT, MOVING)).severity == "note"  # type: ignore[union-attr]
 
 

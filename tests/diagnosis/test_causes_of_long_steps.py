@@ -111,6 +111,16 @@ def test_an_epsilon_of_zero_is_at_fault_where_a_value_is_not_finite(epsilon: flo
     assert signature.ruled_out is not broken
 
 
+@pytest.mark.parametrize(("format_", "said"), [("float16", True), ("bfloat16", False), ("float32", False)])
+def test_float16_rounds_a_usual_epsilon_to_zero(format_: str, said: bool) -> None:
+    facts = {"epsilon": 1e-8, "epsilon_lost": said, "state_dtypes": {f"torch.{format_}": 8}}
+    facts |= {"update_beyond_rate": {"layer.weight": 1e5}, "second_moment_below_epsilon": 0.9}
+    signs = CAUSES["optimizer-epsilon-underflow"].signature(case_of(facts, "nonfinite-weight")).signs
+    whats = [sign.what for sign in signs if sign.weight > 0]
+    assert any("which float16, the format of the moments, rounds to 0" in what for what in whats) is said
+    assert any(what.endswith("second moment, float16") for what in whats) is said
+
+
 @pytest.mark.parametrize(
     ("facts", "symptom", "speaks"),
     [

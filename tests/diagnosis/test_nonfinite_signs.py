@@ -134,6 +134,24 @@ def test_a_singular_operation_says_what_it_did(
     assert next(one for one in signs if one.source == "finding").what.endswith(said)
 
 
+@pytest.mark.parametrize(
+    ("operation", "code", "phase", "range_", "said"),
+    [
+        ("aten.i0.default", "torch.special.i0(kappa).log()", "forward", (0.1, 91.4), "i0 of 91.4 is beyond"),
+        ("aten.special_i1.default", "torch.special.i1(x)", "forward", (-95.0, 3.0), "i1 of -95 is beyond"),
+        ("aten.mul.Tensor", "y * torch.special.erfcx(z)", "backward", (-9.4, 3e38), "of the derivative of erfcx"),
+        ("aten.lgamma.default", "torch.lgamma(r)", "forward", (0.0, 1.0), "has a pole at 0, and got a 0"),
+    ],
+)
+def test_special_functions_say_what_they_did(
+    operation: str, code: str, phase: str, range_: tuple[float, float], said: str
+) -> None:
+    operand = OperandRange("self", (8,), "torch.float32", "cpu", *range_, zeros=int(not range_[0]))
+    place = builders.located(operation=operation, code=code, phase=phase, produced="inf", inputs=(operand,))
+    signs = causes()["singular-operation"].signature(replace(nan_case(), finding=Finding(place, "found"))).signs
+    assert said in next(one for one in signs if one.source == "finding" and one.weight > 0).what
+
+
 @pytest.mark.parametrize(("shape", "said"), [((1,), "a single number, which is 0/0"), ((8,), "from finite inputs")])
 def test_the_deviation_of_a_single_number_is_told(shape: tuple[int, ...], said: str) -> None:
     operand = OperandRange("self", shape, "torch.float32", "cpu", smallest=0.5, largest=0.5)

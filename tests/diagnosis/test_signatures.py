@@ -47,6 +47,7 @@ def test_its_own_fault_puts_it_first(name: str) -> None:
         ("frozen-adapters", "frozen-parameters"),
         ("separate-orders", "label-misalignment"),
         ("constant-penalty", "detached-graph"),
+        ("stale-casts", "stale-casts"),
     ],
 )
 def test_a_symptom_that_a_script_shows_points_at_its_cause(symptom: str, name: str) -> None:
@@ -61,6 +62,9 @@ def test_an_operation_that_prepares_the_inputs_is_a_fault_of_the_data_and_no_shi
     assert [cause.signature(case).axis for case in (of_data, of_loss)] == ["data", ""]
     assert shift.signature(of_data).weight < 0 < shift.signature(of_loss).weight
     assert "its divisor fell to 0.0001" in cause.signature(of_data).signs[0].what
+    small = {**made, "divisor": 1e-4, "divisor_before": 1e-4, "divisor_usual": 33.0}
+    what = cause.signature(case_of({**facts, "amplified": [small]}, symptom)).signs[0].what
+    assert what.endswith("it divides by numbers down to 0.0001, where 33 is usual")
     assert cause.signature(case_of({}, symptom)).ruled_out
 
 

@@ -15,7 +15,7 @@ from torch import nn
 import steadytrain
 from gate_loops import recorded
 from steadytrain.core.incident import Action
-from steadytrain.guard.recurring import APART_STEPS, BACK_STEPS, SETTLE_STEPS, Recurring
+from steadytrain.guard.recurring import APART_STEPS, SETTLE_OF, SETTLE_STEPS, Recurring
 from steadytrain.testing import steps
 
 STEPS = 320
@@ -78,7 +78,7 @@ def test_rare_data_are_learned(tmp_path: Path) -> None:
     assert (trial.step, trial.intervention) == (RARE[1] - 1, "clip")
     assert "rare data" in trial.reason
     assert held.error(rare=True) < 0.2 * before
-    assert held.error(rare=False) < bare.error(rare=False) + 0.1
+    assert held.error(rare=False) < bare.error(rare=False) + 0.2
 
 
 @pytest.mark.slow
@@ -112,24 +112,41 @@ def test_the_run_learns_if_the_next_loss_is_lower() -> None:
         one.lets_through(*at(81, QUIET, 50.0))
         assert one.lets_through(*at(100, QUIET, 50.0))
         assert one.on_trial == [100]
-        stream, _ = at(100 + SETTLE_STEPS, [*QUIET, *QUIET[:40]])
-        assert one.harm(stream, acted_at=-1) is None
         assert one.lets_through(*at(140, QUIET, next_loss)) is learns
-        assert one.on_trial == ([140] if learns else [100])
-        assert not one.lets_through(*at(150, QUIET, next_loss / 2))  # it is not known yet whether the loss comes back
+        assert one.lets_through(*at(170, QUIET, next_loss / 2)) is learns
+        assert one.is_alike(40.0, 10.0, 1.0) is not learns
+
+
+def test_what_is_like_known_garbage_is_garbage() -> None:
+    one = Recurring()
+    for step in (81, 100, 140):
+        assert not one.is_alike(50.0, 90.0, 1.0)  # not known yet
+        one.lets_through(*at(step, QUIET, 50.0))
+    assert one.is_alike(30.0, 9.0, 1.0)
+    assert not one.is_alike(20.0, 9.0, 1.0)
+    assert not one.is_alike(30.0, 4.0, 1.0)
 
 
 def test_a_loss_that_does_not_come_back_is_harm() -> None:
     one = Recurring()
     one.lets_through(*at(60, QUIET[:59], 50.0))
     assert one.lets_through(*at(81, QUIET, 50.0))
-    high = [*QUIET, 50.0, *[3.0] * BACK_STEPS]
-    assert one.harm(at(0, high[: 81 + SETTLE_STEPS])[0], acted_at=-1) is None  # it may come back yet
+    high = [*QUIET, 50.0, *[3.0] * SETTLE_STEPS]
+    assert one.harm(at(0, high[:-1])[0], acted_at=-1) is None  # it may come back yet
     harm = one.harm(at(0, high)[0], acted_at=-1)
     assert harm is not None
     assert harm[0] == 81
     assert "above its range" in harm[1]
     assert not one.lets_through(*at(200, QUIET, 1.0))
+
+
+def test_a_loss_that_is_back_is_none() -> None:
+    one = Recurring()
+    one.lets_through(*at(60, QUIET[:59], 50.0))
+    assert one.lets_through(*at(81, QUIET, 50.0))
+    back = [*QUIET, 50.0, *[3.0] * (SETTLE_STEPS - SETTLE_OF), *QUIET[:SETTLE_OF]]
+    assert one.harm(at(0, back)[0], acted_at=-1) is None
+    assert one.lets_through(*at(200, QUIET, 10.0))
 
 
 def test_trouble_that_something_else_saw_ends_the_trial() -> None:

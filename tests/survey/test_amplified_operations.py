@@ -38,6 +38,16 @@ def test_a_divisor_close_to_zero_is_named_with_its_line() -> None:
     assert one["result"] == pytest.approx(2e4, rel=1e-3)
     assert one["divisor"] == pytest.approx(1e-4)
     assert one["divisor_before"] == pytest.approx(0.5)
+    assert one["divisor_usual"] == pytest.approx(1e-4)
+
+
+def test_the_usual_divisor_is_that_of_most() -> None:
+    few = {step: (torch.zeros(8), torch.full((8,), 0.5).index_fill(0, torch.tensor(0), 1e-4)) for step in range(1, 8)}
+    few[7] = (torch.ones(8), few[7][1])  # what is divided by it is not 0 this time
+    few |= {step: (torch.tensor([0.0] + [1.0] * 7), few[step][1]) for step in range(1, 7)}
+    one = seen(few).found(7, lambda step: True)[0]
+    assert (one["divisor"], one["divisor_before"]) == (pytest.approx(1e-4), pytest.approx(1e-4))
+    assert one["divisor_usual"] == pytest.approx(0.5)
 
 
 def test_a_large_operand_that_is_passed_on_is_none() -> None:

@@ -226,6 +226,7 @@ ELSEWHERE = {
     "operation-as-before",
     "opposite-mask",
     "preserve-random-state",
+    "uncached-autocast",
     "wider-integers",
     "qk-clip",
     "reattach",

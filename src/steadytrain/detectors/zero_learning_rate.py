@@ -69,8 +69,12 @@ class ZeroLearningRate(Detector):
         over = until - since >= self.decay_steps_share * (since - int(rate.steps[0]))
         over = over and holds_start(window.steps, stride=stride_of(window.steps))
         moved = self._moved(window, since)
-        how = f", after {before:.3g} at step {int(rate.steps[first - 1])}" if first else " from the first step on"
         weights = {True: "some weights move", False: "no weight moves", None: "no update was measured"}[moved]
+        how = " from the first step on"
+        if first:
+            last = int(rate.steps[first - 1])
+            how = f", after {before:.3g} at step {last}"
+            weights += f"; the schedule ends with step {last}, and the run goes on" if decayed and over else ""
         return Symptom(
             name="zero-learning-rate",
             severity="note" if (decayed and not over) or moved is not False else "warning",

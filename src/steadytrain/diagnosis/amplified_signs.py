@@ -49,4 +49,6 @@ def said(found: Mapping[str, Any]) -> str:
     divisor, usual = found.get("divisor"), found.get("divisor_before")
     if divisor is not None and usual is not None and divisor <= TINY_RATIO * usual:
         text += f": its divisor fell to {divisor:.3g} (before: {usual:.3g} and more)"
+    elif divisor is not None and divisor <= TINY_RATIO * float(found.get("divisor_usual") or 0.0):
+        text += f": it divides by numbers down to {divisor:.3g}, where {float(found['divisor_usual']):.3g} is usual"
     return text

@@ -16,6 +16,14 @@ FORMS: Mapping[str, str] = {
     "norm": "torch.sqrt(x.square().sum(-1).clamp(min=1e-12)): the derivative of a norm at 0 is not defined",
     "std": "x.std(correction=0).clamp(min=1e-6): of one value, or of equal ones, there is none to divide by",
     "exp": "torch.exp(x.clamp(max=80)), or work with logarithms (logsumexp)",
+    "i0": "torch.special.i0e(x).log() + x.abs() in place of i0(x).log(): i0(x) overflows above 88",
+    "i1": "torch.special.i1e(x) / torch.special.i0e(x) in place of i1(x) / i0(x): both overflow above 88",
+    "cosh": "logarithms: x.abs() + torch.nn.functional.softplus(-2 * x.abs()) - log(2) is log(cosh(x))",
+    "sinh": "x.clamp(-80, 80).sinh(), or work with logarithms",
+    "erfcx": "x.clamp(min=-9).erfcx(), or torch.special.log_ndtr in place of the logarithm of a tail",
+    "lgamma": "torch.lgamma(x.clamp(min=1e-6)): it has poles at 0, -1, -2, ...",
+    "digamma": "torch.digamma(x.clamp(min=1e-6)): it has poles at 0, -1, -2, ...",
+    "ndtri": "torch.special.ndtri(p.clamp(1e-6, 1 - 1e-6)): it is infinite at 0 and 1",
     "pow": "x.clamp(min=1e-6) ** p: a power below 1 has an infinite derivative at 0, a negative one is infinite there",
     "svd": "detach the factors if only they are needed, or separate the singular values: svd(x + 1e-4 * noise)",
     "eigh": "detach the eigenvectors, or separate the eigenvalues: eigh(x + torch.diag_embed(1e-4 * distinct numbers))",
@@ -41,6 +49,9 @@ _ALIKE: Mapping[str, str] = {
     **dict.fromkeys(("linalg_vector_norm", "cdist", "_cdist_forward", "_euclidean_dist"), "norm"),
     **dict.fromkeys(("var", "std_mean", "var_mean"), "std"),
     **dict.fromkeys(("expm1", "exp2"), "exp"),
+    **{f"special_{name}": name for name in ("i0", "i1", "erfcx", "ndtri")},
+    **dict.fromkeys(("polygamma", "special_zeta"), "digamma"),
+    "mvlgamma": "lgamma",
 }
 
 
@@ -72,6 +83,7 @@ _DERIVATIVES: Mapping[str, tuple[str, ...]] = {
     "rsqrt": ("acos", "asin", "rsqrt"),
     "pow": ("pow", "rsqrt"),
     "log": ("pow",),
+    "mul": ("erfcx",),
 }
 """Whose derivative an operation of the backward computes."""
 

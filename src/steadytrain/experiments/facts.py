@@ -145,9 +145,9 @@ FACTS: Mapping[str, str] = {
     "label_smoothing": "largest label smoothing of a cross-entropy",
     "dropout": "largest share that dropout sets to zero in training steps",
     "softmax_dimension": "lines where softmax was taken over the batch dimension of a classification",
-    "amplified": "list of {operation, line, step, result, before, divisor, divisor_before, before_model}: operations "
-    "of the script around the onset whose largest result is far above that of earlier steps, though what went in is "
-    "not; in the order of the step",
+    "amplified": "list of {operation, line, step, result, before, divisor, divisor_before, divisor_usual, "
+    "before_model}: operations of the script around the onset whose largest result is far above that of earlier steps, "
+    "though what went in is not; in the order of the step",
     "wrapped_integers": "list of {operation, line, dtype, step, wrapped, elements, example, before_model}: operations "
     "of the script on integers, and casts to them, of whose elements so many of all did not fit the type",
     "nonfinite_made": "list of {operation, line, step, made, rows, of, by, before_model}: operations of the script "

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from steadytrain.core.json_values import JsonRow, JsonValue
@@ -226,3 +226,10 @@ class Placebo:
 
     what: str
     specs: tuple[Spec, ...]
+
+
+def not_against(verdict: Verdict) -> Verdict:
+    """The verdict of a trial whose change repairs each step, but shows in the loss of many: that a few are as they were
+    shows nothing."""
+    why = f"{verdict.why}; the loss of few steps does not tell"
+    return replace(verdict, effect="inconclusive", why=why) if verdict.effect in ("persists", "worse") else verdict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -99,8 +100,8 @@ def is_nearly_over(before: NDArray[np.float64], since: NDArray[np.float64]) -> b
     """
     level, top = median(before[-RECENT_STEPS:]), float(since.max())
     high = np.flatnonzero(since >= level + AS_HIGH_SHARE * (top - level))
-    is_recent = len(since) - 1 - int(high[-1]) < NEARLY_STEPS if len(high) else False
-    return is_recent and top - median(since[-GOES_ON_STEPS:]) >= NEARLY_SHARE * (top - level)
+    gone, over = len(since) - 1 - int(high[-1]) if len(high) else math.inf, top - median(since[-GOES_ON_STEPS:])
+    return gone < NEARLY_STEPS and over >= NEARLY_SHARE * (top - level)
 
 
 def is_digested(before: NDArray[np.float64], since: NDArray[np.float64]) -> bool:

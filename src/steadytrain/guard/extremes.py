@@ -115,17 +115,18 @@ class Extremes:
         window = stream.history.window()
         norms = np.append(self._known[0], self._usual(window.applied("gradient_norm")))
         losses = np.append(self._known[1], self._usual(window.applied("loss")))
-        if not is_extreme(norms, norm, losses, loss):
+        usual = norms[-WINDOW:][~far_out(norms[-WINDOW:], losses[-WINDOW:])]
+        largest = float(usual.max(initial=0.0))
+        if not self.recurring.is_alike(loss, norm, largest) and not is_extreme(norms, norm, losses, loss):
             self.is_known = False
             return None
         if self._last != step - 1:
             self.first, self.loss, self.in_a_row = step, loss, 0
         self._last = step
         self.in_a_row += 1
-        usual = norms[-WINDOW:][~far_out(norms[-WINDOW:], losses[-WINDOW:])]
-        self.norm, self.norm_on_trial = norm, min(norm, TRIAL_RATIO * float(usual.max()))
+        self.norm, self.norm_on_trial = norm, min(norm, TRIAL_RATIO * largest)
         return (
-            f"the gradient norm of {norm:.4g} is {norm / float(usual.max()):.3g} times the largest of the {len(usual)} "
+            f"the gradient norm of {norm:.4g} is {norm / largest:.3g} times the largest of the {len(usual)} "
             f"steps before, and the loss is {loss:.4g}"
         )
 
@@ -162,7 +163,7 @@ def is_extreme(norms: NDArray[np.float64], norm: float, losses: NDArray[np.float
 def far_out(norms: NDArray[np.float64], losses: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Which steps are a world apart from the others. All have shape ``(steps,)``; none are if they are too many."""
     none = np.zeros(len(norms), bool)
-    if len(norms) != len(losses):
+    if len(norms) != len(losses) or not len(norms):
         return none
     far = norms > FAR_RATIO * float(np.quantile(norms, 1 - FAR_SHARE_MAX))
     if not far.any() or far.mean() > FAR_SHARE_MAX:

@@ -3,8 +3,8 @@
 The first one is skipped. The update of the next one is made on trial, with a bounded gradient, and with a copy of the
 state from before it. The loss
 has to come back within some steps, else the run returns to that copy; and the batch after it that is extreme has to
-have a clearly lower loss than those before, since a run learns from data and not from garbage. Else such batches are
-skipped from then on.
+have a clearly lower loss than those before, since a run learns from data and not from garbage. Else all that are like
+them are skipped from then on.
 """
 
 from __future__ import annotations
@@ -15,26 +15,30 @@ from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.statistics.medians import median
 
-SETTLE_STEPS, BACK_STEPS, BACK_OF = 16, 64, 8
-"""From the first to the second number of steps after the update, the median of so many last losses has to come back
-into the range from before."""
+SETTLE_STEPS, SETTLE_OF = 64, 32
+"""So many steps after the update the median of so many last losses has to be within the range from before."""
 
-BEFORE_STEPS, RANGE_SHARE = 64, 0.95
-"""That range ends at this share of so many losses."""
+BEFORE_STEPS, BEFORE_MIN, RANGE_SHARE = 64, 8, 0.75
+"""That range ends at this share of so many losses, of not fewer than the second number. Of 32 losses that are as
+before, the median lies above it less than once in 500 times."""
 
 LEARNED_SHARE = 0.7
 """The loss of the next extreme batch is below this share of the median of those before, if the run learns from them."""
 
-TRIAL_RATIO = 4.0
+TRIAL_RATIO = 2.0
 """On trial the gradient is at most so many times as long as the largest usual one: a second moment that is as large as
 an extreme gradient makes it would stop the training for long."""
 
 APART_STEPS = 4
 """Extreme steps that are closer than this are one burst, of which nothing is learned between two of its steps."""
 
+ALIKE_SHARE, ALIKE_NORM_RATIO = 0.5, 5.0
+"""Where such batches are known to be garbage, a step is one of them if its loss is at least this share of the smallest
+of theirs, and its gradient norm so many times the largest usual one."""
+
 ON_TRIAL = (
     "it recurs, so its update is made on trial: rare data that a run learns from look so; whether the loss comes back "
-    f"shows in {BACK_STEPS} steps"
+    f"shows in {SETTLE_STEPS} steps"
 )
 
 
@@ -53,20 +57,25 @@ class Recurring:
         self._open: tuple[int, float] | None = None
         self._gives_up = False
 
+    def is_alike(self, loss: float, norm: float, usual: float) -> bool:
+        """Whether a step is one of those that are known to be garbage. ``usual``: the largest usual norm."""
+        return self._gives_up and loss >= ALIKE_SHARE * min(self._losses) and norm > ALIKE_NORM_RATIO * usual
+
     def lets_through(self, stream: Stream, measured: Measurement) -> bool:
         """Whether the update of the extreme step at the gate is made in spite of it."""
         step, loss = measured.record.step, measured.record.scalars.get("loss") or 0.0
         is_first, is_near = not self._losses, step - self._last < APART_STEPS
         lower = bool(self._losses) and loss < LEARNED_SHARE * median(np.asarray(self._losses))
-        self._losses.append(loss)
         self._last = step
-        if is_first or is_near or self._gives_up or self._open is not None:
+        if self.on_trial and lower and not self._gives_up:
+            self.on_trial.append(step)
+            return True
+        self._losses.append(loss)
+        if is_first or is_near or self._gives_up:
             return False
         if self.on_trial:
-            if not lower:
-                self._gives_up = True
-                return False
-            self.on_trial.clear()  # learned: such steps are usual now
+            self._gives_up = True  # nothing was learned of the one on trial
+            return False
         high = self._range(stream)
         if high is None:
             return False
@@ -85,19 +94,18 @@ class Recurring:
             return None
         if stream.step < step + SETTLE_STEPS:
             return None
+        self._open = None
         losses = stream.history.window().applied("loss")
-        level = median(losses.values[losses.steps > step][-BACK_OF:])
-        if level <= high or stream.step >= step + BACK_STEPS:
-            self._open = None
-        if level <= high or self._open is not None:
+        level = median(losses.values[losses.steps > step][-SETTLE_OF:])
+        if level <= high:
             return None
         self._gives_up = True
         return step, (
-            f"the update of step {step} was made on trial, and {BACK_STEPS} steps later the loss is {level:.4g}, above "
-            f"its range from before, up to {high:.4g}"
+            f"the update of step {step} was made on trial, and {SETTLE_STEPS} steps later the loss is {level:.4g}, "
+            f"above its range from before, up to {high:.4g}"
         )
 
     def _range(self, stream: Stream) -> float | None:
         losses = stream.history.window().applied("loss")
         before = losses.values[~np.isin(losses.steps, self.on_trial)][-BEFORE_STEPS:]
-        return float(np.quantile(before, RANGE_SHARE)) if len(before) >= BACK_OF else None
+        return float(np.quantile(before, RANGE_SHARE)) if len(before) >= BEFORE_MIN else None

@@ -48,6 +48,10 @@ _EXPONENTIAL = Documented(
     "exp exceeds the largest number of its dtype and gives Inf",
     "`x.clamp(max=80).exp()`, or `logsumexp` and `softmax`, which subtract the largest value",
 )
+_BESSEL = Documented(
+    "it grows as exp does, exceeds the largest number of its dtype and gives Inf",
+    "`torch.special.i0e(x)` and `i1e(x)`, which are scaled, and `log_i0 = i0e(x).log() + x.abs()`",
+)
 _POWER = Documented(
     "0 to a negative power is Inf, and a negative number to a fraction NaN",
     "`x.clamp(min=1e-6).pow(p)`",
@@ -63,6 +67,7 @@ BY_OPERATION: Mapping[str, Documented] = {
     **dict.fromkeys(("log", "log2", "log10", "log1p", "log_", "xlogy", "logit"), _LOGARITHM),
     **dict.fromkeys(("sqrt", "sqrt_", "rsqrt"), _ROOT),
     **dict.fromkeys(("exp", "exp_", "exp2", "expm1"), _EXPONENTIAL),
+    **dict.fromkeys(("i0", "special_i0", "special_i1", "cosh", "sinh"), _BESSEL),
     **dict.fromkeys(("pow", "pow_"), _POWER),
     **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), _NO_TARGET),
     **dict.fromkeys(("var", "std", "var_mean"), _ONE_ROW),
@@ -97,6 +102,9 @@ def _outside(name: str, inputs: list[OperandRange], produced: str) -> bool:
     known = BY_OPERATION[name]
     if known is _DIVISION:
         return produced != "NaN" or any(one.zeros for one in inputs)
+    if known is _BESSEL:
+        most = [(one, EXP_MAX.get(str(one.dtype).removeprefix("torch."))) for one in inputs]
+        return any(_above(one.largest, limit) or _above(-(one.smallest or 0.0), limit) for one, limit in most)
     if known is _EXPONENTIAL:
         return any(_above(one.largest, EXP_MAX.get(str(one.dtype).removeprefix("torch."))) for one in inputs)
     if known in (_LOGARITHM, _ROOT, _POWER):

@@ -17,7 +17,7 @@ from torch import Tensor
 
 DIVIDES = frozenset({"div", "true_divide", "__truediv__", "div_", "__itruediv__"})
 DIVIDES_BY_SELF = frozenset({"__rtruediv__", "reciprocal", "rsqrt"})
-GROWS = frozenset({"exp", "expm1", "exp2", "pow", "__pow__", "cosh", "sinh"})
+GROWS = frozenset({"exp", "expm1", "exp2", "pow", "__pow__", "cosh", "sinh", "i0", "i1", "erfcx"})
 NAMES = DIVIDES | DIVIDES_BY_SELF | GROWS
 
 JUMP_RATIO = 8.0
@@ -39,11 +39,12 @@ LINES_MAX, FOUND_MAX = 256, 4
 @dataclass
 class _Made:
     """What a line made in one step, over all its calls there: largest absolute values of result and operand, the
-    smallest one of the divisor, and its place in the order of the step."""
+    smallest and the middle one of the divisor, and its place in the order of the step."""
 
     result: float
     given: float
     divisor: float
+    middle: float
     order: int
     before_model: bool
 
@@ -78,6 +79,7 @@ class AmplifiedOperations:
             result=_largest(result),
             given=max((_largest(one) for one in operands), default=1.0),
             divisor=_smallest(divisor) if divides else math.nan,
+            middle=_middle(divisor) if divides else math.nan,
             order=len(made),
             before_model=before_model,
         )
@@ -89,6 +91,7 @@ class AmplifiedOperations:
                 max(old.result, now.result),
                 max(old.given, now.given),
                 min(old.divisor, now.divisor),
+                max(old.middle, now.middle),
                 old.order,
                 old.before_model and before_model,
             )
@@ -96,7 +99,7 @@ class AmplifiedOperations:
 
     def found(self, onset: int, has_own: Callable[[int], bool]) -> list[dict[str, Any]]:
         """The operations around the ``onset`` in order: ``{operation, line, step, result, before, divisor,
-        divisor_before, before_model}``.
+        divisor_before, divisor_usual, before_model}``.
 
         Args:
             has_own: whether the script's own preparation of a step made the inputs that its model got.
@@ -134,6 +137,7 @@ class AmplifiedOperations:
             }
             if not math.isnan(now.divisor):
                 found |= {"divisor": now.divisor, "divisor_before": min(one.divisor for one in before)}
+                found |= {"divisor_usual": now.middle}
             yield now.order, found
 
 
@@ -150,6 +154,15 @@ def _is_negative(values: Sequence[Any]) -> bool:
 def _largest(value: Any) -> float:
     if isinstance(value, Tensor):
         return float(value.detach().abs().max()) if value.numel() and not value.is_complex() else math.nan
+    return abs(float(value)) if isinstance(value, (int, float)) else math.nan
+
+
+def _middle(value: Any) -> float:
+    """The median of the absolute values that are not 0."""
+    if isinstance(value, Tensor):
+        away = value.detach().abs()
+        away = away[away > 0]
+        return float(away.float().median()) if away.numel() else math.nan
     return abs(float(value)) if isinstance(value, (int, float)) else math.nan
 
 

@@ -18,6 +18,7 @@ NAMES = frozenset(
     {"log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "pow", "__pow__", "exp", "expm1", "exp2"}
     | {"div", "true_divide", "__truediv__", "__rtruediv__", "div_", "__itruediv__"}
     | {"acos", "asin", "atanh", "arctanh", "acosh", "erfinv", "logit", "mean", "std", "var", "norm", "cosh", "sinh"}
+    | {"i0", "i1", "special_i0", "special_i1", "special_erfcx", "lgamma", "digamma", "polygamma", "special_ndtri"}
 )
 REDUCES = frozenset({"norm", "vector_norm", "std", "var", "sum", "amax", "mean", "abs", "square", "sqrt"})
 DIVIDES = frozenset({"div", "true_divide", "__truediv__", "div_", "__itruediv__"})

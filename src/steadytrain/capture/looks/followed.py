@@ -32,6 +32,7 @@ from steadytrain.capture.looks.running_statistics import slow_norms, statistics_
 from steadytrain.capture.looks.schedule_counts import ScheduleCounts
 from steadytrain.capture.looks.script_reading import sources_hold
 from steadytrain.capture.looks.slow_averages import SlowAverages
+from steadytrain.capture.looks.stale_casts import StaleCasts
 from steadytrain.capture.looks.stray_schedules import StraySchedules
 from steadytrain.capture.looks.summed_backwards import SummedBackwards
 from steadytrain.capture.looks.term_weights import TermWeights
@@ -76,6 +77,7 @@ class Followed:
     levels: LossLevels = field(default_factory=LossLevels)
     rises: LossRises = field(default_factory=LossRises)
     half: HalfWeights = field(default_factory=HalfWeights)
+    casts: StaleCasts = field(default_factory=StaleCasts)
     cut: CutModules | None = None
     recurrent: RecurrentAxes | None = None
     missing: MissingGradients = field(default_factory=MissingGradients)
@@ -123,8 +125,9 @@ class Followed:
         yield from self.cleared.gate(stream)
 
     def of_calls(self, stream: Stream, calls: Sequence[MicroBatch]) -> Iterator[tuple[str, float]]:
-        """The rows of each 16th step: weights in 16 bits, and what the model is called with."""
+        """The rows of each 16th step: weights in 16 bits, or cast to them, and what the model is called with."""
         yield from self.half.rows(stream)
+        yield from self.casts.rows(stream)
         yield from call_rows(calls, stream.own_steps)
 
     def of_moments(self, stream: Stream, resumed: ResumedStates) -> Iterator[tuple[str, float]]:

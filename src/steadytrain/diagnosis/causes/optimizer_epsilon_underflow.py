@@ -74,14 +74,14 @@ class OptimizerEpsilonUnderflow(Cause):
                     case,
                     "epsilon_lost",
                     CERTAIN,
-                    "epsilon is zero in the precision of the second moment",
+                    f"epsilon is zero in the precision of the second moment{_format(case)}",
                     invariant=True,
                 ),
                 *when(
                     bool(name),
                     2 * CERTAIN,
-                    f"epsilon is {measured(case, 'epsilon'):.3g}: weights of {name} whose second moment is zero "
-                    f"move by {times:.3g} times the learning rate, where Adam's bound is about 3",
+                    f"epsilon is {measured(case, 'epsilon'):.3g}{_rounded(case)}: weights of {name} whose second "
+                    f"moment is zero move by {times:.3g} times the learning rate, where Adam's bound is about 3",
                     "fact update_beyond_rate",
                     invariant=True,
                     times=times,
@@ -106,6 +106,25 @@ class OptimizerEpsilonUnderflow(Cause):
                 *ruled_out(surveyed(case) and fact(case, "epsilon") is None, "the optimizer has no epsilon"),
             ),
         )
+
+
+SMALLEST_HALF = 2.0**-25
+"""What is at most half of the smallest number of float16 rounds to 0 there."""
+
+
+def _is_half(case: Case) -> bool:
+    formats = fact(case, "state_dtypes")
+    return isinstance(formats, Mapping) and any("float16" in str(one) and "bfloat16" not in str(one) for one in formats)
+
+
+def _format(case: Case) -> str:
+    return ", float16" if _is_half(case) else ""
+
+
+def _rounded(case: Case) -> str:
+    """That float16, the format of the weights and moments, has no such number."""
+    is_lost = _is_half(case) and 0 < measured(case, "epsilon") <= SMALLEST_HALF
+    return ", which float16, the format of the moments, rounds to 0" if is_lost else ""
 
 
 def _faded(case: Case) -> tuple[str, float]:

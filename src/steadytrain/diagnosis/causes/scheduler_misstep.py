@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @final
 class SchedulerMisstep(Cause):
-    """The learning-rate schedule is stepped too often, too seldom, or from the wrong start.
+    """The learning-rate schedule is stepped too often or too seldom, starts wrongly, or is shorter than the run.
 
     Means:
         A schedule that is stepped once for each of `n` processes or micro-batches ends `n` times too early: the rate is
@@ -27,6 +27,7 @@ class SchedulerMisstep(Cause):
     Causes:
         - a scheduler that a trainer prepared and the script steps too, or `n` times (accelerate #2926, particulate #22)
         - an epoch's scheduler stepped each batch; `T_max` in epochs and steps in batches
+        - a length of one pass, `len(loader)`, for a run of several: it is `epochs * len(loader)`
         - a decay by hand without a floor: beyond its end the rate is negative
         - `ReduceLROnPlateau` in the mode `min` that is given an accuracy: it cuts the rate while the model learns
         - `ReduceLROnPlateau` that is stepped after each batch: the noise of the losses is taken for a plateau

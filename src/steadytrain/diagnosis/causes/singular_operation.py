@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @final
 class SingularOperation(Cause):
-    """An operation or its derivative is undefined at its input: log 0, sqrt 0, division by zero, exp overflow.
+    """An operation or its derivative is undefined or overflows at its input: log 0, sqrt 0, 0/0, a large exponential.
 
     Means:
         The input is legal but has no finite result or gradient: `log(0)` is -Inf, the derivative of `sqrt` at 0 is Inf,
@@ -60,6 +60,7 @@ class SingularOperation(Cause):
         - probabilities and a logarithm in place of `log_softmax`; a norm or standard deviation of equal values
         - the derivative of `svd` or `eigh` where two singular values or eigenvalues are equal
         - masked means over zero elements; weights or distances that become zero
+        - `exp`, `cosh`, `sinh` or a Bessel function (`i0`, `i1`) of more than 88 in float32; `lgamma` or `digamma` of 0
         - `where` around an operation whose untaken branch is not finite: its gradient is still NaN
 
     Next:
@@ -158,6 +159,8 @@ def _did(case: Case) -> str:
     name = found.operation if found is not None else ""
     if found is not None and _is_singular(found) and (kind := decomposition_of(found)):
         return f"is part of the derivative of {kind}, which {DECOMPOSED[kind][1]}" + where_made(case)
+    if found is not None and _of_growth(found):
+        return f"is part of the derivative of {_of_growth(found)}, which grows as an exponential does: it overflows"
     if found is not None and is_left_out(found):
         return LEFT_OUT + where_made(case)
     if ".div." in name and divisor is not None and divisor.zeros:
@@ -171,11 +174,30 @@ def _did(case: Case) -> str:
         return "took the reciprocal of 0" + _of_derivative(found)
     if _kind(name) & INSIDE_ONE and value is not None:
         return "got a number at 1 or -1 or just past it, the edge of its domain" + _of_derivative(found)
+    if found is not None and found.produced == "inf" and (function := _kind(name) & GROW) and abs(_far(found)) > GROWN:
+        return (
+            f"grows as exp does, and {next(iter(function))} of {_far(found):.3g} is beyond the largest number of its "
+            "format: it overflows"
+        )
+    if _kind(name) & POLES and value is not None and value.zeros:
+        return "has a pole at 0, and got a 0" + _of_derivative(found)
     if _kind(name) & {"std", "var"} and value is not None and value.shape is not None and math.prod(value.shape) == 1:
         return "took the deviation of a single number, which is 0/0"
     if any(one.nan or one.inf for one in given.values()):
         return "made it from inputs that were not finite"
     return "made it from finite inputs"
+
+
+def _of_growth(found: Located) -> str:
+    """The function that grows as an exponential does of whose derivative it is a part; "" if of none."""
+    name = forward_operation(found) if is_plain_derivative(found) else ""
+    return name if name in GROW and name not in _kind(found.operation) else ""
+
+
+def _far(found: Located) -> float:
+    """The number farthest from 0 that the operation was given; 0 if that is not known."""
+    ends = [end for one in found.inputs for end in (one.smallest, one.largest) if end is not None]
+    return max(ends, key=abs, default=0.0)
 
 
 def is_left_out(found: Located) -> bool:
@@ -255,6 +277,13 @@ LEFT_OUT = (
     "gave Inf where the forward leaves it out, as torch.where does with the branch that is not taken; the derivative "
     "multiplies that Inf by 0, which is NaN"
 )
+GROW = {"exp", "exp2", "expm1", "i0", "i1", "cosh", "sinh", "erfcx"}
+"""Functions that grow as an exponential does; ``erfcx`` towards -Inf."""
+
+GROWN = 8.0
+"""No function of ``GROW`` overflows below it, in float16 neither."""
+
+POLES = {"lgamma", "mvlgamma", "digamma", "polygamma", "zeta"}
 INSIDE_ONE = {"acos", "asin", "arccos", "arcsin", "atanh", "arctanh", "erfinv"}
 FAR = 1e15
 SHORT_SHARE = 4.0
@@ -286,6 +315,16 @@ _SINGULAR = (
     "sinh",
     "logit",
     "xlogy",
+    "i0",
+    "i1",
+    "erfcx",
+    "lgamma",
+    "mvlgamma",
+    "digamma",
+    "polygamma",
+    "zeta",
+    "ndtri",
+    "acosh",
 )
 
 
@@ -296,7 +335,7 @@ def _is_singular(found: Located) -> bool:
     Layer norms have an epsilon under their root, so only a value that is too large breaks them. Neither is a square of
     1e20 beyond its domain: it is too large for the format.
     """
-    if is_zero_times_inf(found):
+    if is_zero_times_inf(found) or _of_growth(found):
         return True
     if _is_too_large(found) or is_of_infinities(found):
         return False

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import final
 
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.judging import judge
 from steadytrain.experiments.planning import from_the_beginning
-from steadytrain.experiments.specs import Change, NotApplicable, Outcome, Spec, Verdict
+from steadytrain.experiments.specs import Change, NotApplicable, Outcome, Spec, Verdict, not_against
 from steadytrain.experiments.trial import Trial
 
 
@@ -33,9 +32,7 @@ class PreserveRandomState(Trial):
 
     def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
         """A loss that falls as it did shows nothing: these gradients are wrong by the noise of each step."""
-        verdict = judge(self.name, case, controls, outcomes)
-        why = f"{verdict.why}; the loss of few steps does not tell"
-        return replace(verdict, effect="inconclusive", why=why) if verdict.effect in ("persists", "worse") else verdict
+        return not_against(judge(self.name, case, controls, outcomes))
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
         if not any(one.name == "unlike-recomputation" for one in case.symptoms):

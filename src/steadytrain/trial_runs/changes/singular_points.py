@@ -20,8 +20,8 @@ from steadytrain.trial_runs.launched_script import Launched
 @dataclass
 class SafeOperation(LiveChange):
     """log, sqrt, powers, division, the inverse trigonometric functions, logit, norm and their kin stay ``margin``
-    away from their singular points, and exp and its kin from their overflow. 0 times Inf is 0, and so is the
-    deviation of one number. Matrices that are decomposed get values that differ, and are not singular.
+    away from their singular points, and exp and its kin (cosh, Bessel functions) from their overflow. 0 times Inf is 0,
+    and so is the deviation of one number. Matrices that are decomposed get values that differ, and are not singular.
     """
 
     of_functions = True
@@ -43,7 +43,11 @@ class SafeOperation(LiveChange):
         replace(_of("div", "true_divide", "__truediv__", "div_", "__itruediv__", "divide"), self._division)
         replace(_of("mul", "multiply", "__mul__", "__rmul__"), self._product)
         replace(_of("pow", "__pow__", "float_power"), self._power)
-        replace(_of("exp", "expm1", "sinh", "cosh", "exp2"), self._exp)
+        replace(_of("exp", "expm1", "exp2"), self._exp)
+        replace(_of("sinh", "cosh", "i0", "i1"), self._even)
+        replace(_of("erfcx"), self._erfcx)
+        replace(_of("lgamma", "digamma", "psi", "gammaln"), self._above_zero)
+        replace(_of("ndtri"), self._between_zero_and_one)
         replace(_of("std", "var"), self._spread)
         replace((*_of("norm"), torch.linalg.vector_norm, torch.linalg.norm), self._norm)
         for functions, shifted in decompositions():
@@ -86,6 +90,16 @@ class SafeOperation(LiveChange):
     def _exp(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
         largest = math.log(torch.finfo(values.dtype).max) - 1 if values.is_floating_point() else None
         return original(values if largest is None else self._clamped(values, -math.inf, largest), *args, **kwargs)
+
+    def _even(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """A function that grows as exp does on both sides of 0."""
+        largest = math.log(torch.finfo(values.dtype).max) - 1 if values.is_floating_point() else None
+        return original(values if largest is None else self._clamped(values, -largest, largest), *args, **kwargs)
+
+    def _erfcx(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """It grows as 2 exp(x * x) does towards -Inf, and its derivative is 2 x times as large."""
+        largest = math.log(torch.finfo(values.dtype).max / 2) - 6 if values.is_floating_point() else None
+        return original(values if largest is None else self._clamped(values, -math.sqrt(largest)), *args, **kwargs)
 
     def _apart(self, values: Any) -> Any:
         if not isinstance(values, Tensor) or not values.is_floating_point():
