@@ -35,3 +35,12 @@ def test_a_limit_far_too_low() -> None:
 
 def test_quiet() -> None:
     assert {name: ChokingClip().check(window) for name, window in QUIET.items()} == dict.fromkeys(QUIET, ())
+
+
+def test_a_clip_by_hand_is_looked_at_in_every_sixteenth_step() -> None:
+    """There is no clip of torch, so nothing is measured in each step."""
+    signals = {"learning_rate": 0.1, "gradient_norm_applied": 1e-2, "parameter_norm": 20.0}
+    window = steps(**{name: [value] * 80 for name, value in signals.items()})
+    for left, is_told in ((0.002, True), (0.5, False)):
+        rows = looked(80, descent__SGD=[1.0], left_by_clip__gradients=[left]).tables
+        assert (newest(ChokingClip(), replace(window, tables=rows)) is not None) is is_told

@@ -48,6 +48,7 @@ def test_its_own_fault_puts_it_first(name: str) -> None:
         ("separate-orders", "label-misalignment"),
         ("constant-penalty", "detached-graph"),
         ("stale-casts", "stale-casts"),
+        ("shrinking-clip", "clip-limit-too-low"),
     ],
 )
 def test_a_symptom_that_a_script_shows_points_at_its_cause(symptom: str, name: str) -> None:

@@ -7,10 +7,13 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from steadytrain.core.model import Symptom, Window
+from steadytrain.core.model import Series, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import ScriptRule
 from steadytrain.statistics.script_rows import script_rows
+
+EVERY_STEPS = 16
+"""How often a clip by hand is looked at."""
 
 
 @final
@@ -32,7 +35,6 @@ class ChokingClip(ScriptRule):
         2. If each step is meant to have one length, raise the rate by as much as the clip takes away.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("script.value", "clip_coefficient")
     waits_for: ClassVar[str] = "steps_min"
 
     steps_min: int = threshold(64, "steps with a clip, the newest of which are judged")
@@ -42,12 +44,15 @@ class ChokingClip(ScriptRule):
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         rows = script_rows(window, "descent")
-        clips = window.series("clip_coefficient")
-        if not rows or len(clips) < self.steps_min or script_rows(window, "clipped-scaled"):
+        clips, least = window.series("clip_coefficient"), self.steps_min
+        by_hand = script_rows(window, "left-by-clip")
+        if len(clips) < least and by_hand:  # looked at in every 16th step
+            clips, least = Series(by_hand[0].steps, by_hand[0].values), self.steps_min // EVERY_STEPS
+        if not rows or len(clips) < least or script_rows(window, "clipped-scaled"):
             return ()
-        newest = clips.values[-self.steps_min :]
+        newest = clips.values[-least:]
         share = float((newest < self.coefficient_max).mean())
-        first = int(clips.steps[-self.steps_min])
+        first = int(clips.steps[-least])
         rate, applied, weights = (
             window.series(name).between(first, int(clips.steps[-1])).values
             for name in ("learning_rate", "gradient_norm_applied", "parameter_norm")

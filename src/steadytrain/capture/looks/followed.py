@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
+from steadytrain.capture.looks.call_settings import EVERY_STEPS
 from steadytrain.capture.looks.cleared_gradients import ClearedGradients
 from steadytrain.capture.looks.coarse_inputs import call_rows
 from steadytrain.capture.looks.cut_modules import CutModules
 from steadytrain.capture.looks.evaluation_mode import switched_off
 from steadytrain.capture.looks.foreign_gradients import ForeignGradients
+from steadytrain.capture.looks.hand_clips import HandClips
 from steadytrain.capture.looks.held_parameters import HeldParameters
 from steadytrain.capture.looks.idle_schedules import IdleSchedules
 from steadytrain.capture.looks.label_counts import LabelCounts
@@ -78,6 +81,7 @@ class Followed:
     rises: LossRises = field(default_factory=LossRises)
     half: HalfWeights = field(default_factory=HalfWeights)
     casts: StaleCasts = field(default_factory=StaleCasts)
+    shortened: HandClips = field(default_factory=HandClips)
     cut: CutModules | None = None
     recurrent: RecurrentAxes | None = None
     missing: MissingGradients = field(default_factory=MissingGradients)
@@ -109,6 +113,14 @@ class Followed:
         if before_step:
             self.cleared.zeroed(stream)
 
+    def joined(self, stream: Stream) -> int:
+        """How many parameters ``stream`` trains that it did not before."""
+        if stream.signature is self.signature or stream.signature == self.signature:
+            return 0
+        new = len(set(stream.signature) - set(self.signature)) if self.signature else 0
+        self.signature, self.since_change = stream.signature, 0
+        return new
+
     def backward_begins(self) -> None:
         self.late.forget()
         self.cleared.forget()
@@ -119,13 +131,25 @@ class Followed:
         self.plateaus, self.plateau_steps, self.stray = PlateauModes(), PlateauSteps(), StraySchedules()
         self.given = 0
 
+    def backward_fills(self, filled: Sequence[Tensor]) -> None:
+        """A backward is about to add to the gradients of these parameters."""
+        there = any(each.grad is not None and bool(each.grad.any()) for each in filled)
+        self.left_over, self.updated = (self.updated or self.left_over) and there, False
+        self.foreign.backward_begins(filled)
+
     def of_gradients(self, stream: Stream, seen: StepInProgress, norm: float | None) -> Iterator[tuple[str, float]]:
         """The rows of gradients, of this ``norm``, that are about to be applied."""
         yield from self.late.gate(seen.clipping, norm)
         yield from self.cleared.gate(stream)
 
-    def of_calls(self, stream: Stream, calls: Sequence[MicroBatch]) -> Iterator[tuple[str, float]]:
-        """The rows of each 16th step: weights in 16 bits, or cast to them, and what the model is called with."""
+    def of_calls(
+        self, stream: Stream, calls: Sequence[MicroBatch], scalars: Mapping[str, float | None], *, scaled: bool
+    ) -> Iterator[tuple[str, float]]:
+        """The rows of each 16th step: weights in 16 bits, or cast to them, what is left of the gradients (``scaled``:
+        with a loss scale in them), and what the model is called with."""
+        if stream.own_steps % EVERY_STEPS:
+            return
+        yield from self.shortened.rows(scalars, scaled=scaled)
         yield from self.half.rows(stream)
         yield from self.casts.rows(stream)
         yield from call_rows(calls, stream.own_steps)

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from steadytrain.capture.hooks.guarded_events import MISSING
 from steadytrain.capture.looks.apart import Apart
-from steadytrain.capture.looks.call_settings import EVERY_STEPS
 from steadytrain.capture.looks.counted_steps import RATE_UPDATES, counted_rows, resumed_rows
 from steadytrain.capture.looks.cut_modules import CutModules
 from steadytrain.capture.looks.evaluation_mode import ModeEffects
@@ -122,7 +121,7 @@ class ScriptLook(StepObserver):
         self._guarded(self._backward_begins)
 
     def backward_ends(self) -> None:
-        self._guarded(self._redraws.ended)
+        self._guarded(self._backward_ends)
 
     def loss_seen(self, root: Tensor) -> None:
         self._guarded(self._loss_seen, root)
@@ -213,6 +212,11 @@ class ScriptLook(StepObserver):
         for stream in self._run.streams[:1] if rows else ():
             self._tell(stream, rows)
 
+    def _backward_ends(self) -> None:
+        self._redraws.ended()
+        for stream in self._run.streams:
+            self._one(stream).shortened.backward_ended(stream)
+
     def _last_rows(self, stream: Stream, ends: bool = False) -> None:
         rows = self._apart(self._one(stream).at_the_end, stream)
         rows |= self._apart(self._evaluations.at_the_end) if ends else {}
@@ -250,10 +254,7 @@ class ScriptLook(StepObserver):
         for stream in due:
             filled = [one for one in stream.parameters if id(one) in graph.parameters]
             if filled and not is_sharded(stream.parameters):
-                one = self._one(stream)
-                there = any(each.grad is not None and bool(each.grad.any()) for each in filled)
-                one.left_over, one.updated = (one.updated or one.left_over) and there, False
-                one.foreign.backward_begins(filled)
+                self._one(stream).backward_fills(filled)
 
     def _gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         one, apart = self._one(stream), self._apart
@@ -263,15 +264,13 @@ class ScriptLook(StepObserver):
         moving = None if is_sharded(stream.parameters) else self._targets.gate(stream, seen)
         if moving is not None:
             self._run.recorder.set_fact("moving_targets", moving)
-        joined = 0
-        if stream.signature is not one.signature and stream.signature != one.signature:
-            joined = len(set(stream.signature) - set(one.signature)) if one.signature else 0
-            one.signature, one.since_change = stream.signature, 0
+        joined = one.joined(stream)
         changed = one.missing.changed(stream) or one.held.changed(stream, (call.module for call in seen.micro_batches))
         one.since_change = 0 if changed else one.since_change
         rows = apart(one.of_mode, self._seen, seen, stream) | apart(self._targets.rows, stream)
         rows |= {f"joined-parameters:{stream.name}": float(joined)} if joined else {}
-        norm = measured.record.scalars.get("parameter_norm")
+        scalars, scaled = measured.record.scalars, bool(self._run.scaling.scalers)
+        norm = scalars.get("parameter_norm")
         rows |= apart(one.missing.rows, stream, after_backward=self._seen.backward, norm=norm)
         if one.schedules is None:
             one.begun, one.schedulers = self._begun, schedulers_at_start(stream)
@@ -294,7 +293,7 @@ class ScriptLook(StepObserver):
             rows |= apart(one.cut.rows, stream)
         if stream.own_steps < INPUT_STEPS or one.inputs.cycled.compares(self._data.batches):
             rows |= self._of_inputs(one, stream, seen)
-        rows |= apart(one.of_calls, stream, seen.micro_batches) if not stream.own_steps % EVERY_STEPS else {}
+        rows |= apart(one.of_calls, stream, seen.micro_batches, scalars, scaled=scaled)
         rows |= apart(one.of_statistics, stream) if stream.own_steps + 1 in STATISTICS_STEPS else {}
         rows |= apart(one.weights.rows) | apart(one.of_schedules, stream, self._run.streams, most)
         if stream.own_steps + 1 in LABEL_STEPS:
@@ -302,7 +301,7 @@ class ScriptLook(StepObserver):
         if self._seen.graphs and self._is_due(stream):
             rows |= self._of_graphs(one, stream)
             rows |= {"carried-over:gradients": float(one.left_over), **apart(one.foreign.rows)}
-            rows |= apart(one.summed.rows, stream, seen, scaled=bool(self._run.scaling.scalers))
+            rows |= apart(one.summed.rows, stream, seen, scaled=scaled)
             if one.tied is None:
                 one.tied = TiedTables(stream.roots())
             else:
@@ -310,10 +309,10 @@ class ScriptLook(StepObserver):
         if self._run.scaling.clipped_before_unscaling:
             rows |= {"clipped-scaled:gradients": float(self._run.scaling.clipped_before_unscaling)}
         if stream.own_steps + 1 in LOOK_STEPS:
-            rows |= apart(one.of_gradients, stream, seen, measured.record.scalars.get("gradient_norm"))
+            rows |= apart(one.of_gradients, stream, seen, scalars.get("gradient_norm"))
         one.averages.updated(stream, self._run.is_script, self._run.guard.report)
         one.since_change += 1
-        one.rises.stepped(measured.record.scalars.get("loss"))
+        one.rises.stepped(scalars.get("loss"))
         one.rows = rows
 
     def _step_ended(self, stream: Stream, folder: Path | None) -> None:

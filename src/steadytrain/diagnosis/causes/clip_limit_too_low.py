@@ -23,6 +23,7 @@ class ClipLimitTooLow(Cause):
     Causes:
         - a limit of another model, optimizer or reduction of the loss
         - a typing error: 0.001 for 1.0
+        - an adaptive limit that is fed with the norms after clipping, so that it can only fall
 
     Next:
         1. Log the norm before clipping for some hundred steps.
@@ -41,6 +42,13 @@ class ClipLimitTooLow(Cause):
             "raise the limit to the norm of nine in ten gradients",
             code="torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)",
         ),
+        Intervention(
+            "norms-before-clipping",
+            5,
+            "let an adaptive limit follow the norms before clipping",
+            code="average = 0.99 * average + 0.01 * clip_grad_norm_(parameters, limit)  # it returns the norm before",
+            of=("shrinking-clip",),
+        ),
     )
     grade = "B"
     source = "Pascanu and others 1211.5063 on the choice of the limit"
@@ -48,9 +56,11 @@ class ClipLimitTooLow(Cause):
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
-                *symptom(case, CERTAIN, "choking-clip", invariant=True),
+                *symptom(case, CERTAIN, "choking-clip", "shrinking-clip", invariant=True),
                 *symptom(case, HINT, "no-learning", "plateau"),
-                *ruled_out(seen(case, "choking-clip") is None, "no clip was seen that leaves so little"),
+                *ruled_out(
+                    seen(case, "choking-clip", "shrinking-clip") is None, "no clip was seen that leaves so little"
+                ),
                 *ruled_out(not_finite(case), "short steps make nothing infinite", "symptoms"),
             )
         )
