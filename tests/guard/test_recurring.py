@@ -117,6 +117,15 @@ def test_the_run_learns_if_the_next_loss_is_lower() -> None:
         assert one.is_alike(40.0, 10.0, 1.0) is not learns
 
 
+def test_what_is_still_extreme_after_three_updates_is_garbage() -> None:
+    one = Recurring()
+    heights = [2e6, 9e7, 6e5, 1e5, 3e4]  # they differ by chance, and each of the last is lower than all before
+    assert [one.lets_through(*at(81 + 20 * row, QUIET, height)) for row, height in enumerate(heights)] == [
+        *(False, True, True, True, False),
+    ]
+    assert one.is_alike(3e4, 1e3, 1.0)
+
+
 def test_what_is_like_known_garbage_is_garbage() -> None:
     one = Recurring()
     for step in (81, 100, 140):

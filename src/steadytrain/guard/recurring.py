@@ -18,12 +18,13 @@ from steadytrain.statistics.medians import median
 SETTLE_STEPS, SETTLE_OF = 64, 32
 """So many steps after the update the median of so many last losses has to be within the range from before."""
 
-BEFORE_STEPS, BEFORE_MIN, RANGE_SHARE = 64, 8, 0.75
-"""That range ends at this share of so many losses, of not fewer than the second number. Of 32 losses that are as
-before, the median lies above it less than once in 500 times."""
+BEFORE_STEPS, RANGE_SHARE = 64, 0.75
+"""That range ends at this share of so many losses; with fewer nothing is tried. Of 32 losses that are as before, the
+median lies above it less than once in 500 times."""
 
-LEARNED_SHARE = 0.7
-"""The loss of the next extreme batch is below this share of the median of those before, if the run learns from them."""
+LEARNED_SHARE, TRIALS_MAX = 0.7, 3
+"""The loss of the next extreme batch is below this share of the least of those before, if the run learns from them, and
+after so many updates none is extreme any more."""
 
 TRIAL_RATIO = 2.0
 """On trial the gradient is at most so many times as long as the largest usual one: a second moment that is as large as
@@ -65,12 +66,12 @@ class Recurring:
         """Whether the update of the extreme step at the gate is made in spite of it."""
         step, loss = measured.record.step, measured.record.scalars.get("loss") or 0.0
         is_first, is_near = not self._losses, step - self._last < APART_STEPS
-        lower = bool(self._losses) and loss < LEARNED_SHARE * median(np.asarray(self._losses))
+        lower = bool(self._losses) and loss < LEARNED_SHARE * min(self._losses)
         self._last = step
-        if self.on_trial and lower and not self._gives_up:
+        self._losses.append(loss)
+        if lower and 0 < len(self.on_trial) < TRIALS_MAX and not self._gives_up:
             self.on_trial.append(step)
             return True
-        self._losses.append(loss)
         if is_first or is_near or self._gives_up:
             return False
         if self.on_trial:
@@ -108,4 +109,4 @@ class Recurring:
     def _range(self, stream: Stream) -> float | None:
         losses = stream.history.window().applied("loss")
         before = losses.values[~np.isin(losses.steps, self.on_trial)][-BEFORE_STEPS:]
-        return float(np.quantile(before, RANGE_SHARE)) if len(before) >= BEFORE_MIN else None
+        return float(np.quantile(before, RANGE_SHARE)) if len(before) == BEFORE_STEPS else None
