@@ -138,6 +138,7 @@ def test_a_singular_operation_says_what_it_did(
     ("operation", "code", "phase", "range_", "said"),
     [
         ("aten.i0.default", "torch.special.i0(kappa).log()", "forward", (0.1, 91.4), "i0 of 91.4 is beyond"),
+        ("aten.exp.default", "x.exp()", "forward", (-354.0, 242.0), "exp of 242 is beyond"),
         ("aten.special_i1.default", "torch.special.i1(x)", "forward", (-95.0, 3.0), "i1 of -95 is beyond"),
         ("aten.mul.Tensor", "y * torch.special.erfcx(z)", "backward", (-9.4, 3e38), "of the derivative of erfcx"),
         ("aten.lgamma.default", "torch.lgamma(r)", "forward", (0.0, 1.0), "has a pole at 0, and got a 0"),

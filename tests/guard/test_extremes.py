@@ -27,6 +27,8 @@ def test_extreme_is_far_beyond_every_one_of_the_last_steps() -> None:
     assert not is_extreme(norms, 30.0, losses, 50.0)
     assert not is_extreme(norms, 1e4, losses, 2.5)
     assert not is_extreme(norms[: STEPS_MIN - 1], 1e9, losses[: STEPS_MIN - 1], 1e9)
+    assert is_extreme(norms, 40.0, losses, 2e5)  # normalised layers bound the gradient
+    assert not is_extreme(norms, 40.0, losses, 2e3)
     assert is_extreme(norms[:12], 1e4, losses[:12], 1e4)
     assert not is_extreme(norms[:12], 1e3, losses[:12], 1e4)
 

@@ -149,6 +149,14 @@ def test_a_loss_that_does_not_come_back_is_harm() -> None:
     assert not one.lets_through(*at(200, QUIET, 1.0))
 
 
+def test_what_was_learned_from_is_no_harm() -> None:
+    one = Recurring()
+    one.lets_through(*at(60, QUIET[:59], 50.0))
+    assert one.lets_through(*at(81, QUIET, 50.0))
+    assert one.lets_through(*at(120, QUIET, 20.0))
+    assert one.harm(at(0, [*QUIET, 50.0, *[3.0] * SETTLE_STEPS])[0], acted_at=-1) is None
+
+
 def test_a_loss_that_is_back_is_none() -> None:
     one = Recurring()
     one.lets_through(*at(60, QUIET[:59], 50.0))

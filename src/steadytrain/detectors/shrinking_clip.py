@@ -7,7 +7,7 @@ from typing import final
 
 import numpy as np
 
-from steadytrain.core.model import Symptom, Window
+from steadytrain.core.model import FloatArray, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import ScriptRule
 from steadytrain.statistics.medians import median
@@ -36,8 +36,8 @@ class ShrinkingClip(ScriptRule):
     """
 
     looks_min: int = threshold(6, "looks at a clip, one in 16 steps")
-    left_share: float = threshold(0.1, "of the largest limit: what the newest ones are at most")
-    falls_share: float = threshold(0.9, "share of the looks since the largest limit with none above the one before")
+    left_share: float = threshold(0.2, "of the limit where it begins to fall: what the newest ones are at most")
+    falls_share: float = threshold(0.9, "share of the looks since then with none above the one before")
     norm_ratio: float = threshold(3.0, "how many times longer or shorter the gradients before the clip may have become")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
@@ -46,24 +46,28 @@ class ShrinkingClip(ScriptRule):
             return ()
         row, whole = left[0], norms[0].values
         limits = row.values * whole
-        top = int(np.argmax(limits))
-        since, before, now = limits[top:], median(whole[: top + NEWEST]), median(whole[-NEWEST:])
-        if len(since) < self.looks_min or not median(since[-NEWEST:]) <= self.left_share * since[0]:
+        top, now = int(np.argmax(limits)), median(whole[-NEWEST:])
+        possible = range(top, len(limits) - self.looks_min + 1)
+        starts = [at for at in possible if self._falls(limits[at:], whole[at:])]
+        if not starts:
             return ()
-        falls = float((since[1:] <= since[:-1]).mean())
-        as_long = before <= self.norm_ratio * now and now <= self.norm_ratio * before
-        if falls < self.falls_share or not as_long:
-            return ()
-        newest = median(row.values[-NEWEST:])
+        since, newest = limits[starts[0] :], median(row.values[-NEWEST:])
         return (
             self.warning(
                 window,
                 row,
                 f"the limit at which gradients are clipped only falls: from {since[0]:.2g} at step "
-                f"{int(row.steps[top])} to {since[-1]:.2g} at step {int(row.steps[-1])}, where it leaves {newest:.2g} "
+                f"{int(row.steps[starts[0]])} to {since[-1]:.2g} at step {int(row.steps[-1])}, where it leaves {newest:.2g} "
                 f"of them, though they are as long as before ({now:.2g}); a limit does that if it is fed with norms "
                 "after clipping",
                 left=newest,
                 limit=float(since[-1]),
             ),
         )
+
+    def _falls(self, limits: FloatArray, norms: FloatArray) -> bool:
+        """Whether these limits only fall, for gradients that stay as long."""
+        falls = float((limits[1:] <= limits[:-1]).mean())
+        before, now = median(norms[:NEWEST]), median(norms[-NEWEST:])
+        as_long = before <= self.norm_ratio * now and now <= self.norm_ratio * before
+        return as_long and falls >= self.falls_share and median(limits[-NEWEST:]) <= self.left_share * limits[0]

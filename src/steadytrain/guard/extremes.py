@@ -25,8 +25,9 @@ NORM_RATIO = 100.0
 LOSS_RATIO = 10.0
 """How many times as far above the median loss of the window as any loss of it."""
 
-ALONE_NORM_RATIO, ALONE_LOSS_RATIO = 50.0, 2500.0
-"""A smaller norm is extreme too where the loss is that far out: with a squared error it grows with the root of it."""
+ALONE = ((50.0, 2500.0), (10.0, 1e5))
+"""A smaller norm is extreme too where the loss is that far out: with a squared error it grows with the root of it, and
+with normalised layers even less."""
 
 FAR_RATIO, FAR_SHARE_MAX = 1e4, 0.25
 """Steps of which both the norm and the loss are so many times as far out as those of the others say nothing of what is
@@ -153,7 +154,7 @@ def is_extreme(norms: NDArray[np.float64], norm: float, losses: NDArray[np.float
     middle = float(np.median(losses))
     reach = float(np.abs(losses - middle).max())
     largest = float(norms.max())
-    ratios = [(NORM_RATIO, LOSS_RATIO)] + [(ALONE_NORM_RATIO, ALONE_LOSS_RATIO)] * (steps >= STEPS_FULL)
+    ratios = ((NORM_RATIO, LOSS_RATIO), *(ALONE if steps >= STEPS_FULL else ()))
     return largest > 0 and any(
         norm > further * norm_ratio * largest and loss - middle > further * loss_ratio * reach
         for norm_ratio, loss_ratio in ratios

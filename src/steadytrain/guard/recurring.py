@@ -96,6 +96,8 @@ class Recurring:
         if stream.step < step + SETTLE_STEPS:
             return None
         self._open = None
+        if len(self.on_trial) > 1:
+            return None  # the run has learned from it
         losses = stream.history.window().applied("loss")
         level = median(losses.values[losses.steps > step][-SETTLE_OF:])
         if level <= high:

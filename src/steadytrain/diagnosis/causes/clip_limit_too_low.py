@@ -41,6 +41,7 @@ class ClipLimitTooLow(Cause):
             5,
             "raise the limit to the norm of nine in ten gradients",
             code="torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)",
+            of=("choking-clip",),
         ),
         Intervention(
             "norms-before-clipping",

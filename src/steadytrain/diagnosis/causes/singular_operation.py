@@ -195,9 +195,12 @@ def _of_growth(found: Located) -> str:
 
 
 def _far(found: Located) -> float:
-    """The number farthest from 0 that the operation was given; 0 if that is not known."""
+    """The number that the operation was given, on the side on which it grows, that lies farthest out; 0 if unknown."""
     ends = [end for one in found.inputs for end in (one.smallest, one.largest) if end is not None]
-    return max(ends, key=abs, default=0.0)
+    kinds = _kind(found.operation)
+    if kinds & {"exp", "exp2", "expm1"}:
+        return max(ends, default=0.0)
+    return min(ends, default=0.0) if "erfcx" in kinds else max(ends, key=abs, default=0.0)
 
 
 def is_left_out(found: Located) -> bool:
