@@ -25,7 +25,7 @@ NORM_RATIO = 100.0
 LOSS_RATIO = 10.0
 """How many times as far above the median loss of the window as any loss of it."""
 
-ALONE = ((50.0, 2500.0), (10.0, 1e5))
+ALONE = ((50.0, 2500.0), (10.0, 1e4))
 """A smaller norm is extreme too where the loss is that far out: with a squared error it grows with the root of it, and
 with normalised layers even less."""
 
