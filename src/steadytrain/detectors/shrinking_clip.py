@@ -58,8 +58,8 @@ class ShrinkingClip(ScriptRule):
                 row,
                 f"the limit at which gradients are clipped only falls: from {since[0]:.2g} at step "
                 f"{int(row.steps[starts[0]])} to {since[-1]:.2g} at step {int(row.steps[-1])}, where it leaves "
-                f"{newest:.2g} of them, though they are as long as before ({now:.2g}); a limit does that if it is fed with norms "
-                "after clipping",
+                f"{newest:.2g} of them, though they are as long as before ({now:.2g}); a limit does that if it is fed "
+                "with norms after clipping",
                 left=newest,
                 limit=float(since[-1]),
             ),
