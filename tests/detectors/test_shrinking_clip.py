@@ -39,6 +39,7 @@ HEALTHY = (
     clipped(0.3, 0.6 * NOISE * np.linspace(1, 50, LOOKS)),  # gradients grow
     clipped(0.3 * NOISE * np.linspace(1, 0.3, LOOKS), NOISE),
     clipped((0.3 * FALLING)[:5], 0.3),  # too few looks
+    clipped(0.0, 0.3 * NOISE),  # the gradients are cleared
     steps(loss=[1.0] * 40),
 )
 

@@ -70,4 +70,9 @@ class ShrinkingClip(ScriptRule):
         falls = float((limits[1:] <= limits[:-1]).mean())
         before, now = median(norms[:NEWEST]), median(norms[-NEWEST:])
         as_long = before <= self.norm_ratio * now and now <= self.norm_ratio * before
-        return as_long and falls >= self.falls_share and median(limits[-NEWEST:]) <= self.left_share * limits[0]
+        return (
+            as_long
+            and limits[0] > 0
+            and falls >= self.falls_share
+            and median(limits[-NEWEST:]) <= self.left_share * limits[0]
+        )

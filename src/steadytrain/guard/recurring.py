@@ -1,10 +1,9 @@
 """Extreme batches that recur: garbage, or rare data that the run should learn from. An experiment shows which.
 
 The first one is skipped. The update of the next one is made on trial, with a bounded gradient, and with a copy of the
-state from before it. The loss
-has to come back within some steps, else the run returns to that copy; and the batch after it that is extreme has to
-have a clearly lower loss than those before, since a run learns from data and not from garbage. Else all that are like
-them are skipped from then on.
+state from before it. The loss has to come back within some steps, else the run returns to that copy. The next batch
+that is extreme has to have a clearly lower loss than those before, since a run learns from data and not from garbage.
+Otherwise all that are like them are skipped from then on.
 """
 
 from __future__ import annotations

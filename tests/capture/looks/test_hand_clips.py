@@ -49,6 +49,7 @@ def test_nothing_is_told_where_nothing_is_taken_away_or_known() -> None:
     assert found(lambda parameters: None) == {}
     assert found(halve, step=EVERY_STEPS - 1) == {}
     assert found(halve, scaled=True) == {}
+    assert found(lambda parameters: [one.grad.zero_() for one in parameters if one.grad is not None]) == {}
     assert dict(HandClips().rows({"gradient_norm": 1.0}, scaled=False)) == {}
     assert dict(HandClips().rows({}, scaled=False)) == {}
 

@@ -42,8 +42,8 @@ class HandClips:
         ``scaled``: a loss scale is in the gradients of the backward."""
         before, self._norm = self._norm, math.nan
         norm, share = scalars.get("gradient_norm"), scalars.get("clip_coefficient")
-        if norm is None:
-            return
+        if not norm:
+            return  # nothing is left: that is no clip
         if share is None:
             if scaled or not (math.isfinite(before) and before > 0):
                 return
