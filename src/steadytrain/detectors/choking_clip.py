@@ -13,7 +13,7 @@ from steadytrain.detectors import ScriptRule
 from steadytrain.statistics.script_rows import script_rows
 
 EVERY_STEPS = 16
-"""How often a clip by hand is looked at."""
+"""A clip by hand is measured once in so many steps."""
 
 
 @final

@@ -33,8 +33,8 @@ APART_STEPS = 4
 """Extreme steps that are closer than this are one burst, of which nothing is learned between two of its steps."""
 
 ALIKE_SHARE, ALIKE_NORM_RATIO = 0.5, 5.0
-"""Where such batches are known to be garbage, a step is one of them if its loss is at least this share of the smallest
-of theirs, and its gradient norm so many times the largest usual one."""
+"""Where such batches are known to be garbage, two conditions make a step one of them. Its loss is at least this share
+of the smallest loss of theirs. Its gradient norm is so many times the largest usual one."""
 
 ON_TRIAL = (
     "it recurs, so its update is made on trial: rare data that a run learns from look so; whether the loss comes back "

@@ -1,4 +1,4 @@
-"""Copies of weights that autocast keeps over an update are told once, those of one step never."""
+"""The look reports copies that autocast keeps over an update once, and those of one step never."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def half(**options: Any) -> contextlib.AbstractContextManager[Any]:
 
 
 def found(model: nn.Module, around: Open, inside: Open, *shape: int, steps: int = 3) -> list[tuple[str, float]]:
-    """What is told in the steps of a training with these contexts around the loop and in each step."""
+    """What the look reports of a training with these contexts around the loop and in each step."""
     optimizer, look = torch.optim.SGD(model.parameters(), lr=0.5), StaleCasts()
     stream = cast(Any, SimpleNamespace(roots=lambda: [model]))
     rows = []

@@ -1,4 +1,4 @@
-"""What a script leaves of its gradients is told, however it clips them."""
+"""The look reports what a script leaves of its gradients, however it clips them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def norm_of(parameters: list[nn.Parameter]) -> float:
 
 
 def found(change: Callable[[list[nn.Parameter]], object], *, step: int = 0, scaled: bool = False) -> dict[str, float]:
-    """What is told of a step, in which the script does this between its backward and the update."""
+    """What the look reports of a step. The script calls ``change`` between its backward and the update."""
     model, look = nn.Linear(6, 4), HandClips()
     parameters = [*model.parameters(), nn.Parameter(torch.ones(2))]  # the last one has no gradient
     stream = cast(Any, SimpleNamespace(own_steps=step, parameters=parameters))

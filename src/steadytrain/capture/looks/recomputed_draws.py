@@ -7,13 +7,12 @@ the part draws: the gradients belong to another dropout mask or another sample t
 
 from __future__ import annotations
 
-import linecache
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import torch
 
+from steadytrain.capture.looks.first_lines import first_line
 from steadytrain.capture.looks.script_reading import source_files
 from steadytrain.capture.step.input_recorder import RandomState
 
@@ -34,7 +33,7 @@ class RecomputedDraws:
     def begins(self) -> None:
         """An outermost backward is about to run."""
         if self._line is None:
-            self._line = _line_of_option()
+            self._line = first_line(OPTION, source_files())
         self._before = RandomState.take() if self._line and self._left > 0 else None
 
     def ended(self) -> None:
@@ -51,12 +50,3 @@ class RecomputedDraws:
         if self._moved:
             moved, self._moved, self._left = self._moved, 0, 0
             yield f"unlike-recomputation:{self._line}", float(moved)
-
-
-def _line_of_option() -> str:
-    """File and line of the first text that switches the option off, "" if there is none."""
-    for file in source_files():
-        for number, text in enumerate(linecache.getlines(file), 1):
-            if OPTION.search(text.partition("#")[0]):
-                return f"{Path(file).name}:{number}"
-    return ""

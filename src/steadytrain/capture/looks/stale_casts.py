@@ -7,14 +7,13 @@ first weights, applied to others. Before an update, one layer is computed for on
 
 from __future__ import annotations
 
-import linecache
 import re
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from steadytrain.capture.looks.first_lines import first_line
 from steadytrain.capture.looks.script_reading import source_files
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.torch_private import PARAMETERS
@@ -42,12 +41,15 @@ class StaleCasts:
         layer = next(_cast_layers(stream), None)
         if layer is not None and _is_stale(layer):
             self._told = True
-            yield f"stale-casts:{_line()}", 1.0
+            yield f"stale-casts:{first_line(AUTOCAST, source_files()) or 'autocast'}", 1.0
 
 
 def _cast_layers(stream: Stream) -> Iterator[nn.Module]:
     """Those of which autocast casts the weight wherever it is on, and keeps the copy."""
     for root in stream.roots():
+        first = next(root.parameters(), None)
+        if first is None or not torch.is_autocast_enabled(first.device.type):
+            continue
         for module in root.modules():
             weight = PARAMETERS.of(module).get("weight") if type(module) in CALLS else None
             if (
@@ -76,12 +78,3 @@ def _is_stale(layer: nn.Module) -> bool:
         finally:
             torch.set_autocast_cache_enabled(True)
     return not torch.equal(kept, new)
-
-
-def _line() -> str:
-    """File and line of the first text that opens an autocast, else "autocast"."""
-    for file in source_files():
-        for number, text in enumerate(linecache.getlines(file), 1):
-            if AUTOCAST.search(text.partition("#")[0]):
-                return f"{Path(file).name}:{number}"
-    return "autocast"
