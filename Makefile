@@ -26,6 +26,9 @@ DEMO_OUT := build/demo
 DEMO_RUN := $(DEMO_VENV)/bin/steadytrain run --policy stop examples/stdlib_gpt/train.py --out $(DEMO_OUT)
 STOPPED := 70
 
+# Thousands of short processes import torch in the tests: compiling it again in each of them is half of their time.
+unexport PYTHONDONTWRITEBYTECODE
+
 PACKAGE_FILES := $(shell find src -type f -not -path '*/__pycache__/*') README.md LICENSE
 
 .PHONY: help demo demo-healthy test pytest test-all test-torch test-trackers golden lint bench bench-gpu bench-rewind bench-locate bench-repro bench-store bench-statistics bench-symptoms bench-early bench-scripts bench-data bench-trials bench-against bench-guard zoo zoo-unseen pages docs docs-check newcomer site site-serve release-check clean bench-top bench-ui bench-ranks ways

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
@@ -355,3 +357,15 @@ def test_a_function_of_which_nothing_is_left_is_no_harm() -> None:
 @pytest.mark.parametrize("source", ["def (", "gamma done\0", "gamma = " + "(" * 500 + "done"])
 def test_a_source_that_cannot_be_parsed_has_none(source: str) -> None:
     assert list(mistakes(source, {})) == []
+
+
+def test_modules_beside_the_profiler_of_a_script_are_not_its_sources(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("from steadytrain.capture.looks.script_reading import source_files\nprint(*source_files())\n")
+    shown = subprocess.run(
+        [sys.executable, "-m", "cProfile", "-o", str(tmp_path / "profile"), str(script)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stdout.split() == [str(script)]

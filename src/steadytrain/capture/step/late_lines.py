@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import linecache
 import os
+import sysconfig
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -28,7 +29,12 @@ MOVING = frozenset({
 """Methods that move or reshape a tensor and make no value. ``to`` with a narrow dtype is none of them."""
 
 NARROW = ("16", "half", "float8")
-INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+INSTALLED = (
+    f"{os.sep}site-packages{os.sep}",
+    f"{os.sep}dist-packages{os.sep}",
+    f"{sysconfig.get_path('stdlib')}{os.sep}",
+)
+"""What the path of an installed module holds. A script that runs under ``cProfile`` or ``pdb`` has such frames too."""
 
 
 def lines_before(call: MicroBatch) -> tuple[str, ...]:
