@@ -100,6 +100,26 @@ def test_a_story_begins_with_what_was_done_to_the_run() -> None:
     assert story.text.startswith("The run goes on at step 970, as after a resume; then loss-spike")
 
 
+def test_what_had_lasted_for_long_does_not_lead_the_story_of_something_graver() -> None:
+    rate = np.full(1500, 1e-3)
+    rate[1039:] = 3e-2
+    frozen = saw("frozen-parameters", 800, 1400, signals=("tensors.unchanged",))
+    over = saw("loss-spike", 810, 815)
+    nan = saw("nonfinite-loss", 1040, 1100, severity="critical")
+    judged = judge(steps(loss=LOSS, learning_rate=rate), [Sees((nan, frozen, over))])
+    (story,) = judged.stories
+    assert story.first_step == 800
+    assert story.text == ("Loss-spike at 810; then nonfinite-loss at 1040. Already before: frozen-parameters at 800.")
+    (story,) = judge(steps(loss=LOSS, learning_rate=rate), [Sees((nan, frozen))]).stories
+    assert story.text == (
+        "The learning rate went from 0.001 to 0.03 at step 1040; then nonfinite-loss at 1040. "
+        "Already before: frozen-parameters at 800."
+    )
+    late = saw("frozen-parameters", 1000, 1400, signals=("tensors.unchanged",))
+    (story,) = judge(steps(loss=LOSS), [Sees((nan, late))]).stories
+    assert story.text == "Frozen-parameters at 1000; then nonfinite-loss at 1040."
+
+
 def test_a_warm_up_is_no_jump_of_the_learning_rate() -> None:
     window = steps(loss=LOSS, learning_rate=np.minimum(np.arange(1, 1501) / 100, 1.0) * 1e-3)
     (story,) = judge(window, [Sees((saw(first=40),))]).stories

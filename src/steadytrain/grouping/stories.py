@@ -98,17 +98,22 @@ def _story(number: int, group: Sequence[Symptom], window: Window, stride: int) -
         first_step=min(symptom.first_step for symptom in symptoms),
         last_step=max(symptom.last_step for symptom in symptoms),
         symptoms=symptoms,
-        text=_text(symptoms, _prelude(window, symptoms[0].first_step, MARGIN_STEPS * stride)),
+        text=_text(symptoms, window, MARGIN_STEPS * stride),
     )
 
 
-def _text(symptoms: Sequence[Symptom], prelude: Sequence[str]) -> str:
+def _text(symptoms: Sequence[Symptom], window: Window, margin: int) -> str:
     """What came before, what moved first, what followed, and the course of the gravest symptom. What is only a part of
-    another symptom is left out; beside an alarm, notes are named alone."""
+    another symptom is left out; beside an alarm, notes are named alone. A condition that had lasted for more than
+    ``margin`` steps when something graver came did not lead to it as far as anybody knows: it follows at the end."""
     names = list({symptom.name: symptom for symptom in reversed(wholes(symptoms))}.values())[::-1]
     alarms = [symptom for symptom in names if symptom.severity != "note"]
     notes = [symptom.name for symptom in names if symptom.severity == "note"] if alarms else []
     names = alarms or names
+    lasting = _lasting(names, margin)
+    names = [symptom for symptom in names if symptom not in lasting]
+    led_by = next(symptom for symptom in symptoms if symptom not in lasting)
+    prelude = _prelude(window, led_by.first_step, margin)
     if any(symptom.message.startswith(OF_RATE) for symptom in names):
         prelude = [one for one in prelude if not one.startswith(OF_RATE)]  # a symptom tells it with more
     broken = [symptom for symptom in names if is_of_nonfinite(symptom)]
@@ -123,11 +128,25 @@ def _text(symptoms: Sequence[Symptom], prelude: Sequence[str]) -> str:
     text += f"; {of_nonfinite(len(broken) - 1)}" if len(broken) > 1 else ""
     if notes:
         text += f" (notes beside it: {', '.join(notes)})"
-    sentences = [capital(text)]
+    sentences = [capital(text), *(f"Already before: {symptom.message}" for symptom in lasting[:TOLD_MAX])]
     ending = told(_gravest(symptoms))
     if ending and ending not in sentences[0]:
         sentences.append(capital(ending))
     return " ".join(f"{sentence}." for sentence in sentences)
+
+
+def _lasting(symptoms: Sequence[Symptom], margin: int) -> list[Symptom]:
+    """What had lasted for more than ``margin`` steps at the first symptom that is graver, and did not end before it."""
+    worst_at = next((one for one in symptoms if one.severity == _gravest(symptoms).severity), None)
+    if worst_at is None:
+        return []
+    return [
+        symptom
+        for symptom in symptoms
+        if symptom.severity != worst_at.severity
+        and symptom.first_step < worst_at.first_step - margin
+        and symptom.last_step >= worst_at.first_step
+    ]
 
 
 def is_of_nonfinite(symptom: Symptom) -> bool:
