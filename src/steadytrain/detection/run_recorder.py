@@ -30,12 +30,12 @@ from steadytrain.core.model import FACTS, SEVERITIES, SIGNALS, Reading, Symptom,
 from steadytrain.detection.detector_schedule import DetectorSchedule
 from steadytrain.detection.earlier_run import history_of
 from steadytrain.detection.incidents import SymptomIncidents
+from steadytrain.detection.open_courses import RECENT_STEPS, OpenCourses, is_recent
 from steadytrain.detection.record_folder import choose_folder
 from steadytrain.detection.sink import NO_SINK, Sink
 from steadytrain.detection.step_history import StepHistory
 from steadytrain.detectors import Detector
 from steadytrain.grouping.catalog import needed_tables, spoils_weights
-from steadytrain.grouping.courses import OPEN
 from steadytrain.grouping.stories import Story, is_of_nonfinite, of_nonfinite, tell
 from steadytrain.storage.ranks_of_run import launcher_facts
 from steadytrain.storage.retention import Keeper
@@ -45,10 +45,8 @@ from steadytrain.storage.segments import SegmentWriter
 from steadytrain.storage.stopped_recording import write_stopped
 from steadytrain.storage.tables import TableWriter
 
-RECENT_STEPS = 64
 TELLS_MAX = 3
 """Lines about one symptom whose severity goes up and down; the end of the run has the last word."""
-"""A symptom is reported while it is at most this old: several looks, so that none is lost when one fails."""
 
 VOCABULARY_MIN = 256
 """Logits of a model that is given tokens are taken for its vocabulary from here on: bytes have as many. Fewer may be
@@ -75,6 +73,7 @@ class RunRecorder:
         self.told: dict[tuple[str, str, int], str] = {}
         self._tells: Counter[tuple[str, str, int]] = Counter()
         self._looks = DetectorSchedule(detectors, guard)
+        self._open = OpenCourses()
         self._run: RunWriter | None = None
         self._sink = sink
         self._machine: MachineSampler | None = None
@@ -268,8 +267,14 @@ class RunRecorder:
         newest = int(window.steps[-1]) if len(window) else 0
         # What is over was on record when it was seen; at the edge of a window that slides it may look otherwise.
         known = {(symptom.name, symptom.first_step) for symptom in seen}
-        recent = (symptom for symptom in seen if symptom.last_step > stream.began and self._is_recent(symptom, newest))
+        recent = (
+            symptom
+            for symptom in seen
+            if symptom.last_step > stream.began
+            and is_recent(symptom, newest, self.symptoms.get((symptom.name, symptom.stream, symptom.first_step)))
+        )
         found = [self._as_known(symptom, known) for symptom in recent]
+        found += self._open.settled(window, self.symptoms.values(), known)
         for symptom in found:
             self.report(stream, symptom)
         return sorted(found, key=_by_weight)
@@ -283,13 +288,6 @@ class RunRecorder:
                 self.open(stream).raise_symptom(symptom)
             with self._guard.part("exporting"):
                 self._sink.symptom(symptom)
-
-    def _is_recent(self, symptom: Symptom, newest: int) -> bool:
-        """Whether ``symptom`` is not over, or what becomes of it is about to be known."""
-        if symptom.last_step > newest - RECENT_STEPS:
-            return True
-        known = self.symptoms.get((symptom.name, symptom.stream, symptom.first_step))
-        return known is not None and known.course == OPEN and symptom.last_step > newest - 2 * RECENT_STEPS
 
     def _as_known(self, symptom: Symptom, seen: Collection[tuple[str, int]]) -> Symptom:
         """``symptom`` under the first step that it is on record with, where it began in the middle of such a one.
