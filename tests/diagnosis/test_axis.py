@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from steadytrain.core.incident import Finding, Located
+from steadytrain.core.model import Symptom
 from steadytrain.diagnosis.answer import UNKNOWN, Axis, Diagnosis, RankedCause
 from steadytrain.diagnosis.axis import axis_found, axis_of
 from steadytrain.diagnosis.cause import STRONG, Sign, Signature
 from steadytrain.diagnosis.cause_catalog import causes, shipped
 from steadytrain.diagnosis.proof import Control
+from steadytrain.diagnosis.signs import layer_of
 from steadytrain.diagnosis.trial_effects import like
 from steadytrain.diagnosis.weighing import Suspect, weigh
 from steadytrain.experiments.specs import Effect, Verdict
 from steadytrain.experiments.trial import AXES
 from steadytrain.experiments.trial_catalog import trials
+from trial_cases import finite_case
 
 SHOWN = Control(True, True, True, "it came again")
 
@@ -68,8 +73,8 @@ def test_a_cause_brings_its_axis_with_the_trials_that_decided() -> None:
 
 def test_a_trial_that_went_against_the_cause_is_no_reason_for_its_axis() -> None:
     axis = found({"zero-grad": "persists"}, top="missing-zero-grad")
-    assert axis.why == "missing-zero-grad is a fault in the training loop, by what was seen"
-    assert (axis.name, axis.trials) == ("harness", ())
+    assert axis.why == "missing-zero-grad is a fault in the optimizer or its schedule, by what was seen"
+    assert (axis.name, axis.trials) == ("optimizer", ())
     axis = found({"zero-grad": "removed", "drop-batch": "persists"}, top="missing-zero-grad")
     assert axis.trials == ("zero-grad", "drop-batch")
 
@@ -145,3 +150,31 @@ def test_the_axis_travels_with_the_answer_and_old_answers_have_none(tmp_path: Pa
     assert Diagnosis.from_json(document) == answer
     del document["axis"]
     assert Diagnosis.from_json(document).axis is None
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "layer"),
+    [("", 42, None), ("blocks.0.norm", 42, "blocks.0.norm"), ("", None, "conv.0.weight")],
+    ids=["derivative of the loss", "derivative of a layer", "place unknown"],
+)
+def test_a_derivative_outside_of_the_model_names_no_layer(module: str, line: int | None, layer: str | None) -> None:
+    place = ("train.py", line, "torch.sqrt(sq)") if line else (None, None, None)
+    where = Located("backward", "aten.div.Tensor", "nan", module, *place, (), (), "the gradient", "traced")
+    seen = Symptom("nonfinite-gradient", "critical", 90, 90, "NaN", tensors=("conv.0.weight",))
+    case = replace(finite_case(symptom=seen, symptoms=(seen,)), finding=Finding(where, "found"))
+    assert layer_of(case) == layer
+
+
+@pytest.mark.parametrize(
+    ("facts", "symptom", "axis"),
+    [
+        ({"clip_before_unscale": True}, "divergence", "precision"),
+        ({}, "clipped-while-scaled", "precision"),
+        ({"clip_before_backward": True}, "clipped-after-step", "optimizer"),
+    ],
+)
+def test_a_clip_of_scaled_gradients_is_a_fault_of_precision(facts: dict[str, bool], symptom: str, axis: str) -> None:
+    seen = Symptom(symptom, "warning", 1, 90, "it was seen")
+    case = replace(finite_case(symptom=seen, symptoms=(seen,)), facts=facts)
+    cause = causes()["clip-before-unscale"]
+    assert (cause.signature(case).axis or axis_of(cause)) == axis

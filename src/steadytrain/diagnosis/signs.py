@@ -247,10 +247,10 @@ def layer_of(case: Case) -> str | None:
     """The module of the first bad operation, else the first tensor that a symptom names.
 
     None if the operation belongs to the loss, which the script computes, or to the whole model's own forward: the first
-    bad gradient is then no useful place.
+    bad gradient is then no useful place. That holds for a derivative whose forward line is known, too.
     """
     found = located(case)
-    if found is not None and (found.module or found.phase in ("loss", "forward", "preprocessing")):
+    if found is not None and (found.module or found.line or found.phase in ("loss", "forward", "preprocessing")):
         return found.module or None
     return next((s.tensors[0] for s in case.symptoms if s.tensors and s.severity != "note"), None)
 

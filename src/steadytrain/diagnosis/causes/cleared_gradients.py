@@ -28,7 +28,7 @@ class ClearedGradients(Cause):
         1. Move `zero_grad` before the backward.
     """
 
-    axis = "harness"
+    axis = "optimizer"
     base_rate = 2.0
     rivals = ()
     expects = like("script")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, Cause, Intervention, Signature
-from steadytrain.diagnosis.signs import below, fact, holds, ruled_out, surveyed, symptom
+from steadytrain.diagnosis.signs import below, fact, holds, ruled_out, seen, surveyed, symptom
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class ClipBeforeUnscale(Cause):
         3. Count how often the coefficient is below 1.
     """
 
-    axis = "harness"
+    axis = "optimizer"
     base_rate = 10.0
     rivals = ("learning-rate-too-high", "loss-scale-disagreement", "scheduler-misstep")
     expects = like(
@@ -61,6 +61,7 @@ class ClipBeforeUnscale(Cause):
     source = "Lightning #9694, #9330, #9599; nano-world-model PR 22; fairseq #4555"
 
     def signature(self, case: Case) -> Signature:
+        scaled = fact(case, "clip_before_unscale") is True or seen(case, "clipped-while-scaled") is not None
         return Signature(
             (
                 *holds(
@@ -94,4 +95,5 @@ class ClipBeforeUnscale(Cause):
                     "gradients were clipped at the right moment",
                 ),
             ),
+            axis="precision" if scaled else "",
         )

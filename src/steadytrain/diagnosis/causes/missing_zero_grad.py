@@ -34,7 +34,7 @@ class MissingZeroGrad(Cause):
         3. Check that the gradient norm does not grow while the loss stays constant.
     """
 
-    axis = "harness"
+    axis = "optimizer"
     base_rate = 4.0
     rivals = ("learning-rate-too-high",)
     expects = like("script", removed=("zero-grad",), either=("synthetic-batch", "longer-warmup"))
