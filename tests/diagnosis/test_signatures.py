@@ -48,6 +48,7 @@ def test_its_own_fault_puts_it_first(name: str) -> None:
         ("separate-orders", "label-misalignment"),
         ("constant-penalty", "detached-graph"),
         ("stale-casts", "stale-casts"),
+        ("contradictory-targets", "shared-inputs"),
         ("shrinking-clip", "clip-limit-too-low"),
     ],
 )

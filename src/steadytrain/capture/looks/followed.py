@@ -34,6 +34,7 @@ from steadytrain.capture.looks.repeated_inputs import Inputs, RepeatedInputs
 from steadytrain.capture.looks.running_statistics import slow_norms, statistics_rows
 from steadytrain.capture.looks.schedule_counts import ScheduleCounts
 from steadytrain.capture.looks.script_reading import sources_hold
+from steadytrain.capture.looks.shared_inputs import SharedInputs
 from steadytrain.capture.looks.slow_averages import SlowAverages
 from steadytrain.capture.looks.stale_casts import StaleCasts
 from steadytrain.capture.looks.stray_schedules import StraySchedules
@@ -82,6 +83,7 @@ class Followed:
     half: HalfWeights = field(default_factory=HalfWeights)
     casts: StaleCasts = field(default_factory=StaleCasts)
     shortened: HandClips = field(default_factory=HandClips)
+    shared: SharedInputs = field(default_factory=SharedInputs)
     cut: CutModules | None = None
     recurrent: RecurrentAxes | None = None
     missing: MissingGradients = field(default_factory=MissingGradients)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import TypeGuard
 
-from steadytrain.capture.looks.syntax_trees import last_name, names_read, scopes, statements, walk
+from steadytrain.capture.looks.syntax_trees import Scope, last_name, names_read, scopes, statements, walk
 
 SORTS = frozenset({"sort", "reverse"})
 REORDERS = frozenset({"sorted", "permutation", "permuted", "unique", "set"})
@@ -57,6 +57,9 @@ class _Known:
     shuffling: Mapping[str, bool] = field(default_factory=dict)
     """Functions that give the rows of their first argument in a new order, and whether they draw it from a seed."""
 
+    records: frozenset[str] = frozenset()
+    """Lists that are filled with dicts: such rows are found by a key, wherever they stand."""
+
     seed: str = ""
     since_seed: int = 0
 
@@ -68,7 +71,7 @@ def separate_orders(tree: ast.Module) -> Iterator[int]:
     for scope in scopes(tree):
         if not any(_moves(one, shuffling) for one in statements(scope)):
             continue
-        known, told = _Known(shuffling=shuffling), set()
+        known, told = _Known(shuffling=shuffling, records=_records(scope)), set()
         if not isinstance(scope, ast.Module):
             for one in scope.args.args:
                 known.rows[one.arg] = _Rows(scope.lineno, one.arg, together=scope.lineno)
@@ -255,8 +258,20 @@ def _of_tuple(node: ast.AST, known: _Known) -> Iterator[tuple[_Rows, _Rows]]:
     index = [_index(each) for each in node.elts]
     given = rows[0].together == rows[1].together != 0
     alike = len(names[0]) > 1 and names[0][:-1].lower() == names[1][:-1].lower()  # xs and xt of two domains
+    given = given and not known.records.intersection(names)
     if not alike and (given or (index[0] and index[0] == index[1])):
         yield rows
+
+
+def _records(scope: Scope) -> frozenset[str]:
+    calls = (one for one in statements(scope) if isinstance(one, ast.Call) and last_name(one.func) == "append")
+    return frozenset(
+        one.func.value.id
+        for one in calls
+        if isinstance(one.func, ast.Attribute)
+        and isinstance(one.func.value, ast.Name)
+        and any(isinstance(each, ast.Dict) for each in one.args)
+    )
 
 
 def _index(value: ast.expr) -> str:
