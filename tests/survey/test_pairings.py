@@ -49,6 +49,21 @@ def test_the_same_targets_and_new_rows_are_none() -> None:
     assert seen.finish(ONSET) == {}
 
 
+def _with_torn_batch(step: int) -> Pairings:
+    seen = _epochs(CLASSES, then=CLASSES[OTHER])
+    seen.saw(step, _keys(torch.tensor([3, 3, 5, 6])), torch.tensor([0, 1, 2, 3]))
+    return seen
+
+
+def test_rows_that_share_an_input_in_one_batch_have_lost_no_pairing() -> None:
+    assert _with_torn_batch(2).finish(ONSET) == {}
+    assert _with_torn_batch(6).finish(1) == {}
+    assert "targets_exchanged" in _with_torn_batch(6).finish(ONSET)
+    twice = _epochs(CLASSES, then=CLASSES[OTHER])
+    twice.saw(2, _keys(torch.tensor([3, 3])), torch.tensor([1, 1]))  # a rare row that is drawn twice
+    assert "targets_exchanged" in twice.finish(ONSET)
+
+
 def test_numbers_that_a_teacher_computes_anew_are_none() -> None:
     assert _epochs(POINTS, then=POINTS + 1e-6).finish(ONSET) == {}
 

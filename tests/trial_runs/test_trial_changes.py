@@ -228,6 +228,7 @@ ELSEWHERE = {
     "preserve-random-state",
     "uncached-autocast",
     "wider-integers",
+    "kept-changes",
     "qk-clip",
     "reattach",
     "reference-operation",

@@ -150,6 +150,10 @@ FACTS: Mapping[str, str] = {
     "though what went in is not; in the order of the step",
     "wrapped_integers": "list of {operation, line, dtype, step, wrapped, elements, example, before_model}: operations "
     "of the script on integers, and casts to them, of whose elements so many of all did not fit the type",
+    "rounded_differences": "list of {operation, line, dtype, distance, largest, step}: differences, remainders and "
+    "phases of the script of numbers so large that their format rounds away what is taken of them",
+    "discarded_writes": "list of {line, by, copied, copy_line, times, step}: lines of the script that changed a copy "
+    "in place by this function, which nothing read afterwards; by which function and where the copy was made",
     "nonfinite_made": "list of {operation, line, step, made, rows, of, by, before_model}: operations of the script "
     "that made NaN or Inf out of finite numbers; in which few of so many rows of their result; by what the divisor was "
     "made, if known; whether before the step called a model",

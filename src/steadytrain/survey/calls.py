@@ -119,6 +119,7 @@ class Calls(TorchFunctionMode):
         if name == "__get__" and func == _DATA:
             name = "data"
         self._guarded(self.settings.saw, name, args, given, self.step_now())
+        self._guarded(self.made.discarded.given, name, args, given, self.step_now())
         frame = None
         if name in SINGULAR or name in DIVISIONS or name in TABLES:
             frame = script_frame()
@@ -127,6 +128,7 @@ class Calls(TorchFunctionMode):
         if name in made_numbers.INTEGERS:  # likewise
             self._guarded(self.made.before, name, args, given)
         result = func(*args, **given)
+        self._guarded(self.made.discarded.made, name, args, result)
         if name in attention_scale.NAMES:
             self._guarded(self.products.saw, name, args, given, result)
         if name in made_numbers.WATCHED and (place := frame or script_frame()) is not None:
@@ -384,11 +386,7 @@ _READERS: dict[str, str] = {
     **dict.fromkeys(("detach", "data", "item", "tolist", "numpy"), "_detach"),
     "dropout": "_dropout",
     "backward": "_backward",
-    "mul": "_times",
-    "mul_": "_times",
-    "multiply": "_times",
-    "__mul__": "_times",
-    "__rmul__": "_times",
+    **dict.fromkeys(("mul", "mul_", "multiply", "__mul__", "__rmul__"), "_times"),
 }
 
 

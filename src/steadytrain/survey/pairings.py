@@ -32,6 +32,8 @@ class Pairings:
         self._inputs_of: dict[bytes, bytes] = {}
         self._many_values = False
         self._steps: dict[int, list[tuple[bool, bool, Seen, Seen]]] = {}
+        self._torn: list[int] = []
+        """Steps with equal rows of different targets in one batch: rows share an input, and no pairing was lost."""
 
     @torch.no_grad()
     def saw(self, step: int, rows: Sequence[bytes], target: Tensor, ignored: Tensor | None = None) -> None:
@@ -39,9 +41,13 @@ class Pairings:
         none: a row has another target only if the same places have other labels, and one without labels has none."""
         if len(rows) < 2 or target.numel() % len(rows) or not target.numel() or target.requires_grad:
             return
-        if len(set(rows)) < len(rows) or len(self._target_of) > ROWS_MAX:
+        if len(self._target_of) > ROWS_MAX:
             return
         flat = target.detach().cpu().contiguous().reshape(len(rows), -1)
+        if len(set(rows)) < len(rows):
+            if len({(row, _digest(one)) for row, one in zip(rows, flat, strict=True)}) > len(set(rows)):
+                self._torn.append(step)
+            return
         self._many_values = target.is_floating_point() or flat.shape[1] > 1
         left_out = None if ignored is None else ignored.detach().cpu().contiguous().reshape(len(rows), -1)
         for place, (row, one) in enumerate(zip(rows, flat, strict=True)):
@@ -60,6 +66,8 @@ class Pairings:
 
     def finish(self, onset: int) -> dict[str, Any]:
         """The fact ``targets_exchanged``."""
+        if any(step < onset or onset <= 1 for step in self._torn):
+            return {}
         since = [one for step, seen in self._steps.items() if step >= onset for one in seen]
         before = [one for step, seen in self._steps.items() if step < onset for one in seen]
         changed = [one for one in since if one[0]]

@@ -10,6 +10,8 @@ from types import FrameType
 
 import torch
 
+from steadytrain.capture.step.late_lines import INSTALLED
+
 FRAMES_MAX = 64
 _TORCH = str(Path(torch.__file__).parent)
 _OWN = str(Path(__file__).parents[1])
@@ -29,6 +31,16 @@ def script_frame() -> FrameType | None:
             return frame
         frame = frame.f_back
     return None
+
+
+def calling_frame() -> FrameType | None:
+    """The frame that made a call, if it is one of the script itself and of no installed library."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_SURVEY):
+        frame = frame.f_back
+    if frame is None or any(part in frame.f_code.co_filename for part in (_TORCH, _OWN, "<frozen", *INSTALLED)):
+        return None
+    return frame
 
 
 def line_of(frame: FrameType) -> str:

@@ -75,7 +75,11 @@ def separate_orders(tree: ast.Module) -> Iterator[int]:
         if not isinstance(scope, ast.Module):
             for one in scope.args.args:
                 known.rows[one.arg] = _Rows(scope.lineno, one.arg, together=scope.lineno)
+        waiting: ast.Assign | None = None
         for node in statements(scope):
+            if waiting is not None and isinstance(node, ast.stmt):  # what it reads has been seen with its old order
+                _assigned(waiting, known)
+                waiting = None
             for line in _apart(node, known):
                 if line not in told:
                     told.add(line)
@@ -86,8 +90,7 @@ def separate_orders(tree: ast.Module) -> Iterator[int]:
                 known.seed, known.since_seed = ast.unparse(node), 0
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
                 _called(node.value, known)
-            if isinstance(node, ast.Assign):
-                _assigned(node, known)
+            waiting = node if isinstance(node, ast.Assign) else waiting
 
 
 def _moves(node: ast.AST, shuffling: Mapping[str, bool]) -> bool:

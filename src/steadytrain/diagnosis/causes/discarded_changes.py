@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
-from steadytrain.diagnosis.signs import ruled_out, seen, symptom
+from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Sign, Signature
+from steadytrain.diagnosis.signs import Signs, fact, ruled_out, seen, symptom
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -22,16 +23,23 @@ class DiscardedChanges(Cause):
 
     Causes:
         - an in-place method on `x[index]` or `x[mask]`: `zero_`, `fill_`, `mul_`, `clamp_`, `copy_`
+        - `x.reshape(-1)` or `x.flatten()` of what is not contiguous (transposed, `channels_last`): a copy, no view
+        - `x.to(dtype)` or `x.float()` where `x` has another type
 
     Next:
         1. Print the sum of the tensor before and after the line: it does not change.
-        2. Assign to the indexed part: `x[mask] = 0`.
+        2. Assign to the indexed part: `x[mask] = 0`; write a changed copy back.
     """
 
     axis = "model"
     base_rate = 1.0
     rivals = ("learning-rate-too-high", "learning-rate-too-low")
-    expects = like("script")
+    expects = like(
+        "script",
+        removed=("kept-changes",),
+        either=("learning-rate-third", "learning-rate-tenth", "clip", "longer-warmup"),
+    )
+    confirming = ("kept-changes",)
     spared = ("drop-batch", "float32")
     interventions = (
         Intervention(
@@ -39,16 +47,46 @@ class DiscardedChanges(Cause):
             4,
             "assign to the indexed part in place of changing its copy",
             code="x[mask] = value  # not x[mask].fill_(value)",
+            of=("discarded-changes",),
+        ),
+        Intervention(
+            "write-copy-back",
+            4,
+            "write the changed copy back, or change the tensor itself",
+            "kept-changes",
+            code="x.view(-1)[index] = 0  # fails where it would be a copy; or x.copy_(changed.view_as(x))",
+            of=("discarded_writes",),
         ),
     )
     grade = "B"
     source = "the documentation of torch on advanced indexing, which copies"
 
     def signature(self, case: Case) -> Signature:
+        thrown = _thrown_away(case)
         return Signature(
             (
                 *symptom(case, CERTAIN, "discarded-changes", invariant=True),
+                *thrown,
                 *symptom(case, HINT, "divergence", "oscillation", "no-learning", "plateau"),
-                *ruled_out(seen(case, "discarded-changes") is None, "no copy is changed in place and thrown away"),
+                *ruled_out(
+                    seen(case, "discarded-changes") is None and not thrown,
+                    "no copy is changed in place and thrown away",
+                ),
             )
         )
+
+
+def _thrown_away(case: Case) -> Signs:
+    found = fact(case, "discarded_writes")
+    if not isinstance(found, (list, tuple)) or not found or not isinstance(found[0], Mapping):
+        return ()
+    first = found[0]
+    place, _, code = str(first["line"]).partition(": ")
+    copied, _, how = str(first["copy_line"]).partition(": ")
+    made = "an index" if first["copied"] in ("__getitem__", "index_select", "masked_select") else f"`{first['copied']}`"
+    where = f" at {copied} (`{how}`)" if copied != place else ""
+    said = (
+        f"{place} (`{code}`) changes a copy that {made} made{where}, and nothing reads it afterwards: what was copied "
+        f"is not changed ({first['times']} times in the steps that were looked at)"
+    )
+    return (Sign(said, CERTAIN, "fact discarded_writes", {"step": float(first["step"])}, invariant=True),)

@@ -161,6 +161,12 @@ def _only_slower(case: Case) -> Signs:
             "integers of the script wrap around: smaller steps only take longer to a number that does not fit",
             "fact wrapped_integers",
         ),
+        *when(
+            bool(fact(case, "discarded_writes")),
+            -STRONG,
+            "the script changes a copy and throws it away: smaller steps only hide what is not changed",
+            "fact discarded_writes",
+        ),
     )
 
 

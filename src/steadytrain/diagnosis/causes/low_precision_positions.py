@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
+from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Sign, Signature
 from steadytrain.diagnosis.interventions import FLOAT32
-from steadytrain.diagnosis.signs import fact, first_name, listed, not_finite, ruled_out, seen, surveyed, symptom
+from steadytrain.diagnosis.signs import Signs, fact, first_name, listed, not_finite, ruled_out, seen, surveyed, symptom
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class LowPrecisionPositions(Cause):
     Causes:
         - `model.to(bfloat16)` or `.half()` casts buffers too (gpt-neox #1003, Megatron-LM #535)
         - positions made in the dtype of the hidden states
-        - unix times or counters in float32, before an offset is taken off
+        - unix times, counters or coordinates in float32, before an offset is taken off
 
     Next:
         1. Make positions, frequencies, sine and cosine in float32, and cast the result.
@@ -51,7 +52,7 @@ class LowPrecisionPositions(Cause):
             2,
             "take the offset off in float64, and convert the difference",
             code="time = (time - time[0]).astype(np.float32)",
-            of=("coarse-inputs", "times-in-float32"),
+            of=("coarse-inputs", "times-in-float32", "rounded_differences"),
         ),
         FLOAT32,
     )
@@ -70,8 +71,10 @@ class LowPrecisionPositions(Cause):
                 ),
                 *listed(case, "positions_low_precision", HINT, "positions in 16 bits: {names}"),
                 *symptom(case, CERTAIN, "coarse-inputs", "times-in-float32", invariant=True),
+                *_rounded(case),
                 *ruled_out(
                     seen(case, "coarse-inputs", "times-in-float32") is None
+                    and not _rounded(case)
                     and surveyed(case)
                     and not fact(case, "positions_low_precision")
                     and not fact(case, "positions_equal"),
@@ -81,3 +84,16 @@ class LowPrecisionPositions(Cause):
             ),
             layer=first_name(case, "positions_equal"),
         )
+
+
+def _rounded(case: Case) -> Signs:
+    found = fact(case, "rounded_differences")
+    if not isinstance(found, (list, tuple)) or not found or not isinstance(found[0], Mapping):
+        return ()
+    first = found[0]
+    place, _, code = str(first["line"]).partition(": ")
+    said = (
+        f"the {first['operation']} at {place} (`{code}`) is one of numbers up to {first['largest']:,.0f} in "
+        f"{first['dtype']}, which rounds them to multiples of {first['distance']:.3g}, so it is lost in the rounding"
+    )
+    return (Sign(said, CERTAIN, "fact rounded_differences", {"step": float(first["step"])}, invariant=True),)
