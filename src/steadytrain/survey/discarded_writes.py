@@ -36,8 +36,8 @@ KEEP_VALUES = frozenset(
 )
 READS_NOTHING = frozenset(
     {"size", "dim", "ndim", "shape", "dtype", "device", "numel", "stride", "is_contiguous", "requires_grad", "grad_fn"}
-    | {"data_ptr", "untyped_storage", "storage_offset", "element_size", "layout", "is_leaf", "__len__", "ndimension"}
-    | {"is_floating_point", "nelement", "_version", "is_cuda", "__hash__"}
+    | {"storage_offset", "element_size", "layout", "is_leaf", "__len__", "ndimension", "is_sparse", "names"}
+    | {"is_floating_point", "nelement", "is_cuda", "__hash__"}
 )
 WRITTEN_BY = frozenset(
     {"__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__ipow__"}
@@ -88,8 +88,7 @@ class DiscardedWrites:
                 copy.refs.append(weakref.ref(one))
                 copy.written, copy.by, copy.step = (line_of(frame) if frame is not None else ""), name, step
             elif name not in VIEWS and name not in KEEP_VALUES:
-                self._kept.add(copy.written)
-                copy.written = ""
+                self._read(copy)
 
     def made(self, name: str, args: Sequence[Any], result: Any) -> None:
         """Reports what a call returned."""
@@ -97,6 +96,9 @@ class DiscardedWrites:
         if first is None:
             return
         results = [one for one in _tensors([result]) if one is not first]
+        from_copy = self._copies.get(place_of(first))
+        if name in VIEWS and from_copy is not None and any(place_of(one) != place_of(first) for one in results):
+            self._read(from_copy)  # a copy of the copy
         for one in results if self._copies or name in COPIES else ():
             place = place_of(one)
             if place == place_of(first):
@@ -118,6 +120,10 @@ class DiscardedWrites:
         self.step_begins()
         listed = [one for line, one in self._found.items() if line not in self._kept]
         return listed[:FOUND_MAX] or None
+
+    def _read(self, copy: _Copy) -> None:
+        self._kept.add(copy.written)
+        copy.written = ""
 
     def _begin(self, name: str, result: Tensor, place: int) -> None:
         frame = calling_frame()

@@ -1,0 +1,76 @@
+"""Changes of copies that are thrown away, and differences that are rounded away, as the survey saw them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from steadytrain.core.model import Symptom
+from steadytrain.diagnosis.cause_catalog import causes
+from steadytrain.diagnosis.weighing import Suspect, weigh
+from steadytrain.experiments.case import Case
+from steadytrain.experiments.specs import Verdict
+from trial_cases import finite_case
+
+CAUSES = causes()
+WRITE = {
+    "line": "train.py:31: due[places] = 0.0",
+    "by": "__setitem__",
+    "copied": "reshape",
+    "copy_line": "train.py:28: due = memory.reshape(-1)",
+    "times": 124,
+    "step": 2,
+}
+ROUNDED = {
+    "operation": "remainder",
+    "line": "train.py:25: phase = torch.remainder(t, 180.0)",
+    "dtype": "float32",
+    "distance": 128.0,
+    "largest": 1.7e9,
+    "step": 1,
+}
+RISES = Symptom("divergence", "critical", 28, 90, "the loss rises")
+
+
+def case_of(facts: dict[str, Any], symptom: Symptom = RISES) -> Case:
+    return replace(finite_case(symptom=symptom, symptoms=(symptom,)), facts={"surveyed_steps": 32, **facts})
+
+
+def order(case: Case, *verdicts: Verdict) -> list[str]:
+    return list(weigh([Suspect(name, cause, cause.signature(case)) for name, cause in CAUSES.items()], verdicts))
+
+
+@pytest.mark.parametrize(
+    ("copied", "said"),
+    [("reshape", "`reshape` made at train.py:28 (`due = memory.reshape(-1)`)"), ("__getitem__", "an index made")],
+)
+def test_a_change_that_is_thrown_away_is_named_with_its_lines(copied: str, said: str) -> None:
+    case = case_of({"discarded_writes": [{**WRITE, "copied": copied}]})
+    (what,) = [sign.what for sign in CAUSES["discarded-changes"].signature(case).signs if sign.invariant]
+    assert what.startswith("train.py:31 (`due[places] = 0.0`) changes a copy that ")
+    assert said in what
+    assert order(case)[0] == "discarded-changes"
+
+
+def test_smaller_steps_that_help_do_not_clear_it() -> None:
+    case = case_of({"discarded_writes": [WRITE], "update_ratio_median": 0.04})
+    helped = [Verdict("learning-rate-third", "removed"), Verdict("learning-rate-tenth", "removed")]
+    assert order(case, *helped)[0] == "discarded-changes"
+    assert order(case, *helped, Verdict("kept-changes", "removed"))[0] == "discarded-changes"
+
+
+def test_a_remainder_that_is_lost_in_the_rounding_is_named_with_its_numbers() -> None:
+    case = case_of({"rounded_differences": [ROUNDED]}, Symptom("no-learning", "warning", 1, 90, "said by hand"))
+    (what,) = [sign.what for sign in CAUSES["low-precision-positions"].signature(case).signs if sign.invariant]
+    assert what.startswith(
+        "the remainder at train.py:25 (`phase = torch.remainder(t, 180.0)`) is one of numbers up to "
+    )
+    assert "multiples of 128" in what
+    assert order(case)[0] == "low-precision-positions"
+
+
+@pytest.mark.parametrize("name", ["discarded-changes", "low-precision-positions"])
+def test_without_them_a_surveyed_run_rules_it_out(name: str) -> None:
+    assert CAUSES[name].signature(case_of({})).ruled_out
