@@ -10,6 +10,7 @@ SICK = (
     looked(**{VIEW: [1.0, 1.0, 1.0], "swapped_sizes__train.py:4": [1.0]}),
     looked(**{"sorted_otherwise__train.py:6": [1.0]}),
     looked(**{"interleaved_channels__train.py:9": [0.4, 0.3, 0.4]}),
+    looked(**{"folded_stream__train.py:9": [1.0]}),
 )
 HEALTHY = (looked(), looked(**{VIEW: [1.0, 1.0, NAN]}), looked(**{"swapped_sizes__train.py:4": [1.0]}))
 
@@ -28,3 +29,4 @@ def test_the_shapes_and_the_line_are_told() -> None:
     assert told[1].startswith("the view of train.py:4 makes [rows, 50, 32]")
     assert told[2] == "train.py:6 makes a table of records that are sorted by the other key first"
     assert "channels side by side" in told[3]
+    assert told[4].startswith("train.py:9 folds a stream with neighbours side by side")

@@ -21,13 +21,18 @@ from steadytrain.storage.segments import SegmentWriter, read_scalars
 Take = Callable[[Path], dict[Path, int]]
 
 
+_HELD: list[int] = []
+"""Files whose descriptors were taken. SQLite goes by the inode and still holds its lock: a new file must not get it."""
+
+
 @pytest.fixture
 def taken(tmp_path: Path) -> Iterator[Take]:
     """Gives the descriptors that lead below a folder to files of the script, as a close and an open do."""
     given: dict[Path, int] = {}
 
     def take(folder: Path) -> dict[Path, int]:
-        for number in descriptors_below(folder):
+        for number in list(descriptors_below(folder)):
+            _HELD.append(os.open(f"/proc/self/fd/{number}", os.O_PATH))
             path = tmp_path / f"own.{number}"
             path.write_bytes(b"checkpoint")
             other = os.open(path, os.O_RDWR | os.O_APPEND)

@@ -21,11 +21,13 @@ class ScrambledAxes(ScriptRule):
         classes, places)` has the shape of a transposed one and mixes places with classes. No shape is wrong, so nothing
         is raised. Images are judged by their smoothness: pictures [rows, columns, channels] that were viewed as
         [channels, rows, columns] are rough, and smooth if they are read back. Records that are sorted by hour first and
-        then reshaped to [meters, hours] are mixed in the same way.
+        then reshaped to [meters, hours] are mixed in the same way. Of a stream that is viewed as [steps, lanes], each
+        lane gets every n-th value.
 
     Causes:
         - `view` or `reshape` where `permute` or `transpose` is meant: images of NumPy, logits of a sequence, heads
           of attention
+        - `stream.view(steps, lanes)` where `stream.view(lanes, steps).t()` is meant
         - `np.lexsort((meter, hour))`, which sorts by its last key, and a reshape to [meters, hours]
         - no fault: values that are mixed on purpose
 
@@ -50,6 +52,13 @@ class ScrambledAxes(ScriptRule):
         if tables:
             told = f"{tables[0].place} makes a table of records that are sorted by the other key first"
             return (self.warning(window, tables[0], told, sorted_records=float(len(tables))),)
+        streams = script_rows(window, "folded-stream")
+        if streams:
+            told = (
+                f"{streams[0].place} folds a stream with neighbours side by side, so that each lane jumps over values "
+                "from one step to the next; view(lanes, steps).t() keeps them together"
+            )
+            return (self.warning(window, streams[0], told, streams=float(len(streams))),)
         images = [row for row in script_rows(window, "interleaved-channels") if len(row.steps) >= self.looks_min]
         return tuple(
             self.warning(

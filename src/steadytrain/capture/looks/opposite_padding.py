@@ -212,7 +212,11 @@ def _fills(nodes: Sequence[ast.AST], numbers: _Numbers) -> Iterator[_Padded]:
     """``ids[row, start:] = ...``: rows that stand at the end of their places (left) or at their beginning (right)."""
     for one in (each for each in nodes if isinstance(each, ast.Assign)):
         for target in one.targets:
-            if not isinstance(target, ast.Subscript) or not isinstance(target.slice, ast.Tuple):
+            if (
+                not isinstance(target, ast.Subscript)
+                or not isinstance(target.slice, ast.Tuple)
+                or not target.slice.elts
+            ):
                 continue
             place = target.slice.elts[-1]
             label = _is_label(target.value)

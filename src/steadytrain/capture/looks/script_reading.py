@@ -34,6 +34,7 @@ from steadytrain.capture.looks.early_fits import learned_before_split, scaled_be
 from steadytrain.capture.looks.end_padding import end_as_padding, ends_put_in
 from steadytrain.capture.looks.entropy_targets import runaway_temperatures
 from steadytrain.capture.looks.fits_of_splits import fits_of_splits
+from steadytrain.capture.looks.folded_streams import folded_streams
 from steadytrain.capture.looks.free_weights import free_weights
 from steadytrain.capture.looks.graph_offsets import graph_offsets
 from steadytrain.capture.looks.growing_states import growing_states
@@ -57,6 +58,7 @@ from steadytrain.capture.looks.new_tokens import frozen_new_tokens
 from steadytrain.capture.looks.opposite_padding import opposite_padding
 from steadytrain.capture.looks.overwritten_rows import overwritten_rows
 from steadytrain.capture.looks.paired_draws import moved_alone, places_alone, separate_draws
+from steadytrain.capture.looks.pruned_source import Pruned
 from steadytrain.capture.looks.pruning_code import pruning_code
 from steadytrain.capture.looks.rebuilt_vocabularies import rebuilt_vocabularies
 from steadytrain.capture.looks.remade_optimizers import in_each_epoch, in_each_step
@@ -77,7 +79,6 @@ from steadytrain.capture.looks.shared_states import shared_states
 from steadytrain.capture.looks.sorted_tables import sorted_tables
 from steadytrain.capture.looks.squared_spreads import squared_spreads
 from steadytrain.capture.looks.swapped_sizes import swapped_sizes
-from steadytrain.capture.looks.syntax_trees import dotted
 from steadytrain.capture.looks.times_in_float32 import times_in_float32
 from steadytrain.capture.looks.uniform_codes import uniform_codes
 from steadytrain.capture.looks.unrestored_states import unrestored_states
@@ -261,6 +262,7 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
         mixed_orders,
         ("transpose|swapaxes|swapdims|permute|rearrange|\\.m?T\\b|stack\\(", "reshape|view|flatten|->", "(?i)adv|ret"),
     ),
+    "folded-stream": (folded_streams, ("view|reshape|unflatten", "\\+ *1\\b", "for |while ")),
     "kept-scale": (kept_scales, ("\\.scale\\(", "\\.update\\(", "continue|isnan|isinf|isfinite")),
 }
 """Each finds the lines of one mistake; a source without its words is not parsed."""
@@ -327,7 +329,7 @@ def mistakes(source: str, names: Mapping[str, Any]) -> Iterator[tuple[str, int]]
     if not asked:
         return
     try:
-        tree = _Pruned(names).visit(ast.parse(source))
+        tree = Pruned(names).visit(ast.parse(source))
         for rule, find in asked.items():
             for line in find(tree):
                 yield rule, line
@@ -351,49 +353,3 @@ def source_files() -> dict[str, Mapping[str, Any]]:
             values.setdefault(file, names)
     ordered = [*running, *(file for file in values if file not in running)]
     return {file: values.get(file, {}) for file in ordered[:FILES_MAX]}
-
-
-class _Pruned(ast.NodeTransformer):
-    """Leaves out the branch that a flag of the module does not take, and puts its value where it is passed on."""
-
-    def __init__(self, names: Mapping[str, Any]) -> None:
-        self._names = names
-
-    def visit_If(self, node: ast.If) -> Any:
-        taken = self._taken(node.test)
-        if taken is None:
-            return self.generic_visit(node)
-        return [each for one in (node.body if taken else node.orelse) for each in _listed(self.visit(one))]
-
-    def visit_IfExp(self, node: ast.IfExp) -> Any:
-        taken = self._taken(node.test)
-        return self.generic_visit(node) if taken is None else self.visit(node.body if taken else node.orelse)
-
-    def visit_keyword(self, node: ast.keyword) -> Any:
-        value = self._taken(node.value) if isinstance(node.value, (ast.Name, ast.Compare)) else None
-        if value is not None:
-            node.value = ast.copy_location(ast.Constant(value), node.value)
-        return self.generic_visit(node)
-
-    def _taken(self, test: ast.expr) -> bool | None:
-        if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.Eq, ast.NotEq)):
-            known, wanted = _variable_of(test.left), test.comparators[0]
-            if known and isinstance(wanted, ast.Constant):
-                return (os.environ.get(known) == wanted.value) == isinstance(test.ops[0], ast.Eq)
-            return None
-        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            inner = self._taken(test.operand)
-            return None if inner is None else not inner
-        value = self._names.get(test.id) if isinstance(test, ast.Name) else None
-        return value if type(value) is bool else None
-
-
-def _variable_of(value: ast.expr) -> str:
-    """The environment variable that ``os.environ.get(NAME)`` or ``os.getenv(NAME)`` reads, "" of all others."""
-    called = dotted(value.func) if isinstance(value, ast.Call) and len(value.args) == 1 else ""
-    name = value.args[0] if isinstance(value, ast.Call) and called in ("os.environ.get", "os.getenv") else None
-    return name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else ""
-
-
-def _listed(nodes: Any) -> list[Any]:
-    return nodes if isinstance(nodes, list) else [nodes] if nodes is not None else []
