@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from script_windows import NAN, looked
@@ -18,6 +20,10 @@ HEALTHY = (
     looked(other_target__train_py_9=[0.9, NAN, NAN], **COUNTS),  # one look
     looked(other_target__train_py_9=[0.6, 0.3, 0.05], **COUNTS),  # more rows show that the first ones were few
 )
+
+
+def test_targets_that_move_with_the_model_are_excused() -> None:
+    assert ContradictoryTargets().check(replace(SICK[0], facts={"moving_targets": 1.0})) == ()
 
 
 def test_quiet() -> None:

@@ -8,6 +8,7 @@ from typing import final
 from steadytrain.core.model import Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import ScriptRule
+from steadytrain.statistics.benign_changes import has_moving_targets
 from steadytrain.statistics.script_rows import script_rows
 
 
@@ -40,6 +41,8 @@ class ContradictoryTargets(ScriptRule):
     looks_min: int = threshold(2, "looks that find it")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
+        if has_moving_targets(window):
+            return ()
         for row in script_rows(window, "other-target"):
             above = row.values >= self.told_share
             if above.sum() < self.looks_min or not above[-1]:

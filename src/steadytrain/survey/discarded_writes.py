@@ -85,7 +85,8 @@ class DiscardedWrites:
                 self._ended(place)
             elif one is first and writes:
                 frame = script_frame()
-                copy.refs.append(weakref.ref(one))
+                if all(ref() is not one for ref in copy.refs[-2:]):
+                    copy.refs.append(weakref.ref(one))
                 copy.written, copy.by, copy.step = (line_of(frame) if frame is not None else ""), name, step
             elif name not in VIEWS and name not in KEEP_VALUES:
                 self._read(copy)

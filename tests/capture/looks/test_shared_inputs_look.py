@@ -49,6 +49,15 @@ def test_rows_of_one_buffer_and_rows_of_a_cache_that_collides() -> None:
     assert found["compared-inputs:train.py:9"] == 128.0
 
 
+def test_numbers_are_compared_within_a_batch_alone() -> None:
+    """A value function has another target for the same state in a later step."""
+    kept = numbers(64, 40)
+    batches = [(kept, numbers(64)) for _ in range(4)]
+    assert share(*batches, squared=True) == 0.0
+    found = looked(*batches, squared=True)
+    assert (found["different-inputs:train.py:9"], found["compared-inputs:train.py:9"]) == (64.0, 256.0)
+
+
 def test_targets_that_are_numbers_differ_by_more_than_a_tenth_of_their_spread() -> None:
     kept, targets = numbers(16, 40).repeat(8, 1), numbers(16).repeat(8)
     assert share((kept, targets), squared=True) == 0.0
@@ -81,6 +90,7 @@ def test_rows_that_are_sound(inputs: Any, targets: Tensor) -> None:
         (numbers(128, 40), labels(128 * 12).view(128, 12)),
         (numbers(128, 40).to_sparse(), labels(128)),
         (numbers(1, 40), labels(1)),
+        (numbers(8, 40).repeat(16, 1), torch.randperm(128, generator=DRAW)),  # places in the batch
         ((), labels(8)),
     ],
 )

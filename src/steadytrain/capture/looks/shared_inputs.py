@@ -2,7 +2,8 @@
 
 A cache whose keys collide, a buffer that several rows share, an index that wraps around: the loader returns the right
 target with the input of another row. Only inputs of many different numbers are compared; a few discrete features may
-well come twice.
+well come twice. Targets that are numbers are compared within a batch alone: those of a value function move from step to
+step.
 """
 
 from __future__ import annotations
@@ -33,11 +34,14 @@ TOLERANCE = 0.1
 
 
 class SharedInputs:
-    """Serves one stream: the rows of all looks, by a number for each, with the least and the largest of its targets."""
+    """Serves one stream: the rows of all looks, by a number for each and for the batches in which rows are compared,
+    with the least and the largest of their targets."""
 
     def __init__(self) -> None:
-        self._rows: list[int] = []
-        self._ends: dict[int, tuple[float, float]] = {}
+        self._rows: list[tuple[int, int]] = []
+        self._inputs: set[int] = set()
+        self._batches = 0
+        self._ends: dict[tuple[int, int], tuple[float, float]] = {}
         self._targets: list[float] = []
         self._works = True
 
@@ -47,27 +51,31 @@ class SharedInputs:
         ``different-inputs:LINE`` the number of different inputs among ``compared-inputs:LINE`` rows."""
         line, before = "", len(self._rows)
         for place, graph, call in graphs if self._works and before < ROWS_MAX else ():
-            targets = _targets_of(graph) if call is not None else None
-            if call is None or targets is None:
+            found = _targets_of(graph) if call is not None else None
+            if call is None or found is None:
                 continue
+            targets, is_number = found
             keys = input_keys(call.args, call.kwargs, len(targets))
             if keys is None:
                 self._works = False  # the inputs of a model do not change their kind
                 return
             line = place
-            self._take(keys, targets[: len(keys)])
+            self._take(keys, targets[: len(keys)], are_numbers=is_number)
         if len(self._rows) > before and len(self._rows) >= ROWS_MIN:
             yield f"other-target:{line}", self._share()
-            yield f"different-inputs:{line}", float(len(self._ends))
+            yield f"different-inputs:{line}", float(len(self._inputs))
             yield f"compared-inputs:{line}", float(len(self._rows))
 
-    def _take(self, keys: Tensor, targets: Tensor) -> None:
-        for key, target in zip(keys.tolist(), targets.tolist(), strict=True):
-            if key == 0 or target != target:
+    def _take(self, keys: Tensor, targets: Tensor, *, are_numbers: bool) -> None:
+        self._batches += are_numbers
+        for number, target in zip(keys.tolist(), targets.tolist(), strict=True):
+            if number == 0 or target != target:
                 continue
+            key = number, self._batches
             least, most = self._ends.get(key, (target, target))
             self._ends[key] = min(least, target), max(most, target)
             self._rows.append(key)
+            self._inputs.add(number)
             self._targets.append(target)
 
     def _share(self) -> float:
@@ -76,15 +84,20 @@ class SharedInputs:
         return sum(key in several for key in self._rows) / len(self._rows)
 
 
-def _targets_of(graph: LossGraph) -> Tensor | None:
-    """The targets of the one likelihood or squared error of a loss, one for each row, float64 [rows]."""
+def _targets_of(graph: LossGraph) -> tuple[Tensor, bool] | None:
+    """The targets of the one likelihood or squared error of a loss, one for each row, float64 [rows], and whether they
+    are numbers rather than classes."""
     found = [one.targets for one in graph.likelihoods] + list(graph.squared)
     if len(found) != 1 or type(found[0]) is not Tensor or IS_FUNCTORCH(found[0]):
         return None
     targets = found[0].detach()
     if targets.dim() == 0 or targets.numel() != len(targets) or len(targets) < 2:
         return None
-    return targets.reshape(-1).to("cpu", torch.float64)
+    is_number = targets.is_floating_point() and bool(graph.squared)
+    targets = targets.reshape(-1).to("cpu", torch.float64)
+    if not is_number and len(targets.unique()) == len(targets):  # places in the batch, as of a contrastive loss
+        return None
+    return targets, is_number
 
 
 def input_keys(args: Any, kwargs: Any, rows: int) -> Tensor | None:
