@@ -163,7 +163,8 @@ def test_a_run_that_the_script_begins_after_ours_is_its_own(tmp_path: Path) -> N
     (tmp_path / "mine").mkdir()
     write(tmp_path, STARTS_LATER)
     ended = Started([sys.executable, "script.py", "wandb"], tmp_path).end()
-    assert (ended.status, ended.out) == (0, "theirs mine\n"), ended.err
+    # On a busy machine a note says before it that the rest is still being sent.
+    assert (ended.status, ended.out.splitlines()[-1]) == (0, "theirs mine"), ended.err
     assert [row["_step"] for row in rows(tmp_path / "mine")] == list(range(71))
     assert not any("steadytrain/step" in row for row in rows(tmp_path / "mine"))
     assert [row["step"] for row in rows(tmp_path / "run") if "loss" in row] == list(range(1, 121))
