@@ -31,6 +31,14 @@ def test_what_must_not_cure_is_a_sentence() -> None:
         )
 
 
+def test_a_cause_that_no_trial_mends_says_so() -> None:
+    for page in CAUSE_PAGES.all():
+        confirmed = " ".join(CAUSE_PAGES.text(page).split()).partition("Confirmed if: ")[2]
+        assert confirmed.startswith("the survey itself") == (not page.traits["confirmed_by"])
+        assert not confirmed.startswith("removes")
+    assert "if  removes" not in CAUSE_PAGES.markdown(command="make docs")
+
+
 def test_a_page_has_no_double_backticks() -> None:
     assert "``" not in CliRunner().invoke(explain, ["token-frequencies"], catch_exceptions=False).output
     assert "baseline_loss" not in CliRunner().invoke(explain, ["label-balance"], catch_exceptions=False).output

@@ -70,6 +70,9 @@ def _traits(cause: Cause) -> dict[str, Any]:
     }
 
 
+NO_TRIAL = "the survey itself measures the proof; no trial mends it, so otherwise it is likely at best"
+
+
 def _spared(trials: Sequence[str]) -> str:
     """That these trials do not remove the symptom."""
     *others, last = trials
@@ -80,6 +83,7 @@ def _closing(page: Page) -> list[str]:
     traits = page.traits
     proof = f"{' or '.join(traits['confirmed_by'])} removes the symptom"
     proof += f", and {_spared(traits['spared'])}." if traits["spared"] else "."
+    proof = proof if traits["confirmed_by"] else f"{NO_TRIAL}."
     mends = [
         f"- {one['what']}" + (f" (trial {one['trial']})" if one["trial"] else "") for one in traits["interventions"]
     ]
@@ -99,13 +103,14 @@ def _markdown_closing(page: Page) -> list[str]:
     links = ", ".join(f"[{rival}](#{rival})" for rival in here) or "nothing else"
     confirmed = " or ".join(f"`{trial}`" for trial in traits["confirmed_by"])
     spared = f", and {_spared([f'`{trial}`' for trial in traits['spared']])}" if traits["spared"] else ""
+    proof = f"Confirmed if {confirmed} removes it{spared}" if confirmed else f"Confirmed if {NO_TRIAL}"
     rows = [
         f"| {one['rung']} | {one['what']} | {'`' + one['trial'] + '`' if one['trial'] else ''} |"
         for one in traits["interventions"]
     ]
     return [
         "### Proof and rivals",
-        f"On the axis {axis_word(traits['axis'])}. Looks like {links}. Confirmed if {confirmed} removes it{spared}.",
+        f"On the axis {axis_word(traits['axis'])}. Looks like {links}. {proof}.",
         "### Interventions",
         "\n".join(["| rung | | trial |", "|---|---|---|", *rows]),
         f"Evidence {traits['grade']}: {traits['source']}.",
