@@ -95,7 +95,7 @@ def _targets_of(graph: LossGraph) -> tuple[Tensor, bool] | None:
         return None
     is_number = targets.is_floating_point() and bool(graph.squared)
     targets = targets.reshape(-1).to("cpu", torch.float64)
-    if not is_number and len(targets.unique()) == len(targets):  # places in the batch, as of a contrastive loss
+    if not is_number and torch.unique(targets).numel() == len(targets):  # places in the batch, as of a contrastive loss
         return None
     return targets, is_number
 
