@@ -26,7 +26,7 @@ DEMO_OUT := build/demo
 DEMO_RUN := $(DEMO_VENV)/bin/steadytrain run --policy stop examples/stdlib_gpt/train.py --out $(DEMO_OUT)
 STOPPED := 70
 
-# Thousands of short processes import torch in the tests: compiling it again in each of them is half of their time.
+# Many short processes import torch in the tests, and would compile its modules again without kept bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 
 PACKAGE_FILES := $(shell find src -type f -not -path '*/__pycache__/*') README.md LICENSE

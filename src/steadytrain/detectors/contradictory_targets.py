@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from steadytrain.core.model import Severity, Symptom, Window
+from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import ScriptRule
 from steadytrain.statistics.benign_changes import has_moving_targets
-from steadytrain.statistics.script_rows import script_rows
+from steadytrain.statistics.script_rows import ScriptRow, script_rows
 
 
 @final
@@ -47,21 +47,20 @@ class ContradictoryTargets(ScriptRule):
             above = row.values >= self.told_share
             if above.sum() < self.looks_min or not above[-1]:
                 continue
-            share, first = float(row.last), int(row.steps[above][0])
-            severity: Severity = "warning" if share >= self.alarm_share else "note"
+            share = float(row.last)
             inputs, rows = (
                 self._last(window, measure, row.place) for measure in ("different-inputs", "compared-inputs")
             )
+            report = self.warning if share >= self.alarm_share else self.note
             return (
-                Symptom(
-                    name="contradictory-targets",
-                    severity=severity,
-                    first_step=first,
-                    last_step=int(window.steps[-1]),
-                    message=f"{100 * share:.0f}% of the rows that the loss of {row.place} was computed for have an "
+                report(
+                    window,
+                    ScriptRow(row.place, row.steps[above], row.values[above]),
+                    f"{100 * share:.0f}% of the rows that the loss of {row.place} was computed for have an "
                     f"input that came with another target, too: {inputs:.0f} different inputs in {rows:.0f} rows",
-                    signals=("script.value",),
-                    numbers={"share": share, "inputs": inputs, "rows": rows},
+                    share=share,
+                    inputs=inputs,
+                    rows=rows,
                 ),
             )
         return ()

@@ -195,6 +195,11 @@ class Case:
         """The same case with ``after`` entries after the onset."""
         return replace(self, after=after)
 
+    def entries(self, fact: str) -> list[Mapping[str, Any]]:
+        """The mappings in a fact that is a list of them; none if it is unknown."""
+        listed = self.facts.get(fact)
+        return [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, (list, tuple)) else []
+
     def with_facts(self, facts: Mapping[str, Json]) -> Case:
         return replace(self, facts={**self.facts, **facts})
 

@@ -48,7 +48,7 @@ HELD_MAX, FOUND_MAX = 256, 4
 
 @dataclass
 class _Copy:
-    """A copy of ``source``'s values that the call ``name`` made at ``line``."""
+    """A copy that the call ``name`` made at ``line``: tensors that lie in its memory, and where it was last changed."""
 
     name: str
     line: str

@@ -18,7 +18,7 @@ PHASES = frozenset({"sin", "cos"})
 NAMES = DIFFERENCES | REMAINDERS | PHASES
 
 LARGE = {torch.float32: 1e5, torch.float16: 1e3, torch.bfloat16: 1e3}
-"""Numbers from which on a format is looked at."""
+"""The smallest number of each format that is read: the neighbours of smaller ones lie close together."""
 
 ELEMENTS_MIN, ELEMENTS_MAX = 16, 1 << 16
 FEW, FEW_SHARE = 4, 0.5

@@ -47,8 +47,8 @@ def folded_streams(tree: ast.Module) -> Iterator[int]:
             names = {last_name(target) for target in node.targets}
         else:
             names = {"return"}
-        for returned in ("return",) if _returns(scope, names) else ():
-            names = names | given.get(getattr(scope, "name", ""), set()) | {returned}
+        if _returns(scope, names):
+            names |= {"return"} | given.get(getattr(scope, "name", ""), set())
         if names & read and not names & turned:
             yield value.lineno
 

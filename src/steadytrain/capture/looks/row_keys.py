@@ -21,9 +21,7 @@ def row_keys(args: Any, kwargs: Any) -> Tensor | None:
     A row is one image (the last three dimensions), one vector, or one sequence of ids.
     """
     first = next((one for one in tensors_in((args, kwargs)) if one.dim() > 1 and one.numel()), None)
-    if first is None or type(first) is not Tensor or first.is_complex() or first.layout != torch.strided:
-        return None
-    if first.is_meta or first.is_nested or IS_FUNCTORCH(first):
+    if first is None or not is_plain(first):
         return None
     ends = 1 if first.is_floating_point() and first.dim() < 4 else min(3, first.dim() - 1)
     if not first.is_floating_point():
@@ -31,6 +29,13 @@ def row_keys(args: Any, kwargs: Any) -> Tensor | None:
     rows = first.detach().flatten(-ends).reshape(-1, first.flatten(-ends).shape[-1])[:ROWS_MAX]
     rows = rows[:, :: -(-rows.shape[1] // COLUMNS_MAX)].float().contiguous()
     return (rows.view(torch.int32).long() * _weights(rows.shape[1], rows.device)).sum(-1)
+
+
+def is_plain(one: Tensor) -> bool:
+    """Whether the values of a tensor can be read as they lie in memory, as numbers that are not complex."""
+    if type(one) is not Tensor or IS_FUNCTORCH(one) or one.layout is not torch.strided:
+        return False
+    return not (one.is_complex() or one.is_meta or one.is_nested)
 
 
 @lru_cache(maxsize=8)

@@ -298,7 +298,7 @@ class ScriptLook(StepObserver):
         rows |= apart(one.weights.rows) | apart(one.of_schedules, stream, self._run.streams, most)
         if stream.own_steps + 1 in LABEL_STEPS:
             rows |= apart(batch_classes, self._seen.graphs)
-        rows |= apart(one.shared.rows, self._seen.graphs)
+        rows |= apart(one.shared.rows, self._seen.graphs) if self._seen.graphs else {}
         if self._seen.graphs and self._is_due(stream):
             rows |= self._of_graphs(one, stream)
             rows |= {"carried-over:gradients": float(one.left_over), **apart(one.foreign.rows)}

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from steadytrain.capture.looks.loss_graph import LossGraph
+from steadytrain.capture.looks.row_keys import is_plain
 from steadytrain.capture.step.input_recorder import MicroBatch, tensors_in
 from steadytrain.core.torch_private import IS_FUNCTORCH
 
@@ -106,7 +107,7 @@ def input_keys(args: Any, kwargs: Any, rows: int) -> Tensor | None:
     All tensors of the call count. None if one of them has other rows, or if none holds many different numbers.
     """
     given = [one.detach() for one in tensors_in((args, kwargs)) if one.dim() > 0]
-    if not given or any(not _is_plain(one) or len(one) != rows for one in given):
+    if not given or any(not is_plain(one) or not one.numel() or len(one) != rows for one in given):
         return None
     columns = max(1, sum(one.numel() // rows for one in given))
     read = min(rows, ELEMENTS_MAX // columns)
@@ -119,11 +120,6 @@ def input_keys(args: Any, kwargs: Any, rows: int) -> Tensor | None:
         keys += (bits * _weights(one.shape[1], place, one.device)).sum(-1).cpu()
         varies |= (one != one[:, :1]).any(-1).cpu()
     return torch.where(varies, torch.where(keys == 0, 1, keys), 0)
-
-
-def _is_plain(one: Tensor) -> bool:
-    plain = type(one) is Tensor and not IS_FUNCTORCH(one) and one.layout is torch.strided
-    return plain and not (one.is_complex() or one.is_meta or one.is_nested or one.numel() == 0)
 
 
 def _has_many_values(rows: Tensor) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Sign, Signature
-from steadytrain.diagnosis.signs import Signs, fact, ruled_out, seen, symptom
+from steadytrain.diagnosis.signs import Signs, ruled_out, seen, symptom
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -77,8 +76,8 @@ class DiscardedChanges(Cause):
 
 
 def _thrown_away(case: Case) -> Signs:
-    found = fact(case, "discarded_writes")
-    if not isinstance(found, (list, tuple)) or not found or not isinstance(found[0], Mapping):
+    found = case.entries("discarded_writes")
+    if not found:
         return ()
     first = found[0]
     place, _, code = str(first["line"]).partition(": ")
@@ -87,6 +86,6 @@ def _thrown_away(case: Case) -> Signs:
     where = f" at {copied} (`{how}`)" if copied != place else ""
     said = (
         f"{place} (`{code}`) changes a copy that {made} made{where}, and nothing reads it afterwards: what was copied "
-        f"is not changed ({first['times']} times in the steps that were looked at)"
+        f"is not changed ({first['times']} times in the surveyed steps)"
     )
     return (Sign(said, CERTAIN, "fact discarded_writes", {"step": float(first["step"])}, invariant=True),)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from steadytrain.diagnosis.cause import CERTAIN, Cause, Intervention, Sign, Signature
-from steadytrain.diagnosis.signs import Signs, fact, ruled_out, surveyed
+from steadytrain.diagnosis.signs import Signs, ruled_out, surveyed
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -63,8 +63,7 @@ class IntegerOverflow(Cause):
 
 def wrapped(case: Case) -> Sequence[Mapping[str, Any]]:
     """The lines whose integers wrapped."""
-    listed = fact(case, "wrapped_integers")
-    return [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, (list, tuple)) else ()
+    return case.entries("wrapped_integers")
 
 
 def _wraps(found: Sequence[Mapping[str, Any]]) -> Signs:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Sign, Signature
@@ -87,8 +86,8 @@ class LowPrecisionPositions(Cause):
 
 
 def _rounded(case: Case) -> Signs:
-    found = fact(case, "rounded_differences")
-    if not isinstance(found, (list, tuple)) or not found or not isinstance(found[0], Mapping):
+    found = case.entries("rounded_differences")
+    if not found:
         return ()
     first = found[0]
     place, _, code = str(first["line"]).partition(": ")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import final
 
 from steadytrain.experiments.case import Case
@@ -31,8 +30,7 @@ class KeptChanges(Trial):
     axis = "model"
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
-        listed = case.facts.get("discarded_writes")
-        found = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, (list, tuple)) else []
+        found = case.entries("discarded_writes")
         if not found:
             return NotApplicable("no change of a copy is thrown away, or no survey ran")
         keys = {"lines": "line", "by": "by", "copied": "copied", "copy_lines": "copy_line"}

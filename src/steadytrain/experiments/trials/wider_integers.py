@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import final
 
 from steadytrain.experiments.case import Case
@@ -30,8 +29,7 @@ class WiderIntegers(Trial):
     axis = "precision"
 
     def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
-        listed = case.facts.get("wrapped_integers")
-        found = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, (list, tuple)) else []
+        found = case.entries("wrapped_integers")
         if not found:
             return NotApplicable("no integer of the script leaves its type, or no survey ran")
         change = Change("wider-integers", {"lines": [str(one["line"]) for one in found]})
