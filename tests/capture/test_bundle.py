@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pickletools
@@ -154,7 +155,8 @@ def test_nothing_in_it_is_pickle(incident: Incident) -> None:
             assert json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
             continue
         with pytest.raises(Exception):  # noqa: B017, PT011 (whatever pickletools says of it)
-            list(pickletools.genops(data))
+            # With its stack: the first bytes of a segment are a checksum, which may spell two opcodes, such as "1.".
+            pickletools.dis(data, out=io.StringIO())
 
 
 @pytest.mark.parametrize("state_mb", [0, 4096])
