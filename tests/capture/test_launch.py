@@ -269,7 +269,7 @@ def test_a_script_that_gives_nothing_to_watch_is_told_so_and_leaves_no_run(
         (["--policy", "pray", "good.py"], "'pray': no such policy; one of observe, stop, skip, steady"),
         (["--level", "lots", "good.py"], "'lots': no such level; one of light, standard, full"),
         (["--policy"], "--policy"),
-        (["--state-mb", "-1", "good.py"], "-1: the limit on stored state must not be negative"),
+        (["--state-mb", "-1", "good.py"], "--state-mb -1: must not be negative; 0 stores no state"),
         (["--state-mb", "many", "good.py"], "many"),
         (["--name", "a/b", "good.py"], "'a/b': a run's name is one plain folder name"),
         (["--name", "a\n::error::b", "good.py"], "'a\\n::error::b': a run's name is one plain folder name"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -16,6 +17,9 @@ from scripts import Ended, call, run_script
 from steadytrain.cli.check_data import command as check_data
 from steadytrain.cli.gate import command
 from steadytrain.core.errors import UsageError
+from steadytrain.core.model import ScriptLine
+from steadytrain.gate.ci_formats import as_sarif, github_annotations
+from steadytrain.gate.result import Check, GatedRun, GateResult
 from steadytrain.storage.segments import StepRecord
 
 EVIL = "::error::x ##[add-mask]y <b>|`@octocat` \x1b[31m \x00 100%"
@@ -70,6 +74,21 @@ def test_a_place_in_the_workspace_is_a_file_with_lines(tmp_path: Path, monkeypat
     (result,) = json.loads((tmp_path / "gate.sarif").read_text())["runs"][0]["results"]
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "a%20run%20%25/run.json"
     assert "::error file=a run %25/run.json,title=steadytrain gate%3A symptoms::a run" in shown
+
+
+def test_what_a_line_of_the_script_did_is_shown_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    at = ScriptLine(str(tmp_path / "train.py"), 7, "loss = a / b")
+    outside = replace(at, file="/elsewhere/train.py")
+    for place, file, line in ((at, "train.py", 7), (outside, "bad/run.json", 1)):
+        found = GatedRun("bad", str(bad_run(tmp_path / "bad")), (Check("symptoms", "fail", "NaN", 3, place),))
+        result = GateResult("default", (), (found,))
+        (annotation,) = github_annotations(result)
+        assert annotation.startswith(f"::error file={file}," + (f"line={line}," if place is at else "title="))
+        (one,) = json.loads(as_sarif(result))["runs"][0]["results"]
+        physical = one["locations"][0]["physicalLocation"]
+        assert (physical["artifactLocation"]["uri"], physical["region"]["startLine"]) == (file, line)
+        shutil.rmtree(tmp_path / "bad")
 
 
 def test_two_files_for_ci_are_two_files(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builders import bad_run, symptom
+from builders import bad_run, quiet_run, symptom
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Action
 from steadytrain.core.model import Window
@@ -20,6 +20,7 @@ from steadytrain.gate.policy import Bounds, GatePolicy, read_policy
 from steadytrain.gate.recorded import Confirmed, Done, Recorded, of_run
 from steadytrain.gate.result import Check
 from steadytrain.storage.run_folder import open_run
+from steadytrain.storage.stopped_recording import write_stopped
 
 
 def window(losses: Any, norms: Any = None, skipped: Any = None) -> Window:
@@ -70,6 +71,59 @@ def test_the_stored_answers_of_a_run_and_its_incidents_are_read(status: Any, cou
     place = run / "incidents" / "step-412"
     keep(place, Diagnosis(str(run), "nonfinite-loss: NaN", "exact", "", "bad-row", status, "", (), ()))
     assert of_run(open_run(run)).confirmed == (Confirmed("bad-row", "nonfinite-loss", "step-412"),) * count
+
+
+def test_a_record_that_breaks_off_passes_nothing_that_it_would_have_to_show() -> None:
+    bounds = GatePolicy(loss=Bounds(highest=10.0))
+    whole, broken = recorded(), recorded(stopped=("The recording of this run stopped at step 3: OSError.",))
+    assert judge_run(whole, bounds).passed
+    found = {one.name: one for one in judge_run(broken, bounds).checks}
+    assert {name for name, one in found.items() if one.status == "unknown"} == {
+        *("symptoms", "nonfinite-losses", "loss-bounds", "actions")
+    }
+    assert found["symptoms"].reason.endswith(
+        "as far as recorded. The recording of this run stopped at step 3: OSError."
+    )
+    bad = recorded([3.0, np.nan, 1.0], stopped=broken.stopped)
+    assert check("nonfinite-losses", bad).status == "fail", "what was recorded is enough to fail"
+
+
+def test_a_run_folder_says_that_its_recording_stopped(tmp_path: Path) -> None:
+    run = quiet_run(tmp_path / "run")
+    assert judge_run(of_run(open_run(run)), GatePolicy()).passed
+    write_stopped(run, step=34, why="OSError: no space left")
+    judged = judge_run(of_run(open_run(run)), GatePolicy())
+    assert not judged.passed
+    assert "stopped at step 34: OSError: no space left" in judged.checks[1].reason
+
+
+def test_what_ended_the_script_is_named() -> None:
+    run = recorded(ended="failed", why_ended="ValueError after step 6 at train.py:9: enough")
+    assert check("ended", run).reason == (
+        "the run did not finish: failed (ValueError after step 6 at train.py:9: enough)"
+    )
+
+
+def test_of_one_step_the_loss_comes_before_what_follows_from_it() -> None:
+    found = tuple(replace(symptom(2), name=name) for name in ("nonfinite-gradient", "nonfinite-loss"))
+    assert "critical nonfinite-loss at step 2" in check("symptoms", recorded(symptoms=found)).reason
+
+
+def test_the_line_of_the_first_bad_operation_is_named(tmp_path: Path) -> None:
+    run = of_run(open_run(bad_run(tmp_path / "run")))
+    (origin,) = run.origins.values()
+    assert origin.at is not None
+    for name in ("symptoms", "nonfinite-losses"):
+        assert check(name, run).at == origin.at
+    assert f"{origin.operation} made {origin.produced} at {origin.at.place}" in check("symptoms", run).reason
+
+
+def test_references_of_another_script_are_named() -> None:
+    references = [recorded([3.0, 2.0, end], script="other.py") for end in (1.0, 1.1, 1.2)]
+    reason = check("loss-noise", recorded(script="train.py"), references=references).reason
+    assert reason.endswith("(they ran other.py, this one train.py)")
+    same = check("loss-noise", recorded(script="other.py"), references=references).reason
+    assert "ran" not in same.split("lies")[1]
 
 
 @pytest.mark.parametrize("value", [-np.inf, np.inf, np.nan])

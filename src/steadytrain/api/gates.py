@@ -99,7 +99,10 @@ def _path_of(target: str | Path, runs_dir: Path) -> Path:
     except (OSError, ValueError):
         exists = False
     if not exists:
-        path = find(str(target), runs_dir)
+        try:
+            path = find(str(target), runs_dir)
+        except UsageError as error:
+            raise UsageError(f"{error}; a script that trained nothing leaves no run") from None
     if is_bundle(path):
         raise UsageError(f"{path}: an incident; a gate takes runs and logs")
     return path

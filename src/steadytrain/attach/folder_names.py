@@ -10,6 +10,7 @@ import time
 import zlib
 from pathlib import Path
 
+from steadytrain.attach.messages import tell
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.redaction import redact_text
 
@@ -38,8 +39,12 @@ def free_folder(runs_dir: Path, name: str, *, named: bool, shared: bool = False)
         except FileExistsError:
             if named:
                 raise UsageError(f"{path}: this run exists already; give another --name") from None
-        except OSError:
-            break  # not writable: reported when there is something to write
+        except OSError as error:
+            tell(
+                f"warning: no folder can be made in {runs_dir} ({error.strerror}), so nothing will be recorded; the "
+                "policy still acts, and alerts are still sent; name another place with --runs-dir"
+            )
+            break
         else:
             _made[path] = (path, runs_dir) if is_new else (path,)
             break

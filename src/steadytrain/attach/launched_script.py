@@ -57,12 +57,15 @@ class Wanted:
     fail_on: Severity | None = None
     require_training: bool = False
 
-    def unmet(self, run_dir: Path) -> str:
-        """What the script under watch did not fulfil, which is also reported; "" if it fulfilled everything."""
+    def unmet(self, run_dir: Path, watcher: Watcher | None) -> str:
+        """What the script under watch did not fulfil, which is also reported; "" if it fulfilled everything.
+
+        ``watcher``: that of this process, which knows its steps and symptoms also where no folder could be written.
+        """
         option, why = "", ""
-        if self.require_training and not _has_trained(run_dir):
+        if self.require_training and not _has_trained(run_dir, watcher):
             option, why = "--require-training", NOT_TRAINED
-        elif self.fail_on is not None and _reaches(run_dir, self.fail_on):
+        elif self.fail_on is not None and _reaches(run_dir, watcher, self.fail_on):
             option, why = f"--fail-on {self.fail_on}", "such a symptom was seen"
         if why:
             tell(f"{option}: {why}, so the exit status is {UNHEALTHY_STATUS}")
@@ -106,7 +109,8 @@ def run_target(
         given_up = made_here(run_dir) and not os.path.isdir(run_dir)
         with end.part("ending the run"):
             override = _finish_run(run, run_dir, how, status, error, given_up=given_up)
-        unmet = wanted.unmet(run_dir) if override is None and status == 0 and not given_up else ""
+        watcher = own.watcher if own is not None else None
+        unmet = wanted.unmet(run_dir, watcher) if override is None and status == 0 and not given_up else ""
         with end.part("alerting"):
             if unmet == NOT_TRAINED:
                 _alert_of_early_end(run, "failed", f"{NOT_TRAINED} (--require-training)")
@@ -214,10 +218,9 @@ def _finish_run(
     return STOPPED_STATUS if stopped else None
 
 
-def _has_trained(run_dir: Path) -> bool:
+def _has_trained(run_dir: Path, watcher: Watcher | None) -> bool:
     """Whether this process, or one that the script started, made a step. Its folder is made at the first one."""
-    own = attached()
-    streams = own.watcher.streams if own is not None else ()
+    streams = watcher.streams if watcher is not None else ()
     return any(stream.own_steps + stream.updates_before for stream in streams) or (run_dir / RUN_FILE).exists()
 
 
@@ -240,11 +243,13 @@ def _alert_of_early_end(run: WatchedRun, how: str, why: str) -> None:
     sink.close(how, why)
 
 
-def _reaches(run_dir: Path, severity: Severity) -> bool:
+def _reaches(run_dir: Path, watcher: Watcher | None, severity: Severity) -> bool:
     """Whether any process of the run has a symptom of at least this severity."""
+    grave = SEVERITIES[SEVERITIES.index(severity) :]
+    if watcher is not None and any(symptom.severity in grave for symptom in watcher.symptoms):
+        return True
     try:
         run = open_run(run_dir)
-        grave = SEVERITIES[SEVERITIES.index(severity) :]
         found = [*run.symptoms, *(symptom for rank in run.ranks for symptom in open_run(rank).symptoms)]
         return any(symptom.severity in grave for symptom in found)
     except Exception:

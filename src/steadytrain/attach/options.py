@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from steadytrain.attach.messages import tell
 from steadytrain.core.errors import UsageError
@@ -18,6 +18,7 @@ from steadytrain.guard.policy import BASES, STEADIED, Policy
 from steadytrain.guard.policy_files import find_policy
 from steadytrain.storage.run_search import RUNS_DIR_DEFAULT
 
+Value = TypeVar("Value")
 COMPILED = ("edges", "inside")
 NO_RUN = "none"
 """For ``continues``: a new run, also where SLURM has started the job again."""
@@ -100,13 +101,15 @@ class Options:
             raise UsageError("--resume-from loads a state; it contradicts --policy observe, which touches nothing")
         if self.policy not in BASES:
             object.__setattr__(self, "policy", str(Path(self.policy).absolute()))
-        level = find_level(self.level)
+        level = _of_option("--level", lambda: find_level(self.level))
         if self.compiled not in COMPILED:
-            raise UsageError(f"{self.compiled!r}: no such place in compiled code; one of {', '.join(COMPILED)}")
+            raise UsageError(
+                f"--compiled {self.compiled!r}: no such place in compiled code; one of {', '.join(COMPILED)}"
+            )
         if self.compiled == "inside" and level.modules_every is None:
             raise UsageError(f"compiled inside: the level {level.name} measures no outputs; use standard or full")
         try:
-            to = parse_to(self.to) if isinstance(self.to, str) else check_to(self.to)
+            to = _of_option("--to", lambda: parse_to(self.to) if isinstance(self.to, str) else check_to(self.to))
         except UsageError:
             raise
         except Exception as error:  # a broken plug-in costs the tools, not the run
@@ -122,13 +125,13 @@ class Options:
         if name is not None and _is_refused(name):
             raise UsageError(f"{name!r}: a run's name is one plain folder name; set its place with --runs-dir")
         if self.state_mb < 0:
-            raise UsageError(f"{self.state_mb}: the limit on stored state must not be negative")
+            raise UsageError(f"--state-mb {self.state_mb}: must not be negative; 0 stores no state")
         if self.max_skips < 1:
-            raise UsageError(f"{self.max_skips}: --max-skips is at least 1; to skip nothing, use --policy stop")
+            raise UsageError(f"--max-skips {self.max_skips}: must be at least 1; to skip nothing, use --policy stop")
         if self.checkpoints_mb < 0:
-            raise UsageError(f"{self.checkpoints_mb}: the disk space for good checkpoints must not be negative")
+            raise UsageError(f"--checkpoints-mb {self.checkpoints_mb}: must not be negative; 0 keeps no checkpoint")
         if self.rewind_mb < 0:
-            raise UsageError(f"{self.rewind_mb}: the disk space for rewinding must not be negative")
+            raise UsageError(f"--rewind-mb {self.rewind_mb}: must not be negative; 0 keeps nothing to replay")
 
     def steering_policy(self) -> Policy:
         """The policy, read from its file if it is one.
@@ -164,6 +167,18 @@ class Options:
         if "runs_dir" in pairs and Path(self.runs_dir).absolute() == Path(other.runs_dir).absolute():
             del pairs["runs_dir"]
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _of_option(option: str, read: Callable[[], Value]) -> Value:
+    """What ``read`` returns; an error of it names the option.
+
+    Raises:
+        UsageError: ``read`` does.
+    """
+    try:
+        return read()
+    except UsageError as error:
+        raise UsageError(f"{option} {error}") from None
 
 
 class OptionsGiven(TypedDict, total=False):

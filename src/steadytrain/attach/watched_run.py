@@ -155,9 +155,12 @@ def _check_addresses(options: Options) -> None:
     refuse_bad_addresses(options.to, os.environ)
     if not options.notify:
         return
+    from steadytrain.exporters.alerts.settings import NOTIFY_VARIABLE, urls_of_environment
     from steadytrain.exporters.alerts.url_check import refuse_bad_urls
     from steadytrain.exporters.exporter_process import child_environment
 
-    why = refuse_bad_urls(options.notify, child_environment())
+    of_variable = set(options.notify) <= set(urls_of_environment())
+    where = NOTIFY_VARIABLE if of_variable else "--notify"
+    why = refuse_bad_urls(options.notify, child_environment(), where)
     if why:
-        tell(f"warning: the addresses of --notify could not be checked ({why})")
+        tell(f"warning: the addresses of {where} could not be checked ({why})")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,7 +22,7 @@ from steadytrain.capture.settings import Settings
 from steadytrain.capture.step import ranks
 from steadytrain.core.errors import UsageError
 from steadytrain.core.torch_private import DEFAULT_STORE
-from steadytrain.storage.ranks_of_run import rank_folder
+from steadytrain.storage.ranks_of_run import launcher_facts, rank_folder
 from steadytrain.storage.run_folder import RUN_FILE, Run, open_run
 
 WAIT_S_MAX = 3.0
@@ -45,6 +46,17 @@ def choose_folder(settings: Settings, tell: Callable[[str], None]) -> tuple[Path
     if (own / RUN_FILE).exists():
         return own / "ranks" / f"process-{os.getpid()}", _nothing
     return own, (lambda: _announce(own)) if may_meet else _nothing
+
+
+def rank_facts() -> dict[str, Any]:
+    """Which process of the training this is, and where it runs."""
+    return {
+        "rank": ranks.rank(),
+        "world_size": ranks.world_size(),
+        "pid": os.getpid(),
+        "node": platform.node(),
+        **launcher_facts(),
+    }
 
 
 def _is_one_of_several() -> bool:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import platform
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,13 +29,12 @@ from steadytrain.detection.detector_schedule import DetectorSchedule
 from steadytrain.detection.earlier_run import history_of
 from steadytrain.detection.incidents import SymptomIncidents
 from steadytrain.detection.open_courses import RECENT_STEPS, OpenCourses, is_recent
-from steadytrain.detection.record_folder import choose_folder
+from steadytrain.detection.record_folder import choose_folder, rank_facts
 from steadytrain.detection.sink import NO_SINK, Sink
 from steadytrain.detection.step_history import StepHistory
 from steadytrain.detectors import Detector
 from steadytrain.grouping.catalog import needed_tables, spoils_weights
 from steadytrain.grouping.stories import Story, is_of_nonfinite, of_nonfinite, tell
-from steadytrain.storage.ranks_of_run import launcher_facts
 from steadytrain.storage.retention import Keeper
 from steadytrain.storage.run_folder import RunWriter
 from steadytrain.storage.run_summaries import keep_summary
@@ -76,6 +73,7 @@ class RunRecorder:
         self._open = OpenCourses()
         self._run: RunWriter | None = None
         self._sink = sink
+        self._sending = False
         self._machine: MachineSampler | None = None
         self._keeper: Keeper | None = None
         self._facts_waiting: dict[str, Any] = {}
@@ -129,15 +127,19 @@ class RunRecorder:
             with self._guard.part("keeping the run folder small"):
                 self._keeper = Keeper(run.path, lambda error: self._guard.report("keeping the run folder small", error))
                 self._keeper.start()
-            with self._guard.part("exporting"):
-                self._sink.open(run.path, {**self.settings.description, **_rank_facts(), **facts})
+            self._open_sink(run.path, facts)
         return self.begin()
+
+    def _open_sink(self, folder: Path, facts: Mapping[str, Any]) -> None:
+        self._sending = True
+        with self._guard.part("exporting"):
+            self._sink.open(folder, {**self.settings.description, **rank_facts(), **facts})
 
     def begin(self) -> RunWriter:
         """The run folder, made if it is not there: also for a run that failed before its first step."""
         if self._run is None:
             folder, begun = choose_folder(self.settings, self._tell)
-            self._run = RunWriter(folder, {**self.settings.description, **_rank_facts()})
+            self._run = RunWriter(folder, {**self.settings.description, **rank_facts()})
             begun()
             self._run.set_fact("torch", torch.__version__)
             for name, value in self._facts_waiting.items():
@@ -150,6 +152,11 @@ class RunRecorder:
     def machine_samples(self) -> list[Sample]:
         """The last readings of the machine, oldest first."""
         return self._machine.recent() if self._machine is not None else []
+
+    @property
+    def _has_books(self) -> bool:
+        """Whether there is a run folder, or may be one: what it does not take is reported once."""
+        return self.recording or self._run is not None
 
     @property
     def begun(self) -> bool:
@@ -211,8 +218,9 @@ class RunRecorder:
     def act(self, stream: Stream, action: Action) -> None:
         """Add an entry to the ledger, and send it to other tools."""
         self.actions.append(action)
-        with self._guard.part("writing the ledger"):
-            self.open(stream).add_action(action)
+        if self._has_books:
+            with self._guard.part("writing the ledger"):
+                self.open(stream).add_action(action)
         with self._guard.part("exporting"):
             self._sink.action(stream.name, action)
 
@@ -251,6 +259,8 @@ class RunRecorder:
         if self._run is not None:
             with contextlib.suppress(Exception):  # the error's own text may fail
                 write_stopped(self._run.path, step=step, why=f"{type(error).__name__}: {error}")
+        if not self._sending:  # alerts need no folder
+            self._open_sink(self.settings.run_dir, {})
 
     def look(self, stream: Stream) -> list[Symptom]:
         """Let the detectors look whose turn it is, and record what is new or has grown. Gravest first."""
@@ -284,8 +294,9 @@ class RunRecorder:
         key = (symptom.name, symptom.stream, symptom.first_step)
         if self.symptoms.get(key) != symptom:
             self.symptoms[key] = symptom
-            with self._guard.part("recording a symptom"):
-                self.open(stream).raise_symptom(symptom)
+            if self._has_books:
+                with self._guard.part("recording a symptom"):
+                    self.open(stream).raise_symptom(symptom)
             with self._guard.part("exporting"):
                 self._sink.symptom(symptom)
 
@@ -352,10 +363,11 @@ class RunRecorder:
         if self._keeper is not None:
             with self._guard.part("keeping the run folder small"):
                 self._keeper.close()
-        if self._run is not None:
+        if self._sending:
             with self._guard.part("exporting"):
                 last = max((stream.step for stream in streams), default=0)
                 self._sink.close(str(facts.get("ended")), str(facts.get("failure") or ""), last)
+        if self._run is not None:
             remove_empty_notes(self._run.path)
             with contextlib.closing(self._run):
                 for name, value in {**facts, "ended_at": utc_now(), "warnings": self._guard.warnings}.items():
@@ -378,16 +390,6 @@ class RunRecorder:
 def recording(detectors: Sequence[Detector] = (), sink: Sink = NO_SINK) -> Record:
     """The recorder for a watcher: it records the run, runs ``detectors`` and sends results to ``sink``."""
     return lambda settings, guard, tell: RunRecorder(settings, guard, tell, detectors, sink)
-
-
-def _rank_facts() -> dict[str, Any]:
-    return {
-        "rank": ranks.rank(),
-        "world_size": ranks.world_size(),
-        "pid": os.getpid(),
-        "node": platform.node(),
-        **launcher_facts(),
-    }
 
 
 def _by_weight(symptom: Symptom) -> tuple[int, int, int]:

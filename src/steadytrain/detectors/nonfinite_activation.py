@@ -74,7 +74,7 @@ class NonfiniteActivation(Detector):
         names = _origins([row for row, count in zip(episode.rows, counts, strict=True) if count > self.elements_max])
         loss = window.series("loss").between(episode.first_step, episode.last_step + self.loss_steps)
         lost = not np.isfinite(loss.values).all() or not len(loss)
-        first = names[0] or "the model's output"
+        first = f"module {names[0]}" if names[0][:1].isdigit() else names[0] or "the model's output"
         others = f" and {len(episode.rows) - 1} more modules" if len(episode.rows) > 1 else ""
         return Symptom(
             name="nonfinite-activation",

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 from xml.etree import ElementTree
 
+from steadytrain.core.model import ScriptLine
 from steadytrain.core.version import __version__
 from steadytrain.gate.result import Check, GatedRun, GateResult
 from steadytrain.report.wording import clean
@@ -62,7 +63,7 @@ def _suite(root: ElementTree.Element, name: str, checks: tuple[Check, ...]) -> E
 
 
 def as_sarif(result: GateResult) -> str:
-    """SARIF 2.1.0: an error for each check that did not pass, at the run or log."""
+    """SARIF 2.1.0: an error for each check that did not pass, at the line of the script at fault, else at the run."""
     names = list(dict.fromkeys(check.name for run in result.runs for check in run.checks))
     rules = [{"id": name, "shortDescription": {"text": name}} for name in names]
     results = [
@@ -70,14 +71,7 @@ def as_sarif(result: GateResult) -> str:
             "ruleId": check.name,
             "level": "error",
             "message": {"text": f"{clean(run.run)}: {check.reason}"},
-            "locations": [
-                {
-                    "physicalLocation": {
-                        "artifactLocation": {"uri": _uri(run.path)},
-                        "region": {"startLine": 1},
-                    }
-                }
-            ],
+            "locations": [_location(run, check)],
             "partialFingerprints": {"steadytrain/v1": f"{check.name}|{run.run}"},
         }
         for run, check in _faults(result)
@@ -85,6 +79,13 @@ def as_sarif(result: GateResult) -> str:
     driver = {"name": "steadytrain gate", "version": __version__, "rules": rules}
     log = {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
     return as_json(log, indent=1, ensure_ascii=False) + "\n"
+
+
+def _location(run: GatedRun, check: Check) -> dict[str, object]:
+    """The line of the script at fault if it lies in the current folder, else the run."""
+    in_script = check.at is not None and _inside(Path(os.path.abspath(check.at.file))) is not None
+    path, line = (check.at.file, check.at.line) if in_script and check.at is not None else (run.path, 1)
+    return {"physicalLocation": {"artifactLocation": {"uri": _uri(path)}, "region": {"startLine": line}}}
 
 
 def as_markdown(result: GateResult) -> str:
@@ -102,7 +103,7 @@ def as_markdown(result: GateResult) -> str:
 def github_annotations(result: GateResult) -> list[str]:
     """Workflow commands of GitHub Actions: an error for each check that did not pass, at most ten."""
     found = [
-        f"::error {_file(run.path)}title={_property(f'steadytrain gate: {check.name}')}"
+        f"::error {_line(check.at) or _file(run.path)}title={_property(f'steadytrain gate: {check.name}')}"
         f"::{_data(f'{run.run}: {check.reason}')}"
         for run, check in _faults(result)
     ]
@@ -145,6 +146,12 @@ def _file(path: str) -> str:
     """The property of an annotation, "" for what lies outside of the workspace: GitHub could not show it."""
     inside = _inside(_with_lines(path))
     return "" if inside is None else f"file={_property(inside)},"
+
+
+def _line(at: ScriptLine | None) -> str:
+    """The line of a script in the workspace, "" if there is none."""
+    file = _file(at.file) if at is not None else ""
+    return f"{file}line={at.line}," if file and at is not None else ""
 
 
 def _with_lines(path: str) -> Path:

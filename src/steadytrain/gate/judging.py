@@ -10,23 +10,39 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from steadytrain.compare.seed_noise import RUNS_MIN, next_run_interval, tail_mean, tail_steps
-from steadytrain.core.model import SEVERITIES, Series, Symptom
+from steadytrain.core.model import SEVERITIES, ScriptLine, Series, Symptom
 from steadytrain.gate.policy import NONFINITE_LOSS, Bounds, GatePolicy
 from steadytrain.gate.recorded import Done, Recorded
 from steadytrain.gate.result import Check, GatedRun
-from steadytrain.grouping.catalog import declared
+from steadytrain.grouping.catalog import declared, is_nonfinite
+from steadytrain.grouping.stories import by_time
 from steadytrain.report.action_words import action_words
 from steadytrain.report.wording import clean, count, enumerated, number
 
 NAMES_MAX = 6
 FACT = "; a warning of it fails, too: it states what the script does, and is no statistic"
 LOSS, GRADIENT_NORM = "loss", "gradient_norm"
+OF_THE_RECORD = (
+    *("symptoms", "nonfinite-losses", "loss-bounds", "gradient-norm-bounds", "actions"),
+    *("loss-noise", "gradient-norm-noise"),
+)
+"""The checks that read what was recorded step by step."""
+
 _KEPT = {"checklist": "checklist", "preflight": "preflight", "data": "result of check-data --keep-with"}
 
 
 def judge_run(run: Recorded, policy: GatePolicy, references: Sequence[Recorded] = ()) -> GatedRun:
     """Every demand of ``policy`` on ``run``, and its noise beside ``references`` if there are any."""
-    return GatedRun(run.name, str(run.path), tuple(_checks(run, policy, references)))
+    return GatedRun(
+        run.name, str(run.path), tuple(_as_far_as_recorded(one, run) for one in _checks(run, policy, references))
+    )
+
+
+def _as_far_as_recorded(check: Check, run: Recorded) -> Check:
+    """A check that passes on a record that breaks off is unknown: what came after may not pass."""
+    if not run.stopped or check.status != "pass" or check.name not in OF_THE_RECORD:
+        return check
+    return Check(check.name, "unknown", f"{check.reason}, as far as recorded. {' '.join(map(clean, run.stopped))}")
 
 
 def _checks(run: Recorded, policy: GatePolicy, references: Sequence[Recorded]) -> Iterator[Check]:
@@ -57,7 +73,8 @@ def _ended(run: Recorded) -> Check:
         return Check("ended", "pass", "the run finished")
     if run.ended is None:
         return Check("ended", "unknown", "the run recorded no end: it was killed, or is still running")
-    return Check("ended", "fail", f"the run did not finish: {clean(run.ended)}")
+    why = f" ({clean(run.why_ended)})" if run.why_ended else ""
+    return Check("ended", "fail", f"the run did not finish: {clean(run.ended)}{why}")
 
 
 def _symptoms(run: Recorded, policy: GatePolicy) -> Check:
@@ -67,15 +84,25 @@ def _symptoms(run: Recorded, policy: GatePolicy) -> Check:
     bad = SEVERITIES[SEVERITIES.index(policy.fail_on) :]
     found = [one for one in run.symptoms if _counts(one, bad) and one.name not in policy.allowed_symptoms]
     if found:
-        first = min(found, key=lambda one: (-SEVERITIES.index(one.severity), one.first_step))
+        first = min(found, key=lambda one: (-SEVERITIES.index(one.severity), by_time(one)[:2]))
+        made, at = _made_by(run, first)
         more = f" (and {count(len(found) - 1)} more)" if len(found) > 1 else ""
         where = f"{first.severity} {clean(first.name)} at step {count(first.first_step)}"
         why = "" if first.severity in bad else FACT
-        return Check(name, "fail", f"{where}: {clean(first.message)}{why}{more}", first.first_step)
+        return Check(name, "fail", f"{where}: {clean(first.message)}{made}{why}{more}", first.first_step, at)
     if not run.looked or not run.windows:
         return Check(name, "unknown", "no detector could look at this run")
     looked = f"no {' or '.join(bad)} symptom from {count(run.looked)} detectors"
     return Check(name, "pass", f"{looked}{_uncounted(run, policy, bad)}")
+
+
+def _made_by(run: Recorded, symptom: Symptom) -> tuple[str, ScriptLine | None]:
+    """The operation that made the NaN or Inf of a symptom, if its incident names it, and the line at fault."""
+    origin = run.origins.get((symptom.stream, symptom.first_step)) if is_nonfinite(symptom) else None
+    if origin is None:
+        return "", symptom.at
+    place = f" at {origin.at.place}" if origin.at is not None else ""
+    return f"; {clean(origin.operation)} made {origin.produced}{clean(place)}", origin.at or symptom.at
 
 
 def _counts(symptom: Symptom, bad: Sequence[str]) -> bool:
@@ -127,6 +154,7 @@ def _losses(run: Recorded, policy: GatePolicy) -> Check:
             "fail",
             f"{_of(total, 'loss is', 'losses are')} NaN or Inf{by_script}, the first at step {count(first)}{allowed}",
             first,
+            next((one.at for (_, step), one in run.origins.items() if step == first), None),
         )
     if not measured:
         return Check(name, "unknown", "no loss was recorded")
@@ -226,7 +254,16 @@ def _beside(
         return Check(name, "unknown", f"the references are equal in {where}, so they show no noise; vary their seeds")
     told = f"the mean {word} {number(own)} of {where}"
     interval = f"{number(low)} to {number(high)}, where one more run like the {len(known)} references lies"
+    interval += _of_other_scripts(run, references)
     if own > high or (policy.both_sides and own < low):
         return Check(name, "fail", f"{told} is {'above' if own > high else 'below'} {interval}", span[0])
     beside = "within" if own >= low else "below, which the policy allows,"
     return Check(name, "pass", f"{told} is {beside} {interval}")
+
+
+def _of_other_scripts(run: Recorded, references: Sequence[Recorded]) -> str:
+    """The scripts of references that ran another one: they may differ by more than their seed."""
+    others = [one.script for one in references if one.script and run.script and one.script != run.script]
+    if not others:
+        return ""
+    return f" (they ran {enumerated(list(map(clean, dict.fromkeys(others))), NAMES_MAX)}, this one {clean(run.script)})"

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Action
-from steadytrain.core.model import Symptom, Window
+from steadytrain.core.model import ScriptLine, Symptom, Window
 from steadytrain.diagnosis import answer_files
 from steadytrain.grouping import judge
 from steadytrain.grouping.catalog import log_detectors
 from steadytrain.logs import Log
+from steadytrain.storage.bundle import open_for_report
 from steadytrain.storage.run_folder import Run, open_run
+from steadytrain.storage.stopped_recording import stopped_sentence
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,15 @@ class Confirmed:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """The first bad operation of an incident: its name, what it made, and its line in the script if it is known."""
+
+    operation: str
+    produced: str
+    at: ScriptLine | None
+
+
+@dataclass(frozen=True)
 class Recorded:
     """A run as a gate sees it. ``windows`` are its streams, ``main`` first, then those of other ranks.
 
@@ -41,6 +54,10 @@ class Recorded:
     an end, a ledger, a ``checklist``, a ``preflight`` and checks of its ``data``.
     ``confirmed`` are the causes that stored answers of `diagnose` confirm.
     ``unrecorded`` is the number of steps in which the recording rested.
+    ``why_ended`` is the error that ended the script, "" if there was none. ``stopped`` says of each rank whose
+    recording stopped before its training that it did.
+    ``script`` is the name of its script or module, "" if unknown.
+    ``origins`` are the first bad operations, by stream and step of their incident.
     """
 
     name: str
@@ -56,6 +73,10 @@ class Recorded:
     data: tuple[Done, ...] = ()
     unrecorded: int = 0
     confirmed: tuple[Confirmed, ...] = ()
+    why_ended: str = ""
+    stopped: tuple[str, ...] = ()
+    origins: Mapping[tuple[str, int], Origin] = field(default_factory=dict)
+    script: str = ""
 
 
 def of_log(log: Log) -> Recorded:
@@ -97,6 +118,10 @@ def of_run(
         tuple(data),
         sum(_rested(record) for record in records),
         tuple(_confirmed(run)),
+        str(run.facts.get("failure") or ""),
+        tuple(line for record in records for line in stopped_sentence(record.path)),
+        dict(_origins(run)),
+        Path(str(run.description.get("script") or run.description.get("module") or "")).name,
     )
 
 
@@ -106,6 +131,16 @@ def _confirmed(run: Run) -> Iterator[Confirmed]:
         answer = answer_files.read(place)
         if answer is not None and answer.status == "confirmed":
             yield Confirmed(answer.verdict, answer.symptom.split(":")[0], place.name)
+
+
+def _origins(run: Run) -> Iterator[tuple[tuple[str, int], Origin]]:
+    """A damaged bundle names none: it is no reason to judge nothing."""
+    for path in run.incidents:
+        with suppress(UsageError, OSError):
+            incident = open_for_report(path).incident
+            if (found := incident.located) is not None:
+                at = ScriptLine(found.file, found.line, found.code or "") if found.file and found.line else None
+                yield (incident.stream, incident.step), Origin(found.operation_said, found.produced, at)
 
 
 def _rested(run: Run) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from steadytrain.core.json_values import JsonValue
+from steadytrain.core.model import ScriptLine
 from steadytrain.core.notebook import as_html
 
 SCHEMA = "steadytrain.gate/1"
@@ -18,13 +19,15 @@ Status = Literal["pass", "fail", "unknown"]
 class Check(JsonValue):
     """One demand of the policy on one run. ``unknown``: what was recorded cannot answer it; the gate then fails.
 
-    ``step`` is the first step at fault, None if there is none.
+    ``step`` is the first step at fault, None if there is none. ``at`` is the line of the script at fault, if one is
+    known.
     """
 
     name: str
     status: Status
     reason: str
     step: int | None = None
+    at: ScriptLine | None = None
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def tell(symptoms: Sequence[Symptom], window: Window) -> tuple[Story, ...]:
     stride = stride_of(window.steps)
     groups: list[list[Symptom]] = []
     open_until = -1
-    for symptom in sorted(symptoms, key=_by_time):
+    for symptom in sorted(symptoms, key=by_time):
         if not groups or symptom.first_step > open_until + MARGIN_STEPS * stride:
             groups.append([])
             open_until = -1
@@ -190,7 +190,8 @@ def _gravest(symptoms: Sequence[Symptom]) -> Symptom:
     return max(symptoms, key=lambda symptom: (SEVERITIES.index(symptom.severity), symptom.course is not None))
 
 
-def _by_time(symptom: Symptom) -> tuple[int, int, str]:
+def by_time(symptom: Symptom) -> tuple[int, int, str]:
+    """The order of onset: by first step, within a step in the order in which it computes the signals, then by name."""
     rank = declared(symptom.name).nonfinite_rank
     if rank is None:
         ranks = (rank for name in symptom.signals for start, rank in _ORDER if name.startswith(start))

@@ -311,7 +311,7 @@ class OptimizerSteps:
             run.observer.step_ended(stream, run.recorder.begin().path if run.recorder.recording else None)
         instruments = run.instruments(stream)
         if measured.record.skipped or measured.record.refused:
-            instruments.skip_update()
+            instruments.skip_update(stream, stream.step)
         else:
             stream.updating = True
         found = run.recorder.look(stream)

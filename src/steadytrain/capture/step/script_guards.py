@@ -272,6 +272,7 @@ class ScriptGuards:
         if run.observer.replays:
             run.observer.let_go(stream, *self._as_at_gate(case, stream))
             return
+        run.instruments(stream).leave_out()
         key = (case.name, stream.name)
         let = self._let_go.get(key)
         if let is None:

@@ -143,10 +143,7 @@ class MeasurementSchedule:
             with self._guard.part("measuring histograms"):
                 histograms = log2_histogram(_histogram_rows(stream.tensor_names, stream.parameters), with_sign=True)
         if self._activations is not None:
-            if self._activations.armed:
-                modules = self._activations.take()
-                for note in self._activations.take_notes():
-                    self._note(note)
+            modules = self._take_outputs()
             self._arm(stream, step + 1)
         if tensors or modules or histograms:
             self._waiting = [*self._waiting[-WAITING_MAX + 1 :], Underway(step, tensors, modules, histograms)]
@@ -156,6 +153,14 @@ class MeasurementSchedule:
             self._extra_steps += 1
         self.read()
 
+    def _take_outputs(self) -> Readback[Taken] | None:
+        if self._activations is None or not self._activations.armed:
+            return None
+        taken = self._activations.take()
+        for note in self._activations.take_notes():
+            self._note(note)
+        return taken
+
     def _arm(self, stream: Stream, step: int) -> None:
         assert self._activations is not None
         # Hooks can be added only between steps, so the second step is the first one with measured outputs.
@@ -163,11 +168,21 @@ class MeasurementSchedule:
             histograms = self._is_due(self._level.histograms_every, step, near=False)
             self._activations.arm(list(stream.roots()), histograms=histograms)
 
-    def skip_update(self) -> None:
-        """The step had no update."""
+    def skip_update(self, stream: Stream | None = None, step: int = 0) -> None:
+        """The step had no update. ``stream``: it is on record as ``step`` of that stream, and so are its outputs."""
         if self._looked_before and self._tensors is not None:
             self._tensors.forget()
         self._looked_before = False
+        if stream is not None and self._activations is not None:
+            if (modules := self._take_outputs()) is not None:
+                self._waiting = [*self._waiting[-WAITING_MAX + 1 :], Underway(step, modules=modules)]
+            self._arm(stream, step + 1)
+            self.read()
+
+    def leave_out(self) -> None:
+        """The script made no update with the batches since the last step: their outputs belong to no step."""
+        if self._activations is not None:
+            self._activations.leave_out()
 
     def at_incident(self, stream: Stream, step: int, scale: float) -> None:
         """The update was refused: measure gradients, weights and moments in their current state, and no update."""

@@ -15,9 +15,9 @@ from steadytrain.storage.redaction import redact_text
 CHECK_S_MAX = 60.0
 
 
-def refuse_bad_urls(urls: Sequence[str], environment: Mapping[str, str]) -> str:
-    """Check that each address is one of a service that Apprise knows. Returns why that could not be
-    asked, "" if it was.
+def refuse_bad_urls(urls: Sequence[str], environment: Mapping[str, str], where: str = "--notify") -> str:
+    """Check that each address, which was given in ``where``, is one of a service that Apprise knows. Returns why that
+    could not be asked, "" if it was.
 
     Raises:
         UsageError: one is not. The message holds no part of it but its scheme.
@@ -37,7 +37,7 @@ def refuse_bad_urls(urls: Sequence[str], environment: Mapping[str, str]) -> str:
     if why is None:
         return f"the check ended with status {asked.returncode}"
     if why:
-        raise UsageError(f"--notify {why}")
+        raise UsageError(f"{where} {why}")
     return ""
 
 

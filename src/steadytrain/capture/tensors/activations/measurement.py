@@ -62,7 +62,7 @@ class Measurement:
     """Receives outputs and function calls during the forward; measures them at once and keeps none."""
 
     def __init__(self, *, histograms: bool) -> None:
-        self._histograms = histograms
+        self.histograms = histograms
         self.logits_dtype: str | None = None
         self.loss_input: str | None = None
         self._looks: dict[str, list[Look]] = {}
@@ -187,7 +187,7 @@ class Measurement:
         values = plain_values(tensor)
         if values is None or not values.numel():
             return None
-        look = outputs.look(values, histogram=self._histograms)
+        look = outputs.look(values, histogram=self.histograms)
         self._last = (weakref.ref(tensor), VERSION.of(tensor), look)
         return look
 

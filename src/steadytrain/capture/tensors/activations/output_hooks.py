@@ -135,6 +135,15 @@ class Activations:
         self.disarm()
         return sent
 
+    def leave_out(self) -> None:
+        """The script made no update with what was measured so far: it belongs to no step."""
+        if self._sent is not None:
+            self.disarm()
+        elif self._measurement is not None:
+            self._measurement = Measurement(histograms=self._measurement.histograms)
+            if self._slots is not None:
+                self._ours(self._slots.empty)
+
     def take_notes(self) -> list[str]:
         """Notes for the user on what could not be measured; each kind once."""
         return self._unseen.take()
