@@ -132,7 +132,7 @@ def test_the_folder_of_runs_is_a_setting_of_every_command(monkeypatch: pytest.Mo
 
 ENVIRONMENTS = [
     ("MAX_SKIPS", "abc", "'abc' is not a valid integer"),
-    ("MAX_SKIPS", "0", "0: --max-skips is at least 1; to skip nothing, use --policy stop"),
+    ("MAX_SKIPS", "0", "0: must be at least 1; to skip nothing, use --policy stop"),
     ("LEVEL", "hgih", "'hgih': no such level; one of light, standard, full"),
     ("WITH", "clip=1", "--with clip=1: it needs --resume-from INCIDENT"),
     ("FAIL_ON", "fatal", "'fatal' is not one of 'warning', 'critical'"),
@@ -160,7 +160,7 @@ def test_an_error_names_the_variable(
 
 def test_an_error_of_the_command_line_names_no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEADYTRAIN_POLICY", "skip")
-    assert refusal("--max-skips", "0").startswith("0: --max-skips")
+    assert refusal("--max-skips", "0").startswith("--max-skips 0: ")
 
 
 def test_values_that_contradict_each_other_are_both_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -165,6 +165,8 @@ def made_with_source(made: Callable[..., Value], values: Mapping[str, Any]) -> V
             raise
         why = str(error)
         for one in guilty:
+            # The variable or the key stands before it: the option of the command line was not given.
+            why = re.sub(rf"^--{re.escape(one.option)} (?=['\"]?{re.escape(str(one.raw))}['\"]?:)", "", why)
             why = why.replace(str(one.raw), shown(one.option, one.raw))  # an address may hold a key
         raise UsageError(f"{', '.join(one.where for one in guilty)}: {why}") from None
 
