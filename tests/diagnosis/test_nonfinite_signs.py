@@ -68,6 +68,23 @@ def test_the_operation_of_the_script_that_made_it_is_certain() -> None:
     assert not any("out of finite numbers" in sign.what for sign in earlier)
 
 
+@pytest.mark.parametrize(
+    ("samples", "said"), [(1.0, "divided 0 by 0, as the deviation of a single row does"), (None, "divided 0 by 0")]
+)
+def test_a_division_by_a_number_of_the_script_is_told(samples: float | None, said: str) -> None:
+    operands = (OperandRange("self", (), zeros=1, smallest=0.0, largest=0.0), OperandRange("other", text="0"))
+    found = replace(builders.located(), operation="aten.div.Tensor", produced="nan", inputs=operands)
+    case = replace(nan_case(), finding=Finding(found, "found in the re-run"))
+    if samples is not None:
+        sizes = np.full(len(case.window), 64.0)
+        sizes[case.window.steps == case.step] = samples
+        signals = {**case.window.signals, "samples": sizes}
+        present = {**case.window.present, "samples": np.ones(len(sizes), np.bool_)}
+        case = replace(case, window=replace(case.window, signals=signals, present=present))
+    signs = causes()["singular-operation"].signature(case).signs
+    assert any(sign.what.endswith(said) for sign in signs)
+
+
 def test_the_row_and_the_divisor_of_that_operation_are_told() -> None:
     cause, at = causes()["singular-operation"], {**MADE, "rows": [20], "of": 32, "by": "norm"}
     signature = cause.signature(nan_case(nonfinite_made=[at], batch_rows=[{"row": 20}]))

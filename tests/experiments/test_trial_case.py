@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import builders
+from steadytrain.core.incident import Finding, OperandRange
 from steadytrain.core.model import Symptom
 from steadytrain.diagnosis.opening import with_symptoms
 from steadytrain.experiments.bursts import burst_before
@@ -257,6 +259,18 @@ CALM = [2.0 + 0.01 * (-1) ** step for step in range(80)]
 )
 def test_a_burst_that_ends_in_nan_begins_where_the_loss_jumped(losses: list[float], onset: int | None) -> None:
     assert burst_before(window([*losses, float("nan")]).slice(0, len(losses) + 1), len(losses) + 1) == onset
+
+
+@pytest.mark.parametrize(("divisor", "onset"), [({"text": "0"}, 85), ({"zeros": 1, "smallest": 0.0}, 81)])
+def test_a_division_by_a_number_of_the_script_comes_from_no_burst(
+    divisor: dict[str, Any], onset: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Recording, "starts", lambda recording: [70])
+    seen = window([*CALM, 5e3, 900.0, 40.0, 1e6, float("nan")]).slice(0, 85)
+    lost = Symptom("nonfinite-loss", "critical", 85, 85, "the loss is NaN", ("loss",))
+    operands = (OperandRange("self", (), zeros=1, smallest=0.0, largest=0.0), OperandRange("other", **divisor))
+    finding = Finding(replace(builders.located(), inputs=operands), "found in the re-run")
+    assert _began(lost, (lost,), seen, Recording(Path(), (), ()), finding) == onset
 
 
 def test_a_batch_is_left_out_to_beyond_the_step_that_was_not_finite() -> None:

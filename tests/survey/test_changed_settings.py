@@ -40,6 +40,17 @@ def _changed(values: Callable[[int], float], steps: range = range(1, 24)) -> lis
     return [(one["option"], one["after"]) for one in settings.changed(ONSET)]
 
 
+@pytest.mark.parametrize(("changes", "found"), [(lambda rows: rows - 1, []), (lambda rows: 6.0, [0.0])])
+def test_a_count_of_the_rows_of_a_batch_is_no_setting(changes: Callable[[int], float], found: list[float]) -> None:
+    settings, model = Settings(), nn.Linear(2, 1)
+    for step in range(1, 24):
+        rows = 1 if step == ONSET else 8
+        settings.called(step, model, ((torch.zeros(rows, 2),), {}))
+        value = 0.0 if step == ONSET else float(changes(rows))
+        settings.gate(step, [{"divisor": value, "params": []}])
+    assert [one["after"] for one in settings.changed(ONSET)] == found
+
+
 @pytest.mark.parametrize("name", SICK)
 def test_a_number_that_jumps_near_the_onset_is_found(name: str) -> None:
     assert _changed(SICK[name]) == [("weight_decay", SICK[name](ONSET))]

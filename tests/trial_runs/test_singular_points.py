@@ -22,6 +22,7 @@ AT_THE_EDGE: dict[str, Callable[[Tensor], Tensor]] = {
     "inverse by power": lambda zero: zero**-1,
     "division": lambda zero: zero / zero,
     "number over zero": lambda zero: 1 / zero,
+    "zero over the number zero": lambda zero: zero / (zero.ndim - 1),
     "atanh": lambda zero: torch.atanh(zero + 1),
     "acos": lambda zero: torch.acos(zero + 1),
     "logit": lambda zero: torch.logit(zero + 1),

@@ -113,6 +113,9 @@ class Located(JsonValue, closed=True):
 _MADE_OF_NUMBERS = (["lift"], ["lift_fresh"], ["lift_fresh_copy"])
 """What ``torch.tensor(1.0)`` is to the dispatcher of torch."""
 
+ZERO = ("0", "0.0", "-0.0")
+"""How ``OperandRange.text`` shows the number 0 of the script."""
+
 UNKNOWN_OWNER = "a tensor from before the re-run"
 """In ``Finding.why``: no weight, buffer or state of an optimizer held the value, but a tensor of the script."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from steadytrain.core.errors import UsageError
-from steadytrain.core.incident import Finding
+from steadytrain.core.incident import ZERO, Finding
 from steadytrain.core.model import Symptom, Window
 from steadytrain.experiments.bursts import burst_before
 from steadytrain.experiments.case import FIRST_STREAM, SAME_STORY_STEPS, Case
@@ -69,7 +69,7 @@ def open_case(
     from_start = by_hand and leading is not None and declared(leading.name).aim == "progress"
     began: Any = onset if onset is not None else 1 if from_start else step
     if onset is None and leading is not None and not from_start:
-        began = _began(leading, symptoms, window, recording)
+        began = _began(leading, symptoms, window, recording, source.finding)
     seen = step if step is not None else began
     seconds, recorded = window.series("step_s").values, _recorded(recording, seen)
     later = source.stream != FIRST_STREAM and not recorded.get("others")  # those that take turns are taped together
@@ -154,15 +154,26 @@ def _read(path: Path, recording: Recording) -> _Source:
     )
 
 
-def _began(leading: Symptom, symptoms: Sequence[Symptom], window: Window, recording: Recording) -> int:
-    """The onset of the leading symptom; of a value that is not finite, that of the burst before it."""
+def _began(
+    leading: Symptom,
+    symptoms: Sequence[Symptom],
+    window: Window,
+    recording: Recording,
+    finding: Finding | None = None,
+) -> int:
+    """The onset of the leading symptom; of a value that is not finite, that of the burst before it.
+
+    A division by a number of the script, such as 0 for a batch of one row, comes from no burst.
+    """
     after = leap_after(leading, symptoms, window)
     if after is not None:
         return after
     leapt = _leaps(window, leading.first_step)
     near = [one for one in symptoms if not (leapt and _dates_vaguely(one, leading.first_step))]
     began = _onset(leading, near)
-    burst = burst_before(window, began) if declared(leading.name).aim == "finite" else None
+    found = finding.located if finding is not None else None
+    of_number = found is not None and any(one.text in ZERO for one in found.inputs)
+    burst = burst_before(window, began) if declared(leading.name).aim == "finite" and not of_number else None
     return burst if burst is not None and any(start < burst for start in recording.starts()) else began
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from steadytrain.capture.step.input_recorder import tensors_in
 from steadytrain.survey.script_lines import line_of
 
 NEAR_STEPS, LATE_STEPS = 8, 1
@@ -68,6 +69,7 @@ class Settings:
         self._values: dict[Key, dict[int, float]] = {}
         self._names: dict[Key, str] = {}
         self._counts: dict[Key, int] = {}
+        self._rows: dict[int, int] = {}
         self._step = 0
 
     def gate(self, step: int, groups: Sequence[Mapping[str, Any]]) -> None:
@@ -80,8 +82,11 @@ class Settings:
                 for at, one in enumerate(inside):
                     self._keep(("optimizer", option, str(place), str(at)), step, one, option)
 
-    def called(self, step: int, root: nn.Module) -> None:
-        """The numbers that modules hold at a model call."""
+    def called(self, step: int, root: nn.Module, given: Any = ()) -> None:
+        """The numbers that modules hold at a model call with the arguments ``given``."""
+        first = next((one for one in tensors_in(given) if one.dim()), None)
+        if first is not None:
+            self._rows.setdefault(step, first.shape[0])
         for place, (name, module) in enumerate(root.named_modules()):
             if place >= MODULES_MAX:
                 break
@@ -126,10 +131,19 @@ class Settings:
         for key, values in self._values.items():
             row = sorted(values.items())
             change = _change(row, onset) or _growth(row, onset)
+            if change is not None and self._counts_rows(change, values):
+                continue
             if change is not None and len(found) < FOUND_MAX:
                 where = dict(zip(_FIELDS[key[0]], key[1:], strict=True))
                 found.append({"kind": key[0], "name": self._names[key], **change, **where})
         return found
+
+    def _counts_rows(self, change: Mapping[str, float], values: Mapping[int, float]) -> bool:
+        """Whether a number is the number of rows of the model's input, or differs from it by the same in every step:
+        ``len(batch) - 1`` of a smaller batch is no setting that somebody changed."""
+        apart = {value - self._rows[step] for step, value in values.items() if step in self._rows}
+        seen = {self._rows[step] for step in values if step in self._rows}
+        return change["step"] in self._rows and len(apart) == 1 < len(seen)
 
 
 _FIELDS = {

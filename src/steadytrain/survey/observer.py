@@ -113,7 +113,7 @@ class Observed(StepObserver):
     def call_begins(self, module: nn.Module, call: MicroBatch, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         changed = self._inner.call_begins(module, call, args, kwargs)
         given = (args, kwargs) if changed is None else changed
-        self._look("settings", lambda: self.calls.settings.called(self._inner.now, module))
+        self._look("settings", lambda: self.calls.settings.called(self._inner.now, module, given))
         if self.calls.active:
             self._micro_batches.append(call)
             self.calls.masks.call, self.calls.masks.inside = len(self._micro_batches), True

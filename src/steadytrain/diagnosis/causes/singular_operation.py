@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from steadytrain.core.incident import UNKNOWN_OWNER, Located, OperandRange
+from steadytrain.core.incident import UNKNOWN_OWNER, ZERO, Located, OperandRange
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.guarded_operations import (
     DECOMPOSED,
@@ -163,9 +163,10 @@ def _did(case: Case) -> str:
         return f"is part of the derivative of {_of_growth(found)}, which grows as an exponential does: it overflows"
     if found is not None and is_left_out(found):
         return LEFT_OUT + where_made(case)
-    if ".div." in name and divisor is not None and divisor.zeros:
+    if ".div." in name and divisor is not None and (divisor.zeros or divisor.text in ZERO):
         both = value is not None and value.zeros and found is not None and found.produced == "nan"
-        return ("divided 0 by 0" if both else "divided by 0") + _of_derivative(found) + where_made(case)
+        alone = ", as the deviation of a single row does" if both and _short(case) else ""
+        return ("divided 0 by 0" if both else "divided by 0") + alone + _of_derivative(found) + where_made(case)
     if is_zero_times_inf(found):
         return "multiplied 0 by Inf, as in 0 times log 0" + where_made(case)
     if ".log." in name and value is not None and value.zeros:

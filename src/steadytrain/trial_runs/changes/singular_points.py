@@ -114,6 +114,9 @@ class SafeOperation(LiveChange):
         return original(self._apart(values), *args, **kwargs)
 
     def _division(self, original: Any, values: Any, other: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(other, (int, float)) and other == 0 and isinstance(values, Tensor) and values.is_floating_point():
+            self.touch()
+            return original(values, self.margin, *args, **kwargs)
         return original(values, self._apart(other), *args, **kwargs)
 
     def _product(self, original: Any, values: Any, other: Any, *args: Any, **kwargs: Any) -> Any:
