@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from steadytrain.capture.looks.syntax_trees import dotted, draws, last_name, names_read, names_stored, statements, walk
 
 SEEDS = frozenset({"manual_seed", "set_seed", "seed_everything", "manual_seed_all"})
-BY_ITSELF = frozenset({"RandomState", "default_rng"})
+BY_ITSELF = frozenset({"RandomState", "default_rng", "Random"})
 NO_TRAINING = re.compile(r"(?i).*(eval|valid|test|sampl|plot|preview|visual|generate|demo|log|__init__|main|worker).*")
 DEPTH_MAX = 3
 KEPT = "functions_of_steadytrain"
@@ -27,12 +27,12 @@ def repeated_seeds(tree: ast.Module) -> Iterator[int]:
     """The line of the seed."""
     if not any(isinstance(one, ast.Call) and is_seed(one) for one in walk(tree)):
         return
-    functions, moved = functions_of(tree), _moved(tree)
+    functions, moved = functions_of(tree), attributes_moved(tree)
     seen: set[int] = set()
     for loop in (one for one in walk(tree) if isinstance(one, (ast.For, ast.AsyncFor, ast.While))):
         if not trains(loop, functions) or _is_outer(loop, loop, functions, 0):
             continue
-        for line in _seeds(loop.body, _stored(loop) | moved, functions, 0):
+        for line in _seeds(loop.body, names_changed(loop) | moved, functions, 0):
             if line not in seen:
                 seen.add(line)
                 yield line
@@ -100,10 +100,10 @@ def _is_outer(node: ast.AST, loop: ast.AST, functions: Functions, depth: int) ->
     return False
 
 
-def _moved(tree: ast.Module) -> set[str]:
+def attributes_moved(tree: ast.Module) -> set[str]:
     """The attributes that a method other than ``__init__`` assigns, as ``.name``: a step that is counted."""
     functions = (one for one in walk(tree) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)))
-    return {name for one in functions if one.name != "__init__" for name in _stored(one) if name.startswith(".")}
+    return {name for one in functions if one.name != "__init__" for name in names_changed(one) if name.startswith(".")}
 
 
 def _is_of_one_draw(seed: ast.Call, body: list[ast.stmt]) -> bool:
@@ -128,10 +128,10 @@ def _seeds(body: list[ast.stmt], stored: set[str], functions: Functions, depth: 
             continue
         given = {one.arg for one in (*called.args.args, *called.args.kwonlyargs)} - {"self"}
         if any(draws(one) or trains(one, functions) for one in called.body):
-            yield from _seeds(called.body, _stored(called) | given | moved, functions, depth + 1)
+            yield from _seeds(called.body, names_changed(called) | given | moved, functions, depth + 1)
 
 
-def _stored(node: ast.AST) -> set[str]:
+def names_changed(node: ast.AST) -> set[str]:
     """The variables that are assigned in ``node``, and the attributes as ``.name``."""
     attributes = (one for one in walk(node) if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store))
     return names_stored(node) | {f".{one.attr}" for one in attributes}
@@ -142,7 +142,8 @@ def _read(node: ast.AST) -> set[str]:
 
 
 def is_seed(call: ast.Call) -> bool:
-    """``manual_seed(0)`` of torch or of a generator, ``np.random.seed(0)``, ``np.random.default_rng(0)``."""
+    """``manual_seed(0)`` of torch or of a generator, ``np.random.seed(0)``, ``np.random.default_rng(0)``,
+    ``random.Random(0)``."""
     name = last_name(call.func)
     if name in BY_ITSELF:
         return bool(call.args) and not (isinstance(call.args[0], ast.Constant) and call.args[0].value is None)

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from steadytrain.capture.looks.aliased_references import aliased_references
+from steadytrain.capture.looks.batch_seeds import batch_seeds
 from steadytrain.capture.looks.best_comparisons import best_comparisons
 from steadytrain.capture.looks.bootstrapped_ends import unused_ends
 from steadytrain.capture.looks.carried_states import carried_states
@@ -166,6 +167,7 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     "epoch-optimizer": (in_each_epoch, ("Adam|RMSprop|SGD|Lion|LAMB|Adafactor", "backward", "(?i)ep(och)?s?\\b")),
     "worker-seed": (worker_seeds, ("worker_init_fn", "seed\\(", "num_workers")),
     "row-seed": (row_seeds, ("def __getitems?__", "seed\\(")),
+    "batch-seed": (batch_seeds, ("collate_fn", r"seed\(|RandomState\(|default_rng\(|Random\(")),
     "squared-spread": (squared_spreads, ("exp\\(", "(?i)log_?var|log_?sigma|lv", "randn|normal|Normal")),
     "kept-graphs": (kept_graphs, ("backward", r"\+|append\(")),
     "frozen-new-tokens": (frozen_new_tokens, ("(?i)lora|adapter|peft|IA3", r"resize_token_emb|Embedding\(")),
