@@ -234,6 +234,7 @@ ELSEWHERE = {
     "reference-operation",
     "inputs-as-before",
     "keep-rows",
+    "safe-samples",
     "old-settings",
     "seed-everything",
     "shift-labels",
@@ -286,7 +287,7 @@ def test_the_desk_hears_from_the_server_which_changes_need_a_launch_of_their_own
         early = server.early_kinds()
     finally:
         server.close()
-    assert {"one-worker", "seed-everything", "deterministic", "float32-positions", "keep-rows"} == early
+    assert {"one-worker", "seed-everything", "deterministic", "float32-positions", "keep-rows", "safe-samples"} == early
     assert {kind for kind, cls in change_kinds().items() if cls.is_early} == early
 
 

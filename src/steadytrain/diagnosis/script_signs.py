@@ -78,6 +78,12 @@ def made_before_model(case: Case) -> str:
     return "" if apart else made_by_script(case)
 
 
+def is_of_data(case: Case) -> bool:
+    """Whether the script made the NaN or Inf when it prepared the batch, before the model got it."""
+    found, one = case.finding.located if case.finding is not None else None, _made(case)
+    return found.phase == "preprocessing" if found is not None else one is not None and bool(one.get("before_model"))
+
+
 def made_in_preparation(case: Case) -> str:
     """Which operation of the script made the NaN or Inf of the batch when it prepared its data, before the first step;
     "" if none did. Its rows are those of the data set."""

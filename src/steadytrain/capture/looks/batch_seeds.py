@@ -129,7 +129,7 @@ def _collates(tree: ast.Module, functions: Functions) -> Iterator[Function]:
         id(call)
         for one in walk(tree)
         if isinstance(one, (ast.Assign, ast.Return, ast.For, ast.comprehension)) and _is_held_out(one)
-        for call in walk(getattr(one, "value", None) or getattr(one, "iter", one))
+        for call in walk(one.iter if isinstance(one, (ast.For, ast.comprehension)) else one)
     }
     made = {
         target.id: one.value

@@ -19,6 +19,7 @@ from steadytrain.diagnosis.guarded_operations import (
 from steadytrain.diagnosis.interventions import DROP_BATCH, EXAMPLE
 from steadytrain.diagnosis.mask_signs import empty_mask
 from steadytrain.diagnosis.script_signs import (
+    is_of_data,
     made_before_model,
     made_by_script,
     made_in_preparation,
@@ -130,6 +131,7 @@ class SingularOperation(Cause):
             ),
             layer=None if made_before_model(case) else layer_of(case),
             batch_rows=rows_made(case) or rows_of(case),
+            axis="data" if early or is_of_data(case) else "",
         )
 
 

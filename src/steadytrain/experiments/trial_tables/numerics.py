@@ -107,19 +107,6 @@ ROWS: tuple[Trial, ...] = (
         within_step=True,
     ),
     OneChange(
-        "safe-operation",
-        "Operations kept away from their singular points.",
-        changes=(
-            "log, sqrt, division, acos and their kin get operands at least 1e-6 away from where they are not finite; "
-            "exp does not overflow, and 0 times Inf is 0. Matrices that are decomposed get distinct values, none zero."
-        ),
-        tells="An operation at its singular point: log(0), sqrt(0), a division by zero.",
-        beware="Slower: it checks every call. A sum that is empty by mistake stays a mistake.",
-        makes=(Change("safe-operation"),),
-        removes="transient operation",
-        within_step=True,
-    ),
-    OneChange(
         "safe-softmax",
         "Fully masked rows give zeros.",
         changes="A softmax over only minus infinity gives zeros and no gradient.",

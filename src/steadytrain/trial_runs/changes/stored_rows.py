@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any, final
 
 from torch.utils.data import DataLoader, Subset
@@ -32,7 +33,8 @@ class KeepRows(LiveChange):
             while isinstance(dataset, Subset):
                 dataset = dataset.dataset
             kind = type(dataset)
-            if kind not in wrapped and "__getitem__" in vars(kind) and not kind.__module__.startswith("torch."):
+            of_script = isinstance(vars(kind).get("__getitem__"), FunctionType)  # a list has one that stays as it is
+            if kind not in wrapped and of_script and not kind.__module__.startswith("torch."):
                 wrapped.add(kind)
                 kind.__getitem__ = self._reading(kind.__getitem__)
             return original(loader)
