@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,42 @@ def test_the_command_gets_one_document_when_a_run_is_stopped_or_never_begins(how
     assert "aten.log.default made nan" in document["where"]
     assert document["incident"] == str(ended.run_dir / "incidents" / "step-000005")
     assert not any(SECRET.encode() in path.read_bytes() for path in ended.run_dir.rglob("*") if path.is_file())
+
+
+LOADING = """
+    import os
+    import sys
+
+    if len(sys.argv) > 1:
+        os.kill(os.getpid(), int(sys.argv[1]))
+    import torch
+
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(3):
+        model(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGTERM])
+def test_a_script_that_is_killed_while_it_loads_is_alerted_of(kind: signal.Signals, tmp_path: Path) -> None:
+    alert = tmp_path / "alert.json"
+    command = f"cat > {alert}.part && mv {alert}.part {alert}"
+    assert run_script(tmp_path, LOADING, "--on-incident", command, arguments=(str(int(kind)),)).status == -kind
+    until(alert.exists)
+    document = json.loads(alert.read_text())
+    assert (document["event"], document["ended"], document["step"]) == ("end", "lost", None)
+
+
+@pytest.mark.slow
+def test_a_script_that_comes_to_its_first_step_is_alerted_of_once(tmp_path: Path) -> None:
+    alert = tmp_path / "alert.json"
+    ended = run_script(tmp_path, LOADING, "--notify-at", "warning", "--on-incident", f"cat >> {alert}")
+    assert ended.status == 0
+    assert not alert.exists(), "it finished well, and nothing waited"
 
 
 def test_watch_alerts_too_and_takes_the_addresses_of_the_environment(

@@ -64,3 +64,4 @@ def test_alerts_are_sent(tmp_path: Path) -> None:
     document = json.loads(alert.read_text())
     assert document["headline"].startswith("STOPPED")
     assert "nonfinite-loss" in document["headline"]
+    assert "the run folder could not be written" in document["what"]

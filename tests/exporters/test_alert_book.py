@@ -164,17 +164,36 @@ def test_the_end_says_what_was_alerted_before_and_never_takes_silence_for_health
     own.due(GATHER_S)
     own.reached(5000)
     end = own.end("finished", "")
-    assert (end.headline, end.severity, end.is_good) == ("finished after 5,000 steps", "critical", False)
+    assert end.headline == "finished after 5,000 steps, with nonfinite-gradient at step 412"
+    assert (end.severity, end.is_good) == ("critical", False)
     assert end.what == "Finished after 5,000 steps. Symptoms: 1 critical; nonfinite-gradient at step 412."
     assert book().end("finished", "").what == "Finished after 412 steps. No symptom above a note was found."
     assert book().end("finished", "").is_good
     never = AlertBook(AlertSettings(command="cat"), PLACE, "", lambda: "03:02").end("failed", "KeyError: 'x'")
     assert never.what == "FAILED before the end of its first step. KeyError: 'x'."
     assert never.next == ""
+    lost = AlertBook(AlertSettings(command="cat"), PLACE, "", lambda: "03:02").end("lost", "")
+    assert lost.headline.startswith("LOST before the end of its first step: its process ended without a word")
+    untrained = AlertBook(AlertSettings(command="cat"), PLACE, "", lambda: "03:02").end("untrained", "no step was seen")
+    assert untrained.what == "Ended, and trained nothing. No step was seen."
     assert book().end("lost", "").severity == "critical"
     interrupted = book().end("interrupted", "interrupted (KeyboardInterrupt) after step 412")
     assert interrupted.what == "Interrupted after 412 steps. No symptom above a note was found."
     assert interrupted.severity == "warning"
+
+
+def test_a_record_that_broke_off_is_no_good_end() -> None:
+    end = book().end("finished", "", "The recording of this run stopped at step 31: OSError.")
+    assert end.what.endswith("The recording of this run stopped at step 31: OSError.")
+    assert (end.severity, end.is_good) == ("warning", False)
+
+
+def test_the_trouble_is_dated_without_the_notes_beside_it() -> None:
+    own = book()
+    own.symptom(spike(398, "note", name="repeated-batch"), 0.0)
+    own.symptom(symptom(412), 0.1)
+    (alert,) = own.due(GATHER_S + 1)
+    assert alert.since_step == 412
 
 
 def test_the_end_sums_up_what_was_done() -> None:

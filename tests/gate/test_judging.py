@@ -118,6 +118,18 @@ def test_the_line_of_the_first_bad_operation_is_named(tmp_path: Path) -> None:
     assert f"{origin.operation} made {origin.produced} at {origin.at.place}" in check("symptoms", run).reason
 
 
+def test_the_ends_of_runs_of_other_lengths_are_not_compared() -> None:
+    references = [recorded(np.linspace(3.0, end, 200)) for end in (1.0, 1.1, 1.2)]
+    early = recorded(np.linspace(3.0, 2.9, 12))
+    found = check("loss-noise", early, references=references)
+    assert found.status == "unknown"
+    assert "ended at step 12, and run at step 200" in found.reason
+    assert check("loss-noise", recorded(np.linspace(3.0, 1.1, 170)), references=references).status == "pass"
+    short = [*references[:2], recorded(np.linspace(3.0, 2.9, 30))]
+    assert check("loss-noise", references[2], references=short).status == "unknown"
+    assert check("loss-noise", early, GatePolicy(shortest=0.0), references).status != "unknown"
+
+
 def test_references_of_another_script_are_named() -> None:
     references = [recorded([3.0, 2.0, end], script="other.py") for end in (1.0, 1.1, 1.2)]
     reason = check("loss-noise", recorded(script="train.py"), references=references).reason

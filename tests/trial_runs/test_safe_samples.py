@@ -16,7 +16,7 @@ from steadytrain.core.incident import BATCH_IS_BAD, Finding
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.specs import NotApplicable
 from steadytrain.experiments.trial_catalog import trial
-from steadytrain.trial_runs.changes.safe_samples import SafeSamples
+from steadytrain.trial_runs.changes.singular_points import SafeSamples
 from steadytrain.trial_runs.launched_script import Launched
 from trial_cases import finite_case
 

@@ -2,7 +2,7 @@
 # symptom: the loss falls for some dozens of steps and then stays on a high plateau; accuracy stays near one half
 # axis: schedule
 # cause: ReduceLROnPlateau in default mode min receives accuracy, so it cuts the rate while the run improves
-# says: (?=.*(plateau|scheduler))(?=.*(mode|\bmin\b|\bmax\b|accura|wrong (metric|direction)))
+# says: (?i)(?=.*(plateau|scheduler))(?=.*(mode|\bmin\b|\bmax\b|accura|wrong (metric|direction)))
 # onset_step: 40
 # fix: construct the scheduler with mode="max"
 # mended: the script applies that change if the environment has MENDED=1

@@ -102,7 +102,8 @@ def _path_of(target: str | Path, runs_dir: Path) -> Path:
         try:
             path = find(str(target), runs_dir)
         except UsageError as error:
-            raise UsageError(f"{error}; a script that trained nothing leaves no run") from None
+            more = "; a script that trained nothing, or whose run folder could not be made, leaves none"
+            raise UsageError(f"{error}{more if 'no such run' in str(error) else ''}") from None
     if is_bundle(path):
         raise UsageError(f"{path}: an incident; a gate takes runs and logs")
     return path

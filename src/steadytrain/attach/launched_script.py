@@ -30,7 +30,7 @@ from steadytrain.capture.hooks.seeding import (
 )
 from steadytrain.core.errors import UsageError
 from steadytrain.core.model import SEVERITIES, Severity
-from steadytrain.exporters import NONE
+from steadytrain.exporters import NONE, early_alert
 from steadytrain.replay.file_sandbox import SCRATCH_VARIABLE, protect_files
 from steadytrain.storage.ranks_of_run import is_first_recorded, launched_rank
 from steadytrain.storage.redaction import redact_arguments
@@ -104,6 +104,8 @@ def run_target(
     def finish_run(how: str, status: int | None, error: BaseException | None) -> int | None:
         if run.pid != os.getpid():
             return None  # a child that the script forked ends by itself: nothing of the run is its own
+        with end.part("alerting"):
+            early_alert.dismiss()
         override, own = None, attached()
         run_dir = own.watcher.settings.run_dir if own is not None else Path(run.run_dir)
         given_up = made_here(run_dir) and not os.path.isdir(run_dir)
@@ -113,7 +115,7 @@ def run_target(
         unmet = wanted.unmet(run_dir, watcher) if override is None and status == 0 and not given_up else ""
         with end.part("alerting"):
             if unmet == NOT_TRAINED:
-                _alert_of_early_end(run, "failed", f"{NOT_TRAINED} (--require-training)")
+                _alert_of_early_end(run, "untrained", f"{NOT_TRAINED} (--require-training)")
         return UNHEALTHY_STATUS if unmet else override
 
     end = Guard(tell)
@@ -142,6 +144,8 @@ def _begin(
         protect_files(Path(os.environ[SCRATCH_VARIABLE]), also=(Path(run.run_dir).absolute().parent,))
     if launched_rank() == 0:
         tell(f"watching {' '.join(redact_arguments(target.command))} (policy {options.policy}) -> {run.run_dir}")
+        with Guard(tell).part("alerting"):
+            early_alert.begin(Path(run.run_dir), run.description, run.options.alerts(), tell)
     begin_process(randomness)
     after_import("torch", Guard(tell).wrap(lambda: _arm(run, guest), what="attaching"))
     return run

@@ -15,6 +15,7 @@ from steadytrain.cli._next import say_next
 from steadytrain.cli._output import in_columns, say, say_document, terminal_width
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.documents import redact_value
+from steadytrain.storage.stopped_recording import STOPPED_FILE
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -166,6 +167,6 @@ def _cells(run: RunSummary, name: str) -> tuple[str, ...]:
         clean(run.started)[:16].replace("T", " "),
         f"{run.steps:,}",
         clean(run.state),
-        run.worst or "none seen",
+        run.worst or ("recording stopped" if (run.path / STOPPED_FILE).exists() else "none seen"),
         f"{run.incidents:,}",
     )

@@ -32,12 +32,13 @@ from steadytrain.exporters.run_places import keep_place
 from steadytrain.storage.documents import COMPACT, as_json
 from steadytrain.storage.own_file import FileId, abandon, file_id
 from steadytrain.storage.redaction import redact_text
+from steadytrain.storage.run_folder import RUN_FILE
 
 FINISH_S_MAX = 60.0
 """Time limit for a child to finish its run after the script's end. Nothing waits that long for it."""
 
-ALERTS = "alerts"
-"""The exporter that is no tool of ``--to``."""
+ALERTS, EARLY_ALERTS = "alerts", "early-alerts"
+"""The exporters that are no tools of ``--to``; the second alerts only of a script that is killed (``early_alert``)."""
 
 MESSAGES_WAITING_MAX = 8192
 POLL_S = 0.02
@@ -82,7 +83,8 @@ class ChildExporter(Exporter):
 
     def open(self, run: Run) -> None:
         self._log = Path(run.folder) / f"{self._tool}.log"
-        if not self._log.parent.is_dir():  # the script failed before its first step
+        # Where the script failed before its first step there is no folder, or it is to stay empty.
+        if self._tool == EARLY_ALERTS or not self._log.parent.is_dir():
             descriptor, name = tempfile.mkstemp(prefix=f"steadytrain-{self._tool}-", suffix=".log")
             os.close(descriptor)
             self._log = Path(name)
@@ -150,6 +152,17 @@ class ChildExporter(Exporter):
                 raise ExporterGoneError(f"its process ended with status {process.returncode}; see {self._log}")
         finally:
             self._hang_up()
+
+    def dismiss(self) -> None:
+        """Let the child end without a word. It is not waited for."""
+        with contextlib.suppress(ExporterError):
+            self._say("dismiss")
+        if self._process is not None:
+            for pipe in (self._process.stdin, self._process.stdout):
+                self._drop(pipe)
+            _left.append(self._process)
+            with contextlib.suppress(OSError):
+                self._log.unlink()
 
     def let_go(self) -> None:
         """A child that received everything may finish alone. A child that does not read its pipe is killed."""
@@ -268,19 +281,24 @@ def main(tool: str, finish_s_max: float) -> int:
             os.write(answers, as_json({"tell": line}).encode() + b"\n")
 
     exporter: Exporter | None = None
+    folder = Path()
     settings: dict[str, Any] = {}
 
     def begin(run: Run) -> None:
         nonlocal exporter
-        made = _alerts(settings, tell) if tool == ALERTS else load_tool(tool).begin()
+        nonlocal folder
+        made = _alerts(settings, tell) if tool in (ALERTS, EARLY_ALERTS) else load_tool(tool).begin()
         made.open(run)
-        exporter = made
-        keep_place(run, made)
+        exporter, folder = made, Path(run.folder)
+        if tool != EARLY_ALERTS:
+            keep_place(run, made)
 
     messages: Queue[dict[str, Any]] = Queue(MESSAGES_WAITING_MAX)
     threading.Thread(target=_listen, args=(messages,), daemon=True).start()
     while True:
         message = messages.get()
+        if message["do"] == "dismiss" or (tool == EARLY_ALERTS and (folder / RUN_FILE).is_file()):
+            return 0  # the run alerts by itself
         if message["do"] == "close":
             ended = message["ended"]
             break
@@ -293,7 +311,16 @@ def main(tool: str, finish_s_max: float) -> int:
             attempt(partial(_obey, exporter, message))
     if exporter is not None:
         attempt(partial(exporter.close, ended))
+    if tool == EARLY_ALERTS:
+        _remove_empty_log()
     return 0
+
+
+def _remove_empty_log() -> None:
+    """The parent is gone, and cannot do it."""
+    with contextlib.suppress(OSError):
+        if not os.fstat(2).st_size:
+            os.unlink(os.readlink("/proc/self/fd/2"))
 
 
 def _alerts(settings: dict[str, Any], tell: Callable[[str], None]) -> Exporter:

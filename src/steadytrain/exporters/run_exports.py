@@ -17,7 +17,7 @@ from typing import Any, final
 
 from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import Reading, Symptom
-from steadytrain.exporters import AUTO, NONE, sent_values
+from steadytrain.exporters import AUTO, NONE, early_alert, sent_values
 from steadytrain.exporters.active_runs import active_runs
 from steadytrain.exporters.alerts.settings import AlertSettings
 from steadytrain.exporters.exporter import ActiveRun, Exporter, Row, Run, known_tools, load_tool
@@ -33,6 +33,9 @@ ALERTS_HEAR_EVERY_S = 10.0
 """How often the process of alerts gets the number of the last step."""
 
 CLOSE_WAIT_S_MAX = 5.0
+GROWN_SENT_MAX = 32
+"""Symptoms whose last form alerts get at the end: an alert named their begin, and the end says how far they went."""
+
 JOINED_MAX = 32
 """Most runs of the script that are joined one after the other: a loop over seeds has one for each."""
 
@@ -58,11 +61,13 @@ class Exports:
         self._ending: list[Outlet] = []
         self._joined: list[tuple[str, str]] = []
         self._severities: dict[tuple[str, str, int], str] = {}
+        self._grown: dict[tuple[str, str, int], Symptom] = {}
 
     def open(self, folder: Path, run: Mapping[str, Any]) -> None:
         """Start the requested exporters. Only the first of several ranks sends anything."""
         if self._run is not None or run.get("rank"):
             return
+        early_alert.dismiss()
         self._run = Run(str(run.get("name") or folder.name), str(folder), redact_tree(dict(run)))
         active = {found.tool: found for found in active_runs()} if self._named else {}
         for tool in self._named:
@@ -93,7 +98,10 @@ class Exports:
         key = (symptom.name, symptom.stream, symptom.first_step)
         if self._severities.get(key) != symptom.severity:
             self._severities[key] = symptom.severity
+            self._grown.pop(key, None)
             self._mark(lambda exporter: exporter.symptom(redact_value(symptom)))
+        else:
+            self._grown[key] = symptom
 
     def incident(self, path: Path, incident: Incident) -> None:
         """Send a sealed bundle."""
@@ -108,6 +116,9 @@ class Exports:
         alerts = self._feeds.get(ALERTS)
         if step and isinstance(alerts, _AlertFeed):
             alerts.reached(step)
+        if alerts is not None:
+            for symptom in list(self._grown.values())[-GROWN_SENT_MAX:]:
+                alerts.mark(partial(_send_symptom, redact_value(symptom)))
         if why:
             self._mark(lambda exporter: exporter.failed(redact_text(why)))
         deadline = time.monotonic() + CLOSE_WAIT_S_MAX
@@ -120,6 +131,7 @@ class Exports:
 
     def forget(self) -> None:
         """In a forked child."""
+        early_alert.forget()
         for outlet in [*self._ending, *(feed.outlet for feed in self._feeds.values())]:
             outlet.forget()
         self._feeds.clear()
@@ -248,6 +260,10 @@ class _Feed:
         if key not in self._cadences:
             self._cadences[key] = Cadence(every_steps)
         return self._cadences[key].due(step)
+
+
+def _send_symptom(symptom: Symptom, exporter: Exporter) -> None:
+    exporter.symptom(symptom)
 
 
 def _send_histograms(exporter: Exporter, stream: str, step: int, time: float, reading: Reading) -> None:

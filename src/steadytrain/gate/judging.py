@@ -72,8 +72,10 @@ def _ended(run: Recorded) -> Check:
     if run.ended == "finished":
         return Check("ended", "pass", "the run finished")
     if run.ended is None:
-        return Check("ended", "unknown", "the run recorded no end: it was killed, or is still running")
-    why = f" ({clean(run.why_ended)})" if run.why_ended else ""
+        return Check("ended", "unknown", f"the run recorded no end: {clean(run.why_ended)}")
+    why = f" ({clean(run.why_ended)})" if run.why_ended and not run.why_ended.startswith(run.ended) else ""
+    if run.why_ended.startswith(run.ended):
+        return Check("ended", "fail", f"the run did not finish: {clean(run.why_ended)}")
     return Check("ended", "fail", f"the run did not finish: {clean(run.ended)}{why}")
 
 
@@ -240,6 +242,8 @@ def _beside(
     span = tail_steps([_series(one, signal) for one in (run, *references)])
     if span is None:
         return Check(name, "unknown", f"the run and its references share no steps with a {word}")
+    if (why := _unequal_lengths(signal, run, policy, references)) is not None:
+        return Check(name, "unknown", why)
     where = f"steps {count(span[0])} to {count(span[1])}"
     own = tail_mean(_series(run, signal), span)
     if own is None:
@@ -257,8 +261,9 @@ def _beside(
     interval += _of_other_scripts(run, references)
     if own > high or (policy.both_sides and own < low):
         return Check(name, "fail", f"{told} is {'above' if own > high else 'below'} {interval}", span[0])
-    beside = "within" if own >= low else "below, which the policy allows,"
-    return Check(name, "pass", f"{told} is {beside} {interval}")
+    if own < low:
+        return Check(name, "pass", f"{told} is below {interval}; the policy allows that")
+    return Check(name, "pass", f"{told} is within {interval}")
 
 
 def _of_other_scripts(run: Recorded, references: Sequence[Recorded]) -> str:
@@ -266,4 +271,18 @@ def _of_other_scripts(run: Recorded, references: Sequence[Recorded]) -> str:
     others = [one.script for one in references if one.script and run.script and one.script != run.script]
     if not others:
         return ""
-    return f" (they ran {enumerated(list(map(clean, dict.fromkeys(others))), NAMES_MAX)}, this one {clean(run.script)})"
+    which = "they" if len(others) == len(references) else f"{len(others)} of them"
+    ran = enumerated(list(map(clean, dict.fromkeys(others))), NAMES_MAX)
+    return f" ({which} ran {ran}, this one {clean(run.script)})"
+
+
+def _unequal_lengths(signal: str, run: Recorded, policy: GatePolicy, references: Sequence[Recorded]) -> str | None:
+    """Why the ends of runs of these lengths say nothing of each other; None if they do."""
+    ends = sorted((int(_series(one, signal).steps[-1]), clean(one.name)) for one in (run, *references))
+    (short, first), (long, last) = ends[0], ends[-1]
+    if short >= policy.shortest * long:
+        return None
+    return (
+        f"{first} ended at step {count(short)}, and {last} at step {count(long)}: the ends of "
+        f"runs of such lengths are not compared ([reference] shortest = {policy.shortest:g} in the policy)"
+    )

@@ -20,6 +20,9 @@ POLICY_VERSION = 1
 NONFINITE_LOSS = "nonfinite-loss"
 DEFAULT_NAME = "default"
 
+SHORTEST = 0.8
+"""Trainings of one length may differ by some steps; the end of a short one is no measure of the end of a long one."""
+
 FailOn = Literal["warning", "critical", "never"]
 TOUCHING = tuple(word for word in get_args(ActionWord) if word not in UNTOUCHING)
 """Entries of the ledger that changed the training, which a policy may allow."""
@@ -47,7 +50,8 @@ class GatePolicy(JsonValue):
 
     ``nonfinite_losses`` is the number of losses that may be NaN or Inf. ``unfinished`` lets a run pass that did not end
     by itself. ``confidence`` is that of the interval in which one more run like the references lies; ``both_sides``
-    also fails a run below it.
+    also fails a run below it. ``shortest`` is the share of the steps of the longest one that the run and each reference
+    must have reached to be compared.
     """
 
     name: str = DEFAULT_NAME
@@ -63,6 +67,7 @@ class GatePolicy(JsonValue):
     data: bool = False
     confidence: float = CONFIDENCE
     both_sides: bool = False
+    shortest: float = SHORTEST
 
 
 _SECTIONS: Mapping[str, tuple[str, ...]] = {
@@ -72,7 +77,7 @@ _SECTIONS: Mapping[str, tuple[str, ...]] = {
     "actions": ("allow",),
     "run": ("unfinished",),
     "require": ("checklist", "preflight", "data"),
-    "reference": ("confidence", "both-sides"),
+    "reference": ("confidence", "both-sides", "shortest"),
 }
 
 
@@ -115,6 +120,7 @@ class _Reading:
             data=self._switch("require", required, "data"),
             confidence=self._confidence(noise),
             both_sides=self._switch("reference", noise, "both-sides"),
+            shortest=self._share("reference", noise, "shortest", SHORTEST),
         )
         self._consistent(policy)
         return policy
@@ -166,6 +172,12 @@ class _Reading:
         value = given.get("confidence", CONFIDENCE)
         if not _is_number(value) or not 0.5 <= value < 1.0:
             self._fail(f"[reference] confidence = {value!r}: must be at least 0.5 and below 1")
+        return float(value)
+
+    def _share(self, where: str, given: Mapping[str, Any], key: str, default: float) -> float:
+        value = given.get(key, default)
+        if not _is_number(value) or not 0.0 <= value <= 1.0:
+            self._fail(f"[{where}] {key} = {value!r}: must be between 0 and 1")
         return float(value)
 
     def _consistent(self, policy: GatePolicy) -> None:

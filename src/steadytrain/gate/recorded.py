@@ -14,6 +14,7 @@ from steadytrain.diagnosis import answer_files
 from steadytrain.grouping import judge
 from steadytrain.grouping.catalog import log_detectors
 from steadytrain.logs import Log
+from steadytrain.report.slurm import ending
 from steadytrain.storage.bundle import open_for_report
 from steadytrain.storage.run_folder import Run, open_run
 from steadytrain.storage.stopped_recording import stopped_sentence
@@ -54,8 +55,8 @@ class Recorded:
     an end, a ledger, a ``checklist``, a ``preflight`` and checks of its ``data``.
     ``confirmed`` are the causes that stored answers of `diagnose` confirm.
     ``unrecorded`` is the number of steps in which the recording rested.
-    ``why_ended`` is the error that ended the script, "" if there was none. ``stopped`` says of each rank whose
-    recording stopped before its training that it did.
+    ``why_ended`` is the error that ended the script, or what is known of a run that recorded no end; "" if it finished.
+    ``stopped`` says of each rank whose recording stopped before its training that it did.
     ``script`` is the name of its script or module, "" if unknown.
     ``origins`` are the first bad operations, by stream and step of their incident.
     """
@@ -118,7 +119,7 @@ def of_run(
         tuple(data),
         sum(_rested(record) for record in records),
         tuple(_confirmed(run)),
-        str(run.facts.get("failure") or ""),
+        _why_ended(run),
         tuple(line for record in records for line in stopped_sentence(record.path)),
         dict(_origins(run)),
         Path(str(run.description.get("script") or run.description.get("module") or "")).name,
@@ -131,6 +132,14 @@ def _confirmed(run: Run) -> Iterator[Confirmed]:
         answer = answer_files.read(place)
         if answer is not None and answer.status == "confirmed":
             yield Confirmed(answer.verdict, answer.symptom.split(":")[0], place.name)
+
+
+def _why_ended(run: Run) -> str:
+    if run.ended is not None:
+        return str(run.facts.get("failure") or "")
+    if run.state == "running":
+        return "it is still running"
+    return ending(run) or ("it was killed" if run.state == "killed" else "how it ended is not known")
 
 
 def _origins(run: Run) -> Iterator[tuple[tuple[str, int], Origin]]:

@@ -74,6 +74,7 @@ from steadytrain.storage.processes import is_gone
 from steadytrain.storage.ranks_of_run import faulty_first, rank_name
 from steadytrain.storage.run_folder import Run, open_run
 from steadytrain.storage.stalls import at_the_end
+from steadytrain.storage.stopped_recording import stopped_sentence
 
 RANKS_MAX = 256
 NAMES_MAX = 6
@@ -306,6 +307,8 @@ def _run_verdict(run: Run, symptoms: Sequence[Symptom], incidents: Sequence[Inci
         return f"{quiet}{first.severity}: {clean(first.name)} at {step_range(first)}: {clean(first.message)}"
     if not steps:
         return "No step was recorded"
+    if stopped := stopped_sentence(run.path):
+        return f"{stopped[0].removesuffix('.')}; no symptom is on record in the {count(steps)} steps before"
     if run.state == "running":
         return f"Running, {count(steps)} step{'s' if steps != 1 else ''}, nothing wrong yet"
     if run.state == "killed":

@@ -29,6 +29,11 @@ class Begun:
         """Such as ``train-20261127-021124 began 6 s ago and has no step yet``."""
         return f"{self.path.name} began {max(0.0, time.time() - self.made):.0f} s ago and has no step yet"
 
+    @property
+    def advice(self) -> str:
+        """What to do. The folder is empty: whether the process still runs is not known."""
+        return "call this again in a moment, or start it again if its process was killed"
+
 
 def begun_runs(runs_dir: Path) -> tuple[Begun, ...]:
     """The runs of the last hour that have no step yet, the newest first. Hidden folders are not runs."""

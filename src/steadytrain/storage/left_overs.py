@@ -23,6 +23,7 @@ from steadytrain.storage.processes import MARK, is_gone, process_mark, process_s
 from steadytrain.storage.run_index import RECOVERED
 from steadytrain.storage.signal_notes import ended_by
 from steadytrain.storage.staged_bundle import INCIDENTS_FOLDER
+from steadytrain.storage.stopped_recording import STOPPED_FILE
 
 RUNS_MAX = 32
 """The runs changed last that are looked at, so that a folder of thousands costs no more than one listing."""
@@ -56,6 +57,8 @@ def ended_or_state(ended: str | None, description: dict[str, Any], run: Path | N
     if run is not None and ended_by(run) is not None:
         return "killed"
     state = state_of(description.get(PROCESS), description.get(PROCESS_START))
+    if state == "gone" and run is not None and (run / STOPPED_FILE).exists():
+        return "not recorded"  # on a full disk the end had no room either
     return {"running": "running", "gone": "killed"}.get(state or "", "not recorded")
 
 

@@ -99,7 +99,7 @@ def find(target: str | None, runs_dir: Path) -> Path:
         raise UsageError(f"{target[:200]!r}: not a path that can be read ({error})") from None
     begun = {one.path.name: one for one in begun_runs(runs_dir)}
     if (one := begun.get(Path(target).name)) is not None:
-        raise UsageError(f"{one.sentence}: call this again in a moment")
+        raise UsageError(f"{one.sentence}: {one.advice}")
     if exists:
         raise UsageError(f"{target}: neither a run folder (no {RUN_FILE}) nor an incident bundle (no manifest.json)")
     raise UsageError(
@@ -190,7 +190,7 @@ def _no_runs(runs_dir: Path) -> UsageError:
         next_step = "record one with `steadytrain run SCRIPT`, or name another with --runs-dir"
         return UsageError(f"{runs_dir}: no such folder of runs; {next_step}")
     if begun := begun_runs(runs_dir):
-        return UsageError(f"{runs_dir}: no run with a step here; {begun[0].sentence}: call this again in a moment")
+        return UsageError(f"{runs_dir}: no run with a step here; {begun[0].sentence}: {begun[0].advice}")
     return UsageError(f"{runs_dir}: no runs here yet; record one with `steadytrain run SCRIPT`")
 
 

@@ -49,6 +49,7 @@ ENDS = {
     "failed": "FAILED {after}",
     "interrupted": "interrupted {after}",
     "lost": "LOST {after} or more: its process ended without a word (killed, or out of memory)",
+    "untrained": "ended, and trained nothing",
 }
 NO_STEP = "before the end of its first step"
 END_SEVERITIES: dict[str, Severity] = {GOOD_END: "note", "interrupted": "warning"}
@@ -127,6 +128,11 @@ class AlertBook:
     # -- what is due -----------------------------------------------------------------------------------------------
 
     @property
+    def step(self) -> int | None:
+        """The last step that is known, None if there was none."""
+        return self._step
+
+    @property
     def intervened(self) -> bool:
         """Whether an intervention waits that no alert has named."""
         return any(one.action.what in INTERVENTIONS for one in self._done)
@@ -137,30 +143,30 @@ class AlertBook:
         stray = self._stray(now_s)
         return [*found, self._of_actions(stray)] if stray else found
 
-    def end(self, ended: str, why: str) -> Alert:
-        """The alert of the end, with all that waits."""
+    def end(self, ended: str, why: str, note: str = "") -> Alert:
+        """The alert of the end, with all that waits. ``note``: what is wrong with the record of the run."""
         waiting = sorted(self._unalerted(), key=lambda story: -SEVERITIES.index(story.severity))
         lead = self._with_what_came_before(waiting[0]) if waiting else None
         actions = [*self._named, *(one.action for one in self._done)]
         grave = [symptom.severity for symptom in self._symptoms.values()]
-        severity = worst([END_SEVERITIES.get(ended, "critical"), *grave])
+        severity = worst([END_SEVERITIES.get(ended, "critical"), *grave, *(("warning",) if note else ())])
         assert severity is not None
         path, incident = self._incident_of(lead) if lead is not None else (None, None)
         if ended == "stopped":
             path, incident = self._that_stopped() or (path, incident)
         how = self._how(ended, incident, why)
-        why = why if ended == "failed" else ""
+        why = why if ended in ("failed", "untrained") else ""
         before = self._before(waiting[1:]) if lead is None or self._alerted or waiting[1:] else ""
         if ended == "stopped":
             actions.append(Action(self._step or 0, "stop", "stopped", ""))
         return self._alert(
             "end",
             severity,
-            headline=how + (f": {_gravest(lead)}" if lead is not None else ""),
-            what=_sentences(how, why, lead.text if lead is not None else "", before),
+            headline=how + (f": {_gravest(lead)}" if lead is not None else self._after_alerts()),
+            what=_sentences(how, why, lead.text if lead is not None else "", before, note),
             where=_where(incident, lead.symptoms if lead is not None else ()),
             done=self._done_text([] if incident is None else [incident.action], actions),
-            since=lead.first_step if lead is not None else None,
+            since=_since(lead) if lead is not None else None,
             symptoms=lead.symptoms if lead is not None else (),
             incident=path,
             ended=ended,
@@ -226,7 +232,7 @@ class AlertBook:
             what=story.text,
             where=_where(incident, story.symptoms),
             done=self._done_text([] if incident is None else [incident.action], actions),
-            since=story.first_step,
+            since=_since(story),
             symptoms=story.symptoms,
             incident=path,
         )
@@ -296,7 +302,12 @@ class AlertBook:
             after = f"before the update of step {incident.step:,}"
         if ended == "lost" and why:
             return f"LOST {after}: {why}"
-        return ENDS.get(ended, f"{ended} {{after}}").format(after=after)
+        how = ENDS.get(ended, f"{ended} {{after}}").format(after=after)
+        return how if self._step else how.replace(f"{NO_STEP} or more", NO_STEP)
+
+    def _after_alerts(self) -> str:
+        """Of a run that finished: what was alerted last, so that its title does not read as if all were well."""
+        return f", with {self._alerted[-1]}" if self._alerted else ""
 
     def _before(self, more: Sequence[Story]) -> str:
         """What else there was: alerted before, or waiting too."""
@@ -332,6 +343,12 @@ class AlertBook:
 def _gravest(story: Story) -> str:
     """The first symptom of the story that is as grave as the story."""
     return next((one.name for one in story.symptoms if one.severity == story.severity), story.names[0])
+
+
+def _since(story: Story) -> int:
+    """The first step of the trouble: a note is none."""
+    grave = [one.first_step for one in story.symptoms if one.severity != "note"]
+    return min(grave, default=story.first_step)
 
 
 def _named(actions: Sequence[Action]) -> str:

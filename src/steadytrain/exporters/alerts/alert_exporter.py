@@ -24,6 +24,7 @@ from steadytrain.exporters.alerts.settings import AlertSettings, quiet_hours
 from steadytrain.exporters.exporter import Exporter, Histogram, Row, Run
 from steadytrain.storage.redaction import redact_text
 from steadytrain.storage.run_folder import RUN_FILE, open_run
+from steadytrain.storage.stopped_recording import stopped_sentence
 
 TICK_S = 0.5
 CLOSE_WAIT_S = 50.0
@@ -104,7 +105,7 @@ class AlertExporter(Exporter):
             self._book.reached(step)
         with self._lock:
             untold = self._book.intervened
-            end = self._book.end(ended, self._why)
+            end = self._book.end(ended, self._why, self._note())
         for service in self._services:
             service.put(end)
         if self._command is not None and (ended != GOOD_END or end.symptoms or untold):
@@ -115,6 +116,12 @@ class AlertExporter(Exporter):
         for channel in self._channels:
             if not channel.wait_closed(deadline - time.monotonic()):
                 _log(f"{channel.name}: no answer at the end of the run")
+
+    def _note(self) -> str:
+        """What is wrong with the record of a run that made steps."""
+        if self._folder is not None:
+            return " ".join(stopped_sentence(self._folder))
+        return "" if self._book.step is None else "Nothing was recorded: the run folder could not be written."
 
     @property
     def _channels(self) -> list[Channel]:
