@@ -127,8 +127,8 @@ class ExplodingGradients(Detector):
                     severity="note" if reason else severity,
                     first_step=first_step,
                     last_step=last_step,
-                    message=f"the gradient norm grew to {medians[start:stop].max():.3g} from step {first_step} to "
-                    f"{last_step}, {ratio:.3g} times what it was before, and the loss rises"
+                    message=f"the median gradient norm grew to {medians[start:stop].max():.3g} from step {first_step} "
+                    f"to {last_step}, {ratio:.3g} times what it was before, and the loss rises"
                     + (f"; {reason}" if reason else ""),
                     signals=("gradient_norm", "loss"),
                     numbers={"ratio": ratio, "norm_before": float(level), "loss_change_scales": change},

@@ -68,7 +68,7 @@ class LearningRateJump(Detector):
                 first_step=first_step,
                 last_step=last_step,
                 message=f"the learning rate jumped from {before:.3g} to {now:.3g} at step {first_step}, and the loss "
-                f"went from {level:.4g} to {level_now:.4g}",
+                f"went from a median of {level:.4g} to one of {level_now:.4g}",
                 signals=("learning_rate", "loss"),
                 numbers={"rate_before": before, "rate": now, "loss_before": level, "loss": level_now},
             ),

@@ -317,7 +317,7 @@ class LostProgress(Detector):
             severity="note" if planned else severity,
             first_step=first_step,
             last_step=last_step,
-            message=f"the loss rose from {rise.best:.4g}{f' at step {first_step}' if highest else ''} to "
+            message=f"{f'from step {first_step} on ' if highest else ''}the loss rose from {rise.best:.4g} to "
             f"{values[highest]:.4g} at step {loss.steps[rise.onset + highest]}{what}{after}"
             + (f"; {planned}" if planned else ""),
             signals=("loss",),
