@@ -312,12 +312,9 @@ class AlertBook:
     def _before(self, more: Sequence[Story]) -> str:
         """What else there was: alerted before, or waiting too."""
         counts = [one.severity for one in self._symptoms.values()]
-        several = {one: "s" if one == "warning" and counts.count(one) > 1 else "" for one in SEVERITIES}
-        grave = [
-            f"{counts.count(one)} {one}{several[one]}"
-            for one in reversed(SEVERITIES)
-            if one != "note" and one in counts
-        ]
+        critical, warnings = counts.count("critical"), counts.count("warning")
+        grave = [f"{critical} critical"] if critical else []
+        grave += [f"{warnings} warning{'s' if warnings > 1 else ''}"] if warnings else []
         if not grave:
             return "no symptom above a note was found" if self._step else ""
         names = [*self._alerted, *(f"{story.names[0]} at step {story.first_step:,}" for story in more)]
