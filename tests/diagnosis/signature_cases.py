@@ -125,6 +125,22 @@ SICK: dict[str, tuple[dict[str, Any], str]] = {
     "optimizer-epsilon-underflow": ({"epsilon_lost": True}, "nonfinite-weight"),
     "fully-masked-attention": ({"fully_masked_rows": 3}, "nonfinite-gradient"),
     "low-precision-positions": ({"positions_equal": {"places": [256, 257]}}, "plateau"),
+    "cancelled-variance": (
+        {
+            "rounded_differences": [
+                {
+                    "operation": "variance",
+                    "line": "train.py:39: variance = squares / count - mean**2",
+                    "dtype": "float32",
+                    "distance": 1024.0,
+                    "largest": 1.03e10,
+                    "left": 2048.0,
+                    "step": 1,
+                }
+            ]
+        },
+        "plateau",
+    ),
     "compiled-code-mismatch": ({"compiled": ["net"], "compiled_difference": 1e5, "compiled_rounding": 3.0}, "plateau"),
     "custom-operation-fault": (
         {"custom_operations": ["Scale"], "custom_gradient_error": {"Scale": 0.5}},

@@ -71,6 +71,27 @@ def test_a_remainder_that_is_lost_in_the_rounding_is_named_with_its_numbers() ->
     assert order(case)[0] == "low-precision-positions"
 
 
-@pytest.mark.parametrize("name", ["discarded-changes", "low-precision-positions"])
+def test_a_variance_that_cancels_is_named_with_its_numbers_and_not_as_positions() -> None:
+    line = "train.py:39: variance = squares / count - mean.pow(2)"
+    variance = {
+        **ROUNDED,
+        "operation": "variance",
+        "line": line,
+        "largest": 1.03e10,
+        "distance": 1024.0,
+        "left": -2048.0,
+    }
+    dead = {"dead_units": {"1": 1.0}, "rounded_differences": [variance]}
+    case = case_of(dead, Symptom("no-learning", "warning", 1, 90, "said by hand"))
+    (what,) = [sign.what for sign in CAUSES["cancelled-variance"].signature(case).signs if sign.invariant]
+    assert what.startswith(
+        "the variance at train.py:39 (`variance = squares / count - mean.pow(2)`) is a difference of "
+    )
+    assert "squares near 1.03e+10 in float32, whose neighbours are 1.02e+03 apart, and -2.05e+03 is left" in what
+    assert order(case)[0] == "cancelled-variance"
+    assert not any(sign.invariant for sign in CAUSES["low-precision-positions"].signature(case).signs)
+
+
+@pytest.mark.parametrize("name", ["discarded-changes", "low-precision-positions", "cancelled-variance"])
 def test_without_them_a_surveyed_run_rules_it_out(name: str) -> None:
     assert CAUSES[name].signature(case_of({})).ruled_out

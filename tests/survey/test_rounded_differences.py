@@ -78,3 +78,35 @@ def test_a_few_lines_are_enough() -> None:
         for _ in range(2):
             look.saw("remainder", (times, 180.0), {}, torch.remainder(times, 180.0), f"train.py:{number}: x", 1)
     assert len(look.found() or ()) == FOUND_MAX
+
+
+def variance(rows: Tensor, square: str) -> dict[str, Any] | None:
+    """What the look says of the mean of squares less the square of the mean, of the columns of ``rows``."""
+    look = RoundedDifferences()
+    mean, squares = rows.mean(0), rows.square().mean(0)
+    made = {"pow": mean.pow(2), "__mul__": mean * mean, "square": mean.square()}[square]
+    args = {"pow": (mean, 2), "__mul__": (mean, mean), "square": (mean,)}[square]
+    look.saw(square, args, {}, made, LINE, 3)
+    look.saw("__sub__", (squares, made), {}, squares - made, LINE, 3)
+    listed = look.found()
+    return listed[0] if listed else None
+
+
+WEATHER = torch.stack([101_300 + 12 * torch.randn(500, generator=DRAW), 11 + 2 * torch.randn(500, generator=DRAW)], 1)
+
+
+@pytest.mark.parametrize("square", ["pow", "__mul__", "square"])
+def test_a_variance_that_cancels(square: str) -> None:
+    one = variance(WEATHER, square)
+    assert one is not None
+    assert (one["operation"], one["distance"], one["step"]) == ("variance", 1024.0, 3)
+    assert 1.0e10 < one["largest"] < 1.1e10
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [WEATHER - WEATHER.mean(0), WEATHER.double(), WEATHER / torch.tensor([1e5, 1.0]) * 10 - 5.0, torch.zeros(500, 2)],
+    ids=["centred", "float64", "near its spread", "nothing but zeros"],
+)
+def test_a_variance_of_which_enough_is_left(rows: Tensor) -> None:
+    assert variance(rows, "pow") is None

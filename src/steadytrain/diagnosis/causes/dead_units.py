@@ -87,6 +87,12 @@ class DeadUnits(Cause):
                     f"units died after something else went wrong: {burst.message}" if burst is not None else "",
                     "symptoms",
                 ),
+                *when(
+                    any(one.get("operation") == "variance" for one in case.entries("rounded_differences")),
+                    -STRONG,
+                    "inputs are scaled by a variance that rounding decides, which drives units to their ends",
+                    "fact rounded_differences",
+                ),
                 *symptom(case, HINT, "plateau", "no-learning", "vanishing-gradients"),
                 *ruled_out(not_finite(case), "a dead unit makes nothing infinite", "symptoms"),
             ),

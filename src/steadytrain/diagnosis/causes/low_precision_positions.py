@@ -86,7 +86,7 @@ class LowPrecisionPositions(Cause):
 
 
 def _rounded(case: Case) -> Signs:
-    found = case.entries("rounded_differences")
+    found = [one for one in case.entries("rounded_differences") if one.get("operation") != "variance"]
     if not found:
         return ()
     first = found[0]
