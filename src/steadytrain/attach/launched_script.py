@@ -137,7 +137,7 @@ def _begin(
 ) -> WatchedRun:
     """Prepare this process, and those that the script starts, for the script's import of torch."""
     run = begin_run(
-        target.name, target.stem, target.command, options, is_module=target.is_module, randomness=randomness
+        target.file, target.stem, target.command, options, is_module=target.is_module, randomness=randomness
     )
     arm_children(run.to_json(), _START_FOLDER)
     if os.environ.get(SCRATCH_VARIABLE):

@@ -16,6 +16,8 @@ import sys
 import tokenize
 import traceback
 import types
+import zipfile
+import zipimport
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,15 +33,22 @@ _OWN_FOLDER = str(Path(__file__).parents[2])
 
 @dataclass(frozen=True)
 class Target:
-    """What to run: a script file (with its compiled code) or a module, and its arguments."""
+    """What to run: a script file (with its compiled code), a zipapp or folder with a ``__main__``, or a module, and its
+    arguments."""
 
     name: str
     arguments: tuple[str, ...]
     code: types.CodeType | None
+    holds_main: bool = False
 
     @property
     def is_module(self) -> bool:
-        return self.code is None
+        return self.code is None and not self.holds_main
+
+    @property
+    def file(self) -> str:
+        """The file that holds its ``__main__``, or the module."""
+        return os.path.join(self.name, "__main__.py") if self.holds_main and os.path.isdir(self.name) else self.name
 
     @property
     def stem(self) -> str:
@@ -55,13 +64,18 @@ def script_target(script: str, arguments: Sequence[str]) -> Target:
     """Check that ``script`` can be run, without running it.
 
     Raises:
-        UsageError: it does not exist, is a folder, is not Python source, or has a syntax error.
+        UsageError: it does not exist, is a folder or an archive without ``__main__.py``, is not Python source, or has a
+            syntax error.
     """
     path = Path(script)
+    if path.is_dir() and (path / "__main__.py").is_file():
+        return Target(script, tuple(arguments), None, holds_main=True)
     if path.is_dir():
         raise UsageError(f"{script}: this is a folder; name the script in it, or a module with -m")
     if not path.is_file():
         raise UsageError(f"{script}: no such script; the path is taken from {Path.cwd()}")
+    if zipfile.is_zipfile(path):
+        return _archive_target(script, arguments)
     try:
         with tokenize.open(path) as file:
             source = file.read()
@@ -75,6 +89,17 @@ def script_target(script: str, arguments: Sequence[str]) -> Target:
     except OSError as error:
         raise UsageError(f"{script}: cannot be read ({error.strerror})") from None
     return Target(script, tuple(arguments), code)
+
+
+def _archive_target(script: str, arguments: Sequence[str]) -> Target:
+    """Check that ``python ARCHIVE`` would find something to run."""
+    try:
+        found = zipimport.zipimporter(_absolute(script)).find_spec("__main__")
+    except zipimport.ZipImportError as error:
+        raise UsageError(f"{script}: an archive that Python cannot read ({error}); nothing was run") from None
+    if found is None:
+        raise UsageError(f"{script}: an archive without __main__.py; nothing was run")
+    return Target(script, tuple(arguments), None, holds_main=True)
 
 
 def module_target(module: str, arguments: Sequence[str]) -> Target:
@@ -135,6 +160,10 @@ def _run_as_main(target: Target) -> None:
     main = types.ModuleType("__main__")
     main.__dict__.update({"__annotations__": {}, "__builtins__": builtins})
     sys.modules["__main__"] = main
+    if target.holds_main:
+        sys.path[0] = _absolute(target.name)  # as Python does, also with -P
+        runpy._run_module_as_main("__main__", alter_argv=False)  # type: ignore[attr-defined]
+        return
     if target.code is None:
         # The public run_module destroys its __main__ although atexit handlers may still need it.
         runpy._run_module_as_main(target.name)  # type: ignore[attr-defined]
