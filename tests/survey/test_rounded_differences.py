@@ -110,3 +110,11 @@ def test_a_variance_that_cancels(square: str) -> None:
 )
 def test_a_variance_of_which_enough_is_left(rows: Tensor) -> None:
     assert variance(rows, "pow") is None
+
+
+def test_a_residual_of_a_square_is_no_variance() -> None:
+    look, guess = RoundedDifferences(), 40 + torch.randn(500, generator=DRAW)
+    square, target = guess.square(), guess.square() + torch.randn(500, generator=DRAW) * 50
+    look.saw("square", (guess,), {}, square, LINE, 3)
+    look.saw("__sub__", (target, square), {}, target - square, LINE, 3)
+    assert look.found() is None

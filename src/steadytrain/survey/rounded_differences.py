@@ -33,6 +33,9 @@ neighbouring numbers."""
 PERIOD_SHARE, PHASE_MAX = 0.05, 0.3
 """Of a period, and in radians: the distance between neighbours from which on a phase is lost."""
 
+BELOW_ZERO_SHARE = 1e-3
+"""Rounding takes a variance below zero by a smaller share of the mean of squares; by more it is none."""
+
 FOUND_MAX = 4
 SQUARES_HELD_MAX = 64
 CANCELLED_SHARE = 0.2
@@ -94,7 +97,10 @@ class RoundedDifferences:
         if not bool(known.any()):
             return
         mean, left = mean[known], left[known]
-        apart = torch.exp2(torch.floor(torch.log2(mean))) * torch.finfo(first.dtype).eps
+        eps = torch.finfo(first.dtype).eps
+        if bool((left < -max(BELOW_ZERO_SHARE, 4 * FEW * eps) * mean).any()):
+            return  # no variance: a residual of a square
+        apart = torch.exp2(torch.floor(torch.log2(mean))) * eps
         lost = (left <= FEW * apart) & (left != 0)
         if float(lost.double().mean()) >= CANCELLED_SHARE:
             at = int(torch.where(lost, mean, torch.zeros_like(mean)).argmax())

@@ -161,7 +161,8 @@ def _run_as_main(target: Target) -> None:
     main.__dict__.update({"__annotations__": {}, "__builtins__": builtins})
     sys.modules["__main__"] = main
     if target.holds_main:
-        sys.path[0] = _absolute(target.name)  # as Python does, also with -P
+        kept = 0 if getattr(sys.flags, "safe_path", False) else 1
+        sys.path[:kept] = [_absolute(target.name)]  # as Python does, also with -P
         runpy._run_module_as_main("__main__", alter_argv=False)  # type: ignore[attr-defined]
         return
     if target.code is None:
