@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from story_windows import AFTER_1000, LOSS, Sees, changed, saw
 
 from steadytrain.core.model import COPY_FOLLOWS, OWN_OUTPUTS, OWN_ROLLOUTS, FloatArray, Series, Severity, Window
@@ -243,15 +244,23 @@ def test_where_optimizers_take_turns_a_loss_may_rise(name: str, severity: Severi
 
 
 MOVED = np.full(AFTER_1000, 20 * NOISE)
+GROWING = np.linspace(20 * NOISE, 400 * NOISE, AFTER_1000)
 
 
 @pytest.mark.parametrize(
-    ("last", "z", "told"),
-    [(1040, 13.0, "note"), (1040, 300.0, "warning"), (1003, 13.0, "warning")],
+    ("last", "z", "after", "told"),
+    [
+        (1040, 13.0, MOVED, "note"),
+        (1040, 300.0, MOVED, "warning"),
+        (1003, 13.0, MOVED, "note"),
+        (1003, 13.0, GROWING, "warning"),
+    ],
 )
-def test_where_optimizers_take_turns_a_spike_that_stays_is_a_rise(last: int, z: float, told: str) -> None:
-    """One loss of a pair moves to where the other one lets it; a batch that is out of place is gone at once."""
-    window = steps(loss=changed(1000, MOVED), facts={"optimizers_in_turn": 2.0})
+def test_where_optimizers_take_turns_a_spike_that_stays_is_a_rise(
+    last: int, z: float, after: NDArray[np.float64], told: str
+) -> None:
+    """One loss of a pair moves to where the other one lets it, and stays there."""
+    window = steps(loss=changed(1000, after), facts={"optimizers_in_turn": 2.0})
     (symptom,) = judge(window, [Sees((replace(saw("loss-spike", last=last), numbers={"z": z}),))]).symptoms
     assert symptom.severity == told
 

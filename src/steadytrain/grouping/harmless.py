@@ -10,7 +10,7 @@ import math
 
 from steadytrain.core.model import Symptom, Window
 from steadytrain.grouping.catalog import declared
-from steadytrain.grouping.courses import DATA, EPOCH, RECOVERED, RESTART, RESUME, evaluated_since, told
+from steadytrain.grouping.courses import DATA, EPOCH, RECOVERED, RESTART, RESUME, SHIFTED, evaluated_since, told
 from steadytrain.grouping.judged_values import judged_change
 from steadytrain.grouping.larger_batches import of_larger_batches
 from steadytrain.grouping.moving_targets import follows_targets
@@ -78,7 +78,7 @@ def _rises_for_long(symptom: Symptom) -> bool:
     if kind.counts_rising_loss:
         return True
     begins_one = bool(kind.part_of) and declared(kind.part_of).counts_rising_loss
-    stays = symptom.last_step - symptom.first_step >= STAYS_STEPS
+    stays = symptom.last_step - symptom.first_step >= STAYS_STEPS or symptom.course == SHIFTED
     return begins_one and stays and symptom.numbers.get("z", math.inf) <= kind.excused_z_max
 
 
