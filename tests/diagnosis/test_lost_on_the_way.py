@@ -11,7 +11,8 @@ from steadytrain.core.model import Symptom
 from steadytrain.diagnosis.cause_catalog import causes
 from steadytrain.diagnosis.weighing import Suspect, weigh
 from steadytrain.experiments.case import Case
-from steadytrain.experiments.specs import Verdict
+from steadytrain.experiments.specs import Change, NotApplicable, Verdict
+from steadytrain.experiments.trial_catalog import trial
 from trial_cases import finite_case
 
 CAUSES = causes()
@@ -95,3 +96,19 @@ def test_a_variance_that_cancels_is_named_with_its_numbers_and_not_as_positions(
 @pytest.mark.parametrize("name", ["discarded-changes", "low-precision-positions", "cancelled-variance"])
 def test_without_them_a_surveyed_run_rules_it_out(name: str) -> None:
     assert CAUSES[name].signature(case_of({})).ruled_out
+
+
+def test_memory_of_a_context_that_is_overwritten_is_named() -> None:
+    facts = {
+        "custom_operations": ["Sine"],
+        "custom_gradient_error": {"Sine": 1e-6},
+        "overwritten_contexts": [{"operation": "Sine", "attribute": "z", "applications": 72}],
+    }
+    case = case_of(facts, Symptom("no-learning", "warning", 1, 90, "said by hand"))
+    (what,) = [sign.what for sign in CAUSES["custom-operation-fault"].signature(case).signs if sign.invariant]
+    assert what.startswith("Sine keeps `ctx.z` for its backward in memory that was overwritten before the backward")
+    assert order(case)[0] == "custom-operation-fault"
+    plan = trial("own-contexts").plan(case)
+    assert not isinstance(plan, NotApplicable)
+    assert plan[0].changes == (Change("own-contexts", {"operations": ["Sine"]}),)
+    assert isinstance(trial("own-contexts").plan(case_of({})), NotApplicable)

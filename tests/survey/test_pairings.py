@@ -180,3 +180,14 @@ def test_rows_that_were_erased_are_no_row_that_was_seen_before() -> None:
         batches.called(step, (inputs,), {})
         seen.saw(step, batches.rows_of(step), torch.arange(ROWS))
     assert seen.finish(ONSET) == {}
+
+
+def test_places_in_a_batch_are_no_targets() -> None:
+    """The labels of a contrastive loss number the rows: a row that comes again stands at another place."""
+    for places in (torch.arange(ROWS), (torch.arange(ROWS) + 3) % ROWS, torch.arange(ROWS) + 64):
+        seen = Pairings()
+        for epoch in range(2):
+            order = torch.randperm(4 * ROWS, generator=torch.Generator().manual_seed(epoch))
+            for at, rows in enumerate(order.split(ROWS), 1):
+                seen.saw(4 * epoch + at, _keys(rows), places)
+        assert seen.finish(1) == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from steadytrain.survey.held_gradient import HeldGradient
 from steadytrain.survey.input_facts import Batches
 from steadytrain.survey.labels import Labels
 from steadytrain.survey.loop_order import Loop
+from steadytrain.survey.tensor_kinds import places_cut
 from steadytrain.survey.training_state import positions
 
 
@@ -269,3 +271,27 @@ def test_a_subset_in_another_order_is_not_in_the_order_of_its_data_set(order: Se
     loop = Loop()
     loop.loaders = [DataLoader(Subset(TensorDataset(torch.arange(4)), order), 2)]
     assert loop.of_loader()["loader_shuffles"] is drawn
+
+
+@pytest.mark.parametrize(
+    ("logits_from", "labels_from", "shift"),
+    [(0, 1, 1), (1, 2, 1), (0, 2, 2), (1, 1, 0)],
+)
+def test_labels_are_compared_with_the_places_that_the_script_left_of_the_logits(
+    logits_from: int, labels_from: int, shift: int
+) -> None:
+    torch.manual_seed(0)
+    labels, batches, calls = Labels(), Batches(), Calls()
+    head = torch.nn.Linear(8, 12)
+    for step in range(1, 4):
+        text = torch.randint(0, 12, (6, 17))
+        ids = text[:, :-1]
+        batches.called(step, (ids,), {})
+        logits = head(torch.randn(6, 16, 8))
+        wanted = text[:, labels_from:]
+        width = min(16 - logits_from, wanted.shape[1])
+        given = logits[:, logits_from : logits_from + width].reshape(-1, 12)
+        call = LossCall("cross_entropy", given.detach(), wanted[:, :width].reshape(-1), "mean", -100, "any", "x")
+        calls.step_losses = [replace(call, places_cut=places_cut(given))]
+        labels.step(step, calls, batches)
+    assert labels.finish()["label_shift_trained"] == shift

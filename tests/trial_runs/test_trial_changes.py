@@ -235,6 +235,7 @@ ELSEWHERE = {
     "inputs-as-before",
     "keep-rows",
     "safe-samples",
+    "own-contexts",
     "old-settings",
     "seed-everything",
     "shift-labels",

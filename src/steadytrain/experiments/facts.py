@@ -236,6 +236,8 @@ FACTS: Mapping[str, str] = {
     "the largest output; in evaluation mode where the model draws random numbers",
     "compiled_rounding": "the same between eager and eager in float64: what rounding alone makes",
     "custom_operations": "names of torch.autograd.Function classes that were applied outside of torch",
+    "overwritten_contexts": "list of {operation, attribute, applications}: custom operations that keep for their "
+    "backward, as an attribute of the context, memory that changed before the backward, in so many applications",
     "custom_gradient_error": "custom operation -> relative error of its backward against finite differences in float64",
     # -- batches
     "input_scale": "{largest, middle, feature, features}: root mean squares of the features of the first "

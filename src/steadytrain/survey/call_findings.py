@@ -24,6 +24,9 @@ class LossCall:
     ends: tuple[float, float] | None = None
     """The range of the operation that made the input; None if unbounded or unknown."""
 
+    places_cut: int = 0
+    """Places of each sequence that the script left out at its begin, as in ``logits[:, 1:]``."""
+
 
 @dataclass
 class Seen:

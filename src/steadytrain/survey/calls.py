@@ -22,7 +22,7 @@ from steadytrain.survey.call_findings import LISTED_MAX, LossCall, Seen, add_lis
 from steadytrain.survey.graph_cuts import leaves_behind
 from steadytrain.survey.outer_tables import OuterTables, makes_table
 from steadytrain.survey.script_lines import line_of, script_frame
-from steadytrain.survey.tensor_kinds import KEEPS_KIND, KINDS, TensorKinds, class_dimension, sums_to_one
+from steadytrain.survey.tensor_kinds import KEEPS_KIND, KINDS, TensorKinds, class_dimension, places_cut, sums_to_one
 
 HALF_MAX = 65504.0
 LOGIT_LOSSES = frozenset({"cross_entropy", "binary_cross_entropy_with_logits", "multilabel_soft_margin_loss"})
@@ -163,7 +163,10 @@ class Calls(TorchFunctionMode):
         def apply(*args: Any, **kwargs: Any) -> Any:
             if self.active and kind not in self.applied and not kwargs:
                 self.applied[kind] = tuple(v.detach().clone() if isinstance(v, Tensor) else v for v in args)
-            return original(*args, **kwargs)
+            result = original(*args, **kwargs)
+            if self.active:
+                self._guarded(self.made.contexts.applied, kind, result)
+            return result
 
         kind.apply = apply
 
@@ -200,6 +203,7 @@ class Calls(TorchFunctionMode):
             input_kind=kind,
             line=line,
             ends=self._kinds.ends_of(given_input),
+            places_cut=places_cut(given_input),
         )
         self.step_losses.append(call)
         self.seen.smoothing = max(self.seen.smoothing, float(given.get("label_smoothing", 0.0)))

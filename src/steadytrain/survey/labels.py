@@ -172,6 +172,7 @@ class Labels:
 
     def _against_tokens(self, call: LossCall, tokens: Tensor) -> None:
         """Compares labels and logits with the model's input ids, position by position."""
+        tokens = tokens[:, call.places_cut :]  # the first label belongs to the first place that is left
         batch, length = tokens.shape
         labels = call.target.reshape(-1)
         if batch == 0 or labels.numel() % batch or labels.numel() < SUPERVISED_MIN:

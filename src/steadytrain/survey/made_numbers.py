@@ -1,5 +1,5 @@
 """What the script's own operations make in the surveyed steps: numbers not finite, far too large, wrapped around or
-rounded away, and changes of copies that nobody reads."""
+rounded away, changes of copies that nobody reads, and what custom functions keep and overwrite."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from steadytrain.survey import amplified_operations, nonfinite_made, rounded_differences, wrapped_integers
+from steadytrain.survey.custom_contexts import CustomContexts
 from steadytrain.survey.discarded_writes import DiscardedWrites
 
 INTEGERS = wrapped_integers.NAMES
@@ -23,11 +24,13 @@ class MadeNumbers:
         self.wrapped = wrapped_integers.WrappedIntegers()
         self.rounded = rounded_differences.RoundedDifferences()
         self.discarded = DiscardedWrites()
+        self.contexts = CustomContexts()
 
     def step_begins(self) -> None:
         """Forgets the tensors of the previous step."""
         self.nonfinite.step_begins()
         self.discarded.step_begins()
+        self.contexts.step_begins()
 
     def model_called(self) -> None:
         """Reports that the step calls a model."""
@@ -54,4 +57,5 @@ class MadeNumbers:
             "wrapped_integers": self.wrapped.found(),
             "rounded_differences": self.rounded.found(),
             "discarded_writes": self.discarded.found(),
+            "overwritten_contexts": self.contexts.found(),
         }

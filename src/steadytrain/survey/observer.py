@@ -263,6 +263,7 @@ class Observed(StepObserver):
             add_listed(self._notes, f"{name} could not be read: {type(error).__name__}: {error}")
 
     def _backward_begins(self) -> None:
+        self.calls.made.contexts.backward_begins()
         parameters = self._stream.parameters if self._stream is not None else []
         self.loop.backward_begins(self._held.backward_begins(parameters, self.loop.clips))
 

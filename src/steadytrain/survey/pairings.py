@@ -20,6 +20,9 @@ EXCHANGED_MIN = 2
 """Of targets that are numbers or sequences so many must be those of other rows. A teacher's numbers are always new, and
 so are the labels of words that were masked at random."""
 
+PLACES_MIN = 8
+"""So many labels that are all different and in a row without a gap number the places of the batch. Chosen."""
+
 Seen = tuple[int, int]
 """A step and the row in its batch."""
 
@@ -44,6 +47,8 @@ class Pairings:
         if len(self._target_of) > ROWS_MAX:
             return
         flat = target.detach().cpu().contiguous().reshape(len(rows), -1)
+        if _are_places(flat):
+            return
         if len(set(rows)) < len(rows):
             if len({(row, _digest(one)) for row, one in zip(rows, flat, strict=True)}) > len(set(rows)):
                 self._torn.append(step)
@@ -90,3 +95,11 @@ class Pairings:
 
 def _digest(values: Tensor) -> bytes:
     return hashlib.blake2b(values.view(torch.uint8).numpy().tobytes(), digest_size=16).digest()
+
+
+def _are_places(flat: Tensor) -> bool:
+    """Whether the labels [rows, 1] number the rows of the batch, in any order, as those of contrastive losses do."""
+    if flat.shape[1] != 1 or flat.is_floating_point() or len(flat) < PLACES_MIN:
+        return False
+    numbers = flat[:, 0].sort().values
+    return torch.equal(numbers, torch.arange(len(flat), dtype=numbers.dtype) + numbers[0])

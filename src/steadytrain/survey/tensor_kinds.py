@@ -8,6 +8,8 @@ from typing import Any
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
+from steadytrain.core.torch_private import SAVED_DIMENSION, SAVED_START
+
 SUM_OF_ONE = 1e-3
 KEEPS_KIND = frozenset(
     {"view", "reshape", "flatten", "squeeze", "unsqueeze", "contiguous", "float", "to", "clone", "__getitem__"}
@@ -20,6 +22,12 @@ KINDS = {
     "logsigmoid": "log-probabilities",
 }
 ENDS = {"sigmoid": (0.0, 1.0), "softmax": (0.0, 1.0), "tanh": (-1.0, 1.0), "relu": (0.0, math.inf)}
+
+CUT_NODES_MAX, CUT_MAX = 8, 1 << 20
+SHAPES_ALONE = frozenset(
+    f"{name}Backward0"
+    for name in ("View", "UnsafeView", "ReshapeAlias", "Clone", "Transpose", "Permute", "T", "ToCopy", "Slice", "Alias")
+)
 
 
 class TensorKinds:
@@ -72,3 +80,18 @@ def class_dimension(value: Tensor) -> int:
 def sums_to_one(value: Tensor, dimension: int) -> bool:
     sums = [value.sum(dimension)] + ([value.sum(-1)] if value.dim() > 2 else [])
     return any(bool(((total - 1).abs() < SUM_OF_ONE).all()) for total in sums)
+
+
+def places_cut(value: Tensor) -> int:
+    """How many places a value lost at the begin of its second dimension since it was computed: 1 of ``logits[:, 1:]``.
+
+    Read in the graph, behind operations that only change the shape.
+    """
+    node, cut = value.grad_fn, 0
+    for _ in range(CUT_NODES_MAX):
+        if node is None or node.name() not in SHAPES_ALONE:
+            break
+        if node.name() == "SliceBackward0" and SAVED_DIMENSION.on(node) == 1:
+            cut += int(SAVED_START.on(node) or 0)
+        node = node.next_functions[0][0] if node.next_functions else None
+    return cut if cut < CUT_MAX else 0

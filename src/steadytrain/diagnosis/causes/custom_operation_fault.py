@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import EXAMPLE, MATH_ATTENTION
@@ -26,6 +27,7 @@ class CustomOperationFault(Cause):
         - backward lacks a factor, a mask or a saved tensor
         - a kernel for other shapes, strides or dtypes; a wheel built for another torch (bitsandbytes #663)
         - fused losses whose gradient is already scaled (Liger #512, #968)
+        - a buffer that the context keeps as an attribute, and that a later call of the operation writes into
 
     Next:
         1. `torch.autograd.gradcheck` in float64 on the named operation.
@@ -43,8 +45,8 @@ class CustomOperationFault(Cause):
         "learning-rate-too-high",
         "bad-initialization",
     )
-    expects = like("kernel", removed=("reference-operation",), either=("math-attention",))
-    confirming = ("reference-operation", "math-attention")
+    expects = like("kernel", removed=("reference-operation",), either=("math-attention", "own-contexts"))
+    confirming = ("reference-operation", "math-attention", "own-contexts")
     spared = ("learning-rate-third",)
     interventions = (
         MATH_ATTENTION,
@@ -55,6 +57,13 @@ class CustomOperationFault(Cause):
             "reference-operation",
             code="y = plain(x)  # the same forward in operations of torch, which derives its backward",
         ),
+        Intervention(
+            "own-contexts",
+            1,
+            "let `ctx.save_for_backward` keep what the backward reads, or a copy of it",
+            "own-contexts",
+            code="ctx.save_for_backward(x)  # in place of ctx.x = buffer",
+        ),
         EXAMPLE,
     )
     grade = "A"
@@ -64,7 +73,7 @@ class CustomOperationFault(Cause):
         errors = fact(case, "custom_gradient_error")
         worst = max(errors.items(), key=lambda item: item[1], default=None) if isinstance(errors, dict) else None
         name, error = worst if worst is not None else ("", 0.0)
-        wrong = error > 0.01
+        wrong, kept = error > 0.01, case.entries("overwritten_contexts")
         return Signature(
             (
                 *equivalence(
@@ -77,7 +86,14 @@ class CustomOperationFault(Cause):
                     )
                 ),
                 *when(
-                    worst is not None and not wrong,
+                    bool(kept),
+                    CERTAIN,
+                    _overwritten(kept),
+                    "fact overwritten_contexts",
+                    invariant=True,
+                ),
+                *when(
+                    worst is not None and not wrong and not kept,
                     -STRONG,
                     "backward of the custom operations is their derivative",
                     "fact custom_gradient_error",
@@ -93,3 +109,14 @@ class CustomOperationFault(Cause):
             ),
             layer=name if wrong else layer_of(case),
         )
+
+
+def _overwritten(kept: Sequence[Mapping[str, Any]]) -> str:
+    """Which memory was overwritten; "" if none was."""
+    if not kept:
+        return ""
+    one = kept[0]
+    return (
+        f"{one['operation']} keeps `ctx.{one['attribute']}` for its backward in memory that was overwritten before the "
+        f"backward read it, in {one['applications']} applications; `ctx.save_for_backward` would have refused that"
+    )

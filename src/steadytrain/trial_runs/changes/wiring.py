@@ -67,6 +67,38 @@ class ReferenceOperation(LiveChange):
         kind.apply = apply
 
 
+@final
+@dataclass
+class OwnContexts(LiveChange):
+    """The contexts of the classes of ``torch.autograd.Function`` named in ``operations`` get copies of the tensors that
+    they keep as attributes, when a forward is over."""
+
+    operations: list[str]
+    nothing = "no operation with such a name keeps a tensor as an attribute of its context"
+
+    def check(self) -> None:
+        if not self.operations:
+            raise ValueError("operations: give at least one class name")
+
+    def begin(self, process: Launched) -> None:
+        for kind in _own_functions():
+            if kind.__name__ in self.operations:
+                self._wrap(kind)
+
+    def _wrap(self, kind: Any) -> None:
+        def apply(*args: Any, **kwargs: Any) -> Any:
+            result = own(*args, **kwargs)
+            node = next((one.grad_fn for one in tensors_in(result) if one.grad_fn is not None), None)
+            for name, value in list(vars(node).items()) if node is not None else ():
+                if isinstance(value, Tensor):
+                    setattr(node, name, value.clone())
+                    self.touch()
+            return result
+
+        own = kind.apply
+        kind.apply = apply
+
+
 class _Context:
     """Accepts what a forward saves for its backward, and drops it."""
 
