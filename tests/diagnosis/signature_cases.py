@@ -127,9 +127,8 @@ SICK: dict[str, tuple[dict[str, Any], str]] = {
     "low-precision-positions": ({"positions_equal": {"places": [256, 257]}}, "plateau"),
     "cancelled-variance": (
         {
-            "rounded_differences": [
+            "cancelled_variances": [
                 {
-                    "operation": "variance",
                     "line": "train.py:39: variance = squares / count - mean**2",
                     "dtype": "float32",
                     "distance": 1024.0,

@@ -82,7 +82,7 @@ def test_a_variance_that_cancels_is_named_with_its_numbers_and_not_as_positions(
         "distance": 1024.0,
         "left": -2048.0,
     }
-    dead = {"dead_units": {"1": 1.0}, "rounded_differences": [variance]}
+    dead = {"dead_units": {"1": 1.0}, "cancelled_variances": [variance]}
     case = case_of(dead, Symptom("no-learning", "warning", 1, 90, "said by hand"))
     (what,) = [sign.what for sign in CAUSES["cancelled-variance"].signature(case).signs if sign.invariant]
     assert what.startswith(

@@ -151,8 +151,9 @@ FACTS: Mapping[str, str] = {
     "wrapped_integers": "list of {operation, line, dtype, step, wrapped, elements, example, before_model}: operations "
     "of the script on integers, and casts to them, of whose elements so many of all did not fit the type",
     "rounded_differences": "list of {operation, line, dtype, distance, largest, step}: differences, remainders and "
-    "phases of the script of numbers so large that their format rounds away what is taken of them, and variances that "
-    "are the mean of squares less a square, of which rounding is left",
+    "phases of the script of numbers so large that their format rounds away what is taken of them",
+    "cancelled_variances": "list of {line, dtype, distance, largest, left, step}: variances of the script that are the "
+    "mean of squares less the square of the mean, of which rounding is left",
     "discarded_writes": "list of {line, by, copied, copy_line, times, step}: lines of the script that changed a copy "
     "in place by this function, which nothing read afterwards; by which function and where the copy was made",
     "nonfinite_made": "list of {operation, line, step, made, rows, of, by, before_model}: operations of the script "

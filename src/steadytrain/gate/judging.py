@@ -73,10 +73,9 @@ def _ended(run: Recorded) -> Check:
         return Check("ended", "pass", "the run finished")
     if run.ended is None:
         return Check("ended", "unknown", f"the run recorded no end: {clean(run.why_ended)}")
-    why = f" ({clean(run.why_ended)})" if run.why_ended and not run.why_ended.startswith(run.ended) else ""
-    if run.why_ended.startswith(run.ended):
-        return Check("ended", "fail", f"the run did not finish: {clean(run.why_ended)}")
-    return Check("ended", "fail", f"the run did not finish: {clean(run.ended)}{why}")
+    why = run.why_ended
+    how = why if why.startswith(run.ended) else f"{run.ended} ({why})" if why else run.ended
+    return Check("ended", "fail", f"the run did not finish: {clean(how)}")
 
 
 def _symptoms(run: Recorded, policy: GatePolicy) -> Check:

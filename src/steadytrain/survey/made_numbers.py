@@ -6,13 +6,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from steadytrain.survey import amplified_operations, nonfinite_made, rounded_differences, wrapped_integers
+from steadytrain.survey import (
+    amplified_operations,
+    cancelled_variances,
+    nonfinite_made,
+    rounded_differences,
+    wrapped_integers,
+)
+from steadytrain.survey.cancelled_variances import CancelledVariances
 from steadytrain.survey.custom_contexts import CustomContexts
 from steadytrain.survey.discarded_writes import DiscardedWrites
 
 INTEGERS = wrapped_integers.NAMES
 _NUMBERS = nonfinite_made.WATCHED | amplified_operations.NAMES
-WATCHED = _NUMBERS | INTEGERS | rounded_differences.NAMES
+WATCHED = _NUMBERS | INTEGERS | rounded_differences.NAMES | cancelled_variances.NAMES
 
 
 class MadeNumbers:
@@ -23,6 +30,7 @@ class MadeNumbers:
         self.amplified = amplified_operations.AmplifiedOperations()
         self.wrapped = wrapped_integers.WrappedIntegers()
         self.rounded = rounded_differences.RoundedDifferences()
+        self.variances = CancelledVariances()
         self.discarded = DiscardedWrites()
         self.contexts = CustomContexts()
 
@@ -45,6 +53,8 @@ class MadeNumbers:
             self.wrapped.saw(name, result, line, step, before_model=self.nonfinite.before_model)
         if name in rounded_differences.NAMES:
             self.rounded.saw(name, args, given, result, line, step)
+        if name in cancelled_variances.NAMES:
+            self.variances.saw(name, args, result, line, step)
         if name in _NUMBERS:
             self.nonfinite.saw(name, args, given, result, line, step)
             self.amplified.saw(name, args, given, result, line, step, before_model=self.nonfinite.before_model)
@@ -56,6 +66,7 @@ class MadeNumbers:
             "amplified": self.amplified.found(onset, own_targets) or None,
             "wrapped_integers": self.wrapped.found(),
             "rounded_differences": self.rounded.found(),
+            "cancelled_variances": self.variances.found(),
             "discarded_writes": self.discarded.found(),
             "overwritten_contexts": self.contexts.found(),
         }

@@ -1,14 +1,11 @@
 """Differences, remainders and phases of numbers so large that their format rounds away what is taken of them.
 
 A float32 near 1.7e9 holds multiples of 128, and one near 5e6 multiples of a half. A difference of two such numbers has
-only a few values; a remainder or a sine of one has lost its phase. A variance as the mean of squares less the square of
-the mean is what rounding leaves of two numbers that are nearly equal.
+only a few values; a remainder or a sine of one has lost its phase.
 """
 
 from __future__ import annotations
 
-import weakref
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,9 +15,7 @@ from torch import Tensor
 DIFFERENCES = frozenset({"sub", "__sub__", "rsub", "__rsub__", "sub_", "__isub__", "diff"})
 REMAINDERS = frozenset({"remainder", "fmod", "__mod__"})
 PHASES = frozenset({"sin", "cos"})
-PRODUCTS, POWERS = frozenset({"mul", "__mul__"}), frozenset({"pow", "__pow__"})
-SQUARES = PRODUCTS | POWERS | {"square"}
-NAMES = DIFFERENCES | REMAINDERS | PHASES | SQUARES
+NAMES = DIFFERENCES | REMAINDERS | PHASES
 
 LARGE = {torch.float32: 1e5, torch.float16: 1e3, torch.bfloat16: 1e3}
 """The smallest number of each format that is read: the neighbours of smaller ones lie close together."""
@@ -33,13 +28,7 @@ neighbouring numbers."""
 PERIOD_SHARE, PHASE_MAX = 0.05, 0.3
 """Of a period, and in radians: the distance between neighbours from which on a phase is lost."""
 
-BELOW_ZERO_SHARE = 1e-3
-"""Rounding takes a variance below zero by a smaller share of the mean of squares; by more it is none."""
-
 FOUND_MAX = 4
-SQUARES_HELD_MAX = 64
-CANCELLED_SHARE = 0.2
-"""A variance is lost if so large a share of its elements is rounding: ``FEW`` distances at most, or below zero."""
 
 
 class RoundedDifferences:
@@ -47,18 +36,11 @@ class RoundedDifferences:
 
     def __init__(self) -> None:
         self._found: dict[str, dict[str, Any]] = {}
-        self._squares: deque[weakref.ref[Tensor]] = deque(maxlen=SQUARES_HELD_MAX)
 
     def saw(self, name: str, args: Sequence[Any], given: Mapping[str, Any], result: Any, line: str, step: int) -> None:
         """Compares the distance between the numbers of the first operand with what was made of them."""
-        if name in SQUARES:
-            self._keep_square(name, args, result)
-            return
         key = f"{name.strip('_')} {line}"
         if key in self._found or len(self._found) >= FOUND_MAX or not args:
-            return
-        if name in DIFFERENCES and len(args) > 1 and any(one() is args[1] for one in self._squares):
-            self._variance(key, args[0], result, line, step)
             return
         apart = _distance(args[0])
         if apart is None:
@@ -82,41 +64,8 @@ class RoundedDifferences:
                 "step": step,
             }
 
-    def _keep_square(self, name: str, args: Sequence[Any], result: Any) -> None:
-        twice = name in PRODUCTS and len(args) > 1 and args[0] is args[1]
-        second = name in POWERS and len(args) > 1 and args[1] in (2, 2.0) and not isinstance(args[1], Tensor)
-        if isinstance(result, Tensor) and (twice or second or name == "square"):
-            self._squares.append(weakref.ref(result))
-
-    def _variance(self, key: str, first: Any, result: Any, line: str, step: int) -> None:
-        """``first`` less a square: rounding if little but that is left of most of it."""
-        if not isinstance(first, Tensor) or first.dtype not in LARGE or first.is_meta or first.shape != result.shape:
-            return
-        mean, left = (one.detach().reshape(-1)[:ELEMENTS_MAX].double() for one in (first, result))
-        known = mean.isfinite() & left.isfinite() & (mean > 0)
-        if not bool(known.any()):
-            return
-        mean, left = mean[known], left[known]
-        eps = torch.finfo(first.dtype).eps
-        if bool((left < -max(BELOW_ZERO_SHARE, 4 * FEW * eps) * mean).any()):
-            return  # no variance: a residual of a square
-        apart = torch.exp2(torch.floor(torch.log2(mean))) * eps
-        lost = (left <= FEW * apart) & (left != 0)
-        if float(lost.double().mean()) >= CANCELLED_SHARE:
-            at = int(torch.where(lost, mean, torch.zeros_like(mean)).argmax())
-            self._found[key] = {
-                "operation": "variance",
-                "line": line,
-                "dtype": str(first.dtype).removeprefix("torch."),
-                "distance": float(apart[at]),
-                "largest": float(mean[at]),
-                "left": float(left[at]),
-                "step": step,
-            }
-
     def found(self) -> list[dict[str, Any]] | None:
-        """``{operation, line, dtype, distance, largest, step}`` of the lines, in the order in which they were met; of a
-        variance also what is ``left`` of the largest one."""
+        """``{operation, line, dtype, distance, largest, step}`` of the lines, in the order in which they were met."""
         return list(self._found.values()) or None
 
 

@@ -20,6 +20,7 @@ from steadytrain.capture.looks.repeated_seeds import (
     functions_of,
     is_seed,
     names_changed,
+    names_with_attributes,
 )
 from steadytrain.capture.looks.split_names import holds_held_out
 from steadytrain.capture.looks.syntax_trees import DRAWN, body_of, dotted, last_name, names_read, names_stored, walk
@@ -49,17 +50,13 @@ def _lines(function: Function, rows: set[str], moved: set[str], functions: Funct
     for one in nodes:
         if not isinstance(one, ast.Call) or id(one) in branches:
             continue
-        read = {name for part in (*one.args, *one.keywords) for name in _read(part)}
+        read = {name for part in (*one.args, *one.keywords) for name in names_with_attributes(part)}
         if is_seed(one) and not read & changed and _is_drawn_from(_generator(one, nodes), function, derived):
             yield one.lineno
         called = called_function(one, functions) if depth < DEPTH_MAX and read & derived else None
         if called is not None and called is not function:
             given = [each.arg for each in called.args.args if each.arg not in ("self", "cls")]
             yield from _lines(called, set(given[: len(one.args)]), moved, functions, depth + 1)
-
-
-def _read(node: ast.AST) -> set[str]:
-    return names_read(node) | {f".{one.attr}" for one in walk(node) if isinstance(one, ast.Attribute)}
 
 
 def _generator(seed: ast.Call, nodes: list[ast.AST]) -> str | None:

@@ -120,7 +120,7 @@ def _seeds(body: list[ast.stmt], stored: set[str], functions: Functions, depth: 
         if not isinstance(node, ast.Call):
             continue
         name = last_name(node.func)
-        changes = any(_read(one) & stored for one in (*node.args, *node.keywords))
+        changes = any(names_with_attributes(one) & stored for one in (*node.args, *node.keywords))
         if is_seed(node) and not changes and not _is_of_one_draw(node, body):
             yield node.lineno
         called = called_function(node, functions)
@@ -137,7 +137,8 @@ def names_changed(node: ast.AST) -> set[str]:
     return names_stored(node) | {f".{one.attr}" for one in attributes}
 
 
-def _read(node: ast.AST) -> set[str]:
+def names_with_attributes(node: ast.AST) -> set[str]:
+    """The variables that ``node`` reads, and its attributes as ``.name``."""
     return names_read(node) | {f".{one.attr}" for one in walk(node) if isinstance(one, ast.Attribute)}
 
 

@@ -55,14 +55,14 @@ class CancelledVariance(Cause):
 
 
 def _found(case: Case) -> Signs:
-    entries = [one for one in case.entries("rounded_differences") if one.get("operation") == "variance"]
-    if not entries:
+    found = case.entries("cancelled_variances")
+    if not found:
         return ()
-    first = entries[0]
+    first = found[0]
     place, _, code = str(first["line"]).partition(": ")
     said = (
         f"the variance at {place} (`{code}`) is a difference of squares near {first['largest']:,.4g} in "
         f"{first['dtype']}, whose neighbours are {first['distance']:.3g} apart, and {first['left']:.3g} is left: the "
         "squares cancel, and rounding decides the scale"
     )
-    return (Sign(said, CERTAIN, "fact rounded_differences", {"step": float(first["step"])}, invariant=True),)
+    return (Sign(said, CERTAIN, "fact cancelled_variances", {"step": float(first["step"])}, invariant=True),)

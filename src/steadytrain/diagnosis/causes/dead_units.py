@@ -88,10 +88,10 @@ class DeadUnits(Cause):
                     "symptoms",
                 ),
                 *when(
-                    any(one.get("operation") == "variance" for one in case.entries("rounded_differences")),
+                    bool(case.entries("cancelled_variances")),
                     -STRONG,
                     "inputs are scaled by a variance that rounding decides, which drives units to their ends",
-                    "fact rounded_differences",
+                    "fact cancelled_variances",
                 ),
                 *symptom(case, HINT, "plateau", "no-learning", "vanishing-gradients"),
                 *ruled_out(not_finite(case), "a dead unit makes nothing infinite", "symptoms"),

@@ -86,7 +86,7 @@ class LowPrecisionPositions(Cause):
 
 
 def _rounded(case: Case) -> Signs:
-    found = [one for one in case.entries("rounded_differences") if one.get("operation") != "variance"]
+    found = case.entries("rounded_differences")
     if not found:
         return ()
     first = found[0]

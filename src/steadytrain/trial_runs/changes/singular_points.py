@@ -8,18 +8,17 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from types import FunctionType
 from typing import Any, final
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Subset
 
 from steadytrain.capture.step.input_recorder import tensors_in
 from steadytrain.trial_runs.changes import LiveChange, more_than
 from steadytrain.trial_runs.decompositions import Shifted, decompositions, shift
 from steadytrain.trial_runs.launched_script import Launched
+from steadytrain.trial_runs.loader_reads import wrap_reads
 
 
 @final
@@ -180,24 +179,7 @@ class SafeSamples(LiveChange):
     margin: float = 1e-6
 
     def early(self, process: Launched) -> None:
-        original = DataLoader.__iter__
-        wrapped: set[type] = set()
-
-        def begins(loader: Any) -> Any:
-            dataset = loader.dataset
-            while isinstance(dataset, Subset):
-                dataset = dataset.dataset
-            kind = type(dataset)
-            of_script = isinstance(vars(kind).get("__getitem__"), FunctionType)  # a list has one that stays as it is
-            if kind not in wrapped and of_script and not kind.__module__.startswith("torch."):
-                wrapped.add(kind)
-                kind.__getitem__ = self._making(kind.__getitem__)
-            collate = loader.collate_fn
-            if callable(collate) and not hasattr(collate, "__wrapped__") and _is_of_script(collate):
-                loader.collate_fn = self._making(collate)
-            return original(loader)
-
-        DataLoader.__iter__ = begins  # type: ignore[method-assign]
+        wrap_reads(self._making, self._making)
 
     def _making(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original, updated=())
@@ -227,10 +209,6 @@ def _of(*names: str) -> tuple[Callable[..., Any], ...]:
     """The functions of these names in torch, in ``torch.special`` and of a tensor."""
     places = (torch, torch.special, Tensor)
     return tuple(getattr(place, name) for name in names for place in places if hasattr(place, name))
-
-
-def _is_of_script(collate: Any) -> bool:
-    return not str(getattr(collate, "__module__", None) or type(collate).__module__).startswith("torch.")
 
 
 def _is_finite(made: Any) -> bool:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import copy
 import functools
 from dataclasses import dataclass
-from types import FunctionType
 from typing import Any, final
-
-from torch.utils.data import DataLoader, Subset
 
 from steadytrain.survey.stored_rows import kept
 from steadytrain.trial_runs.changes import LiveChange
 from steadytrain.trial_runs.launched_script import Launched
+from steadytrain.trial_runs.loader_reads import wrap_reads
 
 
 @final
@@ -25,21 +23,7 @@ class KeepRows(LiveChange):
     nothing = "no row of a data set changed when it was read"
 
     def early(self, process: Launched) -> None:
-        original = DataLoader.__iter__
-        wrapped: set[type] = set()
-
-        def begins(loader: Any) -> Any:
-            dataset = loader.dataset
-            while isinstance(dataset, Subset):
-                dataset = dataset.dataset
-            kind = type(dataset)
-            of_script = isinstance(vars(kind).get("__getitem__"), FunctionType)  # a list has one that stays as it is
-            if kind not in wrapped and of_script and not kind.__module__.startswith("torch."):
-                wrapped.add(kind)
-                kind.__getitem__ = self._reading(kind.__getitem__)
-            return original(loader)
-
-        DataLoader.__iter__ = begins  # type: ignore[method-assign]
+        wrap_reads(self._reading)
 
     def _reading(self, original: Any) -> Any:
         @functools.wraps(original)

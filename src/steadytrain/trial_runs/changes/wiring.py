@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -37,13 +38,11 @@ class ReferenceOperation(LiveChange):
     _why: str = field(default="", init=False, repr=False)
 
     def check(self) -> None:
-        if not self.operations:
-            raise ValueError("operations: give at least one class name")
+        _at_least_one_name(self.operations)
 
     def begin(self, process: Launched) -> None:
-        for kind in _own_functions():
-            if kind.__name__ in self.operations:
-                self._replace(kind)
+        for kind in _functions_called(self.operations):
+            self._replace(kind)
 
     def gate(self, process: Launched) -> None:
         if self._why:
@@ -77,13 +76,11 @@ class OwnContexts(LiveChange):
     nothing = "no operation with such a name keeps a tensor as an attribute of its context"
 
     def check(self) -> None:
-        if not self.operations:
-            raise ValueError("operations: give at least one class name")
+        _at_least_one_name(self.operations)
 
     def begin(self, process: Launched) -> None:
-        for kind in _own_functions():
-            if kind.__name__ in self.operations:
-                self._wrap(kind)
+        for kind in _functions_called(self.operations):
+            self._wrap(kind)
 
     def _wrap(self, kind: Any) -> None:
         def apply(*args: Any, **kwargs: Any) -> Any:
@@ -280,6 +277,16 @@ def _line_of_script() -> str | None:
             return f"{Path(filename).name}:{frame.f_lineno}"
         frame = frame.f_back
     return None
+
+
+def _at_least_one_name(operations: Sequence[str]) -> None:
+    if not operations:
+        raise ValueError("operations: give at least one class name")
+
+
+def _functions_called(names: Sequence[str]) -> list[Any]:
+    """The custom functions of these names, as far as the script has defined them."""
+    return [kind for kind in _own_functions() if kind.__name__ in names]
 
 
 def _own_functions() -> list[Any]:
