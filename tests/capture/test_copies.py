@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import functools
+import inspect
 import io
 import pickle
 import re
@@ -143,3 +145,32 @@ def test_a_model_is_traced_and_exported_as_without_us(tmp_path: Path) -> None:
             optimizer.step()
         assert graphs(model, example) == plain
     assert watcher.incidents == []
+
+
+@pytest.mark.parametrize("name", ["clip_grad_norm_", "clip_grad_value_"])
+def test_a_clip_function_pickles_by_its_name(tmp_path: Path, name: str) -> None:
+    """A recipe with ``functools.partial(clip_grad_norm_, max_norm=1.0)`` in a checkpoint."""
+    bare = pickle.dumps(functools.partial(getattr(nn.utils, name), foreach=False))
+    with watching(tmp_path / "run", "stop"):
+        clip = getattr(nn.utils, name)
+        assert pickle.dumps(functools.partial(clip, foreach=False)) == bare
+        assert pickle.loads(pickle.dumps(clip)) is clip
+        assert copy.deepcopy(clip) is clip
+        assert inspect.isfunction(clip)
+        assert clip.__module__ == "torch.nn.utils.clip_grad"
+        assert "steadytrain" not in str(clip)
+
+
+def test_a_saved_partial_is_what_it_is_without_us(tmp_path: Path) -> None:
+    """To ask for its ``__dict__`` makes one, which its pickle then has."""
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    recipe = functools.partial(print, 1)
+    bare = pickle.dumps(recipe)
+    with watching(tmp_path / "run", "stop"):
+        for _ in range(2):
+            optimizer.zero_grad()
+            model(torch.randn(2, 4)).pow(2).mean().backward()
+            optimizer.step()
+        torch.save({"model": model.state_dict(), "recipe": recipe}, tmp_path / "checkpoint.pt")
+        assert pickle.dumps(recipe) == bare

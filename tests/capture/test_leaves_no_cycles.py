@@ -4,6 +4,7 @@ otherwise stay in memory several times over."""
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,3 +50,29 @@ def test_no_tensor_of_a_step_waits_for_the_garbage_collector(
         gc.collect()
         left = [tuple(one.shape) for one in garbage if isinstance(one, torch.Tensor)]
     assert not left
+
+
+def test_a_finished_training_is_freed_without_the_garbage_collector(tmp_path: Path) -> None:
+    """Of a sweep over large models one would be in memory several dozen times."""
+    refs: list[weakref.ref[nn.Parameter]] = []
+
+    def trial() -> None:
+        model = nn.Sequential(nn.Linear(16, 24), nn.ReLU(), nn.Linear(24, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+        refs.append(weakref.ref(model[0].weight))
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(torch.randn(8, 16)).pow(2).mean().backward()
+            optimizer.step()
+
+    with steadytrain.watch(runs_dir=tmp_path, to=("none",)):
+        trial()  # torch itself leaves the first optimizer of a process in a cycle
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(6):
+                trial()
+            alive = sum(one() is not None for one in refs[1:])
+        finally:
+            gc.enable()
+    assert alive == 0

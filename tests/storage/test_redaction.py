@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
+import re
+import string
 import time
 
 import pytest
@@ -261,3 +264,14 @@ def test_a_module_of_a_usual_name_is_not(word: str) -> None:
 def test_the_pattern_of_a_shape_compiles_though_it_is_compiled_late(shape: Shape) -> None:
     assert shape.pattern is shape.pattern
     assert shape.pattern.groups <= 1
+
+
+def test_two_random_words_stay_two() -> None:
+    """As names of layers they would otherwise be one, and its tensors would overwrite each other in a bundle."""
+    letters = string.ascii_letters + string.digits
+    first, second = ("".join(random.Random(seed).choices(letters, k=28)) for seed in (1, 2))
+    names = [redact_text(f"{word}.weight") for word in (first, second, first)]
+    assert names[0] == names[2] != names[1]
+    assert all(re.fullmatch(r"\[redacted: random-word, 28 characters, #[0-9a-f]{8}\]\.weight", name) for name in names)
+    assert redact_text(names[0]) == names[0]
+    assert redact_tree({"token": first})["token"] == "[redacted: token, 28 characters]"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import re
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from steadytrain.attach.messages import tell
 from steadytrain.core.errors import UsageError
+from steadytrain.core.own_errors import own, unless_it_fails
 from steadytrain.storage.redaction import redact_text
 
 NAME_BYTES_MAX = 200
@@ -39,7 +39,7 @@ def free_folder(runs_dir: Path, name: str, *, named: bool, shared: bool = False)
         except FileExistsError:
             if named:
                 raise UsageError(f"{path}: this run exists already; give another --name") from None
-        except OSError as error:
+        except own(OSError) as error:
             tell(
                 f"warning: no folder can be made in {runs_dir} ({error.strerror}), so nothing will be recorded; the "
                 "policy still acts, and alerts are still sent; name another place with --runs-dir"
@@ -79,7 +79,7 @@ def shortened(name: str) -> str:
 def give_back(run_dir: Path) -> None:
     """Remove the folders created for the run's name if they are empty."""
     made = _made.pop(run_dir, ())
-    with contextlib.suppress(OSError):
+    with unless_it_fails(OSError):
         for folder in made:
             folder.rmdir()
 
@@ -90,6 +90,6 @@ def start_stamp() -> str:
     if torchrun_shares():
         try:
             started = os.stat(f"/proc/{os.getppid()}").st_ctime
-        except OSError:
+        except own(OSError):
             started = time.time() // 60 * 60
     return time.strftime("%Y%m%d-%H%M%S", time.localtime(started))

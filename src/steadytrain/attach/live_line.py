@@ -19,6 +19,7 @@ import numpy as np
 from steadytrain.core.incident import Action, Incident
 from steadytrain.core.interactive import shell
 from steadytrain.core.model import SEVERITIES, Reading, Symptom
+from steadytrain.core.own_errors import own
 from steadytrain.detection.sink import Sink
 from steadytrain.report.first_screen import ENDINGS, StatusWord, Tone
 from steadytrain.report.notebook_card import pill
@@ -132,7 +133,7 @@ class LiveLine:
             else:
                 self._handle = self._show(shown)
                 self._off = self._handle is None
-        except Exception:
+        except own(Exception):
             self._off = True
 
     def _line(self, ended: str | None) -> _Html:

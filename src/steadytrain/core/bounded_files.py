@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from steadytrain.core.errors import UsageError
+from steadytrain.core.own_errors import own
 
 HOLLOW_BYTES_MIN = 16 << 20
 """A smaller file is read as it is: its holes cost little."""
@@ -152,7 +153,7 @@ def _data_bytes(file: int, size: int) -> int:
             data += at - begin
             if at >= size:
                 break
-    except OSError:  # no data from here on
+    except own(OSError):  # no data from here on
         pass
     finally:
         os.lseek(file, 0, os.SEEK_SET)
@@ -176,7 +177,7 @@ def _machine_bytes() -> int | None:
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration, ValueError, IndexError):
+    except own(OSError, StopIteration, ValueError, IndexError):
         return None
 
 
@@ -186,7 +187,7 @@ def _group_bytes() -> int | None:
         limit, used = (
             int(Path(f"/sys/fs/cgroup/memory.{name}").read_text(encoding="ascii")) for name in ("max", "current")
         )
-    except (OSError, ValueError):  # no such group, or no limit ("max")
+    except own(OSError, ValueError):  # no such group, or no limit ("max")
         return None
     return max(0, limit - used)
 
@@ -198,7 +199,7 @@ def _own_bytes() -> int | None:
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return max(0, limit - int(file.read().split()[0]) * resource.getpagesize())
-    except (OSError, ValueError, IndexError):
+    except own(OSError, ValueError, IndexError):
         return limit
 
 

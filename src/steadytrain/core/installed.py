@@ -11,6 +11,8 @@ import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from steadytrain.core.own_errors import own
+
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
@@ -38,7 +40,7 @@ def _changed(folder: str) -> int:
     """When something was installed into it; 0 if it is not there. "" is the working folder."""
     try:
         return os.stat(folder or ".").st_mtime_ns
-    except OSError:
+    except own(OSError):
         return 0
 
 
@@ -47,5 +49,5 @@ def _has_distributions(folder: str, changed: int) -> bool:
     """Whether it may have: an archive may, the folder of a script mostly has none."""
     try:
         return any(name.endswith(_DESCRIBED) for name in os.listdir(folder or "."))
-    except OSError:
+    except own(OSError):
         return changed != 0

@@ -12,6 +12,8 @@ import shlex
 import shutil
 import sys
 
+from steadytrain.core.own_errors import own
+
 NAME = "steadytrain"
 _SHEBANG_BYTES = 512
 _QUOTED = re.compile(rf"`{NAME} (?=[a-z@-])")
@@ -48,6 +50,6 @@ def _is_of(script: str, executable: str) -> bool:
     try:
         with open(script, "rb") as file:
             first = file.read(_SHEBANG_BYTES).splitlines()[:1]
-    except OSError:
+    except own(OSError):
         return False
     return bool(first) and first[0].startswith(b"#!") and first[0][2:].strip() == os.fsencode(executable)

@@ -9,6 +9,7 @@ from typing import Any
 
 from steadytrain.core.bounded_files import open_regular
 from steadytrain.core.errors import UsageError
+from steadytrain.core.own_errors import own
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -30,7 +31,7 @@ def read_toml(path: Path, *, what: str) -> dict[str, Any]:
     try:
         with open_regular(path) as file:
             text = file.read(FILE_BYTES_MAX + 1)
-    except (OSError, ValueError) as error:
+    except own(OSError, ValueError) as error:
         if isinstance(error, UsageError):
             raise
         raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None

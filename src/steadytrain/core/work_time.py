@@ -12,6 +12,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from steadytrain.core.own_errors import own
+
 SLOWER_MAX = 4.0
 """A second of work takes at most so many seconds of the wall clock."""
 
@@ -26,7 +28,7 @@ def load_of_machine() -> float:
     """Processes that run or wait to run, mean of the last minute; 0 where the system does not tell."""
     try:
         return os.getloadavg()[0]
-    except (AttributeError, OSError):
+    except own(AttributeError, OSError):
         return 0.0
 
 

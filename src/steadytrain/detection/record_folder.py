@@ -21,6 +21,7 @@ import torch
 from steadytrain.capture.settings import Settings
 from steadytrain.capture.step import ranks
 from steadytrain.core.errors import UsageError
+from steadytrain.core.own_errors import unless_it_fails
 from steadytrain.core.torch_private import DEFAULT_STORE
 from steadytrain.storage.ranks_of_run import launcher_facts, rank_folder
 from steadytrain.storage.run_folder import RUN_FILE, Run, open_run
@@ -85,7 +86,7 @@ def _join_first(settings: Settings, rank: int, tell: Callable[[str], None]) -> P
     if announced is None or first == own or not _is_the_run(first, announced):
         return own if settings.made_folder else rank_folder(own, rank)
     settings.move_to(first)
-    with contextlib.suppress(OSError):
+    with unless_it_fails(OSError):
         own.rmdir()
     folder = rank_folder(first, rank)
     tell(f"rank {rank} of {ranks.world_size()} belongs to the run of rank 0: its records go to {folder}")

@@ -15,12 +15,12 @@ import stat
 import tempfile
 import threading
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from steadytrain.core.bounded_files import read_json
 from steadytrain.core.errors import UsageError
+from steadytrain.core.own_errors import own, unless_it_fails
 from steadytrain.guard.commands import Command, parse_command
 from steadytrain.storage.bundle import write_json
 from steadytrain.storage.documents import as_json
@@ -107,7 +107,7 @@ class ControlServer:
         """Let the thread see that it is over, and wait for it."""
         if self._folder is None or self._thread is None:
             return
-        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        with unless_it_fails(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(POLL_S)
             connection.connect(str(self._folder / SOCKET_NAME))
         self._thread.join(2 * POLL_S)
@@ -130,9 +130,9 @@ class ControlServer:
                 connection, _ = listening.accept()
             except TimeoutError:
                 continue
-            except OSError:
+            except own(OSError):
                 return
-            with connection, suppress(OSError, ValueError):
+            with connection, unless_it_fails(OSError, ValueError):
                 connection.settimeout(ANSWER_WAIT_S)
                 self._talk(connection)
 
@@ -163,7 +163,7 @@ def ask(run_folder: Path, text: str) -> tuple[bool, str]:
         data = read_json(file, bytes_max=MESSAGE_BYTES_MAX)
         path = Path(data["socket"])
         found = path.lstat()
-    except (OSError, ValueError, KeyError, TypeError):
+    except own(OSError, ValueError, KeyError, TypeError):
         raise not_live from None
     if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.getuid():
         raise UsageError(f"{path}: no socket of yours; only the user who started a run can command it")
@@ -181,7 +181,7 @@ def ask(run_folder: Path, text: str) -> tuple[bool, str]:
             return bool(said["done"]), str(said["text"])
         except TimeoutError:
             raise UsageError(f"{run_folder}: no answer within {ANSWER_WAIT_S:.0f} s") from None
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        except own(OSError, ValueError, KeyError, TypeError, RecursionError):
             raise not_live from None
 
 
@@ -192,6 +192,6 @@ def _send(connection: socket.socket, *, done: bool, text: str) -> None:
 def _identity(one: socket.socket) -> tuple[int, int] | None:
     try:
         found = os.fstat(one.fileno())
-    except (OSError, ValueError):
+    except own(OSError, ValueError):
         return None
     return found.st_dev, found.st_ino

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from steadytrain.core.own_errors import own, unless_it_fails
 from steadytrain.storage.run_folder import RUN_FILE
 
 RECENT_S = 3600.0
@@ -39,7 +39,7 @@ def begun_runs(runs_dir: Path) -> tuple[Begun, ...]:
     """The runs of the last hour that have no step yet, the newest first. Hidden folders are not runs."""
     try:
         return scan(runs_dir).begun
-    except OSError:
+    except own(OSError):
         return ()
 
 
@@ -69,7 +69,7 @@ def scan(runs_dir: Path) -> Scan:
 
 def _begun(entry: os.DirEntry[str], oldest: float) -> list[Begun]:
     """The entry as a run without a step, if it is one. Empty if it goes in the meantime, or cannot be read."""
-    with suppress(OSError):
+    with unless_it_fails(OSError):
         if entry.is_dir() and entry.stat().st_mtime > oldest and not os.listdir(entry.path):
             return [Begun(Path(entry.path), entry.stat().st_mtime)]
     return []

@@ -21,6 +21,7 @@ from steadytrain.core.bounded_files import open_regular, read_json
 from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.core.incident import Finding, Incident
 from steadytrain.core.model import Window
+from steadytrain.core.own_errors import own
 from steadytrain.storage.documents import as_json
 from steadytrain.storage.processes import process_mark
 from steadytrain.storage.segments import read_segment
@@ -197,7 +198,7 @@ def _verify(path: Path, name: Any, facts: Any, *, hashed_bytes_max: int | None) 
         return
     try:
         digest = sha256_of(file)
-    except OSError as error:
+    except own(OSError) as error:
         raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
     if digest != facts.get("sha256"):
         raise UsageError(f"{path}: {name} does not match its checksum: changed since it was written")
@@ -217,7 +218,7 @@ def _read_json(path: Path, *, missing: str) -> dict[str, Any]:
         raise UsageError(f"{path.parent}: no {path.name} ({missing})")
     try:
         data = read_json(path, bytes_max=JSON_BYTES_MAX)
-    except (OSError, ValueError, RecursionError) as error:
+    except own(OSError, ValueError, RecursionError) as error:
         if isinstance(error, UsageError):
             raise
         raise UsageError(f"{path}: not readable as JSON ({error})") from None

@@ -8,11 +8,12 @@ written through an open file object) is copied if it is small.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from steadytrain.core.own_errors import own, unless_it_fails
 
 FOLDER = "checkpoints"
 PINS_MAX = 2
@@ -38,7 +39,7 @@ class Identity:
     def of(path: str | Path) -> Identity | None:
         try:
             found = os.stat(path)
-        except OSError:
+        except own(OSError):
             return None
         return Identity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
@@ -83,7 +84,7 @@ class Pins:
                 found = Identity.of(pin.folder / path.name)
                 assert found is not None
                 pin.files[str(pin.folder / path.name)] = found
-        except OSError:
+        except own(OSError):
             self._remove(pin)
             raise
         self._keep(pin)
@@ -145,7 +146,7 @@ def beside(files: list[Path]) -> list[Path]:
     """``files``, which were written into one folder at one step, and the small files beside them."""
     if len(files) < 2 or len({path.parent for path in files}) > 1:
         return files
-    with contextlib.suppress(OSError), os.scandir(files[0].parent) as entries:
+    with unless_it_fails(OSError), os.scandir(files[0].parent) as entries:
         for entry in entries:
             path = Path(entry.path)
             small = entry.is_file(follow_symlinks=False) and entry.stat().st_size <= BESIDE_BYTES_MAX
@@ -160,7 +161,7 @@ def moved_to(path: str, identity: Identity) -> str | None:
         return path
     parent = Path(path).parent
     for folder in (parent, parent.parent):
-        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        with unless_it_fails(OSError), os.scandir(folder) as entries:
             for entry, _ in zip(entries, range(1000), strict=False):
                 for found in (Path(entry.path), Path(entry.path) / Path(path).name):
                     if Identity.of(found) == identity:
@@ -170,7 +171,7 @@ def moved_to(path: str, identity: Identity) -> str | None:
 
 def _hold(source: Path, target: Path, *, copied: bool) -> None:
     if not copied:
-        with contextlib.suppress(OSError):
+        with unless_it_fails(OSError):
             os.link(os.path.realpath(source), target)
             return
     if source.stat().st_size > COPY_BYTES_MAX:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from steadytrain.core.errors import UsageError
+from steadytrain.core.own_errors import own
 from steadytrain.storage.run_folder import RUN_FILE, Run, description_started, open_run, read_description
 
 FOLDERS_MAX = 32
@@ -40,7 +41,7 @@ def _newest_folders(runs_dir: Path) -> list[Path]:
     try:
         with os.scandir(runs_dir) as entries:
             dated = [(entry.stat().st_mtime, entry.path) for entry in entries if entry.is_dir()]
-    except OSError:
+    except own(OSError):
         return []
     paths = [Path(path) for _, path in sorted(dated, reverse=True)]
     return [path for path in paths[:FOLDERS_MAX] if (path / RUN_FILE).is_file()]

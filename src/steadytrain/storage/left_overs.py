@@ -12,13 +12,13 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from steadytrain.core.bounded_files import read_json
 from steadytrain.core.errors import UsageError
+from steadytrain.core.own_errors import unless_it_fails
 from steadytrain.storage.processes import MARK, is_gone, process_mark, process_start, state_of
 from steadytrain.storage.run_index import RECOVERED
 from steadytrain.storage.signal_notes import ended_by
@@ -69,14 +69,14 @@ def write_first(path: Path, mark: str, text: str) -> None:
         written.write_text(text, encoding="utf-8", errors="backslashreplace")
         os.replace(written, path)
     except BaseException:
-        with suppress(OSError):
+        with unless_it_fails(OSError):
             written.unlink(missing_ok=True)
         raise
 
 
 def clear_left_overs(runs_dir: Path) -> None:
     """Remove what ended processes of this machine left half-written in the last runs of a folder. Raises nothing."""
-    with suppress(OSError):
+    with unless_it_fails(OSError):
         with os.scandir(runs_dir) as entries:
             found = [(entry.stat().st_mtime, entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
         for _, run in heapq.nlargest(RUNS_MAX, found):
@@ -88,7 +88,7 @@ def clear_beside(folder: Path) -> None:
 
     Raises nothing.
     """
-    with suppress(OSError):
+    with unless_it_fails(OSError):
         for name in os.listdir(folder):
             named = _BESIDE.fullmatch(name)
             if named and is_gone(named[1]):
@@ -96,7 +96,7 @@ def clear_beside(folder: Path) -> None:
 
 
 def _clear(run: Path) -> None:
-    with suppress(OSError, UsageError, ValueError, RecursionError):
+    with unless_it_fails(OSError, UsageError, ValueError, RecursionError):
         _clear_first(run)
         description = read_json(run / "run.json", bytes_max=DESCRIPTION_BYTES_MAX)
         if isinstance(description, dict) and is_gone(description.get(PROCESS)):
@@ -104,7 +104,7 @@ def _clear(run: Path) -> None:
             for bundle in _bundles(run):
                 clear_beside(bundle)
             for path in _unfinished(run):
-                with suppress(OSError):
+                with unless_it_fails(OSError):
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
         clear_left_overs(run / "ranks")
 
@@ -115,7 +115,7 @@ def _clear_first(run: Path) -> None:
         named = _FIRST.fullmatch(path.name)
         if named and is_gone(named[1]):
             path.unlink(missing_ok=True)
-            with suppress(OSError):
+            with unless_it_fails(OSError):
                 run.rmdir()
 
 

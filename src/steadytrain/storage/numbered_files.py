@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from steadytrain.core.bounded_files import open_regular
 from steadytrain.core.errors import UsageError
+from steadytrain.core.own_errors import own
 
 PARQUET = ".parquet"
 LISTINGS_MAX = 20
@@ -124,7 +125,7 @@ def _identities(parts: Sequence[Part]) -> list[int | None]:
     for part in parts:
         try:
             found.append(os.stat(part.path).st_ino)
-        except OSError:
+        except own(OSError):
             found.append(None)
     return found
 
@@ -208,7 +209,7 @@ def _all_parts(folder: Path, suffixes: Sequence[str]) -> list[Part]:
                 first, last = int(match[1]), int(match[2] or match[1])
                 if last >= first:
                     found.append(Part(first, last, folder / entry.name))
-    except OSError:
+    except own(OSError):
         return []
     return found
 

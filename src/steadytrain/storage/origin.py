@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from steadytrain.core.own_errors import own, unless_it_fails
 from steadytrain.storage.documents import as_json
 
 ORIGIN = "origin"
@@ -34,7 +35,7 @@ def with_origin(document: Mapping[str, Any]) -> dict[str, Any]:
     try:
         key = _own_key()
         mark = _mark(document, key) if key is not None else None
-    except (OSError, RuntimeError, ValueError, TypeError, RecursionError):
+    except own(OSError, RuntimeError, ValueError, TypeError, RecursionError):
         mark = None
     return {**document, ORIGIN: mark}
 
@@ -62,7 +63,7 @@ def _own_key() -> bytes | None:
         if (key := _read_key(folder)) is not None:
             return key
     for folder in folders:
-        with contextlib.suppress(OSError):
+        with unless_it_fails(OSError):
             _make_key(folder)
         if (key := _read_key(folder)) is not None:
             return key
@@ -91,7 +92,7 @@ def _read_key(folder: Path) -> bytes | None:
             if not stat.S_ISREG(facts.st_mode) or _is_writable_by_others(facts) or facts.st_mode & 0o077:
                 return None
             key = file.read(KEY_BYTES + 1)
-    except OSError:
+    except own(OSError):
         return None
     return key if len(key) == KEY_BYTES else None
 

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from steadytrain.core.own_errors import own
+
 FileId = tuple[int, int]
 """Device and inode."""
 
@@ -21,7 +23,7 @@ def file_id(descriptor: int) -> FileId | None:
     """What an open descriptor leads to; None if it is closed."""
     try:
         found = os.fstat(descriptor)
-    except OSError:
+    except own(OSError):
         return None
     return found.st_dev, found.st_ino
 
@@ -60,7 +62,7 @@ class OwnFile:
         while written < len(data):
             try:
                 more = os.write(self.descriptor(), memoryview(data)[written:])
-            except OSError:
+            except own(OSError):
                 break  # the caller cuts a torn record off
             if more == 0:
                 break
@@ -114,12 +116,12 @@ def descriptors_below(folder: Path) -> dict[int, FileId]:
     start = os.path.realpath(folder) + os.sep
     try:
         numbers = [int(name) for name in os.listdir("/proc/self/fd")]
-    except OSError:
+    except own(OSError):
         return found
     for number in numbers:
         try:
             where = os.readlink(f"/proc/self/fd/{number}")
-        except OSError:
+        except own(OSError):
             continue
         identity = file_id(number)
         if where.startswith(start) and identity is not None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
 import re
 import zlib
 from pathlib import Path
 from typing import Literal
+
+from steadytrain.core.own_errors import own, unless_it_fails
 
 MARK = r"[0-9a-f]{8}-\d{1,10}"
 _MARK = re.compile(MARK)
@@ -44,7 +45,7 @@ def _status_field(process: int, place: int) -> int | None:
     try:
         text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
         return int(text.rpartition(")")[2].split()[place])
-    except (OSError, ValueError, IndexError):
+    except own(OSError, ValueError, IndexError):
         return None
 
 
@@ -69,7 +70,7 @@ def _is_alive(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except (OSError, OverflowError):
+    except own(OSError, OverflowError):
         return True
     return True
 
@@ -77,6 +78,6 @@ def _is_alive(process: int) -> bool:
 def _host() -> str:
     """This machine, and the numbering of its processes: containers may share a name and a folder."""
     namespace = ""
-    with contextlib.suppress(OSError):
+    with unless_it_fails(OSError):
         namespace = os.readlink("/proc/self/ns/pid")
     return f"{zlib.crc32(f'{platform.node()}{namespace}'.encode()):08x}"

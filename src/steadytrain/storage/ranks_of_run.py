@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from steadytrain.core.errors import UsageError
+from steadytrain.core.own_errors import own
 from steadytrain.storage.run_folder import RUN_FILE, Run, read_description
 
 FIRST_BAD_RANK = "first_bad_rank"
@@ -66,7 +67,7 @@ def recorded_ranks(run_dir: Path) -> list[int]:
     try:
         with os.scandir(run_dir / "ranks") as entries:
             names = [entry.name for entry in entries if entry.name.isdecimal()]
-    except OSError:
+    except own(OSError):
         return []
     return sorted(int(name) for name in names)
 

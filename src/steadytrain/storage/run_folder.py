@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import SEVERITIES, Series, Symptom, Table, Window
 from steadytrain.core.notebook import Drawing, as_card, curves_of
+from steadytrain.core.own_errors import own, unless_it_fails
 from steadytrain.storage import data_frames
 from steadytrain.storage.bundle import MANIFEST, open_for_report
 from steadytrain.storage.documents import as_json
@@ -282,7 +282,7 @@ def bundles_inside(path: Path, names: Sequence[str]) -> tuple[Path, ...]:
     Those that a killed process could not list any more are among them, in the order of their steps.
     """
     listed = [path / name for name in names]
-    with suppress(OSError):
+    with unless_it_fails(OSError):
         known = set(names)  # plain names first: paths of thousands of runs take seconds
         there = (name for name in os.listdir(os.path.join(path, INCIDENTS_FOLDER)) if name[:1] != ".")
         others = (path / INCIDENTS_FOLDER / name for name in there if f"{INCIDENTS_FOLDER}/{name}" not in known)
@@ -313,7 +313,7 @@ def read_description(path: Path) -> dict[str, Any]:
         description = read_json(os.path.join(path, RUN_FILE), bytes_max=DOCUMENT_BYTES_MAX)
     except FileNotFoundError:
         raise UsageError(f"{path}: not a run folder (no {RUN_FILE})") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except own(OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path / RUN_FILE}: not readable ({error})") from None
     return checked_description(description, path)
 

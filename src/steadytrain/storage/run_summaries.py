@@ -17,6 +17,7 @@ from typing import Any
 from steadytrain.core.bounded_files import read_json
 from steadytrain.core.errors import UsageError
 from steadytrain.core.model import SEVERITIES, Severity, worst
+from steadytrain.core.own_errors import own
 from steadytrain.storage.bundle import write_json
 from steadytrain.storage.index_reading import open_index
 from steadytrain.storage.left_overs import ended_or_state
@@ -168,7 +169,7 @@ def _kept(path: Path) -> Ending | None:
     try:
         kept, now = read_json(os.path.join(path, KEPT_FILE), bytes_max=KEPT_BYTES_MAX), _state_of_files(path)
         return kept_ending(kept) if now is not None and kept["of"] == now else None
-    except (OSError, ValueError, LookupError, TypeError, UsageError):
+    except own(OSError, ValueError, LookupError, TypeError, UsageError):
         return None
 
 

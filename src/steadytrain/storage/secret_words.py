@@ -5,19 +5,24 @@ from __future__ import annotations
 import functools
 import itertools
 import re
+from hashlib import sha256
 
 from steadytrain.storage.secret_shapes import PRIVATE_KEY, SHAPES
 
 REDACTED = "[redacted: "
 """How every replacement begins: ``[redacted: github-token, 40 characters]``."""
 
-REPLACEMENT = re.compile(r"\[redacted: [a-z0-9-]{1,40}, (\d{1,9}) characters?\]")
+REPLACEMENT = re.compile(r"\[redacted: [a-z0-9-]{1,40}, (\d{1,9}) characters?(?:, #[0-9a-f]{8})?\]")
 
 
 _WORDS = re.compile(r"(?<![A-Za-z0-9_+/=-])[A-Za-z0-9_+/=-]{20,400}(?![A-Za-z0-9_+/=-])")
 _HASH = re.compile(r"(?<![A-Za-z0-9])[0-9a-f]{32,64}(?![A-Za-z0-9])")
 _DIGEST = re.compile(r"(?:sha\d{1,3}|md5|blake\w{1,4})[-:=]", re.IGNORECASE)
 
+
+MARK_DIGITS = 8
+"""Of the SHA-256 of a random word. It tells two such words apart, as in the names of two layers, and says less about
+one than a quarter of its random bits."""
 
 RANDOM_MIN = 20
 """Letters and digits. 20 of them hold 119 random bits; shorter words collide with names too often."""
@@ -83,7 +88,7 @@ def _random(found: re.Match[str]) -> str:
     word = found[0]
     if not is_random(_HASH.sub("", word)) or _DIGEST.match(word):
         return word
-    return redacted("random-word", word)
+    return f"{redacted('random-word', word)[:-1]}, #{sha256(word.encode()).hexdigest()[:MARK_DIGITS]}]"
 
 
 def is_random(word: str) -> bool:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from steadytrain.core.bounded_files import DOCUMENT_BYTES_MAX, check_memory, open_regular, read_json
 from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.core.model import GRADIENT_ABSENT, SIGNALS, Table, Window
+from steadytrain.core.own_errors import own
 from steadytrain.storage.documents import as_json
 from steadytrain.storage.numbered_files import Part, glance_at_parts, next_number, read_parts
 from steadytrain.storage.own_file import OwnFile
@@ -227,7 +228,7 @@ def _records(path: Path, schema: dict[str, Any]) -> NDArray[Any]:
                     break
     except FileNotFoundError:
         raise
-    except OSError as error:
+    except own(OSError) as error:
         raise UsageError(f"{path}: the steps cannot be read ({error.strerror})") from None
     check_memory(path, 2 * sum(block.nbytes for block in blocks))
     return np.concatenate(blocks) if len(blocks) > 1 else blocks[0] if blocks else np.zeros(0, dtype)
@@ -345,7 +346,7 @@ def read_schema(path: Path) -> dict[str, Any]:
         schema.setdefault("stream", "main")
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except own(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path}: not a readable segment schema ({error}); the run folder is damaged") from None
     refuse_newer(path, version, SEGMENT_VERSION, what="segment")
     if not all(isinstance(name, str) for name in [*names, schema["stream"]]) or len(schema["scalars"]) > _SCALARS_MAX:

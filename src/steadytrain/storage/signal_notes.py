@@ -6,10 +6,11 @@ The file says by its name whether the signal ended the process, as it does where
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+
+from steadytrain.core.own_errors import unless_it_fails
 
 FOLDER = "signals"
 NOTES_MAX = 16
@@ -40,7 +41,7 @@ def note_name(signal: str, *, ends: bool) -> str:
 def signals_of(run: Path) -> tuple[SignalNote, ...]:
     """The signals that came during the run, the last one last."""
     found = []
-    with suppress(OSError):
+    with unless_it_fails(OSError):
         for path in sorted((run / FOLDER).iterdir())[:NOTES_MAX]:
             named = _NAME.fullmatch(path.name)
             if named is None or path.is_symlink() or not path.is_file() or not (size := path.stat().st_size):

@@ -8,7 +8,6 @@ the same time wait for each other.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import re
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from steadytrain.core.incident import Incident
+from steadytrain.core.own_errors import own, unless_it_fails
 from steadytrain.storage.bundle import MANIFEST, NEXT, file_facts, read_manifest, write_beside
 from steadytrain.storage.numbered_files import sync
 from steadytrain.storage.processes import MARK, is_gone, process_mark
@@ -51,7 +51,7 @@ def staged(path: Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(stage, ignore_errors=True)
         raise
-    with contextlib.suppress(OSError):
+    with unless_it_fails(OSError):
         sync(path.parent)
 
 
@@ -64,7 +64,7 @@ def change_document(bundle: Path, name: str, document: Any) -> None:
     """
     with _locked(bundle):
         _change(bundle, name, document)
-        with contextlib.suppress(OSError):
+        with unless_it_fails(OSError):
             sync(bundle)
 
 
@@ -122,7 +122,7 @@ def free_place(path: Path) -> Path:
 
 def clear_siblings(runs_dir: Path) -> None:
     """Remove the unfinished bundles in the runs of a folder, at most :data:`SIBLINGS_MAX` runs."""
-    with contextlib.suppress(OSError), os.scandir(runs_dir) as found:
+    with unless_it_fails(OSError), os.scandir(runs_dir) as found:
         for _, entry in zip(range(SIBLINGS_MAX), found, strict=False):
             clear_stages(runs_dir / entry.name / INCIDENTS_FOLDER)
 
@@ -154,7 +154,7 @@ def _locked(bundle: Path) -> Iterator[None]:
                     raise OSError(errno.EBUSY, "another process is changing the bundle", str(bundle)) from None
                 time.sleep(0.01)
                 continue
-            except OSError:
+            except own(OSError):
                 pass
             break
         yield
@@ -175,7 +175,7 @@ def _sync_tree(folder: Path) -> None:
 def _no_sync_of_folders() -> Iterator[None]:
     try:
         yield
-    except OSError as error:
+    except own(OSError) as error:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES):
             raise
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from steadytrain.core.bounded_files import read_json
 from steadytrain.core.errors import UsageError
+from steadytrain.core.own_errors import own, unless_it_fails
 from steadytrain.storage.documents import as_json
 from steadytrain.storage.redaction import redact_text
 from steadytrain.storage.run_folder import Run
@@ -45,7 +45,7 @@ def write_stall(folder: Path, stall: Stall) -> None:
     """Write it with the secrets in its code redacted. Raises nothing: the run goes on, or hangs, without it."""
     kept = {**asdict(stall), "stack": [redact_text(one)[:TEXT_MAX] for one in stall.stack[-FRAMES_MAX:]]}
     kept["code"] = redact_text(stall.code)[:TEXT_MAX]
-    with suppress(OSError):
+    with unless_it_fails(OSError):
         (folder / STALL_FILE).write_text(as_json(kept) + "\n", encoding="utf-8")
 
 
@@ -60,7 +60,7 @@ def read_stall(folder: Path) -> Stall | None:
             stack=tuple(map(str, found["stack"])),
             **{name: str(found[name]) for name in ("line", "code", "inside")},
         )
-    except (OSError, UsageError, ValueError, KeyError, TypeError, RecursionError):
+    except own(OSError, UsageError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from steadytrain.core.bounded_files import DOCUMENT_BYTES_MAX, read_json
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Incident
+from steadytrain.core.own_errors import own
 from steadytrain.storage.nonfinite_tensors import holds_nonfinite
 from steadytrain.storage.tape_files import Recording, Snapshot, read_snapshot
 
@@ -33,7 +34,7 @@ def step_before(bundle: Path, incident: Incident, recording: Recording) -> int |
     try:
         if not located.module and holds_nonfinite(bundle / WEIGHTS):
             return None
-    except (UsageError, OSError, ValueError, KeyError, TypeError, RecursionError):
+    except own(UsageError, OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return held_before(bundle, incident, recording)
 
@@ -48,7 +49,7 @@ def held_before(bundle: Path, incident: Incident, recording: Recording) -> int |
     before = newest_before(recording, incident.step)
     try:
         whole = before is not None and _is_whole(bundle, read_snapshot(before))
-    except (UsageError, OSError, ValueError, KeyError, TypeError, RecursionError):
+    except own(UsageError, OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return incident.step - 1 if whole else None
 

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from steadytrain.core.bounded_files import read_json
 from steadytrain.core.errors import UsageError
 from steadytrain.core.json_values import JsonValue
+from steadytrain.core.own_errors import own
 from steadytrain.storage.staged_bundle import change_document
 
 LOOK_FILE = "locate.json"
@@ -166,6 +167,6 @@ def read_look(bundle: Path) -> StepLook | None:
         if data["format"] != "steadytrain.step-look" or data["version"] != 1:
             raise ValueError(f"format {data['format']}, version {data['version']}")
         look = StepLook.from_json(data)
-    except (OSError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+    except own(OSError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"{path}: not readable ({error!r}); `steadytrain locate` makes it again") from None
     return look

@@ -16,6 +16,7 @@ import numpy as np
 from steadytrain.core.bounded_files import open_regular
 from steadytrain.core.errors import UsageError
 from steadytrain.core.model import Window
+from steadytrain.core.own_errors import own
 from steadytrain.storage.numbered_files import Part, list_parts
 from steadytrain.storage.record_checksums import whole_records
 from steadytrain.storage.segments import SUFFIXES, read_schema, scalars_of_rows, schema_dtype
@@ -52,7 +53,7 @@ class StepTail:
                 if part in list_parts(self._folder, SUFFIXES):
                     raise UsageError(f"{error.filename}: missing; the run folder is damaged") from None
                 return  # replaced since it was listed: the next call lists it again
-            except OSError as error:
+            except own(OSError) as error:
                 raise UsageError(f"{part.path}: the steps cannot be read ({error.strerror})") from None
 
     def _open(self, part: Part) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from steadytrain.core.bounded_files import read_json
 from steadytrain.core.errors import UsageError
+from steadytrain.core.own_errors import own, unless_it_fails
 from steadytrain.storage.documents import as_json
 
 STOPPED_FILE = "recording-stopped.json"
@@ -22,9 +22,9 @@ def write_stopped(run: Path, *, step: int | None, why: str) -> None:
     A full disk has room for a name. The file is empty then.
     """
     text = as_json({"step": step, "why": why[:WHY_LENGTH_MAX]}) + "\n"
-    with suppress(OSError):
+    with unless_it_fails(OSError):
         file = os.open(run / STOPPED_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        with suppress(OSError), open(file, "wb", buffering=0) as stream:
+        with unless_it_fails(OSError), open(file, "wb", buffering=0) as stream:
             stream.write(text.encode(errors="backslashreplace"))
 
 
@@ -35,7 +35,7 @@ def read_stopped(run: Path) -> dict[str, Any] | None:
         found = read_json(run / STOPPED_FILE, bytes_max=BYTES_MAX)
     except FileNotFoundError:
         return None
-    except (OSError, UsageError, ValueError, RecursionError):
+    except own(OSError, UsageError, ValueError, RecursionError):
         return unknown
     if not isinstance(found, dict):
         return unknown

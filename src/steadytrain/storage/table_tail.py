@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from steadytrain.core.bounded_files import open_regular
 from steadytrain.core.errors import UsageError
 from steadytrain.core.model import Table
+from steadytrain.core.own_errors import own
 from steadytrain.storage.numbered_files import PARQUET, list_parts
 from steadytrain.storage.tables import SUFFIXES, RawPart, Schema, read_schema, record_dtype
 
@@ -48,7 +49,7 @@ class TableTail:
             return self._new(newest.path)
         except FileNotFoundError:
             return None  # replaced since it was listed: the next call lists it again
-        except OSError as error:
+        except own(OSError) as error:
             raise UsageError(f"{newest.path}: the readings cannot be read ({error.strerror})") from None
 
     def _new(self, path: Path) -> Table | None:

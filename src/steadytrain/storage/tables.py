@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from steadytrain.core.bounded_files import read_bytes
 from steadytrain.core.errors import UsageError, refuse_newer
 from steadytrain.core.model import GRADIENT_ABSENT, FloatArray, IntArray, Reading, Series, Table
+from steadytrain.core.own_errors import own
 from steadytrain.storage.columnar import Cells, ColumnarPart, Positions, checked_names, is_available, open_columnar
 from steadytrain.storage.documents import as_json
 from steadytrain.storage.numbered_files import PARQUET, Part, map_records, next_number, read_parts
@@ -275,7 +276,7 @@ def open_part(part: Part) -> RawPart | ColumnarPart:
         return RawPart(schema, map_records(part.path, dtype))
     except FileNotFoundError:
         raise
-    except OSError as error:
+    except own(OSError) as error:
         raise UsageError(f"{part.path}: the readings cannot be read ({error.strerror})") from None
 
 
@@ -296,7 +297,7 @@ def read_schema(path: Path) -> Schema:
         version, schema = _parse_schema(read_bytes(path, bytes_max=SCHEMA_BYTES_MAX).decode("utf-8"))
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except own(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path}: not a readable table schema ({error}); the run folder is damaged") from None
     refuse_newer(path, version, TABLE_VERSION, what="table")
     if 4 * len(schema.rows) * len(schema.columns) > RECORD_BYTES_MAX:

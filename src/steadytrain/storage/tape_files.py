@@ -25,6 +25,7 @@ from typing import Any
 
 from steadytrain.core.bounded_files import read_json
 from steadytrain.core.errors import UsageError, refuse_newer
+from steadytrain.core.own_errors import own
 from steadytrain.storage.bundle import RECORDING
 
 TAPE_VERSION = 1
@@ -219,7 +220,7 @@ def recording_note(source: Path) -> str | None:
     """The bundle's note on a missing or incomplete recording, None if there is none."""
     try:
         note = read_json(source / REPLAY_FOLDER / REPLAY_FILE, bytes_max=DOCUMENT_BYTES_MAX).get("note")
-    except (OSError, ValueError, RecursionError, AttributeError):
+    except own(OSError, ValueError, RecursionError, AttributeError):
         return None
     return note if isinstance(note, str) else None
 
@@ -291,7 +292,7 @@ def _read(document: Path, tensors: Path, name: str, version: int) -> dict[str, A
         size = tensors.stat().st_size
     except UsageError:
         raise
-    except (OSError, ValueError, RecursionError) as error:
+    except own(OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{document}: not readable ({error}); replay from another snapshot") from None
     if not isinstance(data, dict) or data.get("format") != name:
         raise UsageError(f"{document}: not a {name} document")

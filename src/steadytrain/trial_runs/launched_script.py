@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.hooks.manual_updates import HandWritten
-from steadytrain.capture.hooks.model_discovery import module_names
+from steadytrain.capture.hooks.model_discovery import module_names, plain_name
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.torch_private import COMPILED_CALL, ORIGINAL_MODULE
 from steadytrain.experiments.specs import Role
@@ -63,7 +63,7 @@ class Launched:
         """The name of each parameter by its id."""
         if self.stream is not None and self.stream.model is not None:
             return self.stream.model.names
-        return {id(parameter): name for root in self.roots for name, parameter in root.named_parameters()}
+        return {id(one): plain_name(name) for root in self.roots for name, one in root.named_parameters()}
 
     def modules(self) -> dict[nn.Module, str]:
         return module_names(self.roots)

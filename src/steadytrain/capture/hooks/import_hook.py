@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
+from steadytrain.core.own_errors import own
+
 
 def after_import(name: str, callback: Callable[[], None]) -> Callable[[], None]:
     """Call ``callback`` once ``name`` is imported: now if it already is, else right after its code has run. If its code
@@ -84,7 +86,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         self._searching = True  # the search below asks all finders, including this one
         try:
             spec = importlib.util.find_spec(fullname)
-        except Exception:  # the search without us goes on, and fails in its own way
+        except own(Exception):  # the search without us goes on, and fails in its own way
             return None
         finally:
             self._searching = False

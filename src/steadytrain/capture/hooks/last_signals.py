@@ -9,13 +9,13 @@ replaces ours.
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import fcntl
 import os
 import signal
 from pathlib import Path
 
+from steadytrain.core.own_errors import unless_it_fails
 from steadytrain.storage.signal_notes import FOLDER, note_name
 
 SIGNALS = ("SIGTERM",)
@@ -55,7 +55,7 @@ def note_signals(run: Path) -> None:
 
 def remove_empty_notes(run: Path) -> None:
     """At the end of a run: the notes of signals that did not come."""
-    with contextlib.suppress(OSError):
+    with unless_it_fails(OSError):
         for path in (run / FOLDER).iterdir():
             if path.stat().st_size == 0:
                 path.unlink()

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from steadytrain.core.errors import UsageError
+from steadytrain.core.own_errors import own
 
 ATTACH_VARIABLE = "STEADYTRAIN_ATTACH"
 INTERRUPTED_STATUS = 130
@@ -86,7 +87,7 @@ def script_target(script: str, arguments: Sequence[str]) -> Target:
         raise UsageError(f"{script}:{error.lineno}: syntax error: {error.msg}; nothing was run") from None
     except (UnicodeDecodeError, ValueError) as error:
         raise UsageError(f"{script}: not Python source ({error}); nothing was run") from None
-    except OSError as error:
+    except own(OSError) as error:
         raise UsageError(f"{script}: cannot be read ({error.strerror})") from None
     return Target(script, tuple(arguments), code)
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from steadytrain.core.living_objects import living
 from steadytrain.core.torch_private import BUFFERS, CHILDREN, PARAMETERS, WRAPPER_PREFIXES
+from steadytrain.storage.redaction import redact_text
 
 
 @dataclass(frozen=True)
@@ -98,12 +99,16 @@ def name_parameters(roots: Sequence[nn.Module], parameters: Sequence[Tensor]) ->
 
 
 def plain_name(name: str) -> str:
-    """``name`` without the parts that wrappers (compile, data parallel, checkpointing) add to it."""
+    """``name`` without the parts that wrappers (compile, data parallel, checkpointing) add to it.
+
+    What looks like a secret in it is redacted here already, so that the names of a bundle are those of the script that
+    is launched from it.
+    """
     for prefix in WRAPPER_PREFIXES:
         while name.startswith(prefix):
             name = name[len(prefix) :]
         name = name.replace("." + prefix, ".")
-    return name
+    return redact_text(name)
 
 
 def module_names(roots: Iterable[nn.Module]) -> dict[nn.Module, str]:

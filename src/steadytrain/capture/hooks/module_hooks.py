@@ -102,23 +102,21 @@ def zero_grad_wrapper(original: Callable[..., None], before: Callable[[Any], Non
     return zero_grad
 
 
-class ClipGradients:
-    """Replaces torch's ``clip_grad_norm_`` or ``clip_grad_value_`` and lets us read the gradients before the clip.
+def clip_wrapper(original: Callable[..., Any], around: Callable[..., Any]) -> Callable[..., Any]:
+    """Torch's ``clip_grad_norm_`` or ``clip_grad_value_``, which lets us read the gradients before the clip.
+
+    A function, as the original is: it pickles by its name, and is inspected as the original.
 
     Args:
         around: ``watch``, which gets ``original`` before the arguments of the call and calls it once.
     """
 
-    def __init__(self, original: Callable[..., Any], around: Callable[..., Any]) -> None:
-        self.original = original
-        self._around = around
-        self.__wrapped__ = original
-        self.__name__ = original.__name__
-        self.__doc__ = original.__doc__
-
-    def __call__(self, parameters: Any, *args: Any, **kwargs: Any) -> Any:
+    @functools.wraps(original)
+    def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
-            return self.original(parameters, *args, **kwargs)
+            return original(parameters, *args, **kwargs)
         if not isinstance(parameters, (torch.Tensor, list, tuple)):
             parameters = list(parameters)  # a generator can be read only once, and torch must read it too
-        return self._around(parameters, *args, **kwargs)
+        return around(parameters, *args, **kwargs)
+
+    return clip

@@ -38,10 +38,10 @@ from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.hooks.guarded_events import MISSING, GuardedEvents
 from steadytrain.capture.hooks.import_hook import after_import
 from steadytrain.capture.hooks.module_hooks import (
-    ClipGradients,
     ModuleHook,
     OptimizerHook,
     Report,
+    clip_wrapper,
     hook_after,
     hook_before,
     nothing,
@@ -281,7 +281,7 @@ class Patches:
     def _put_clip(self, events: GuardedEvents) -> None:
         for name, event in (("clip_grad_norm_", "clip"), ("clip_grad_value_", "clip_by_value")):
             original = getattr(torch.nn.utils, name)
-            stand_in = ClipGradients(original, events.around(event, original))
+            stand_in = clip_wrapper(original, events.around(event, original))
             self._replace(torch.nn.utils.clip_grad, name, stand_in)
             self._replace(torch.nn.utils, name, stand_in)
 

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from steadytrain.core.own_errors import own
 from steadytrain.storage.redaction import redact_arguments, redact_environment, redact_tree
 
 _OWN_FOLDER = str(Path(__file__).parents[2])
@@ -194,5 +195,5 @@ def _driver_version() -> str | None:
     path = Path("/proc/driver/nvidia/version")
     try:
         return path.read_text(encoding="utf-8").splitlines()[0]
-    except (OSError, IndexError):
+    except own(OSError, IndexError):
         return None

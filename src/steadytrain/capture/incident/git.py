@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from steadytrain.core.own_errors import own
 from steadytrain.storage.redaction import redact_text
 
 GIT_WAIT_S = 3.0
@@ -38,6 +39,6 @@ def _git(folder: Path, *arguments: str) -> str | None:
             check=False,
             env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
         )
-    except (OSError, subprocess.SubprocessError):
+    except own(OSError, subprocess.SubprocessError):
         return None
     return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from pathlib import Path
 
+from steadytrain.core.own_errors import own
+
 FILES_MAX = 2000
 PATHS_MAX = 16_384
 FILE_BYTES_MAX = 4 << 20
@@ -42,7 +44,7 @@ def file_digest(path: str) -> str | None:
         if os.path.getsize(path) > FILE_BYTES_MAX:
             return None
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    except OSError:
+    except own(OSError):
         return None
 
 

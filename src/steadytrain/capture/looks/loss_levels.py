@@ -18,6 +18,7 @@ from steadytrain.capture.snapshots.resumed_states import ResumedStates
 from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.errors import UsageError
+from steadytrain.core.own_errors import own
 from steadytrain.statistics.reference import MAD_TO_SIGMA
 from steadytrain.storage.earlier_run import newest_before
 
@@ -85,7 +86,7 @@ class TrainingLevels:
             if run is None or stream.name not in run.streams() or run.steps > STEPS_READ_MAX:
                 return LossLevels()
             losses = run.scalars(stream.name).series("loss")
-        except (OSError, UsageError):
+        except own(OSError, UsageError):
             return LossLevels()
         last = deque(map(float, losses.values), maxlen=LAST_STEPS)
         return LossLevels(last, updates=float(losses.steps[-1]) if len(losses) else 0.0)

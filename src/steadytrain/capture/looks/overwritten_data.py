@@ -21,6 +21,7 @@ from torch.utils.data import Dataset, Subset
 
 from steadytrain.capture.step.input_recorder import tensors_in
 from steadytrain.core.model import FloatArray
+from steadytrain.core.own_errors import own
 from steadytrain.core.torch_private import DATASET, WORKERS
 
 Row = NDArray[Any]
@@ -105,7 +106,7 @@ class OverwrittenData:
                     known.places[index] = place
                     try:
                         known.before.update(_rows(dataset, index))
-                    except Exception:  # a data set of the script's own kind
+                    except own(Exception):  # a data set of the script's own kind
                         known.let_go()
                         return
 
@@ -119,7 +120,7 @@ class OverwrittenData:
         for index in dict.fromkeys(index for _, index in before):
             try:
                 after = dict(_rows(dataset, index))
-            except Exception:  # as above
+            except own(Exception):  # as above
                 known.let_go()
                 return
             known.compared += 1

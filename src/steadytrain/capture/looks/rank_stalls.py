@@ -25,6 +25,7 @@ from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.compare.collectives import collective_sentences
+from steadytrain.core.own_errors import unless_it_fails
 from steadytrain.storage.flight_records import COLLECTIVES_FILE, write_record
 from steadytrain.storage.ranks_of_run import rank_folder
 from steadytrain.storage.stalls import STALL_FILE, Stall, read_stall, waited_for_first, write_stall
@@ -83,7 +84,7 @@ class RankStalls(StepObserver):
         silent = self._steps[-1] if self._steps else 0.0
         self._reported = None
         if self._folder is not None:
-            with suppress(OSError):
+            with unless_it_fails(OSError):
                 (self._folder / STALL_FILE).unlink(missing_ok=True)
                 (self._folder / COLLECTIVES_FILE).unlink(missing_ok=True)
         self._run.note(f"step {step} was made after {silent:.0f} s without a step: the training goes on")

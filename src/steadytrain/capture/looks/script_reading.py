@@ -85,6 +85,7 @@ from steadytrain.capture.looks.uniform_codes import uniform_codes
 from steadytrain.capture.looks.unrestored_states import unrestored_states
 from steadytrain.capture.step.late_lines import INSTALLED
 from steadytrain.capture.step.script_frames import user_frames
+from steadytrain.core.own_errors import own
 
 FILES_MAX, CHARACTERS_MAX, BYTES_A_CHARACTER = 16, 200_000, 4
 KEPT_MAX = 64
@@ -308,7 +309,7 @@ def _mistakes_in(file: str, flags: tuple[tuple[str, bool], ...]) -> Iterable[tup
         return mistakes("".join(held[2]), dict(flags))
     try:
         known = os.stat(file)
-    except OSError:
+    except own(OSError):
         return ()
     return _read(file, known.st_mtime_ns, known.st_size, flags)
 
@@ -320,7 +321,7 @@ def _read(file: str, mtime_ns: int, size: int, flags: tuple[tuple[str, bool], ..
         return ()
     try:
         source = Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+    except own(OSError, UnicodeDecodeError):
         return ()
     return tuple(mistakes(source, dict(flags))) if len(source) <= CHARACTERS_MAX else ()
 

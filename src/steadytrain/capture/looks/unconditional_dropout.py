@@ -16,6 +16,8 @@ from typing import Any
 
 from torch import nn
 
+from steadytrain.core.own_errors import own
+
 NAMES = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 MODULES = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout")
 CLASSES_MAX = 32
@@ -29,7 +31,7 @@ def unconditional_dropout(module: nn.Module) -> str:
             lines, first = inspect.getsourcelines(cls.forward)
             tree = ast.parse(textwrap.dedent("".join(lines)))
             file = Path(inspect.getsourcefile(cls.forward) or "").name
-        except (OSError, TypeError, SyntaxError, AttributeError, tokenize.TokenError):
+        except own(OSError, TypeError, SyntaxError, AttributeError, tokenize.TokenError):
             continue
         known = getattr(cls.forward, "__globals__", {})
         for call in _calls(tree):

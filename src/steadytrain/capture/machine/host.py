@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from steadytrain.core.own_errors import own
+
 UNLIMITED_BYTES = 1 << 60
 """Version 1 control groups mean "no limit" by a number just below 2^63."""
 
@@ -136,7 +138,7 @@ def _number(path: Path) -> float | None:
 def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
+    except own(OSError):
         return ""
 
 
@@ -146,7 +148,7 @@ def _free_bytes(folder: Path) -> float | None:
             return float(shutil.disk_usage(candidate).free)
         except FileNotFoundError:
             continue
-        except OSError:
+        except own(OSError):
             return None
     return None
 

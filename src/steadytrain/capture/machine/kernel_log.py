@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 
+from steadytrain.core.own_errors import own
 from steadytrain.storage.own_file import OwnFile
 
 RECORDS_MAX = 4096
@@ -37,7 +38,7 @@ class KernelLog:
                 record = os.read(descriptor, _RECORD_BYTES_MAX)
             except BlockingIOError:
                 break
-            except OSError:
+            except own(OSError):
                 continue  # the kernel has overwritten the next record; reading continues with the oldest one left
             if not record:
                 break

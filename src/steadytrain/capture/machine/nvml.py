@@ -13,6 +13,7 @@ from typing import Any
 
 from steadytrain.capture.machine.allocator import CudaDevice
 from steadytrain.capture.machine.kernel_log import KernelLog, pci_address
+from steadytrain.core.own_errors import own
 
 EVENTS_MAX = 64
 """XID events per reading."""
@@ -263,7 +264,7 @@ class NvmlProbe:
 def _open_kernel_log() -> KernelLog | None:
     try:
         return KernelLog()
-    except OSError:
+    except own(OSError):
         return None
 
 

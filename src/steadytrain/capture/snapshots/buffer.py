@@ -15,6 +15,7 @@ from torch import Tensor
 from steadytrain.capture.incident.freeze import savable
 from steadytrain.capture.snapshots.digests import bytes_of, plain_values
 from steadytrain.capture.snapshots.safetensors_writer import PIECE_BYTES, GivenUp
+from steadytrain.core.own_errors import own
 
 MEMORY_SHARE = 1 / 16
 """The largest share of the available memory that a slot may take."""
@@ -89,5 +90,5 @@ def available_bytes() -> int:
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, ValueError, StopIteration):
+    except own(OSError, ValueError, StopIteration):
         return 0

@@ -27,6 +27,7 @@ from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, ten
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.core.incident import Samples
+from steadytrain.core.own_errors import own
 from steadytrain.core.torch_private import IS_FUNCTORCH
 from steadytrain.storage.bundle import seal, write_json
 from steadytrain.storage.tape_files import (
@@ -300,9 +301,9 @@ def link_recording(recording: Recording, bundle: Path) -> str | None:
                 os.link(recording.folder / name, place)
             except FileNotFoundError:
                 continue  # the oldest file was deleted meanwhile
-            except OSError:
+            except own(OSError):
                 shutil.copyfile(recording.folder / name, place)
-    except OSError as error:
+    except own(OSError) as error:
         return f"not all of the recording could be put into the bundle: {error}"
     return None
 

@@ -21,6 +21,7 @@ import torch
 from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.snapshots.saved_contents import NAMES_MAX, Contents, bad_keys, contents_of
 from steadytrain.capture.step.observers import StepObserver
+from steadytrain.core.own_errors import own
 from steadytrain.storage.checkpoint_pins import Identity, Pins, beside, moved_to
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ class SavedCheckpoints(StepObserver):
             in_place = any(save.in_place for save, _ in group)
             try:
                 entry["held"] = self._pin(step, dict.fromkeys(beside(list(files)), in_place))
-            except OSError as error:
+            except own(OSError) as error:
                 entry["not_held"] = f"{type(error).__name__}: {error}"
         self._entries = [*self._entries, entry][-ENTRIES_MAX:]
         self._run.recorder.set_fact(FACT, self._entries)

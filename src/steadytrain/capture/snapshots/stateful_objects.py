@@ -5,6 +5,7 @@ They are read without properties: an attribute is what ``__dict__`` holds. Frame
 
 from __future__ import annotations
 
+import functools
 import linecache
 import re
 import types
@@ -78,6 +79,8 @@ def has_weak_references(kind: type) -> bool:
 
 def attributes_of(thing: Any) -> dict[str, Any]:
     """What ``thing`` holds under names; buffers of a module, too."""
+    if isinstance(thing, functools.partial):
+        return {}  # to ask for its ``__dict__`` makes one, which its pickle then shows
     try:
         held = object.__getattribute__(thing, "__dict__")
     except AttributeError:

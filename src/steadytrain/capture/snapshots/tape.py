@@ -127,14 +127,18 @@ class Tape:
             fetches.pop(0)  # an evaluation between steps: only the last batches belong to the next step
 
     def call_begins(self, batch: MicroBatch) -> None:
-        if len(self._forming.calls) < CALLS_MAX:
-            self._forming.calls.append(Call(batch, type(batch.module).__qualname__))
-        else:
-            self.calls_left_out()
+        if self._forming.left_out is None:
+            self._forming.calls.append(Call.of(batch))
+            if len(self._forming.calls) > CALLS_MAX:
+                self.calls_left_out()
 
     def calls_left_out(self) -> None:
         """The step in progress has more calls than are recorded."""
-        self._forming.left_out = f"more than {CALLS_MAX} calls of the model"
+        self._leave_out(f"more than {CALLS_MAX} calls of the model")
+
+    def _leave_out(self, why: str) -> None:
+        """The step in progress will not be replayed: its inputs are let go."""
+        self._forming.left_out, self._forming.calls = why, []
 
     def called_in_transform(self) -> None:
         """A call of the step in progress has inputs without values of their own."""
@@ -142,7 +146,7 @@ class Tape:
 
     def call_ended(self, batch: MicroBatch, random: RandomState) -> None:
         for call in reversed(self._forming.calls):
-            if call.batch is batch:
+            if call.key == id(batch):
                 call.random_after = random
                 return
 
@@ -165,7 +169,7 @@ class Tape:
         """Another optimizer updates within the step in progress."""
         step = self._forming
         if len(step.others) >= OTHER_GATES_MAX:
-            step.left_out = f"more than {OTHER_GATES_MAX} updates of other optimizers"
+            self._leave_out(f"more than {OTHER_GATES_MAX} updates of other optimizers")
             return
         step.others.append(OtherGate(stream.name, len(step.calls), _groups(stream), measured))
 
@@ -203,8 +207,6 @@ class Tape:
             self.step_ended(folder)
 
     def _put(self, step: TapeStep, folder: Path) -> None:
-        for call in step.calls:
-            call.let_go()
         if step.size_bytes > STEP_BYTES_MAX:
             size = step.size_bytes
             step.calls, step.fetches = [], []

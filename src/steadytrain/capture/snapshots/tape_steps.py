@@ -32,15 +32,17 @@ _NO_MODULE = nn.Module()
 
 @dataclass
 class Call:
-    """A call of the model and the random state after it. In the ring ``batch`` no longer holds the module."""
+    """A call of the model and the random state after it. ``batch`` does not hold the module, which another training of
+    the process may long have let go; ``key`` tells it from other calls of the step."""
 
     batch: MicroBatch
     module_class: str
+    key: int
     random_after: RandomState | None = None
 
-    def let_go(self) -> None:
-        """Drop the reference to the model, which must not outlive the step."""
-        self.batch = replace(self.batch, module=_NO_MODULE)
+    @staticmethod
+    def of(batch: MicroBatch) -> Call:
+        return Call(replace(batch, module=_NO_MODULE), type(batch.module).__qualname__, id(batch))
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from steadytrain.capture.hooks.manual_updates import HandWritten, UpdateByHand
 from steadytrain.capture.step.hand_updates import HandUpdates
 from steadytrain.capture.step.live_run import LiveRun
+from steadytrain.core.own_errors import unless_it_fails
 
 if TYPE_CHECKING:
     from steadytrain.capture.step.watcher import Watcher
@@ -252,7 +253,7 @@ def _running() -> set[Any]:
 
 def _rate(optimizer: Any) -> float | None:
     """The learning rate where the object says it in a usual way."""
-    with suppress(Exception):
+    with unless_it_fails(Exception):
         fields = _fields(optimizer)
         groups = fields.get("param_groups") or fields.get("hypers")
         value = groups[0].get("lr") if groups else fields.get("lr", getattr(optimizer, "learning_rate", None))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import suppress
 from pathlib import Path
+
+from steadytrain.core.own_errors import unless_it_fails
 
 NAMES = "steadytrain-"
 TASKS = Path("/proc/self/task")
@@ -20,7 +21,7 @@ def own_threads_s() -> float:
 
 
 def _used_s(thread: int) -> float:
-    with suppress(OSError, ValueError, IndexError):
+    with unless_it_fails(OSError, ValueError, IndexError):
         values = (TASKS / str(thread) / "stat").read_text().rpartition(AFTER_NAME)[2].split()
         return (int(values[USER]) + int(values[SYSTEM])) / os.sysconf("SC_CLK_TCK")
     return 0.0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from steadytrain.core.interactive import shell
+from steadytrain.core.own_errors import unless_it_fails
 
 STOPPED_STATUS = 70
 
@@ -54,7 +54,7 @@ class RunStopped(BaseException):
     def of_run(self, run_dir: Path, description: Mapping[str, Any]) -> RunStopped:
         """The same, with the call that comes next: a diagnosis, or only a look if the steps cannot be run again."""
         name = str(run_dir)
-        with suppress(OSError):  # the current folder is gone
+        with unless_it_fails(OSError):  # the current folder is gone
             name = os.path.relpath(run_dir) if run_dir.is_relative_to(Path.cwd()) else name
         launchable = description.get("script") or description.get("module")
         self.next_call = f"steadytrain.{'diagnose' if launchable else 'load_run'}({name!r})"

@@ -16,6 +16,7 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import Symptom, Window
 from steadytrain.core.own_command import own_command
+from steadytrain.core.own_errors import own
 from steadytrain.exporters.alerts.alert import GOOD_END, Alert, Place
 from steadytrain.exporters.alerts.alert_book import NO_STEPS, AlertBook
 from steadytrain.exporters.alerts.channels import Channel, Limits
@@ -147,7 +148,7 @@ def recorded_steps(folder: Path, stream: str) -> Window:
     """The recorded steps of a run; none where they cannot be read."""
     try:
         return open_run(folder).scalars(stream)
-    except (UsageError, OSError):
+    except own(UsageError, OSError):
         return NO_STEPS
 
 
@@ -159,7 +160,7 @@ def last_recorded(folder: Path) -> tuple[int, str]:
         run = open_run(folder)
         steps = [int(window.steps[-1]) for name in run.streams() if len(window := run.scalars(name))]
         return max(steps, default=0), ending(run) or ""
-    except (UsageError, OSError):
+    except own(UsageError, OSError):
         return 0, ""
 
 

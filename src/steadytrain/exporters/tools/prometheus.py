@@ -19,6 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import Symptom
+from steadytrain.core.own_errors import own
 from steadytrain.exporters.addresses import host_and_port
 from steadytrain.exporters.exporter import SEVERITY_LEVELS, Exporter, ExporterGoneError, Histogram, Row, Run, Tool
 from steadytrain.exporters.series_names import histogram_name, series_name
@@ -73,7 +74,7 @@ class PrometheusExporter(Exporter):
         registry.register(self)
         try:
             self._server, _ = start_http_server(port, addr=host, registry=registry)
-        except OSError as error:
+        except own(OSError) as error:
             why = f"{self._address}: {error.strerror or error}"
             raise ExporterGoneError(f"{why}; choose another with {ADDRESS_VARIABLE}=HOST:PORT") from None
         shown = f"[{host}]" if ":" in host else host

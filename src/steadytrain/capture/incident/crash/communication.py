@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from steadytrain.capture.incident.crash.errors import chain, error_facts
+from steadytrain.core.own_errors import own
 from steadytrain.core.torch_private import FLIGHT_RECORDER, NCCL_RECORDER
 from steadytrain.storage.bundle import sha256_of
 from steadytrain.storage.flight_records import plain_pickle
@@ -109,6 +110,6 @@ def _dump_facts(path: Path, since: float) -> dict[str, Any] | None:
         if status.st_mtime < since:
             return None
         digest = sha256_of(path) if status.st_size <= HASHED_BYTES_MAX else None
-    except OSError:
+    except own(OSError):
         return None
     return {"path": str(path), "bytes": status.st_size, "sha256": digest, "note": NOT_COPIED}

@@ -23,6 +23,7 @@ from steadytrain.capture.incident.crash.errors import chain, error_facts, live_f
 from steadytrain.capture.machine import Sample
 from steadytrain.capture.machine.allocator import devices_in_use
 from steadytrain.capture.machine.host import HostProbe
+from steadytrain.core.own_errors import own
 from steadytrain.core.torch_private import BUFFERS, MEMORY_SNAPSHOT, PARAMETERS
 
 TENSORS_MAX = 50
@@ -249,7 +250,7 @@ def _limits() -> dict[str, Any]:
     address_space = resource.getrlimit(resource.RLIMIT_AS)[0]
     try:
         overcommit = Path("/proc/sys/vm/overcommit_memory").read_text(encoding="ascii").strip()
-    except OSError:
+    except own(OSError):
         overcommit = None
     return {
         "address_space_limit_bytes": address_space if address_space != resource.RLIM_INFINITY else None,

@@ -38,6 +38,23 @@ NOTES_MAX = 64
 """Different notes shown; further ones are dropped."""
 
 
+class _Notes:
+    """What could not be measured, each told once. Apart from the watch, which it would hold in a cycle with the
+    parameters otherwise: they would live until Python looks for cycles."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, bool] = {}
+
+    def add(self, note: str) -> None:
+        if len(self._told) < NOTES_MAX:
+            self._told.setdefault(note, False)
+
+    def take(self) -> list[str]:
+        new = [note for note, told in self._told.items() if not told]
+        self._told = dict.fromkeys(self._told, True)
+        return new
+
+
 class TensorWatch:
     """Serves one stream of steps. Not thread-safe.
 
@@ -53,10 +70,10 @@ class TensorWatch:
         self._parameters = list(parameters)
         self._sample_max = sample_max
         self._layout = Layout()
-        self._passes = Passes(self._note)
+        self._notes = _Notes()
+        self._passes = Passes(self._notes.add)
         self._before: list[tuple[str, Passed]] | None = None
         self._scale = 1.0
-        self._notes: dict[str, bool] = {}
 
     @property
     def held_bytes(self) -> int:
@@ -65,9 +82,7 @@ class TensorWatch:
 
     def take_notes(self) -> list[str]:
         """New notes for the user: what could not be measured, and why."""
-        new = [note for note, told in self._notes.items() if not told]
-        self._notes = dict.fromkeys(self._notes, True)
-        return new
+        return self._notes.take()
 
     def before_update(self, *, scale: float = 1.0) -> None:
         """Measure the gradients, and take a sample of the weights.
@@ -130,7 +145,7 @@ class TensorWatch:
             values = dense_values(parameter)
             if values is None:
                 kind = f"{parameter.dtype} on {parameter.device.type}"
-                self._note(f"{self._names[row]} holds no plain floats ({kind}): its row stays empty")
+                self._notes.add(f"{self._names[row]} holds no plain floats ({kind}): its row stays empty")
             else:
                 weights[row] = values
         return weights
@@ -147,7 +162,7 @@ class TensorWatch:
             targets.append(held_weights)
             sources.append(plans[row].view(weights[row]))
             if gradient is not None and gradient.shape != weights[row].shape:
-                self._note(f"the gradient of {self._names[row]} is sparse: it has no element-wise measurements")
+                self._notes.add(f"the gradient of {self._names[row]} is sparse: it has no element-wise measurements")
                 gradient = None
             group.smallest_normal.append(torch.finfo(gradient.dtype).tiny if gradient is not None else None)
             if gradient is not None:
@@ -162,7 +177,7 @@ class TensorWatch:
             found = find_moments(optimizer)
             by_id.update(found.moments)
             for note in found.notes:
-                self._note(note)
+                self._notes.add(note)
         rows = self._layout.plans
         return {row: by_id[id(self._parameters[row])] for row in rows if id(self._parameters[row]) in by_id}
 
@@ -192,13 +207,10 @@ class TensorWatch:
             return None
         held = _as_held(found.epsilon, found.second.dtype)
         if held == 0.0:
-            self._note(f"epsilon {found.epsilon:g} is zero in {found.second.dtype}, the dtype of the second moments")
+            dtype = found.second.dtype
+            self._notes.add(f"epsilon {found.epsilon:g} is zero in {dtype}, the dtype of the second moments")
             return None
         return held
-
-    def _note(self, note: str) -> None:
-        if len(self._notes) < NOTES_MAX:
-            self._notes.setdefault(note, False)
 
 
 @lru_cache(maxsize=64)
