@@ -7,19 +7,24 @@ import subprocess
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from fail_open_for_users import _as_for_users  # noqa: F401 (an autouse fixture)
+from torch import nn
 
 import builders
+import steadytrain
 from parameters import long
 from scripts import Ended, finished, run_script, write_script
 from scripts import bare as plain_python
-from steadytrain.capture.incident import incident
+from steadytrain.capture.incident import freeze, incident
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.core.incident import Incident
 from steadytrain.storage.bundle import open_bundle
 from steadytrain.storage.stopped_recording import read_stopped
+from watching import watching
 
 # -- disks -------------------------------------------------------------------------------------------------------------
 
@@ -223,3 +228,42 @@ def test_a_bundle_that_has_no_room_is_written_again_smaller() -> None:
     with pytest.raises(OSError, match="denied"):
         incident._with_room(full_until(1, OSError(errno.EACCES, "denied")), Observer())
     assert tried == [0]
+
+
+def test_the_state_is_planned_again_when_the_recording_has_made_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free, write_bundle = [0, 1 << 30], freeze.write_bundle
+
+    def full_at_first(*arguments: Any, **options: Any) -> None:
+        if free.pop(0) == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_bundle(*arguments, **options)
+
+    monkeypatch.setattr(freeze, "free_bytes", lambda folder: free[0])
+    monkeypatch.setattr(freeze, "write_bundle", full_at_first)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with watching(tmp_path / "run", "skip"):
+        model(torch.full((2, 4), torch.nan)).sum().backward()
+        optimizer.step()
+    (bundle,) = (tmp_path / "run" / "incidents").iterdir()
+    assert open_bundle(bundle).incident.state_note.startswith("kept as it was before step 1")
+    assert (bundle / "model.safetensors").exists()
+
+
+def test_a_skip_is_told_though_its_bundle_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(freeze, "write_bundle", full)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with steadytrain.watch(model, optimizer, policy="skip", runs_dir=tmp_path, name="run", to=("none",)):
+        model(torch.full((2, 4), torch.nan)).sum().backward()
+        optimizer.step()
+    told = capsys.readouterr().err
+    assert "SKIPPED the update of step 1" in told
+    assert "writing the incident bundle failed" in told

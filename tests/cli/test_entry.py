@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import sys
+from pathlib import Path
 
 import pytest
 
+from scripts import call
 from steadytrain.cli import main
 from steadytrain.core.errors import UsageError
 
@@ -57,3 +59,11 @@ def test_a_name_that_was_typed_is_shown_and_a_secret_is_not(
     with pytest.raises(SystemExit):
         main.entry()
     assert capsys.readouterr().err == f"steadytrain: {shown}\n"
+
+
+def test_a_module_of_the_users_does_not_take_the_place_of_one_of_ours(tmp_path: Path) -> None:
+    """Python puts the current folder first for ``-m``."""
+    (tmp_path / "click.py").write_text("raise SystemExit(77)\n")
+    (tmp_path / "train.py").write_text("import click\n")
+    assert call("--version", folder=tmp_path).returncode == 0
+    assert call("run", "train.py", folder=tmp_path).returncode == 77

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import builders
 from steadytrain.cli.main import commands
-from steadytrain.storage import stopped_recording
+from steadytrain.storage import run_folder, stopped_recording
 from steadytrain.storage.stopped_recording import STOPPED_FILE, read_stopped, write_stopped
 
 
@@ -52,3 +52,20 @@ def test_a_disk_that_takes_a_name_alone_says_it_too(tmp_path: Path, monkeypatch:
 def test_a_damaged_note_is_one_without_words(text: str, tmp_path: Path) -> None:
     (tmp_path / STOPPED_FILE).write_text(text)
     assert read_stopped(tmp_path) == {"step": None, "why": None}
+
+
+def test_a_disk_without_room_for_a_name_says_it_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All inodes are in use until the index gives its own files back."""
+    full = [True]
+
+    def noting(run: Path, *, step: int | None, why: str) -> None:
+        if not full[0]:
+            write_stopped(run, step=step, why=why)
+
+    monkeypatch.setattr(run_folder, "write_stopped", noting)
+    writer = run_folder.RunWriter(tmp_path / "run", {"name": "run"})
+    writer.stop(7, "no space left")
+    assert read_stopped(tmp_path / "run") is None
+    full[0] = False
+    writer.close()
+    assert read_stopped(tmp_path / "run") == {"step": 7, "why": "no space left"}

@@ -12,8 +12,10 @@ from steadytrain.storage.redaction import redact_text
 def tell(text: str) -> None:
     """Print one message on stderr, because stdout belongs to the script. An open tqdm bar keeps its line.
 
-    A message that cannot be printed (stderr is closed, or its reader gone) is lost; the script goes on.
+    A message that cannot be printed (stderr is closed or None, or its reader gone) is lost; the script goes on.
     """
+    if sys.stderr is None:  # as a script may set it; `print` would take stdout then
+        return
     with contextlib.suppress(Exception):
         start = "\n" if _is_bar_open() else ""
         print(f"{start}steadytrain: {visible(redact_text(text))}", file=sys.stderr, flush=True)

@@ -39,7 +39,6 @@ from steadytrain.storage.retention import Keeper
 from steadytrain.storage.run_folder import RunWriter
 from steadytrain.storage.run_summaries import keep_summary
 from steadytrain.storage.segments import SegmentWriter
-from steadytrain.storage.stopped_recording import write_stopped
 from steadytrain.storage.tables import TableWriter
 
 TELLS_MAX = 3
@@ -258,7 +257,7 @@ class RunRecorder:
         self.recording = False
         if self._run is not None:
             with contextlib.suppress(Exception):  # the error's own text may fail
-                write_stopped(self._run.path, step=step, why=f"{type(error).__name__}: {error}")
+                self._run.stop(step, f"{type(error).__name__}: {error}")
         if not self._sending:  # alerts need no folder
             self._open_sink(self.settings.run_dir, {})
 

@@ -45,7 +45,7 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
         return ["; ".join([*lines, *ended, *([f"next: {look}"] if recorded else [])])]
     raised = Counter(symptom.name for symptom in watcher.symptoms)
     recorded_steps = watcher.recorded_steps
-    seen = f"{steps} steps seen" + (f", {recorded_steps} recorded" if recorded_steps is not None else "")
+    seen = _seen(watcher, steps) + (f", {recorded_steps} recorded" if recorded_steps is not None else "")
     told = _told(watcher.stories) if len(watcher.symptoms) > 1 else []
     told += [line for line in watcher.let_go if line not in " ".join(told)]
     told += _lowered(watcher)
@@ -121,6 +121,14 @@ def _not_looked(waiting: Mapping[str, int], idle: Sequence[str]) -> list[str]:
     told = ", ".join(others) if len(others) <= NAMES_MAX else f"{len(others)} detectors, {others[0]} to {others[-1]}"
     parts += [f"nothing was measured for {told}"] if others else []
     return [f"could not be looked for: {'; '.join(parts)}"] if parts else []
+
+
+def _seen(watcher: Watcher, steps: int) -> str:
+    """How many steps were seen: of trainings one after the other, whose models are gone, all of them."""
+    if len(watcher.streams) > 1 and any(not stream.joined for stream in watcher.streams):
+        every = sum(stream.own_steps + stream.updates_before for stream in watcher.streams)
+        return f"{every} steps of {len(watcher.streams)} optimizers seen"
+    return f"{steps} step{'' if steps == 1 else 's'} seen"
 
 
 def _told(stories: Sequence[Story]) -> list[str]:

@@ -31,6 +31,7 @@ from steadytrain.storage.redaction import redact_text
 from steadytrain.storage.run_index import INDEX_FILE, SCHEMA, RunIndex
 from steadytrain.storage.segments import count_records, read_scalars, read_stream, with_gradient_norms
 from steadytrain.storage.staged_bundle import INCIDENTS_FOLDER, clear_siblings, step_and_name
+from steadytrain.storage.stopped_recording import read_stopped, write_stopped
 from steadytrain.storage.tables import read_readable, read_series, read_table
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class RunWriter:
         text = as_json(document, indent=1, ensure_ascii=False, allow_nan=False)
         write_first(path / RUN_FILE, mark, text + "\n")
         self._index = RunIndex(path / INDEX_FILE, SCHEMA, busy_s=BUSY_WAIT_S)
+        self._stopped: tuple[int | None, str] | None = None
 
     def raise_symptom(self, symptom: Symptom) -> None:
         """Record a symptom. Replaces an earlier one with the same name, stream and first step."""
@@ -80,8 +82,15 @@ class RunWriter:
         values = (redact_text(name), as_json(value, name=name))
         self._index.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", values)
 
+    def stop(self, step: int | None, why: str) -> None:
+        """Note that nothing more is recorded from ``step`` on; at the end again, if the disk had no room for a file."""
+        self._stopped = step, why
+        write_stopped(self.path, step=step, why=why)
+
     def close(self) -> None:
         self._index.close()
+        if self._stopped is not None and read_stopped(self.path) is None:  # the index has given its files back
+            self.stop(*self._stopped)
 
 
 @dataclass(frozen=True)

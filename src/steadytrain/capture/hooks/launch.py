@@ -30,6 +30,8 @@ ATTACH_VARIABLE = "STEADYTRAIN_ATTACH"
 INTERRUPTED_STATUS = 130
 Finish = Callable[[str, int | None, BaseException | None], int | None]
 _OWN_FOLDER = str(Path(__file__).parents[2])
+KEPT_NAMES = ("__main__", "steadytrain", "torch", "numpy")
+"""Modules that are not forgotten, whatever the script calls its own."""
 
 
 @dataclass(frozen=True)
@@ -164,19 +166,36 @@ def _run_as_main(target: Target) -> None:
     if target.holds_main:
         kept = 0 if getattr(sys.flags, "safe_path", False) else 1
         sys.path[:kept] = [_absolute(target.name)]  # as Python does, also with -P
+        _leave_names_to(sys.path[0])
         runpy._run_module_as_main("__main__", alter_argv=False)  # type: ignore[attr-defined]
         return
     if target.code is None:
+        _leave_names_to(sys.path[0])
         # The public run_module destroys its __main__ although atexit handlers may still need it.
         runpy._run_module_as_main(target.name)  # type: ignore[attr-defined]
         return
     path = _absolute(target.name)
     if not getattr(sys.flags, "safe_path", False):
         sys.path[0] = os.path.dirname(os.path.realpath(path))
+        _leave_names_to(sys.path[0])
     main.__file__ = path
     main.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
     main.__dict__["__cached__"] = None
     exec(target.code, main.__dict__)
+
+
+def _leave_names_to(folder: str) -> None:
+    """Forget the packages that only we have imported so far (``click``) where the script has a module of that name:
+    it imports its own, as it would without us."""
+    try:
+        here = {entry.name.removesuffix(".py") for entry in os.scandir(folder)}
+    except own(OSError):  # an archive
+        return
+    for name in here & {loaded.partition(".")[0] for loaded in sys.modules} - {*sys.stdlib_module_names, *KEPT_NAMES}:
+        file = getattr(sys.modules.get(name), "__file__", None) or ""
+        if not file.startswith(folder + os.sep) and importlib.machinery.PathFinder.find_spec(name, [folder]):
+            for loaded in [one for one in sys.modules if one.partition(".")[0] == name]:
+                del sys.modules[loaded]
 
 
 def _absolute(script: str) -> str:

@@ -66,15 +66,17 @@ def freeze_incident(
     path = free_place(run.path / "incidents" / f"{name}{account.name}")
     model = stream.model
     roots = list(stream.roots())
-    state_note, keep_state = state_plan(run.path, roots, stream, seen, recorder.settings.state_bytes_max)
-    whole = _incident(recorder, stream, seen, measured, account, state_note)
+    whole = _incident(recorder, stream, seen, measured, account)
     before = seen.micro_batches[0].random_before if seen.micro_batches else None
     random_states = {"before_step": before} if before is not None else {}
     batches = [*ring.steps(), (step, seen.micro_batches)]
 
     def write(attempt: int) -> Incident:
         again, small = attempt != WHOLE, attempt == SMALL
-        incident = whole if not small else replace(whole, batch_note=NO_ROOM, state_note=NO_ROOM)
+        # Planned at each attempt: a recording that was deleted in between made room.
+        state_note, keep_state = state_plan(run.path, roots, stream, seen, recorder.settings.state_bytes_max)
+        incident = replace(whole, batch_note=NO_ROOM if small else whole.batch_note)
+        incident = replace(incident, state_note=NO_ROOM if small else state_note)
         with staged(path) as stage:
             freeze.write_bundle(
                 stage,
@@ -139,7 +141,6 @@ def _incident(
     seen: StepInProgress,
     measured: Measurement,
     account: Account,
-    state_note: str,
 ) -> Incident:
     return Incident(
         run=recorder.settings.run_name,
@@ -154,7 +155,7 @@ def _incident(
         loss_origin=seen.losses[-1].origin if seen.losses else None,
         micro_batches=len(seen.micro_batches),
         batch_note=_batch_note(stream, seen),
-        state_note=state_note,
+        state_note="",
         samples=account.samples,
     )
 
@@ -170,7 +171,7 @@ def state_plan(
         return f"not kept: {_megabytes(size)} is over the bound of {_megabytes(bound)} (--state-mb)", False
     free = freeze.free_bytes(folder)
     if 2 * size > free:
-        return f"not kept: {_megabytes(size)} would fill the disk ({_megabytes(free)} free)", False
+        return f"not kept: twice its {_megabytes(size)} would fill the disk ({_megabytes(free)} free)", False
     when = "in the middle of" if seen.moved_weights else "before"
     missing = freeze.left_out(roots)
     without = f", without {len(missing)} that cannot be written ({', '.join(missing[:NAMES_MAX])})" if missing else ""

@@ -266,7 +266,7 @@ class Snapshots:
             )
         free = free_bytes(folder)
         if 2 * size > free:
-            return f"no snapshots: one of {size / 1e6:.0f} MB would fill the disk ({free / 1e6:.0f} MB free)"
+            return f"no snapshots: two of {size / 1e6:.1f} MB would fill the disk ({free / 1e6:.1f} MB free)"
         elsewhere = {name: tensor for name, tensor in tensors.items() if tensor.device.type != "cpu"}
         if not self._slot.may_take(elsewhere):
             copied = size_bytes(elsewhere.values())

@@ -112,9 +112,10 @@ class Stopping:
             if self._observed < OBSERVED_INCIDENTS_MAX:
                 self._observed += 1
                 why = "nothing was re-run inside the process; `steadytrain locate` re-runs it in a new one"
-                path, incident = self._freeze(stream, measured, symptoms, action, Finding(None, why))
-                run.recorder.add_incident(path, incident)
-                samples = incident.samples
+                with run.guard.part("writing the incident bundle"):  # the skip itself is told without it, too
+                    path, incident = self._freeze(stream, measured, symptoms, action, Finding(None, why))
+                    run.recorder.add_incident(path, incident)
+                    samples = incident.samples
         if self._skipped_updates <= SKIPS_TOLD_MAX and not measured.is_of_another_rank:
             state = self._finite_state(stream, step, path)
             most = run.settings.max_skips if run.settings.policy == "skip" and left_out is None else 0
