@@ -23,6 +23,7 @@ from steadytrain.replay.audit_rules import AuditRules
 from steadytrain.replay.file_mirror import FileMirror
 from steadytrain.replay.native_files import refuse_attaching
 from steadytrain.replay.offline import go_offline, is_local
+from steadytrain.replay.own_processes import OwnProcesses
 from steadytrain.replay.programs import NETWORK_VARIABLE, SANDBOX_VARIABLE, refusal
 
 PACKAGE = Path(steadytrain.__file__).parent
@@ -42,6 +43,8 @@ PACKAGE = Path(steadytrain.__file__).parent
         ["curl", "-T", "ckpt.pt", "https://host"],
         ["ray", "job", "submit"],
         ["chmod", "600", "ckpt.pt"],
+        [sys.executable, "-I", "-c", "import socket"],
+        ["bash", "-c", "echo step > /dev/udp/127.0.0.1/9"],
         ["sh", "-c", "touch ckpt.pt"],
         "scancel",
     ],
@@ -83,7 +86,10 @@ def test_programs_that_read_are_started(words: list[str]) -> None:
         [sys.executable, "-I", "-c", "open('/dev/shm/b', 'w')"],
     ],
 )
-def test_no_program_writes_to_files_of_others_in_shared_memory(words: list[str]) -> None:
+def test_no_program_writes_to_files_of_others_in_shared_memory(
+    words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(NETWORK_VARIABLE, "1")  # else Python without the start hook is not started at all
     assert refusal(words, None, can_write=False, own=("/dev/", "/dev/shm/scratch/")) is not None
     own = [word.replace("/dev/shm/", "/dev/shm/scratch/") for word in words]
     assert refusal(own, None, can_write=False, own=("/dev/shm/scratch/",)) is None
@@ -105,7 +111,10 @@ def test_no_program_writes_to_files_of_others_in_shared_memory(words: list[str])
         ["git", "diff", "--output=ckpt.txt"],
     ],
 )
-def test_programs_that_may_write_need_a_kernel_that_forbids_it(words: list[str]) -> None:
+def test_programs_that_may_write_need_a_kernel_that_forbids_it(
+    words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(NETWORK_VARIABLE, "1")
     assert refusal(words, None, can_write=False) is None
     assert refusal(words, None, can_write=True) is not None
 
@@ -162,7 +171,8 @@ def rules(writable: Path, *, kernel: bool = True, network: bool = False) -> Audi
     def resolve(path: object, folder: int | None = None, *, follow: bool = True) -> str:
         return os.path.realpath(os.fsdecode(path))  # type: ignore[arg-type]
 
-    return AuditRules((f"{writable}{os.sep}",), resolve, has_kernel_rule=kernel, has_network=network)
+    own = OwnProcesses("")
+    return AuditRules((f"{writable}{os.sep}",), resolve, has_kernel_rule=kernel, has_network=network, own=own)
 
 
 @contextmanager

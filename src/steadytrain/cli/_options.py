@@ -111,7 +111,8 @@ allow_network = click.option(
     is_flag=True,
     expose_value=False,
     callback=_allow_network,
-    help="Let the launched script connect to other hosts. Trackers and job submissions stay off.",
+    help="Let the launched script connect to other hosts and to servers of other processes. Trackers and job "
+    "submissions stay off.",
 )
 
 

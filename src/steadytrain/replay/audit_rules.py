@@ -2,7 +2,8 @@
 
 The sandbox replaces Python's file functions; a script that took a function earlier, or calls the C module directly,
 passes it. Python still reports each such call to the audit hook, before the call. The hook refuses writing elsewhere,
-connections to other hosts, signals to processes that the script did not start, and programs that submit jobs or upload.
+connections to other hosts, signals and connections to processes that the script did not start, and programs that submit
+jobs or upload.
 
 On a kernel without Landlock, programs and C functions could write anywhere: there the hook also refuses programs that
 are not known to only read, and the C library's writing functions through ``ctypes``. Landlock leaves modes, owners
@@ -19,6 +20,7 @@ from contextlib import suppress
 from typing import Any
 
 from steadytrain.replay.offline import is_local
+from steadytrain.replay.own_processes import OwnProcesses
 from steadytrain.replay.programs import names_in, refusal
 
 WRITING_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -73,19 +75,27 @@ class AuditRules:
     Args:
         writable: resolved folders that the script may write, each with a separator at its end.
         has_kernel_rule: Landlock forbids writing elsewhere, also to programs and C libraries.
-        has_network: connections to other hosts are allowed.
+        has_network: connections to other hosts, and to servers that the script did not start, are allowed.
+        own: the processes that the script started.
     """
 
     def __init__(
-        self, writable: tuple[str, ...], resolve: Resolve, *, has_kernel_rule: bool, has_network: bool
+        self,
+        writable: tuple[str, ...],
+        resolve: Resolve,
+        *,
+        has_kernel_rule: bool,
+        has_network: bool,
+        own: OwnProcesses,
     ) -> None:
+        self._own = own
         self._writable = writable
         self._resolve = resolve
         self._has_kernel_rule = has_kernel_rule
-        self._session = os.getsid(0)
         self._rules: dict[str, Callable[[tuple[Any, ...]], None]] = {"open": self._open}
         self._rules |= {event: self._paths(event) for event in PATHS}
         self._rules |= dict.fromkeys(("os.kill", "os.killpg"), self._signal)
+        self._rules["resource.prlimit"] = own.limit
         self._rules |= {
             "subprocess.Popen": lambda args: self._program(args[1], args[3]),
             "os.system": lambda args: self._program([b"sh", b"-c", args[0]], None),
@@ -93,7 +103,7 @@ class AuditRules:
             "os.posix_spawn": lambda args: self._program(args[1], args[2]),
         }
         if not has_network:
-            self._rules |= dict.fromkeys(("socket.connect", "socket.sendto", "socket.sendmsg"), _connection)
+            self._rules |= dict.fromkeys(("socket.connect", "socket.sendto", "socket.sendmsg"), self._connection)
         self._refused = UNSEEN_FUNCTIONS if has_kernel_rule else UNSEEN_FUNCTIONS | WRITING_FUNCTIONS
         self._rules["ctypes.dlsym"] = self._function
 
@@ -122,8 +132,11 @@ class AuditRules:
 
     def _open(self, args: tuple[Any, ...]) -> None:
         path, _, flags = args
-        if isinstance(flags, int) and flags & WRITING_FLAGS and not isinstance(path, int) and not self.allows(path):
+        if not isinstance(flags, int) or not flags & WRITING_FLAGS or isinstance(path, int):
+            return
+        if not self.allows(path):
             raise PermissionError(errno.EACCES, REFUSED, path)
+        self._own.refuse_others(path)
 
     def _paths(self, event: str) -> Callable[[tuple[Any, ...]], None]:
         def rule(args: tuple[Any, ...]) -> None:
@@ -155,14 +168,10 @@ class AuditRules:
         process, number = int(args[0]), args[1]
         if number == 0 or process == 0:
             return
-        own = False
-        with suppress(OSError):
-            own = os.getsid(abs(process)) == self._session
-        if process == -1 or not own:
+        if process == -1 or not self._own.has(abs(process)):
             raise ProcessLookupError(errno.ESRCH, NO_SIGNAL)
 
-
-def _connection(args: tuple[Any, ...]) -> None:
-    address = args[1] if len(args) > 1 else None
-    if not is_local(address):
-        raise OSError(errno.ENETUNREACH, NO_NETWORK)
+    def _connection(self, args: tuple[Any, ...]) -> None:
+        if not is_local(args[1] if len(args) > 1 else None):
+            raise OSError(errno.ENETUNREACH, NO_NETWORK)
+        self._own.connection(args)

@@ -36,6 +36,7 @@ from steadytrain.replay.landlock import forbid_writing, kernel_version
 from steadytrain.replay.native_files import first_written, redirect_libraries, refuse_attaching
 from steadytrain.replay.offline import disable_trackers, go_offline
 from steadytrain.replay.original_functions import Entries
+from steadytrain.replay.own_processes import OwnProcesses
 from steadytrain.replay.programs import SANDBOX_VARIABLE
 from steadytrain.replay.written_files import WRITTEN
 
@@ -70,15 +71,22 @@ def protect_files(scratch: Path, *, also: Iterable[Path] = ()) -> None:
     temporary = scratch / f"tmp-{os.getpid()}"
     temporary.mkdir(parents=True, exist_ok=True)
     _keep_compiler_cache()
-    own = (scratch.resolve(), *(folder.resolve() for folder in also))
-    writable = (*own, *SYSTEM_FOLDERS, *_folders(COMPILER_CACHES))
+    folders = (scratch.resolve(), *(folder.resolve() for folder in also))
+    writable = (*folders, *SYSTEM_FOLDERS, *_folders(COMPILER_CACHES))
     has_network = go_offline(scratch)
     mirror = scratch / f"{WRITTEN}{os.getpid()}"
     tempfile.tempdir = os.environ["TMPDIR"] = str(temporary)
     _redirect(mirror, writable)
     has_kernel_rule = forbid_writing(writable)
-    _watch_calls(writable, has_kernel_rule=has_kernel_rule, has_network=has_network)
-    told = {"mirror": mirror, "writable": writable, "kernel": has_kernel_rule, "network": has_network}
+    own = OwnProcesses(str(mirror))
+    _watch_calls(writable, own, has_kernel_rule=has_kernel_rule, has_network=has_network)
+    told = {
+        "mirror": mirror,
+        "writable": writable,
+        "since": own.since,
+        "kernel": has_kernel_rule,
+        "network": has_network,
+    }
     os.environ[SANDBOX_VARIABLE] = json.dumps(told, default=lambda value: str(value))
     paths = [str(START_FOLDER), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
@@ -90,7 +98,8 @@ def protect_child() -> None:
     writable = tuple(map(Path, told["writable"]))
     disable_trackers()
     _redirect(Path(told["mirror"]), writable).mirror.join()
-    _watch_calls(writable, has_kernel_rule=told["kernel"], has_network=told["network"])
+    own = OwnProcesses(told["mirror"], told["since"])
+    _watch_calls(writable, own, has_kernel_rule=told["kernel"], has_network=told["network"])
 
 
 def _redirect(mirror: Path, writable: tuple[Path, ...]) -> FileSandbox:
@@ -102,9 +111,11 @@ def _redirect(mirror: Path, writable: tuple[Path, ...]) -> FileSandbox:
     return sandbox
 
 
-def _watch_calls(writable: tuple[Path, ...], *, has_kernel_rule: bool, has_network: bool) -> None:
+def _watch_calls(writable: tuple[Path, ...], own: OwnProcesses, *, has_kernel_rule: bool, has_network: bool) -> None:
     folders = tuple(f"{folder}{os.sep}" for folder in writable)
-    AuditRules(folders, _by_real_names[-1].named, has_kernel_rule=has_kernel_rule, has_network=has_network).install()
+    resolve = _by_real_names[-1].named
+    AuditRules(folders, resolve, has_kernel_rule=has_kernel_rule, has_network=has_network, own=own).install()
+    own.replace_functions()
 
 
 _installed: list[FileSandbox] = []

@@ -70,6 +70,9 @@ DEEP_MAX = 4
 ISOLATING = re.compile(r"-[a-zA-Z]*[IES]")
 """Python's flags that ignore the environment or the start hook."""
 
+SOCKET_FILE = re.compile("/dev/(tcp|udp)/")
+"""What bash opens as a connection."""
+
 NETWORK_VARIABLE = "STEADYTRAIN_ALLOW_NETWORK"
 """Set by ``--allow-network``: the launched script may connect to other hosts. Trackers stay offline."""
 
@@ -116,7 +119,10 @@ def _acts_outside(name: str, command: list[str]) -> bool:
         return True
     if name == "git":
         return _subcommand(command[1:]) not in GIT_READS
-    return name in TRANSFERS and not os.environ.get(NETWORK_VARIABLE)
+    if os.environ.get(NETWORK_VARIABLE):
+        return False
+    isolated = name.startswith("python") and any(ISOLATING.match(word) for word in command[1:2])
+    return name in TRANSFERS or isolated or any(SOCKET_FILE.search(word) for word in command)
 
 
 def _only_reads(name: str, command: list[str], environment: Any) -> bool:

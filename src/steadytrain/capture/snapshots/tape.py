@@ -127,7 +127,7 @@ class Tape:
             fetches.pop(0)  # an evaluation between steps: only the last batches belong to the next step
 
     def call_begins(self, batch: MicroBatch) -> None:
-        if self._forming.left_out is None:
+        if not self._forming.let_go:
             self._forming.calls.append(Call.of(batch))
             if len(self._forming.calls) > CALLS_MAX:
                 self.calls_left_out()
@@ -138,7 +138,7 @@ class Tape:
 
     def _leave_out(self, why: str) -> None:
         """The step in progress will not be replayed: its inputs are let go."""
-        self._forming.left_out, self._forming.calls = why, []
+        self._forming.left_out, self._forming.calls, self._forming.let_go = why, [], True
 
     def called_in_transform(self) -> None:
         """A call of the step in progress has inputs without values of their own."""

@@ -76,7 +76,7 @@ class TapeStep:
     """The inputs of one step, as kept in the ring. ``others`` are the updates of other optimizers before its own.
 
     ``renewed`` has the classes of its optimizers, and whether they begin without state, if it is the first step of one
-    that took the place of another.
+    that took the place of another. ``let_go``: it has too many calls, of which none is kept.
     """
 
     calls: list[Call] = field(default_factory=list)
@@ -95,6 +95,7 @@ class TapeStep:
     names: tuple[str, ...] = ()
     fetched: dict[int, int] = field(default_factory=dict)
     left_out: str | None = None
+    let_go: bool = False
     no_update: bool = False
 
     @property
