@@ -58,9 +58,9 @@ def plain_tensor(node: Any, name: str) -> Tensor | None:
 
 
 def shape_of(node: Any) -> tuple[int, ...]:
-    """The output shape of ``node``; empty if unknown."""
+    """The output shape of ``node``, -1 for a ragged size of a nested tensor; empty if unknown."""
     shapes = NODE_SHAPES.on(node) or ()
-    return tuple(int(size) for size in shapes[0].shape) if shapes else ()
+    return tuple(-1 if isinstance(size, torch.SymInt) else int(size) for size in shapes[0].shape) if shapes else ()
 
 
 def inputs_of_node(node: Any) -> list[Any]:
