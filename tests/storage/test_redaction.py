@@ -275,3 +275,10 @@ def test_two_random_words_stay_two() -> None:
     assert all(re.fullmatch(r"\[redacted: random-word, 28 characters, #[0-9a-f]{8}\]\.weight", name) for name in names)
     assert redact_text(names[0]) == names[0]
     assert redact_tree({"token": first})["token"] == "[redacted: token, 28 characters]"
+
+
+def test_a_password_that_sticks_to_its_option() -> None:
+    """As ``mysql -uroot -pPASSWORD`` takes it; without a user beside it, ``-pfloat32`` is a setting."""
+    assert redact_arguments(["-uroot", "-pS3cr3tWord9"]) == ["-uroot", "-p[redacted: password, 11 characters]"]
+    for innocent in (["-pfloat32"], ["-u", "-pretrained"], ["--user", "me", "-p8080"]):
+        assert redact_arguments(innocent) == innocent

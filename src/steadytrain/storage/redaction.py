@@ -77,12 +77,16 @@ def redact_arguments(arguments: Sequence[str]) -> list[str]:
     """Replace the values of secret-looking options (``--api-key X``, ``--token=X``, ``wandb_key=X``)."""
     kept: list[str] = []
     hide_next: str | None = None
+    has_user = any(_USER.fullmatch(argument) for argument in arguments)
     for argument in arguments:
         kind, hide_next = hide_next, None
         if kind and argument and (not argument.startswith("-") or not is_option(argument)):
             kept.append(
                 argument if argument.startswith(REDACTED) else redacted(kind_of_value(argument) or kind, argument)
             )
+            continue
+        if has_user and _PASSWORD.fullmatch(argument):
+            kept.append(f"-p{redacted('password', argument[2:])}")
             continue
         name, separator, value = argument.partition("=")
         found = kind_of_name(name) if not re.search(r"\s", name) else None
@@ -96,6 +100,11 @@ def redact_arguments(arguments: Sequence[str]) -> list[str]:
         else:
             kept.append(f"{name}={redacted(kind_of_value(value) or found, value)}")
     return kept
+
+
+_USER = re.compile(r"-u\w*|--user(?:name)?(?:=.*)?")
+_PASSWORD = re.compile(r"-p(?=\S*\d)(?=\S*[A-Za-z])[^\s=]{6,}")
+"""As ``mysql -uNAME -pPASSWORD`` takes them: only beside a user."""
 
 
 def is_option(argument: str) -> bool:

@@ -278,6 +278,8 @@ def _claimed(path: Path) -> tuple[DataFormat, list[Path]]:
     head = head_of(path)
     reading = _format_of(path, head)
     if reading is None:
+        if not head:
+            raise UsageError(f"{path}: the file is empty")
         kinds = ", ".join(entry.kind for entry in formats())
         raise UsageError(f"{path}: of no known format; read are {kinds}")
     return reading, [path]

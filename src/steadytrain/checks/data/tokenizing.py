@@ -79,7 +79,7 @@ def tokenizer_at(place: str) -> Tokenizer:
     try:
         loaded = AutoTokenizer.from_pretrained(place, local_files_only=True)
     except Exception as error:  # transformers raises OSError, ValueError, KeyError and more for the same failure
-        why = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+        why = str(error).strip().splitlines()[0][:200].rstrip(" :") if str(error).strip() else type(error).__name__
         raise UsageError(
             f"--tokenizer {place}: not a tokenizer on this machine ({why}); nothing is downloaded, so fetch it first "
             "and name its folder or tokenizer.json"
