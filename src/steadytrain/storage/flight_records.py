@@ -177,7 +177,7 @@ def _document(file: Path, data: bytes) -> Mapping[str, Any]:
         raise UsageError(f"{file}: refused: {error}; only containers, text and numbers are read") from None
     except Exception as error:  # a damaged pickle can fail in any way
         why = f"{type(error).__name__}: {str(error)[:120]}"
-        raise UsageError(f"{file}: neither JSON nor a pickle, as the flight recorder writes it ({why})") from None
+        raise UsageError(f"{file}: not readable as JSON or as a pickle of the flight recorder ({why})") from None
     if not isinstance(found, Mapping):
         raise UsageError(f"{file}: not a record of collectives: a {type(found).__name__}")
     return found
