@@ -31,8 +31,41 @@ SICK = {
         s2, r, d = env.step(a)
         replay.push(s, a, r, s2, d)
         """,
+    "by another name": """
+        class Env:
+            def reset(self):
+                self.state = np.zeros(2)
+                return self._obs()
+            def step(self, a):
+                s = self.state
+                s[0] += a
+                return self._obs(), 1.0, False
+            def _obs(self):
+                return self.state
+        class Replay:
+            def add(self, *row):
+                self.data.append(row)
+        s = env.reset()
+        s2, r, d = env.step(a)
+        replay.add(s, a, r, s2, d)
+        """,
 }
 HEALTHY = {
+    "into rows of an array": """
+        class Env:
+            def reset(self):
+                return self.state
+            def step(self, a):
+                self.state[0] += a
+                return self.state
+        class Store:
+            def begin(self, obs):
+                self.obs[self.n] = obs
+        obs = env.step(a)
+        store.begin(obs)
+        losses.append(loss.item())
+        totals.append(total)
+        """,
     "a copy": """
         class Env:
             def reset(self):

@@ -31,13 +31,36 @@ OFFSET_RATIO = 10.0
 """A mean so many standard deviations from zero, in half of the features."""
 
 
-def first_input(kind: str, node: Any) -> Tensor | None:
-    """The input of ``node``, if it is a layer whose input has no gradient."""
-    name, place = OPERANDS.get(kind, ("", 0))
-    if not name or len(node.next_functions) <= place or node.next_functions[place][0] is not None:
-        return None
-    values = plain_tensor(node, name)
-    return values if values is not None and values.is_floating_point() else None
+class FirstInputs:
+    """Collects the inputs without a gradient of the layers of one graph, but for the states of zeros with which
+    recurrences begin: their weight is multiplied with later states too, which have a gradient."""
+
+    def __init__(self) -> None:
+        self._given: list[tuple[Tensor, int | None]] = []
+        self._recurrent: set[int] = set()
+
+    def take(self, kind: str, node: Any) -> None:
+        name, place = OPERANDS.get(kind, ("", 0))
+        if not name or len(node.next_functions) <= place:
+            return
+        if node.next_functions[place][0] is not None:
+            if kind != "Convolution" and (weight := _weight_of(node, place)) is not None:
+                self._recurrent.add(weight)
+        elif len(self._given) < INPUTS_MAX:
+            values = plain_tensor(node, name)
+            if values is not None and values.is_floating_point():
+                self._given.append((values, _weight_of(node, place)))
+
+    def inputs(self) -> list[Tensor]:
+        return [one for one, weight in self._given if weight not in self._recurrent]
+
+
+def _weight_of(node: Any, place: int) -> int | None:
+    """The id of the parameter that ``node`` multiplies; None if it is not known."""
+    below = node.next_functions[place + 1][0] if len(node.next_functions) > place + 1 else None
+    while below is not None and not hasattr(below, "variable"):
+        below = below.next_functions[0][0] if len(below.next_functions) == 1 else None
+    return id(below.variable) if below is not None else None
 
 
 @torch.no_grad()

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from steadytrain.capture.looks.attention_masks import Visible, visible
 from steadytrain.capture.looks.broadcast_sides import broadcast_sides, stretched
 from steadytrain.capture.looks.cosine_scores import has_unscaled_cosines
-from steadytrain.capture.looks.first_inputs import INPUTS_MAX, NORMS, first_input
+from steadytrain.capture.looks.first_inputs import NORMS, FirstInputs
 from steadytrain.capture.looks.flat_derivatives import KINDS as OF_DERIVATIVES
 from steadytrain.capture.looks.graph_nodes import (
     OF_SHAPE,
@@ -136,6 +136,7 @@ def read_graph(root: Tensor) -> LossGraph:
     graph = LossGraph()
     compared: list[Any] = []
     moved: set[Any] = set()
+    first = FirstInputs()
     for node in _nodes(root.grad_fn, graph):
         variable = getattr(node, "variable", None)
         if isinstance(variable, nn.Parameter):
@@ -179,14 +180,14 @@ def read_graph(root: Tensor) -> LossGraph:
         if kind in DISTANCES or kind == DIFFERENCES:
             compared.append(node)
             graph.compared.add(elements_of(node))
-        if len(graph.inputs) < INPUTS_MAX and (given := first_input(kind, node)) is not None:
-            graph.inputs.append(given)
+        first.take(kind, node)
         if values := values_a_channel(kind, node):
             graph.norm_values.append(values)
         graph.normalises = graph.normalises or kind in NORMS
         if kind == "Mean" and (share := padded_share(node)):
             graph.misuses["mean-over-padding"] = share
     graph.follows_itself = follows_itself(compared)
+    graph.inputs = first.inputs()
     graph.linear_layers = linear_layers(root.grad_fn)
     return graph
 

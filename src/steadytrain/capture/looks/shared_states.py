@@ -10,13 +10,28 @@ import ast
 import re
 from collections.abc import Iterator
 
-from steadytrain.capture.looks.syntax_trees import dotted, last_name, names_read, names_stored, statements, walk
+from steadytrain.capture.looks.syntax_trees import (
+    Scope,
+    argument_names,
+    assignments,
+    dotted,
+    last_name,
+    names_read,
+    names_stored,
+    scopes,
+    statements,
+    walk,
+)
 
 COPIES = re.compile(
     r"copy|deepcopy|clone|array|tensor|as_tensor|astype|tolist|list|tuple|float32|stack|concatenate|cat"
 )
 IN_PLACE = re.compile(r"(?!_)\w+[a-z]_|fill|sort|put|itemset")
 SAME_MEMORY = frozenset({"from_numpy", "as_tensor", "asarray", "as_strided"})
+NUMBERS = frozenset({"item", "float", "int", "len", "sum", "mean", "round", "max", "min"})
+ROUNDS = 2
+"""Assignments that are followed from what an environment returned."""
+
 KEEPS = frozenset({"append", "appendleft", "push", "add", "store", "remember", "put", "insert", "extend"})
 
 
@@ -37,7 +52,12 @@ def shared_states(tree: ast.Module) -> Iterator[int]:
 
 
 def _changed(method: ast.FunctionDef) -> Iterator[str]:
-    """Attributes that a method changes in place."""
+    """Attributes that a method changes in place, also by another name: ``s = self.state; s[0] += 1``."""
+    other_names = {
+        dotted(target): dotted(value)
+        for target, value in assignments(statements(method))
+        if dotted(value).startswith("self.") and "." not in dotted(target)
+    }
     for one in statements(method):
         targets = one.targets if isinstance(one, ast.Assign) else [one.target] if isinstance(one, ast.AugAssign) else []
         for target in targets:
@@ -45,6 +65,8 @@ def _changed(method: ast.FunctionDef) -> Iterator[str]:
             in_place = isinstance(target, ast.Subscript) or isinstance(one, ast.AugAssign)
             if in_place and dotted(holder).startswith("self."):
                 yield dotted(holder)
+            elif isinstance(target, ast.Subscript) and dotted(holder) in other_names:
+                yield other_names[dotted(holder)]
     yield from _written(method)
 
 
@@ -98,8 +120,41 @@ def _returned(method: ast.FunctionDef, methods: dict[str, ast.FunctionDef]) -> I
 
 
 def _keeps_objects(tree: ast.Module) -> bool:
-    """Whether something is kept in a list or a deque that rows are drawn from, or that becomes the batch."""
-    return any(isinstance(one, ast.Call) and last_name(one.func) in KEEPS and one.args for one in walk(tree))
+    """Whether what an environment returned is kept in a list or a deque that rows are drawn from, or that becomes the
+    batch: by its variable, or in a method that is given it."""
+    given = _given_by_environments(tree)
+    for scope in scopes(tree):
+        names = given | argument_names(scope) | _rest(scope)
+        for one in statements(scope):
+            if isinstance(one, ast.Call) and last_name(one.func) in KEEPS and _reads(one, names):
+                return True
+    return False
+
+
+def _given_by_environments(tree: ast.Module) -> set[str]:
+    """Variables that hold what ``step`` or ``reset`` returned, and those that were made of them."""
+    pairs = [pair for scope in scopes(tree) for pair in assignments(statements(scope))]
+    given: set[str] = set()
+    for _ in range(ROUNDS):
+        for target, value in pairs:
+            if _asks(value) or (names_read(value) & given and not _is_number(value)):
+                given |= names_stored(target)
+    return given
+
+
+def _rest(scope: Scope) -> set[str]:
+    rest = scope.args.vararg if not isinstance(scope, ast.Module) else None
+    return {rest.arg} if rest is not None else set()
+
+
+def _reads(call: ast.Call, names: set[str]) -> bool:
+    """Whether a call is given one of these objects, and not only a number of it."""
+    parts = [part for one in call.args for part in (one.elts if isinstance(one, (ast.Tuple, ast.List)) else [one])]
+    return any(_asks(part) or (names_read(part) & names and not _is_number(part)) for part in parts)
+
+
+def _is_number(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and last_name(value.func) in NUMBERS
 
 
 def _is_copied(tree: ast.Module) -> bool:
