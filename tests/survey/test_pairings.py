@@ -191,3 +191,19 @@ def test_places_in_a_batch_are_no_targets() -> None:
             for at, rows in enumerate(order.split(ROWS), 1):
                 seen.saw(4 * epoch + at, _keys(rows), places)
         assert seen.finish(1) == {}
+
+
+def test_batches_in_one_memory_have_lost_no_pairing() -> None:
+    """Features that each batch keeps a view of, and that the next batch overwrites."""
+    seen = Pairings()
+    for step in range(1, 7):
+        seen.saw(step, _keys(torch.arange(ROWS)), POINTS[:ROWS] + step)
+    assert seen.finish(1) == {"inputs_repeated": {"batches": 5, "of": 5}}
+
+
+def test_one_batch_whose_labels_are_shuffled_is_no_such_memory() -> None:
+    seen = Pairings()
+    order = torch.Generator().manual_seed(0)
+    for step in range(1, 7):
+        seen.saw(step, _keys(torch.arange(ROWS)), CLASSES[:ROWS][torch.randperm(ROWS, generator=order)])
+    assert "inputs_repeated" not in seen.finish(1)

@@ -183,6 +183,8 @@ FACTS: Mapping[str, str] = {
     "label_shift_trained": "the k that labels really have against the inputs: labels[t] = inputs[t+k], absent if none",
     "targets_exchanged": "{rows, changed, now, then}: rows of surveyed steps from the onset on that were seen before, "
     "and how many of them have another target; one of them as [step, row], now and then",
+    "inputs_repeated": "{batches, of}: surveyed batches from the onset on whose inputs are those of the batch before "
+    "in its order, while their targets are others",
     "label_lag": "{places, dimension, aligned, own, before}: from the onset on predictions match labels so many places "
     "further along this dimension (0 is that of rows): their agreement there and at their own place, and that at their "
     "own place before the onset",

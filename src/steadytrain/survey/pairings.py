@@ -20,6 +20,10 @@ EXCHANGED_MIN = 2
 """Of targets that are numbers or sequences so many must be those of other rows. A teacher's numbers are always new, and
 so are the labels of words that were masked at random."""
 
+AGAIN_MIN, AGAIN_SHARE = 3, 0.5
+"""So many batches, and this share of them, have the rows of the batch before in its order, with other targets: what was
+kept of the batches lies in one memory."""
+
 PLACES_MIN = 8
 """So many labels that are all different and in a row without a gap number the places of the batch. Chosen."""
 
@@ -35,6 +39,10 @@ class Pairings:
         self._inputs_of: dict[bytes, bytes] = {}
         self._many_values = False
         self._steps: dict[int, list[tuple[bool, bool, Seen, Seen]]] = {}
+        self._batches: list[tuple[int, bool]] = []
+        """Each step with one batch of inputs, and whether they are those of the step before, with other targets."""
+
+        self._last: tuple[int, Sequence[bytes], list[bytes]] | None = None
         self._torn: list[int] = []
         """Steps with equal rows of different targets in one batch: rows share an input, and no pairing was lost."""
 
@@ -53,6 +61,7 @@ class Pairings:
             if len({(row, _digest(one)) for row, one in zip(rows, flat, strict=True)}) > len(set(rows)):
                 self._torn.append(step)
             return
+        self._compare(step, rows, sorted(map(_digest, flat)))
         self._many_values = target.is_floating_point() or flat.shape[1] > 1
         left_out = None if ignored is None else ignored.detach().cpu().contiguous().reshape(len(rows), -1)
         for place, (row, one) in enumerate(zip(rows, flat, strict=True)):
@@ -69,10 +78,19 @@ class Pairings:
             self._target_of[row] = (told, (step, place))
             self._inputs_of.setdefault(told, row)
 
+    def _compare(self, step: int, rows: Sequence[bytes], targets: list[bytes]) -> None:
+        """Note whether the batch has the inputs of the step before, with other targets in any order."""
+        before, self._last = self._last, (step, list(rows), targets)
+        if before is not None and step > before[0]:
+            self._batches.append((step, before[1] == self._last[1] and before[2] != targets))
+
     def finish(self, onset: int) -> dict[str, Any]:
-        """The fact ``targets_exchanged``."""
+        """The fact ``targets_exchanged``, or ``inputs_repeated`` where whole batches come again."""
         if any(step < onset or onset <= 1 for step in self._torn):
             return {}
+        batches = [again for step, again in self._batches if step >= onset]
+        if sum(batches) >= max(AGAIN_MIN, AGAIN_SHARE * len(batches)):
+            return {"inputs_repeated": {"batches": sum(batches), "of": len(batches)}}
         since = [one for step, seen in self._steps.items() if step >= onset for one in seen]
         before = [one for step, seen in self._steps.items() if step < onset for one in seen]
         changed = [one for one in since if one[0]]

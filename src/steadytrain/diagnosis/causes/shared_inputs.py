@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
-from steadytrain.diagnosis.signs import ruled_out, seen, symptom
+from steadytrain.diagnosis.signs import Signs, fact, ruled_out, seen, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -50,11 +51,24 @@ class SharedInputs(Cause):
     source = "two samples of many numbers do not come out equal by chance"
 
     def signature(self, case: Case) -> Signature:
-        told = seen(case, "contradictory-targets")
+        told, repeated = seen(case, "contradictory-targets"), _repeated(case)
         return Signature(
             (
                 *symptom(case, CERTAIN, "contradictory-targets", invariant=True),
+                *repeated,
                 *symptom(case, HINT, "no-learning", "plateau"),
-                *ruled_out(told is None, "no input was seen to come with several targets"),
+                *ruled_out(told is None and not repeated, "no input was seen to come with several targets"),
             )
         )
+
+
+def _repeated(case: Case) -> Signs:
+    """A sign if whole batches of inputs come again and again, while their targets go on."""
+    found = fact(case, "inputs_repeated")
+    if not isinstance(found, Mapping):
+        return ()
+    text = (
+        f"{found['batches']} of {found['of']} batches have the inputs of the batch before, in its order, and other "
+        "targets: all batches lie in one memory that is written again and again"
+    )
+    return when(True, CERTAIN, text, "fact inputs_repeated", invariant=True, batches=float(found["batches"]))
