@@ -341,3 +341,11 @@ def test_a_schedule_that_begins_anew_at_a_resume_is_no_stale_state() -> None:
     assert max(sign.weight for sign in signature.signs) >= CERTAIN
     said = [sign.what for sign in CAUSES["stale-optimizer-state"].signature(case).signs]
     assert not any("schedule" in one for one in said)
+
+
+def test_moments_of_another_parameter_are_a_state_that_was_permuted() -> None:
+    for numbers, is_certain in (({"moments": 4.0}, True), ({"moments": 4.0, "schedule": 9.0}, False)):
+        found = Symptom("incomplete-resume", "warning", 1, 1, "the order has changed", numbers=numbers)
+        case = replace(case_of({}, "no-learning"), symptoms=(found,))
+        said = [sign for sign in CAUSES["stale-optimizer-state"].signature(case).signs if sign.weight >= CERTAIN]
+        assert any("moments of another one" in sign.what for sign in said) is is_certain

@@ -101,3 +101,13 @@ def test_a_mean_over_padding(mask: Tensor, reduce: str, share: float | None) -> 
 def test_targets_that_are_one_number(target: Tensor, loss: object, found: float | None) -> None:
     assert callable(loss)
     assert read_graph(loss(table()(TABLE), target)).misuses.get("constant-target") == found
+
+
+def test_a_first_state_of_zeros_behind_a_learned_scale_is_no_input() -> None:
+    """The inputs of the recurrence have a gradient, so that its first state is all that has none."""
+    scale, layer = nn.LayerNorm(6), nn.GRU(6, 16, batch_first=True, bidirectional=True)
+    out, _ = layer(scale(torch.randn(32, 5, 6)))
+    graph = read_graph(out.square().mean())
+    assert graph.inputs == []
+    zeros = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1))(torch.zeros(32, 6))
+    assert len(read_graph(zeros.square().mean()).inputs) == 1

@@ -141,13 +141,21 @@ def _of_the_load(case: Case) -> Signs:
     """Signs of a state that was loaded, and is not what the optimizer needs."""
     resume = seen(case, "incomplete-resume")
     numbers = resume.numbers if resume is not None else {}
-    emptied, exchanged = numbers.get("share", 0.0), numbers.get("groups", 0.0)
+    emptied, exchanged, moved = (numbers.get(name, 0.0) for name in ("share", "groups", "moments"))
     return (
         *when(
             exchanged > 0.0,
             CERTAIN,
             "the order of the parameter groups has changed: the state is loaded by position, and "
             f"{exchanged:.0f} groups got the learning rate, momentum and moments of another one",
+            "symptoms",
+            invariant=True,
+        ),
+        *when(
+            moved > 0.0 and "schedule" not in numbers,
+            CERTAIN,
+            f"the order of the parameters has changed: {moved:.0f} of them have the moments of another one, because the "
+            "state is loaded by position",
             "symptoms",
             invariant=True,
         ),
