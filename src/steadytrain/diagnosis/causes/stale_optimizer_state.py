@@ -154,8 +154,8 @@ def _of_the_load(case: Case) -> Signs:
         *when(
             moved > 0.0 and "schedule" not in numbers,
             CERTAIN,
-            f"the order of the parameters has changed: {moved:.0f} of them have the moments of another one, because the "
-            "state is loaded by position",
+            f"the order of the parameters has changed: {moved:.0f} of them have the moments of another one, because "
+            "the state is loaded by position",
             "symptoms",
             invariant=True,
         ),
