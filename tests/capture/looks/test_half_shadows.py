@@ -14,11 +14,12 @@ from torch import nn
 from steadytrain.capture.looks.half_shadows import _is_alike
 from watching import watching
 
-STEPS = 140
+STEPS = 180
 
 
-def told(folder: Path, kept: str, dtype: str) -> list[str]:
-    """What is said of a dict or a list of tensors in ``dtype``, which holds an average or second moments."""
+def told(folder: Path, kept: str, dtype: str, begins: int = 0) -> list[str]:
+    """What is said of a dict or a list of tensors in ``dtype``, which holds an average or second moments. The average
+    is made in step ``begins``."""
     source = f"""
 import torch
 from torch import nn
@@ -27,7 +28,7 @@ torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 1))
 optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
 truth = torch.randn(16)
-averages = {{name: p.detach().to(torch.{dtype}, copy=True) for name, p in model.named_parameters()}}
+averages = None
 moments = [torch.zeros_like(p, dtype=torch.{dtype}) for p in model.parameters()]
 for step in range({STEPS}):
     features = torch.randn(64, 16)
@@ -35,11 +36,13 @@ for step in range({STEPS}):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
+    if step == {begins}:
+        averages = {{name: p.detach().to(torch.{dtype}, copy=True) for name, p in model.named_parameters()}}
     with torch.no_grad():
         for (name, p), moment in zip(model.named_parameters(), moments):
-            if {kept!r} == "averages":
+            if {kept!r} == "averages" and averages is not None:
                 averages[name].mul_(0.99).add_(p.to(averages[name].dtype), alpha=0.01)
-            else:
+            elif {kept!r} != "averages":
                 moment.mul_(0.999).add_(p.grad.square().to(moment.dtype), alpha=0.001)
 """
     path = folder / "train.py"
@@ -50,10 +53,18 @@ for step in range({STEPS}):
 
 
 @pytest.mark.parametrize(
-    ("kept", "dtype", "count"), [("averages", "bfloat16", 1), ("averages", "float32", 0), ("moments", "bfloat16", 0)]
+    ("kept", "dtype", "count", "begins"),
+    [
+        ("averages", "bfloat16", 1, 0),
+        ("averages", "bfloat16", 1, 100),
+        ("averages", "float32", 0, 0),
+        ("moments", "bfloat16", 0, 0),
+    ],
 )
-def test_only_an_average_whose_steps_round_away_is_one(kept: str, dtype: str, count: int, tmp_path: Path) -> None:
-    found = told(tmp_path, kept, dtype)
+def test_only_an_average_whose_steps_round_away_is_one(
+    kept: str, dtype: str, count: int, begins: int, tmp_path: Path
+) -> None:
+    found = told(tmp_path, kept, dtype, begins)
     assert len(found) == count
     assert all(one.startswith("the average of weights is kept in half precision") for one in found)
 

@@ -23,6 +23,9 @@ FROM_STEP, UPDATES, STEPS_MAX = 64, 3, 64
 """The first update whose effect on averages is measured, how many are in which they move, and in how many steps at
 most: some follow only in every tenth step."""
 
+SEARCHED_AT = (FROM_STEP, 128, 256)
+"""The updates before which tensors are looked for until some are found: many averages begin late."""
+
 AWAY_SHARE = 0.02
 """The distance to the model, as a share of its own size, from which on an average in half precision should move."""
 
@@ -45,18 +48,19 @@ class _Shadow:
 
 
 class HalfShadows:
-    """Serves one stream. Holds no tensor of the script. Costs a search of the process, once, if the script names a
-    format of 16 bits."""
+    """Serves one stream. Holds no tensor of the script. Costs up to three searches of the process, if the script names
+    a format of 16 bits."""
 
     def __init__(self) -> None:
         self._found: list[_Shadow] = []
+        self._since = 0
 
     def updated(self, stream: Stream) -> None:
         """Before an update of ``stream``, when its averages have taken in the one before."""
         step = stream.own_steps
-        if step == FROM_STEP and sources_hold(NAMED):
-            self._found = list(_shadows(stream))[:SHADOWS_MAX]
-        elif FROM_STEP < step <= FROM_STEP + STEPS_MAX:
+        if step in SEARCHED_AT and not self._found and sources_hold(NAMED):
+            self._found, self._since = list(_shadows(stream))[:SHADOWS_MAX], step
+        elif self._since < step <= self._since + STEPS_MAX:
             for one in self._found:
                 if len(one.kept) < UPDATES:
                     _measure(one)
