@@ -57,6 +57,9 @@ LIBRARIES = {
     **dict.fromkeys(("F", "functional", "nn.functional", "torch.nn.functional"), FUNCTIONAL),
 }
 NUMPY = frozenset({"np", "numpy"})
+MODULES = frozenset({"torch", "np", "numpy", "F", ""})
+"""What is called on no variable has no variable to change."""
+
 DRAWS = frozenset({"permutation", "permuted"})
 GENERATORS = re.compile(r"(?i)(\w*_)?(rng\w*|random|random_state|generator|gen|rs)")
 ANY = sorted(TENSORS | TABLES | SHARED | BARE | FUNCTIONAL | set(ARRAYS) | DRAWS | {"sorted", "reversed"})
@@ -164,7 +167,7 @@ def _is_method(call: ast.Call, known: Known, names: TensorNames) -> bool:
         return False
     name, on = call.func.attr, call.func.value
     root = _root(on)
-    if (root in known.imported and root not in known.stored) or not root or dotted(on) in ("self", "cls"):
+    if (root in known.imported and root not in known.stored) or root in MODULES or dotted(on) in ("self", "cls"):
         return False
     given = len(call.args) + len(call.keywords)
     if name in TENSORS:

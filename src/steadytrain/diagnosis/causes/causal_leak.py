@@ -103,7 +103,7 @@ class CausalLeak(Cause):
                     bool(reads_on or seen(case, "visible-labels")) and "masked_fill" in dropped,
                     STRONG,
                     dropped,
-                    "symptoms",
+                    "symptom dropped-result",
                     invariant=True,
                 ),
                 *symptom(case, STRONG, "inverted-mask"),
