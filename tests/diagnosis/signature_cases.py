@@ -161,6 +161,7 @@ SICK: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "bootstrap-past-end": ({}, "unused-episode-end"),
     "uniform-noise": ({}, "uniform-noise"),
+    "reversed-straight-through": ({}, "reversed-straight-through"),
     "scrambled-axes": ({}, "scrambled-axes"),
     "read-padding": ({}, "read-padding"),
     "misplaced-positions": ({}, "row-positions"),

@@ -112,3 +112,26 @@ def test_memory_of_a_context_that_is_overwritten_is_named() -> None:
     assert not isinstance(plan, NotApplicable)
     assert plan[0].changes == (Change("own-contexts", {"operations": ["Sine"]}),)
     assert isinstance(trial("own-contexts").plan(case_of({})), NotApplicable)
+
+
+DROPPED = Symptom("dropped-result", "warning", 1, 90, "train.py:24, scores.masked_fill(...), changes nothing in place")
+TURNED = Symptom("reversed-straight-through", "warning", 1, 90, "train.py:23 reverses the estimator")
+COLLAPSE = Symptom("expert-load-collapse", "warning", 60, 90, "one of 4 experts has all tokens")
+
+
+def test_a_mask_that_is_dropped_is_told_with_the_leak_that_it_leaves() -> None:
+    case = case_of({"causal_gradient": 0.4, "label_shift_trained": 1}, DROPPED)
+    told = [sign for sign in CAUSES["causal-leak"].signature(case).signs if sign.source == "symptom dropped-result"]
+    assert [sign.what for sign in told] == [DROPPED.message]
+    other = replace(DROPPED, message="train.py:24, h.detach(...), changes nothing in place")
+    for quiet in (case_of({}, DROPPED), case_of({"causal_gradient": 0.4}, other)):
+        signs = CAUSES["causal-leak"].signature(quiet).signs
+        assert not any(sign.source == "symptom dropped-result" for sign in signs)
+    assert order(case_of({}, DROPPED))[0] == "discarded-changes"
+
+
+def test_a_choice_with_a_reversed_gradient_is_not_mended_by_a_balance() -> None:
+    facts = {"surveyed_steps": 32, "router_share": {"router": 0.8}, "router_experts": {"router": 4}}
+    case = replace(finite_case(symptom=COLLAPSE, symptoms=(COLLAPSE, TURNED)), facts=facts)
+    assert order(case)[0] == "reversed-straight-through"
+    assert order(replace(case, symptoms=(COLLAPSE,)))[0] == "router-collapse"

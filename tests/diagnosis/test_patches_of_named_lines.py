@@ -88,6 +88,46 @@ def test_a_draw_that_cuts_the_graph_passes_gradients() -> None:
     assert "2 calls of sample()" in refused("detached-graph", two, named("drawn", "cut-sample", two))
 
 
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ("scores.masked_fill(mask, 0)\n", "scores = scores.masked_fill(mask, 0)"),
+        ("F.normalize(z, dim=-1)\n", "z = F.normalize(z, dim=-1)"),
+        ("rng.permutation(rows)\n", "rows = rng.permutation(rows)"),
+        ("sorted(names)\n", "names = sorted(names)"),
+        ("p.data.clamp(-1, 1)\n", "p.data = p.data.clamp(-1, 1)"),
+        ("hidden[0].detach()\n", "hidden[0] = hidden[0].detach()"),
+    ],
+)
+def test_a_result_that_is_dropped_is_assigned(body: str, line: str) -> None:
+    assert changed("discarded-changes", body, named(body.strip(), "dropped-result", body)) == [line]
+
+
+def test_a_result_that_an_assignment_would_not_keep_is_not_assigned() -> None:
+    loop = "for p in model.parameters():\n    p.clamp(-1, 1)\n"
+    assert "variable of a loop" in refused("discarded-changes", loop, named("p.clamp", "dropped-result", loop))
+    held = "hold(x).clamp(0)\n"
+    assert "changes no variable" in refused("discarded-changes", held, named("hold", "dropped-result", held))
+    none = "x = 0\n"
+    assert "is not one call" in refused("discarded-changes", none, named("x", "dropped-result", none))
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ("out = q + (z - q).detach()\n", "out = z + (q - z).detach()"),
+        ("out = (z - q).detach() + q\n", "out = z + (q - z).detach()"),
+        ("out = hard - soft + soft.detach()\n", "out = hard - soft.detach() + soft"),
+        ("out = soft.detach() + (hard - soft)\n", "out = hard - soft.detach() + soft"),
+    ],
+)
+def test_a_straight_through_estimator_is_turned_around(body: str, line: str) -> None:
+    name = "reversed-straight-through"
+    assert changed(name, body, named("out", name, body)) == [line]
+    other = "out = q.add((z - q).detach())\n"
+    assert "has no sums" in refused(name, other, named("out", name, other))
+
+
 @pytest.mark.parametrize("symptom", ["discarded-changes", "kept-residual"])
 def test_a_change_of_a_copy_is_assigned_back(symptom: str) -> None:
     body = "state[:, mask].zero_()\n"

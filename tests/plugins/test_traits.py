@@ -61,7 +61,8 @@ ONCE = [
         "limit-as-end times-in-float32 clipped-nothing runaway-temperature renumbered-categories "
         "overwritten-sums changing-closure labels-without-rank mixed-orders kept-loss-scale "
         "discarded-changes reversed-risk-sets kept-residual shifted-edges shrunken-loads added-correction "
-        "stale-casts shrinking-clip unlike-recomputation contradictory-targets",
+        "stale-casts shrinking-clip unlike-recomputation contradictory-targets dropped-result "
+        "reversed-straight-through",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

@@ -31,6 +31,8 @@ from steadytrain.capture.looks.constant_penalties import constant_penalties
 from steadytrain.capture.looks.cut_samples import cut_samples
 from steadytrain.capture.looks.divergence_scales import averaged_divergences, unsquared_temperatures
 from steadytrain.capture.looks.drawn_windows import split_windows
+from steadytrain.capture.looks.dropped_results import WORDS as DROPPED
+from steadytrain.capture.looks.dropped_results import dropped_results
 from steadytrain.capture.looks.early_fits import learned_before_split, scaled_before_split
 from steadytrain.capture.looks.end_padding import end_as_padding, ends_put_in
 from steadytrain.capture.looks.entropy_targets import runaway_temperatures
@@ -68,6 +70,7 @@ from steadytrain.capture.looks.repeated_layers import repeated_layers
 from steadytrain.capture.looks.repeated_seeds import repeated_seeds
 from steadytrain.capture.looks.restarted_seeds import row_seeds, worker_seeds
 from steadytrain.capture.looks.reversed_gradients import reversed_gradients
+from steadytrain.capture.looks.reversed_passes import reversed_passes
 from steadytrain.capture.looks.risk_sets import reversed_risk_sets
 from steadytrain.capture.looks.row_positions import row_positions
 from steadytrain.capture.looks.rows_regrouped import rows_regrouped
@@ -94,7 +97,7 @@ HELD = 4
 """Parts of an entry of ``linecache`` that holds a text; its second part is None where there is no file behind it."""
 
 LISTINGS = ("listdir|glob|iterdir|scandir", "(?i)mask|seg|label|lbl|gt|target|truth|annot|depth|clea|sharp|hr")
-RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]]] = {
+RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int | str]], tuple[str, ...]]] = {
     "separate-draws": (
         separate_draws,
         ("(?i)flip|crop|rot|affine|warp|roll|shift|elastic|perspect", "(?i)rand|choice"),
@@ -240,6 +243,14 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     "indexed-sum": (indexed_sums, ("\\] *[+-]= |\\] = \\w+\\[", "zeros|full\\(", "Module|backward")),
     "kept-residual": (kept_residuals, ("topk", "(?i)resid|memor|error|feedback|carry|left_?over|backlog|unsent|err")),
     "changed-copy": (changed_copies, ("\\]\\.\\w+_\\(", "torch|backward")),
+    "dropped-result": (dropped_results, (*DROPPED, "torch|sklearn|backward")),
+    "reversed-straight-through": (
+        reversed_passes,
+        (
+            "detach\\(|\\.data\\b|no_grad|stop_?grad|\\bsg\\(",
+            "(?i)quant|code|hard|round|sign|hot|argm|scatter|straight|q\\b|snap|bernoulli|[<>]",
+        ),
+    ),
     "reversed-risk": (
         reversed_risk_sets,
         ("cumsum|sumexp|sum\\(", "sort|None|unsqueeze|view", "(?i)cox|partial|hazard|risk|event|censor|surviv|breslow"),
@@ -268,7 +279,7 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int]], tuple[str, ...]
     "folded-stream": (folded_streams, ("view|reshape|unflatten", "\\+ *1\\b", "for |while ")),
     "kept-scale": (kept_scales, ("\\.scale\\(", "\\.update\\(", "continue|isnan|isinf|isfinite")),
 }
-"""Each finds the lines of one mistake; a source without its words is not parsed."""
+"""Each finds the lines of one mistake, some as ``LINE:WHAT``; a source without its words is not parsed."""
 
 
 def reading_rows() -> Iterator[tuple[str, float]]:
@@ -303,7 +314,7 @@ def sources_hold(pattern: str) -> bool:
     return any(re.search(pattern, "".join(linecache.getlines(file))) for file in source_files())
 
 
-def _mistakes_in(file: str, flags: tuple[tuple[str, bool], ...]) -> Iterable[tuple[str, int]]:
+def _mistakes_in(file: str, flags: tuple[tuple[str, bool], ...]) -> Iterable[tuple[str, int | str]]:
     held: Any = linecache.cache.get(file)
     if held is not None and len(held) == HELD and held[1] is None:  # what runs is not the text of the file
         return mistakes("".join(held[2]), dict(flags))
@@ -315,7 +326,9 @@ def _mistakes_in(file: str, flags: tuple[tuple[str, bool], ...]) -> Iterable[tup
 
 
 @functools.lru_cache(maxsize=KEPT_MAX)
-def _read(file: str, mtime_ns: int, size: int, flags: tuple[tuple[str, bool], ...]) -> tuple[tuple[str, int], ...]:
+def _read(
+    file: str, mtime_ns: int, size: int, flags: tuple[tuple[str, bool], ...]
+) -> tuple[tuple[str, int | str], ...]:
     """The mistakes in ``file``, which is read once for all trainings of a process."""
     if size > CHARACTERS_MAX * BYTES_A_CHARACTER:
         return ()
@@ -326,7 +339,7 @@ def _read(file: str, mtime_ns: int, size: int, flags: tuple[tuple[str, bool], ..
     return tuple(mistakes(source, dict(flags))) if len(source) <= CHARACTERS_MAX else ()
 
 
-def mistakes(source: str, names: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+def mistakes(source: str, names: Mapping[str, Any]) -> Iterator[tuple[str, int | str]]:
     """The rule and the line of each mistake in ``source``; ``names`` are the values of its module now."""
     asked = {rule: find for rule, (find, words) in RULES.items() if all(re.search(word, source) for word in words)}
     if not asked:

@@ -36,6 +36,7 @@ class CausalLeak(Cause):
 
     Causes:
         - a mask that is missing, inverted or added with the wrong sign
+        - a mask that is computed and dropped: `scores.masked_fill(mask, -1e9)` as a statement of its own
         - `is_causal` together with a custom mask: a backend drops one of them
         - packed documents that see each other (Megatron #2357); a convolution or a norm over time
 
@@ -59,6 +60,13 @@ class CausalLeak(Cause):
             "causal-mask",
             code="scaled_dot_product_attention(q, k, v, is_causal=True)",
         ),
+        Intervention(
+            "keep-masked-scores",
+            4,
+            "assign the masked scores",
+            code='scores = scores.masked_fill(future, float("-inf"))',
+            of=("dropped-result",),
+        ),
         MATH_ATTENTION,
     )
     grade = "A"
@@ -66,6 +74,8 @@ class CausalLeak(Cause):
 
     def signature(self, case: Case) -> Signature:
         shift = measured(case, "label_shift_trained")
+        found = seen(case, "dropped-result")
+        dropped = found.message if found is not None else ""
         reads_on = above(
             case,
             "causal_gradient",
@@ -89,6 +99,13 @@ class CausalLeak(Cause):
                     "fact batch_gradient",
                 ),
                 *symptom(case, CERTAIN, "visible-labels", invariant=True),
+                *when(
+                    bool(reads_on or seen(case, "visible-labels")) and "masked_fill" in dropped,
+                    STRONG,
+                    dropped,
+                    "symptom dropped-result",
+                    invariant=True,
+                ),
                 *symptom(case, STRONG, "inverted-mask"),
                 *symptom(case, FAIR, "loss-collapse"),
                 *ruled_out(measured(case, "causal_gradient") == 0.0, "no output depends on a later input"),

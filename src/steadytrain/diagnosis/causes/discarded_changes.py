@@ -14,20 +14,23 @@ if TYPE_CHECKING:
 
 @final
 class DiscardedChanges(Cause):
-    """A line changes a copy in place and throws it away, so the tensor that it means stays as it was.
+    """A line changes a copy, or computes a new tensor, and throws it away: what it means to change stays as it was.
 
     Means:
-        A mask or an index tensor makes a copy of what it takes. A mask of attention is not applied, a state keeps what
+        A mask or an index tensor makes a copy of what it takes, and a method without a trailing underscore makes a new
+        tensor. A mask of attention is not applied, a state keeps what
         an ended sequence left in it, pruned weights stay: the script goes on as if the line were not there.
 
     Causes:
         - an in-place method on `x[index]` or `x[mask]`: `zero_`, `fill_`, `mul_`, `clamp_`, `copy_`
+        - a result that is not used: `scores.masked_fill(mask, -1e9)`, `torch.clamp(x, 0, 1)`, `table.dropna()`
         - `x.reshape(-1)` or `x.flatten()` of what is not contiguous (transposed, `channels_last`): a copy, no view
         - `x.to(dtype)` or `x.float()` where `x` has another type
 
     Next:
         1. Print the sum of the tensor before and after the line: it does not change.
         2. Assign to the indexed part: `x[mask] = 0`; write a changed copy back.
+        3. Assign a result that is dropped, or call the in-place form: `scores.masked_fill_(mask, -1e9)`.
     """
 
     axis = "model"
@@ -49,6 +52,13 @@ class DiscardedChanges(Cause):
             of=("discarded-changes",),
         ),
         Intervention(
+            "take-result",
+            4,
+            "assign the result that is dropped, or call the form that works in place",
+            code="x = x.masked_fill(mask, value)  # or x.masked_fill_(mask, value)",
+            of=("dropped-result",),
+        ),
+        Intervention(
             "write-copy-back",
             4,
             "write the changed copy back, or change the tensor itself",
@@ -64,12 +74,12 @@ class DiscardedChanges(Cause):
         thrown = _thrown_away(case)
         return Signature(
             (
-                *symptom(case, CERTAIN, "discarded-changes", invariant=True),
+                *symptom(case, CERTAIN, "discarded-changes", "dropped-result", invariant=True),
                 *thrown,
                 *symptom(case, HINT, "divergence", "oscillation", "no-learning", "plateau"),
                 *ruled_out(
-                    seen(case, "discarded-changes") is None and not thrown,
-                    "no copy is changed in place and thrown away",
+                    seen(case, "discarded-changes", "dropped-result") is None and not thrown,
+                    "no copy is changed in place and thrown away, and no result is dropped",
                 ),
             )
         )

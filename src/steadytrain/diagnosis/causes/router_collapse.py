@@ -71,6 +71,12 @@ class RouterCollapse(Cause):
                 *fails(case, "router_balanced", FAIR, "nothing balances the router"),
                 *holds(case, "router_balanced", -FAIR, "a balancing term reaches the router"),
                 *symptom(case, STRONG, "expert-load-collapse"),
+                *when(
+                    seen(case, "reversed-straight-through") is not None,
+                    -STRONG,
+                    "the gradient of a choice is reversed by a line of the script, which balancing does not mend",
+                    "symptoms",
+                ),
                 *ruled_out(gets_rounding_alone(case), "no gradient of the loss reaches a part of the model"),
                 *ruled_out(
                     surveyed(case) and not shares and seen(case, "expert-load-collapse") is None, "there is no router"

@@ -22,6 +22,7 @@ ROWS_FIRST = (
     *("LSTM", "GRU", "RNN", "MultiheadAttention", "Transformer"),
     *("TransformerEncoderLayer", "TransformerDecoderLayer"),
 )
+LIBRARIES = ("torch", "np", "numpy", "F", "functional", "nn.functional", "torch.nn.functional")
 OTHER_MODE = {"min": "max", "max": "min"}
 
 
@@ -57,6 +58,58 @@ def assigned_back(source: Source, wound: Wound) -> Iterator[Edit]:
     if not isinstance(value, ast.Subscript):
         raise CannotPatchError(f"line {line} is not one change in place of an indexed part")
     yield source.replaced(found[0], f"{source.text(value)} = {source.text(found[0])}")
+
+
+def taken(source: Source, wound: Wound) -> Iterator[Edit]:
+    """``x = `` before the named line, which drops a result: ``x`` has the method, or is the first argument."""
+    line = _named(wound, "dropped-result")
+    found = [node for node in ast.walk(source.tree) if isinstance(node, ast.Expr) and node.lineno == line]
+    call = found[0].value if len(found) == 1 else None
+    if not isinstance(call, ast.Call):
+        raise CannotPatchError(f"line {line} is not one call")
+    method = call.func.value if isinstance(call.func, ast.Attribute) else None
+    first = method is None or source.text(method) in LIBRARIES or name_of(call) in ("permutation", "permuted")
+    target = call.args[0] if first and call.args else method
+    if not isinstance(target, ast.Name | ast.Attribute | ast.Subscript):
+        raise CannotPatchError(f"line {line} changes no variable by its name")
+    loops = (node.target for node in ast.walk(source.tree) if isinstance(node, ast.For))
+    if any(isinstance(one, ast.Name) and one.id == source.text(target) for loop in loops for one in ast.walk(loop)):
+        raise CannotPatchError(f"line {line} means the variable of a loop: what it is taken from would not change")
+    yield source.replaced(found[0], f"{source.text(target)} = {source.text(found[0])}")
+
+
+def turned_around(source: Source, wound: Wound) -> Iterator[Edit]:
+    """``z + (q - z).detach()`` for ``q + (z - q).detach()`` on the named line."""
+    line = _named(wound, "reversed-straight-through")
+    found = [
+        (node, mended)
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.BinOp) and node.lineno == line and (mended := _turned(source, node))
+    ]
+    if len(found) != 1:
+        raise CannotPatchError(f"line {line} has {len(found) or 'no'} sums of the form q + (z - q).detach(), not one")
+    yield source.replaced(*found[0])
+
+
+def _turned(source: Source, node: ast.BinOp) -> str:
+    """The sum the right way round; "" of another form."""
+    if not isinstance(node.op, ast.Add):
+        return ""
+    for kept, other in ((node.left, node.right), (node.right, node.left)):
+        cut = _detached(other)
+        if isinstance(cut, ast.BinOp) and isinstance(cut.op, ast.Sub) and ast.dump(cut.right) == ast.dump(kept):
+            smooth = bare(source, cut.left)
+            return f"{smooth} + ({bare(source, kept)} - {smooth}).detach()"
+        difference = isinstance(kept, ast.BinOp) and isinstance(kept.op, ast.Sub)
+        if cut is not None and difference and ast.dump(kept.right) == ast.dump(cut):  # type: ignore[attr-defined]
+            smooth = bare(source, cut)
+            return f"{bare(source, kept.left)} - {smooth}.detach() + {smooth}"  # type: ignore[attr-defined]
+    return ""
+
+
+def _detached(node: ast.expr) -> ast.expr | None:
+    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "detach"
+    return node.func.value if is_call else None  # type: ignore[attr-defined]
 
 
 def restored_random_state(source: Source, wound: Wound) -> Iterator[Edit]:

@@ -40,7 +40,11 @@ _MAKERS: Mapping[str, Sequence[tuple[str, Maker]]] = {
         ("clip the gradients between backward and the update", loop_lines.clip_in_place),
         ("unscale the gradients before they are clipped", loop_lines.unscale_first),
     ),
-    "discarded-changes": (("assign to the indexed part what was changed in a copy", named_lines.assigned_back),),
+    "discarded-changes": (
+        ("assign to the indexed part what was changed in a copy", named_lines.assigned_back),
+        ("assign the result that is dropped", named_lines.taken),
+    ),
+    "reversed-straight-through": (("the straight-through estimator turned around", named_lines.turned_around),),
     "kept-residual": (("assign to the indexed part what was changed in a copy", named_lines.assigned_back),),
     "unlike-recomputation": (("restore the random state in the backward", named_lines.restored_random_state),),
     "singular-operation": (_CLAMP,),
