@@ -7,7 +7,7 @@ import os
 import pytest
 
 from steadytrain import exporters
-from steadytrain.attach import folder_names
+from steadytrain.attach import folder_names, options
 from steadytrain.attach.options import Options
 from steadytrain.core.errors import UsageError
 
@@ -35,3 +35,16 @@ def test_a_name_that_no_file_system_takes_loses_its_middle() -> None:
     assert short[0].endswith("-20260101-000000")
     assert len(set(short)) == 2
     assert folder_names.shortened("train-20260101-000000") == "train-20260101-000000"
+
+
+@pytest.mark.parametrize("broken", ["check_urls", "check_command", "find_policy"])
+def test_a_broken_check_of_alerts_costs_the_alerts_and_not_the_run(
+    broken: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def breaks(*_: object, **__: object) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(options, broken, breaks)
+    made = Options(on_incident="true")
+    assert (tuple(made.notify), made.on_incident) == ((), "")
+    assert "the options of alerts could not be checked (RuntimeError: planted)" in capsys.readouterr().err

@@ -111,8 +111,10 @@ def run_target(
         given_up = made_here(run_dir) and not os.path.isdir(run_dir)
         with end.part("ending the run"):
             override = _finish_run(run, run_dir, how, status, error, given_up=given_up)
-        watcher = own.watcher if own is not None else None
-        unmet = wanted.unmet(run_dir, watcher) if override is None and status == 0 and not given_up else ""
+        watcher, unmet = own.watcher if own is not None else None, ""
+        with end.part("checking --fail-on and --require-training"):
+            if override is None and status == 0 and not given_up:
+                unmet = wanted.unmet(run_dir, watcher)
         with end.part("alerting"):
             if unmet == NOT_TRAINED:
                 _alert_of_early_end(run, "untrained", f"{NOT_TRAINED} (--require-training)")

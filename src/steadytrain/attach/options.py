@@ -118,9 +118,16 @@ class Options:
             )
             to = (NONE,)
         object.__setattr__(self, "to", to)
-        object.__setattr__(self, "notify", check_urls(self.notify))
-        object.__setattr__(self, "on_incident", check_command(self.on_incident))
-        self.alerts()
+        try:
+            object.__setattr__(self, "notify", check_urls(self.notify))
+            object.__setattr__(self, "on_incident", check_command(self.on_incident))
+            self.alerts()
+        except UsageError:
+            raise
+        except Exception as error:  # costs the alerts, not the run
+            tell(f"warning: the options of alerts could not be checked ({type(error).__name__}: {error}); none is sent")
+            object.__setattr__(self, "notify", ())
+            object.__setattr__(self, "on_incident", "")
         name = self.name
         if name is not None and _is_refused(name):
             raise UsageError(f"{name!r}: a run's name is one plain folder name; set its place with --runs-dir")
