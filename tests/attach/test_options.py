@@ -37,7 +37,7 @@ def test_a_name_that_no_file_system_takes_loses_its_middle() -> None:
     assert folder_names.shortened("train-20260101-000000") == "train-20260101-000000"
 
 
-@pytest.mark.parametrize("broken", ["check_urls", "check_command", "find_policy"])
+@pytest.mark.parametrize("broken", ["check_urls", "check_command"])
 def test_a_broken_check_of_alerts_costs_the_alerts_and_not_the_run(
     broken: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
