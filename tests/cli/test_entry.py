@@ -67,3 +67,10 @@ def test_a_module_of_the_users_does_not_take_the_place_of_one_of_ours(tmp_path: 
     (tmp_path / "train.py").write_text("import click\n")
     assert call("--version", folder=tmp_path).returncode == 0
     assert call("run", "train.py", folder=tmp_path).returncode == 77
+
+
+def test_a_plain_folder_takes_the_place_of_no_package(tmp_path: Path) -> None:
+    (tmp_path / "click").mkdir()
+    (tmp_path / "train.py").write_text("import click\nprint(click.Group.__name__)\n")
+    ran = call("run", "train.py", folder=tmp_path)
+    assert (ran.returncode, ran.stdout) == (0, "Group\n")

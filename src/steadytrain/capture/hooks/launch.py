@@ -193,7 +193,8 @@ def _leave_names_to(folder: str) -> None:
         return
     for name in here & {loaded.partition(".")[0] for loaded in sys.modules} - {*sys.stdlib_module_names, *KEPT_NAMES}:
         file = getattr(sys.modules.get(name), "__file__", None) or ""
-        if not file.startswith(folder + os.sep) and importlib.machinery.PathFinder.find_spec(name, [folder]):
+        spec = importlib.machinery.PathFinder.find_spec(name, [folder])
+        if spec is not None and spec.origin and not file.startswith(folder + os.sep):  # a plain folder has no origin
             for loaded in [one for one in sys.modules if one.partition(".")[0] == name]:
                 del sys.modules[loaded]
 
