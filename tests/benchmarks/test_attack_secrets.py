@@ -19,7 +19,7 @@ from steadytrain.storage.documents import as_json  # noqa: E402
 from steadytrain.storage.redaction import redact_text  # noqa: E402
 
 FORMS = forms(20261123)
-TAKEN = re.compile(r"\[redacted: [a-z0-9-]{1,40}, (\d{1,9}) characters?\]")
+TAKEN = re.compile(r"\[redacted: [a-z0-9-]{1,40}, (\d{1,9}) characters?(?:, #[0-9a-f]{8})?\]")
 
 
 def test_there_are_at_least_120_forms_and_other_words_each_time() -> None:
