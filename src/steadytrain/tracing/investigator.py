@@ -36,7 +36,7 @@ from steadytrain.tracing.alone_among_ranks import has_whole_model, without_other
 from steadytrain.tracing.anomaly_mode import without_stacks_printed
 from steadytrain.tracing.gradient_hooks import without_hooks
 from steadytrain.tracing.input_names import named_tensors
-from steadytrain.tracing.input_values import is_bad, same_inputs
+from steadytrain.tracing.input_values import is_bad, own_leaves, same_inputs
 from steadytrain.tracing.line_rerun import CannotRunAgainError, compile_lines, run_lines
 from steadytrain.tracing.loss_places import loss_places
 from steadytrain.tracing.tracer import NOT_REPRODUCED, Observer, OperationTracer
@@ -147,8 +147,9 @@ class ScriptLoopRerun(LoopRerun):
         if same and _computed((args, kwargs)):
             _note_inputs(tracer, args, kwargs)
             return None
-        _note_inputs(tracer, call.args, call.kwargs)
-        return call.args, call.kwargs
+        given: tuple[Any, Any] = own_leaves((call.args, call.kwargs))
+        _note_inputs(tracer, *given, recorded=call)
+        return given
 
     def other_forward_ends(self) -> None:
         self._restore_random()
@@ -255,8 +256,9 @@ def _rerun_lines(
         if same_inputs((args, kwargs), (batch.args, batch.kwargs)) and _computed((args, kwargs)):
             _note_inputs(tracer, args, kwargs)
             return args, kwargs
-        _note_inputs(tracer, batch.args, batch.kwargs)
-        return batch.args, batch.kwargs
+        given: tuple[Any, Any] = own_leaves((batch.args, batch.kwargs))
+        _note_inputs(tracer, *given, recorded=batch)
+        return given
 
     try:
         lines = compile_lines(loop, above_nan=above_nan)
@@ -381,10 +383,11 @@ def _computed(given: Any) -> bool:
     return any(tensor.grad_fn is not None for tensor in tensors_in(given))
 
 
-def _note_inputs(tracer: OperationTracer, args: Any, kwargs: Any) -> None:
+def _note_inputs(tracer: OperationTracer, args: Any, kwargs: Any, recorded: MicroBatch | None = None) -> None:
     named = named_tensors(args, kwargs)
-    tracer.note_sources({name: tensor for name, tensor in named.items() if tensor.grad_fn is None})
-    later = {name: tensor for name, tensor in named.items() if tensor.grad_fn is not None}
+    known = named if recorded is None else named_tensors(recorded.args, recorded.kwargs)
+    later = {name: one for name, one in named.items() if name in known and known[name].grad_fn is not None}
+    tracer.note_sources({name: one for name, one in named.items() if name not in later})
     tracer.note_sources(later, owner=COMPUTED, traced=True)
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from steadytrain.capture.looks.call_settings import EVERY_STEPS
-from steadytrain.capture.looks.hand_clips import HandClips
+from steadytrain.capture.looks.hand_clips import HandClips, _norm_of
 
 
 def norm_of(parameters: list[nn.Parameter]) -> float:
@@ -60,3 +60,10 @@ def test_a_clip_of_torch_is_measured_already() -> None:
     expected = {"left-by-clip:gradients": 0.25, "norm-before-clip:gradients": 2.0}
     assert dict(look.rows(scalars, scaled=True)) == expected
     assert dict(look.rows({**scalars, "clip_coefficient": 1.0}, scaled=True))["left-by-clip:gradients"] == 1.0
+
+
+def test_gradients_in_float64_have_a_norm() -> None:
+    for dtype in (torch.float64, torch.float16, torch.complex128):
+        norm = _norm_of(torch.full((4,), 3e4, dtype=dtype))
+        assert norm.dtype == torch.float32
+        assert float(norm) == pytest.approx(6e4, rel=1e-3)

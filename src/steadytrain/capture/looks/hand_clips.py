@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 import torch
+from torch import Tensor
 
 from steadytrain.capture.looks.call_settings import EVERY_STEPS
 from steadytrain.capture.looks.held_parameters import is_sharded
@@ -33,7 +34,7 @@ class HandClips:
         if stream.own_steps % EVERY_STEPS or is_sharded(stream.parameters):
             return
         gradients = [dense_values(one.grad) for one in stream.parameters if one.grad is not None]
-        norms = [torch.linalg.vector_norm(one, dtype=torch.float32) for one in gradients if one is not None]
+        norms = [_norm_of(one) for one in gradients if one is not None]
         first = norms[0].device if norms else None
         self._norm = float(torch.linalg.vector_norm(torch.stack([one.to(first) for one in norms]))) if norms else 0.0
 
@@ -52,3 +53,10 @@ class HandClips:
         if self._clips:
             yield "left-by-clip:gradients", float(share)
             yield "norm-before-clip:gradients", float(norm)
+
+
+def _norm_of(gradient: Tensor) -> Tensor:
+    """In float32, as float16 would overflow; float64 stays what it is until the end."""
+    kept = gradient.dtype in (torch.float64, torch.complex128)
+    norm: Tensor = torch.linalg.vector_norm(gradient, dtype=None if kept else torch.float32)
+    return norm.float()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -70,6 +71,10 @@ class _Case:
     """Whether autograd or the script raised; then there are no gradients to count."""
 
 
+BACKWARDS = 8
+"""How many of the last backwards show how many calls of the model one uses."""
+
+
 class ScriptGuards:
     """Follows one run. Only the training thread uses it."""
 
@@ -83,6 +88,8 @@ class ScriptGuards:
         self._newest = -1
         self._looks = 0
         self._zeroed = 0
+        self._calls_each: deque[int] = deque(maxlen=BACKWARDS)
+        self._calls_before = 0
         self._raised: list[int] = []
         self._over = False
         self._bad_root: Tensor | None = None
@@ -103,6 +110,9 @@ class ScriptGuards:
     def backward_begins(self, term: LossTerm | None) -> None:
         """A backward uses the calls so far; ``term`` is its loss, None if unknown."""
         self._frame, self._looks = None, 0
+        calls = len(self._run.seen.micro_batches)
+        self._calls_each.append(max(1, calls - self._calls_before))
+        self._calls_before = calls
         if term is not None:
             self._newest = max(self._newest, term.nodes[0])
             self._loop_codes = frozenset(line.code for line in term.frames)
@@ -117,11 +127,15 @@ class ScriptGuards:
         """The script calls the model again. If the same lines do so, it abandoned a previous call without a backward.
 
         Scripts that sum losses over several calls before one backward also come here; the gate then judges their step.
+        As many calls are waited for as each of the last backwards used.
         """
         seen = self._run.seen
         if seen.losses and (root := seen.losses[-1].root) is not self._bad_root and _is_ready(root):
             self._bad_root = None if math.isfinite(root.item()) else root
-        if len(seen.micro_batches) == seen.used or not self._follows():
+        calls = len(seen.micro_batches)
+        self._calls_before = min(self._calls_before, calls)
+        unused = calls - seen.used
+        if unused < min(self._calls_each, default=1) or not self._follows():
             return
         if seen.micro_batches[-1] is not self._judged:
             self._looks += 1
