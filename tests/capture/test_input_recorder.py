@@ -223,3 +223,16 @@ def test_a_schedule_is_put_back() -> None:
     assert (float(optimizer.param_groups[0]["lr"]), scheduler.state_dict()) == before
     assert optimizer.param_groups[0]["betas"] == (0.9, 0.99)
     assert isinstance(optimizer.param_groups[0]["params"][0], Tensor)
+
+
+def test_random_states_that_stayed_the_same_are_kept_once() -> None:
+    """A tape has some of each call: 30 kB, of which a recurrent model makes hundreds in a step."""
+    first, second = RandomState.take(), RandomState.take()
+    assert first.python is second.python
+    assert first.torch is second.torch
+    torch.rand(1)
+    third = RandomState.take()
+    assert third.torch is not second.torch
+    assert third.python is second.python
+    second.restore()
+    assert torch.equal(torch.get_rng_state(), first.torch)

@@ -46,12 +46,13 @@ class RandomState:
         cuda: tuple[Tensor, ...] = ()
         if torch.cuda.is_initialized() and torch.cuda.is_available():  # type: ignore[no-untyped-call]
             cuda = tuple(torch.cuda.get_rng_state_all())
-        return RandomState(
-            python=random.getstate(),
-            numpy=_NUMPY.take(),
-            torch=torch.get_rng_state(),
-            cuda=cuda,
-        )
+        python, of_torch, before = random.getstate(), torch.get_rng_state(), _newest[0] if _newest else None
+        if before is not None:  # states that stayed the same are kept once: a tape has some of each call
+            python = before.python if before.python == python else python
+            of_torch = before.torch if torch.equal(before.torch, of_torch) else of_torch
+        found = RandomState(python=python, numpy=_NUMPY.take(), torch=of_torch, cuda=cuda)
+        _newest[:] = [found]
+        return found
 
     def restore(self) -> None:
         random.setstate(self.python)
@@ -61,6 +62,10 @@ class RandomState:
         torch.set_rng_state(self.torch)
         if self.cuda:
             torch.cuda.set_rng_state_all(list(self.cuda))
+
+
+_newest: list[RandomState] = []
+"""The last states that were taken."""
 
 
 @dataclass(frozen=True)
