@@ -17,12 +17,12 @@ from contextlib import suppress
 from typing import Any
 
 from steadytrain.capture.hooks.import_hook import after_import
+from steadytrain.replay.programs import SHARED_MEMORY
 
 NO_SERVER = "a relaunched script reaches only servers that it started (steadytrain: --allow-network)"
 NO_PROCESS = "a relaunched script changes only processes that it started (steadytrain)"
 LISTENS = "0A"
 TABLES = {socket.SOCK_STREAM: ("tcp", "tcp6"), socket.SOCK_DGRAM: ("udp", "udp6")}
-SHARED_MEMORY = "/dev/shm/"
 CHUNK = 1 << 20
 
 _open, _read, _listdir, _readlink, _stat = os.open, os.read, os.listdir, os.readlink, os.stat

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from steadytrain.capture.looks.call_settings import EVERY_STEPS
-from steadytrain.capture.looks.hand_clips import HandClips, _norm_of
+from steadytrain.capture.looks.hand_clips import HandClips
 
 
 def norm_of(parameters: list[nn.Parameter]) -> float:
@@ -64,6 +64,8 @@ def test_a_clip_of_torch_is_measured_already() -> None:
 
 def test_gradients_in_float64_have_a_norm() -> None:
     for dtype in (torch.float64, torch.float16, torch.complex128):
-        norm = _norm_of(torch.full((4,), 3e4, dtype=dtype))
-        assert norm.dtype == torch.float32
-        assert float(norm) == pytest.approx(6e4, rel=1e-3)
+        look, parameter = HandClips(), nn.Parameter(torch.zeros(4, dtype=dtype))
+        parameter.grad = torch.full((4,), 3e4, dtype=dtype)
+        look.backward_ended(cast(Any, SimpleNamespace(own_steps=0, parameters=[parameter])))
+        rows = dict(look.rows({"gradient_norm": 3e4}, scaled=False))
+        assert rows["norm-before-clip:gradients"] == pytest.approx(6e4, rel=1e-3)

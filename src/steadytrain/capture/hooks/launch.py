@@ -187,11 +187,7 @@ def _run_as_main(target: Target) -> None:
 def _leave_names_to(folder: str) -> None:
     """Forget the packages that only we have imported so far (``click``) where the script has a module of that name:
     it imports its own, as it would without us."""
-    try:
-        here = {entry.name.removesuffix(".py") for entry in os.scandir(folder)}
-    except own(OSError):  # an archive
-        return
-    for name in here & {loaded.partition(".")[0] for loaded in sys.modules} - {*sys.stdlib_module_names, *KEPT_NAMES}:
+    for name in {loaded.partition(".")[0] for loaded in sys.modules} - {*sys.stdlib_module_names, *KEPT_NAMES}:
         file = getattr(sys.modules.get(name), "__file__", None) or ""
         spec = importlib.machinery.PathFinder.find_spec(name, [folder])
         if spec is not None and spec.origin and not file.startswith(folder + os.sep):  # a plain folder has no origin

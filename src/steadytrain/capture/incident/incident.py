@@ -74,9 +74,9 @@ def freeze_incident(
     def write(attempt: int) -> Incident:
         again, small = attempt != WHOLE, attempt == SMALL
         # Planned at each attempt: a recording that was deleted in between made room.
-        state_note, keep_state = state_plan(run.path, roots, stream, seen, recorder.settings.state_bytes_max)
-        incident = replace(whole, batch_note=NO_ROOM if small else whole.batch_note)
-        incident = replace(incident, state_note=NO_ROOM if small else state_note)
+        bound = recorder.settings.state_bytes_max
+        state_note, keep_state = (NO_ROOM, False) if small else state_plan(run.path, roots, stream, seen, bound)
+        incident = replace(whole, batch_note=NO_ROOM if small else whole.batch_note, state_note=state_note)
         with staged(path) as stage:
             freeze.write_bundle(
                 stage,

@@ -10,12 +10,12 @@ import math
 from collections.abc import Iterator, Mapping
 
 import torch
-from torch import Tensor
 
 from steadytrain.capture.looks.call_settings import EVERY_STEPS
 from steadytrain.capture.looks.held_parameters import is_sharded
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.capture.tensors.dense import dense_values
+from steadytrain.capture.tensors.statistics import l2_norms
 
 WHOLE = 0.999
 """What is left above this share is rounding."""
@@ -34,9 +34,13 @@ class HandClips:
         if stream.own_steps % EVERY_STEPS or is_sharded(stream.parameters):
             return
         gradients = [dense_values(one.grad) for one in stream.parameters if one.grad is not None]
-        norms = [_norm_of(one) for one in gradients if one is not None]
+        norms = l2_norms([one for one in gradients if one is not None])
         first = norms[0].device if norms else None
-        self._norm = float(torch.linalg.vector_norm(torch.stack([one.to(first) for one in norms]))) if norms else 0.0
+        self._norm = (
+            float(torch.linalg.vector_norm(torch.stack([one.to(first, torch.float32) for one in norms])))
+            if norms
+            else 0.0
+        )
 
     def rows(self, scalars: Mapping[str, float | None], *, scaled: bool) -> Iterator[tuple[str, float]]:
         """The share of the gradient that is left at the gate, and the norm of the whole, once any was taken away.
@@ -53,10 +57,3 @@ class HandClips:
         if self._clips:
             yield "left-by-clip:gradients", float(share)
             yield "norm-before-clip:gradients", float(norm)
-
-
-def _norm_of(gradient: Tensor) -> Tensor:
-    """In float32, as float16 would overflow; float64 stays what it is until the end."""
-    kept = gradient.dtype in (torch.float64, torch.complex128)
-    norm: Tensor = torch.linalg.vector_norm(gradient, dtype=None if kept else torch.float32)
-    return norm.float()

@@ -26,21 +26,8 @@ from steadytrain.capture.looks.syntax_trees import (
 )
 
 ROUNDS = frozenset(
-    {
-        "argmin",
-        "argmax",
-        "round",
-        "round_",
-        "sign",
-        "sgn",
-        "floor",
-        "ceil",
-        "trunc",
-        "one_hot",
-        "bernoulli",
-        "heaviside",
-    }
-    | {"multinomial", "bucketize", "searchsorted", "scatter", "scatter_", "sign_"}
+    {"argmin", "argmax", "round", "round_", "sign", "sgn", "floor", "ceil", "trunc"}
+    | {"one_hot", "bernoulli", "heaviside", "multinomial", "bucketize", "searchsorted", "scatter", "scatter_", "sign_"}
 )
 """What gives discrete values; a one-hot row is ``zeros_like(x).scatter_(...)``."""
 
@@ -52,33 +39,9 @@ EMBEDS = re.compile(
     r"(?i)(\w+_)?(embedding|embeddings|embed|emb|table|centroids|codes|codebook|prototypes|centers|weight)"
 )
 PASSES = frozenset(
-    {
-        "float",
-        "to",
-        "type_as",
-        "view",
-        "view_as",
-        "reshape",
-        "permute",
-        "transpose",
-        "contiguous",
-        "squeeze",
-        "unsqueeze",
-    }
-    | {
-        "half",
-        "type",
-        "double",
-        "flatten",
-        "clone",
-        "index_select",
-        "gather",
-        "expand",
-        "expand_as",
-        "rearrange",
-        "cuda",
-    }
-    | {"detach", "clamp", "long"}
+    {"float", "to", "type_as", "view", "view_as", "reshape", "permute", "transpose", "contiguous"}
+    | {"squeeze", "unsqueeze", "half", "type", "double", "flatten", "clone", "index_select", "gather"}
+    | {"expand", "expand_as", "rearrange", "cuda", "detach", "clamp", "long"}
 )
 """What hands its tensor on."""
 

@@ -112,7 +112,7 @@ class Stopping:
             if self._observed < OBSERVED_INCIDENTS_MAX:
                 self._observed += 1
                 why = "nothing was re-run inside the process; `steadytrain locate` re-runs it in a new one"
-                with run.guard.part("writing the incident bundle"):  # the skip itself is told without it, too
+                with run.guard.part("writing the incident bundle"):  # if that fails, the skip is reported all the same
                     path, incident = self._freeze(stream, measured, symptoms, action, Finding(None, why))
                     run.recorder.add_incident(path, incident)
                     samples = incident.samples
