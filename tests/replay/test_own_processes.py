@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -90,6 +91,20 @@ def test_a_process_is_known_by_its_session_or_its_mark(daemon: tuple[int, int, i
         own.refuse_others(f"/proc/{os.getpid()}/comm")
         with pytest.raises(PermissionError, match="only processes that it started"):
             own.refuse_others(f"/proc/{stranger}/oom_score_adj")
+
+
+def test_a_process_without_an_environment_is_as_its_parent_is(tmp_path: Path) -> None:
+    """A program that has only just started has none to read yet."""
+    leaves_one = """import subprocess
+print(subprocess.Popen(["/bin/sleep", "60"], env={}, start_new_session=True, stdout=subprocess.DEVNULL).pid)"""
+    with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, start_new_session=True, env={}) as ours:
+        assert OwnProcesses("a-mark-of-this-launch").has(ours.pid)
+    asked = subprocess.run([sys.executable, "-c", leaves_one], stdout=subprocess.PIPE, text=True, check=True)
+    orphan = int(asked.stdout)
+    try:
+        assert not OwnProcesses("a-mark-of-this-launch").has(orphan)
+    finally:
+        os.kill(orphan, signal.SIGKILL)
 
 
 SHARES = """

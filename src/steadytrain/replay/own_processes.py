@@ -43,11 +43,13 @@ class OwnProcesses:
         self.since = time.time() if since is None else since
 
     def has(self, process: int) -> bool:
-        """Whether the script started ``process``."""
-        with suppress(OSError):
-            if os.getsid(process) == self._session:
-                return True
-            return bool(self._mark) and self._mark in _content(f"/proc/{process}/environ")
+        """Whether the script started ``process``. One without an environment is as its parent is: a program that has
+        only just started shows none yet."""
+        with suppress(OSError, ValueError):
+            if process == 0 or os.getsid(process) == self._session:
+                return process != 0
+            environment = _content(f"/proc/{process}/environ")
+            return bool(self._mark) and (self._mark in environment if environment else self.has(_parent(process)))
         return False
 
     def refuse_others(self, path: Any) -> None:
@@ -143,6 +145,11 @@ def _at_path(address: str) -> Iterator[str]:
         words = line.split(maxsplit=7)
         if len(words) == 8 and (words[7] if abstract else os.path.basename(words[7])) == wanted:
             yield words[6]
+
+
+def _parent(process: int) -> int:
+    """The number of its parent, from the words after its name, which may hold spaces and brackets; 0 for none."""
+    return int(_content(f"/proc/{process}/stat").rpartition(b")")[2].split()[1])
 
 
 def _content(path: str) -> bytes:
