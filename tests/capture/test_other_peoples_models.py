@@ -252,6 +252,14 @@ def test_a_module_that_cannot_be_printed_is_listed() -> None:
     assert structure([twice]) == str(twice), "shared is no cycle"
 
 
+def test_a_secret_as_the_name_of_a_class_is_not_printed() -> None:
+    secret = "".join(("YWMrz5n", "ZORf2"))
+    named = type(f"credential: {secret}", (nn.Identity,), {})
+    assert structure([nn.Sequential(named())]) == (
+        "Sequential(\n  (0): credential: [redacted: credential, 12 characters]()\n)"
+    )
+
+
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("how", telling(["function", "method", "part"], ["method"]))

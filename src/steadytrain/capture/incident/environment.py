@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.core.own_errors import own
-from steadytrain.storage.redaction import redact_arguments, redact_environment, redact_tree
+from steadytrain.storage.redaction import redact_arguments, redact_environment, redact_text, redact_tree
 
 _OWN_FOLDER = str(Path(__file__).parents[2])
 STRUCTURE_CHARACTERS_MAX = 200_000
@@ -116,7 +116,11 @@ def model_facts(roots: Sequence[nn.Module], parameters: Sequence[Tensor]) -> dic
 
 def structure(roots: Sequence[nn.Module]) -> str:
     """The modules as torch prints them. If torch cannot print one (a cycle, for example), its paths and classes."""
-    return "\n".join(_printed(root) for root in roots)[:STRUCTURE_CHARACTERS_MAX]
+    text = "\n".join(_printed(root) for root in roots)
+    for name in {type(module).__name__ for root in roots for module in root.modules()}:
+        if not name.isidentifier():  # before brackets, ``credential: NAME()`` reads as code
+            text = text.replace(name, redact_text(name))
+    return text[:STRUCTURE_CHARACTERS_MAX]
 
 
 def _printed(root: nn.Module) -> str:
