@@ -10,12 +10,10 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
-from steadytrain.core.errors import UsageError
 from steadytrain.core.json_values import JsonValue
-from steadytrain.storage.flight_records import Call, FlightRecord, GroupRecord, read_records
+from steadytrain.storage.flight_records import Call, FlightRecord, GroupRecord
 
 Kind = Literal["missing", "differs", "unmatched", "unfinished"]
 SCHEMA = "steadytrain.collectives/1"
@@ -32,7 +30,7 @@ OF_ALL = (
 )
 """Operations that end on no rank before all have called them. A root of a broadcast may be done early."""
 
-RANKS_SHOWN_MAX, SENTENCES_MAX = 16, 3
+RANKS_SHOWN_MAX = 16
 
 
 @dataclass(frozen=True)
@@ -106,18 +104,6 @@ def compare_records(records: Sequence[FlightRecord]) -> Comparison:
         calls=sum(len(group.calls) for record in records for group in record.groups.values()),
         disagreements=tuple(one.disagreement for one in found),
     )
-
-
-def collective_sentences(run: Path) -> list[str]:
-    """What the records of a run's ranks disagree on; none if fewer than two ranks left one."""
-    try:
-        records = read_records([run])
-    except UsageError:
-        return []
-    if len(records) < 2:
-        return []
-    compared = compare_records(records)
-    return [one.sentence for one in compared.disagreements[:SENTENCES_MAX]]
 
 
 def _follows(one: Disagreement, stuck: set[int]) -> bool:

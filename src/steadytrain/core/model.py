@@ -24,6 +24,9 @@ IntArray = NDArray[np.int64]
 Severity = Literal["note", "warning", "critical"]
 SEVERITIES: tuple[Severity, ...] = ("note", "warning", "critical")
 
+FIRST_STREAM = "main"
+"""The name of the steps of a process's first optimizer, whose tape is kept."""
+
 SIGNALS: Mapping[str, str] = {
     "loss": "mean over the step's micro-batches (sum, where each is divided by a count of the step), before division "
     "by accumulation and loss scale; different losses of a step are added",
@@ -192,7 +195,7 @@ class Window:
     refused: NDArray[np.bool_]
     tensor_names: tuple[str, ...] = ()
     gradient_norms: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0), np.float32))
-    stream: str = "main"
+    stream: str = FIRST_STREAM
     tables: Mapping[str, Table] = field(default_factory=dict)
     metrics: Mapping[str, Series] = field(default_factory=dict)
     resumed: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -312,7 +315,7 @@ class Symptom(JsonValue):
     signals: tuple[str, ...] = ()
     tensors: tuple[str, ...] = ()
     numbers: Mapping[str, float] = field(default_factory=dict)
-    stream: str = "main"
+    stream: str = FIRST_STREAM
     course: str | None = None
     story: int | None = None
     at: ScriptLine | None = None

@@ -289,8 +289,12 @@ def module_names(package: ModuleType, *, besides: Collection[str] = ()) -> list[
     """The names of the modules in a package that hold a plug-in, sorted. Skips ``besides`` and names that begin with
     ``_``.
     """
-    names = (module.name for module in pkgutil.iter_modules(package.__path__))
-    return sorted(name for name in names if not name.startswith("_") and name not in besides)
+    return [name for name in _modules_of(tuple(package.__path__)) if name not in besides]
+
+
+@cache  # no file of ours comes or goes while a process runs, and a page asks for each kind several times
+def _modules_of(folders: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted(one.name for one in pkgutil.iter_modules(folders) if not one.name.startswith("_")))
 
 
 def of_file(module_name: str, base: type[Plugin]) -> type[Plugin]:

@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from steadytrain.core.errors import UsageError
+from steadytrain.core.model import FIRST_STREAM
 from steadytrain.diagnosis.opening import with_symptoms
-from steadytrain.experiments.case import FIRST_STREAM, Case
+from steadytrain.experiments.case import Case
 from steadytrain.experiments.case_files import open_case
 from steadytrain.experiments.specs import Json
 from steadytrain.storage.bundle import is_bundle

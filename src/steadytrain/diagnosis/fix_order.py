@@ -18,7 +18,6 @@ from steadytrain.diagnosis import interventions as shared
 from steadytrain.diagnosis.answer import Remedy
 from steadytrain.diagnosis.cause import Cause, Intervention, Signature
 from steadytrain.experiments.specs import PRICE, WEAKENED, Verdict
-from steadytrain.experiments.watched_rules import higher_loss
 
 if TYPE_CHECKING:  # reading an answer needs no trial
     from steadytrain.experiments.contrast import Contrast
@@ -205,6 +204,8 @@ def _note(
     if verdict is None:
         return refused.get(one.trial, "")
     if verdict.effect == "removed":
+        from steadytrain.experiments.watched_rules import higher_loss  # the page of an answer needs no trial
+
         contrast = contrasts.get(one.trial)
         return contrast.why if contrast is not None and not contrast.held else higher_loss(verdict)
     return verdict.why

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from steadytrain.core.incident import Finding
-from steadytrain.core.model import Symptom, Window
+from steadytrain.core.model import FIRST_STREAM, Symptom, Window
 from steadytrain.detectors import Aim
 from steadytrain.experiments.specs import Entry, Json, Lead
 from steadytrain.experiments.trial_starts import START
@@ -44,9 +44,6 @@ there the first value that is not finite judges, and probes cost more than the s
 LEAD_S_MAX, WHOLE_LEAD_S_MAX = 15.0, 120.0
 """The script runs all steps before the snapshot itself if that takes at most the first, else only one. If its replay is
 then not exact (it may decide by its own counters), it runs them all if that takes at most the second."""
-
-FIRST_STREAM = "main"
-"""The name of the steps of a process's first optimizer, whose tape is kept."""
 
 SAME_STORY_STEPS = 64
 """Symptoms that begin within this many steps before another belong to its story (``steadytrain.grouping``)."""

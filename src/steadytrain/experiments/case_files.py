@@ -12,9 +12,9 @@ import numpy as np
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import ZERO, Finding
-from steadytrain.core.model import Symptom, Window
+from steadytrain.core.model import FIRST_STREAM, Symptom, Window
 from steadytrain.experiments.bursts import burst_before
-from steadytrain.experiments.case import FIRST_STREAM, SAME_STORY_STEPS, Case
+from steadytrain.experiments.case import SAME_STORY_STEPS, Case
 from steadytrain.experiments.complaints import complaint
 from steadytrain.experiments.near_start import starting_near
 from steadytrain.experiments.rank_cases import of_ranks

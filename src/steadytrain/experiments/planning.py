@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from fnmatch import fnmatch
 
-from steadytrain.experiments.case import FIRST_STREAM, Case
+from steadytrain.core.model import FIRST_STREAM
+from steadytrain.experiments.case import Case
 from steadytrain.experiments.rank_plans import why_not_on_ranks
 from steadytrain.experiments.specs import Change, NotApplicable, Placebo, Spec
 from steadytrain.experiments.trial import Trial

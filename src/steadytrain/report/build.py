@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from steadytrain.compare.collectives import collective_sentences
+from steadytrain.compare.collective_sentences import collective_sentences
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import SEVERITIES, Symptom, Window, worst

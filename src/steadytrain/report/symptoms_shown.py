@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from steadytrain.core.model import Symptom, Window
-from steadytrain.experiments.case import FIRST_STREAM
+from steadytrain.core.model import FIRST_STREAM, Symptom, Window
 from steadytrain.grouping import classified
 from steadytrain.grouping.stories import Story, tell
 from steadytrain.report.incidents_shown import TENSORS_MAX

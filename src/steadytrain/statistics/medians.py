@@ -16,13 +16,14 @@ from steadytrain.core.model import FloatArray
 SORTED_MAX = 512
 """Of more values a selection is faster than a sort."""
 
-_SORTED = frozenset("dlq")  # float64 and int64
+_SORTED = "dlq"  # float64 and int64
+_SMALLER = "fe"  # the mean of two is rounded to their own precision
 
 
 def median(values: NDArray[Any]) -> float:
     """The median of ``values``: the mean of the middle two of an even number, NaN if there is one or no value."""
     count = len(values)
-    if not count or values.ndim != 1 or values.dtype.char not in _SORTED:
+    if not count or values.ndim != 1 or values.dtype.char not in _SORTED + _SMALLER:
         return float(np.median(values))
     middle = count // 2
     if count <= SORTED_MAX:
@@ -34,6 +35,8 @@ def median(values: NDArray[Any]) -> float:
         return float(last)
     if count % 2:
         return float(ordered.item(middle))
+    if values.dtype.char in _SMALLER:
+        return float(ordered[middle - 1 : middle + 1].mean())
     return float((ordered.item(middle - 1) + ordered.item(middle)) / 2)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadytrain.core.json_values import number_from_json, number_to_json
-from steadytrain.experiments.case import FIRST_STREAM
+from steadytrain.core.model import FIRST_STREAM
 from steadytrain.replay.command_runner import as_program, leave, run_followed, run_recorded, told_first, watch_with
 from steadytrain.replay.failing_step import check_launch, launch
 from steadytrain.replay.from_script import open_source

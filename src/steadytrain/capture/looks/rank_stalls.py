@@ -24,7 +24,7 @@ from steadytrain.capture.step import ranks
 from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import Stream
-from steadytrain.compare.collectives import collective_sentences
+from steadytrain.compare.collective_sentences import collective_sentences
 from steadytrain.core.own_errors import unless_it_fails
 from steadytrain.storage.flight_records import COLLECTIVES_FILE, write_record
 from steadytrain.storage.ranks_of_run import rank_folder
