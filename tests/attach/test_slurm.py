@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -228,3 +230,43 @@ def test_notes_of_another_kind_are_not_read(tmp_path: Path) -> None:
     (note,) = signals_of(tmp_path)
     assert (note.signal, note.place) == ("SIGTERM", "b.py:3")
     assert json.dumps(note.when)
+
+
+BUSY = """
+import os, signal, subprocess, sys, threading, time
+from pathlib import Path
+from steadytrain.capture.hooks.last_signals import note_signals
+
+came = []
+signal.signal(signal.SIGTERM, lambda *_: came.append(1))
+note_signals(Path(sys.argv[1]))
+
+def deep(calls):
+    return deep(calls - 1) if calls else 0
+
+def busy():
+    while True:
+        deep(60)
+        sorted(range(40), key=lambda value: deep(5))
+
+for _ in range(3):
+    threading.Thread(target=busy, daemon=True).start()
+sends = "import os, sys, time\\nfor _ in range(1500): os.kill(int(sys.argv[1]), 15); time.sleep(0.001)"
+with subprocess.Popen([sys.executable, "-c", sends, str(os.getpid())]) as sender:
+    while sender.poll() is None:
+        time.sleep(0.01)  # without the GIL, so that another thread runs when the signal comes
+print(len(came), flush=True)
+os._exit(0)
+"""
+
+
+def test_a_signal_does_not_read_the_stacks_of_threads_that_run(tmp_path: Path) -> None:
+    """faulthandler reads them without the GIL: of a thread that runs, that ended the process by SIGSEGV."""
+    ran = subprocess.run(
+        [sys.executable, "-c", BUSY, str(tmp_path)], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert int(ran.stdout) > 1
+    (note,) = signals_of(tmp_path)
+    assert not note.ended
+    assert note.place.startswith("<string>:")

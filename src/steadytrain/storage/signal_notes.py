@@ -59,8 +59,8 @@ def ended_by(run: Path) -> SignalNote | None:
 
 
 def _place(text: str) -> str:
-    """Where the script was: its innermost own line in the main thread, which faulthandler lists last."""
-    last = text.rpartition("hread 0x")[2]
+    """Where the script was when the last signal came: its innermost own line."""
+    last = text.rpartition("(most recent call first)")[2]
     frames = [(match["file"], match["line"]) for match in _FRAME.finditer(last)]
     own = [frame for frame in frames if not _LIBRARY.search(frame[0])]
     file, line = next(iter([*own, *frames]), ("", ""))

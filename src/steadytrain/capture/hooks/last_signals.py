@@ -5,6 +5,9 @@ Schedulers, containers and people end a process by SIGTERM; SLURM does at preemp
 does what it would do without us. So nothing waits for Python: a handler in Python would wait for a native call that
 hangs. What ``signal.getsignal`` returns stays as it is, a handler that the script has runs, and one that it sets later
 replaces ours.
+
+The note holds the stack of the thread that got the signal, the main one unless the script blocks it there. The frames
+of other threads change while they are read, which ends the process by SIGSEGV now and then.
 """
 
 from __future__ import annotations
@@ -48,7 +51,7 @@ def note_signals(run: Path) -> None:
         number = getattr(signal, name)
         path = run / FOLDER / note_name(name, ends=signal.getsignal(number) is signal.SIG_DFL)
         file = _high(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644))
-        faulthandler.register(number, file=file, all_threads=True, chain=True)
+        faulthandler.register(number, file=file, all_threads=False, chain=True)
         if number not in _own:
             _own.append(number)
 
