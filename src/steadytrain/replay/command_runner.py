@@ -22,6 +22,7 @@ from steadytrain.core.levels import LEVEL_DEFAULT, LEVELS, Level
 from steadytrain.core.visible_text import visible
 from steadytrain.replay.child_processes import die_with_parent
 from steadytrain.replay.file_sandbox import protect_files
+from steadytrain.replay.files_at_begin import files_at_begin
 from steadytrain.replay.loop_command import with_loop
 from steadytrain.replay.step_bound import bounded
 from steadytrain.storage.redaction import redact_text
@@ -63,7 +64,8 @@ def run_recorded(
 ) -> int:
     """Runs the recorded command in this process. Calls ``attach`` once torch is imported and ``ended`` at the end.
 
-    The script's file writes go below ``scratch``. The user's files stay unchanged. ``text`` runs in place of the
+    The script's file writes go below ``scratch``. The user's files stay unchanged. It finds those that the recorded run
+    began with (``files_at_begin``). ``text`` runs in place of the
     script's own source, under its name and in its folder.
     """
     from steadytrain.capture.hooks.import_hook import after_import
@@ -83,7 +85,7 @@ def run_recorded(
             path = os.path.abspath(target.name)
             target = replace(target, code=compile(text, path, "exec", dont_inherit=True))
             linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
-    protect_files(scratch)
+    protect_files(scratch, began=files_at_begin(source.path))
 
     def begin() -> None:
         begin_torch()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ class FileMirror:
         self.passed = tuple(f"{folder}{os.sep}" for folder in writable)
         self._passed_shared = tuple(folder for folder in self.passed if folder.startswith(SHARED_MEMORY))
         self._gone: set[str] = set()
+        self._instead: dict[str, str] = {}
         self._hidden = f"{self._mirror}.hidden"
         self._owner = os.getpid()
         self.is_used = False
@@ -72,6 +73,14 @@ class FileMirror:
         with suppress(OSError), self.real.open(self._hidden, encoding="utf-8", errors="surrogateescape") as file:
             self._gone.update(file.read().split("\0"))
             self._gone.discard("")
+
+    def begin_with(self, hidden: Iterable[str], instead: Mapping[str, str]) -> None:
+        """The script does not see ``hidden``, and reads other files ``instead`` of those with these paths, until it
+        writes to them."""
+        for path in hidden:
+            self._hide(os.path.realpath(path))
+        self._instead.update({os.path.realpath(path): held for path, held in instead.items()})
+        self.is_used = self.is_used or bool(self._gone or self._instead)
 
     def _hide(self, named: str) -> None:
         self._gone.add(named)
@@ -127,7 +136,9 @@ class FileMirror:
         if not self.is_used or self.passes(named):
             return named
         mirrored = self._mirror + named
-        return mirrored if self.is_gone(named) or self.real.lexists(mirrored) else named
+        if self.is_gone(named) or self.real.lexists(mirrored):
+            return mirrored
+        return self._instead.get(named, named)
 
     def is_gone(self, named: str) -> bool:
         while self._gone and len(named) > 1:

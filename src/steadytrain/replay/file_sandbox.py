@@ -32,6 +32,7 @@ from urllib.parse import quote, unquote
 
 from steadytrain.replay.audit_rules import AuditRules
 from steadytrain.replay.file_mirror import FileMirror, own_words
+from steadytrain.replay.files_at_begin import FilesAtBegin
 from steadytrain.replay.landlock import forbid_writing, kernel_version
 from steadytrain.replay.native_files import first_written, redirect_libraries, refuse_attaching
 from steadytrain.replay.offline import disable_trackers, go_offline
@@ -62,12 +63,13 @@ START_FOLDER = Path(__file__).parents[1] / "attach" / "start"
 """Its ``sitecustomize`` puts Python processes that the script starts into the same sandbox."""
 
 
-def protect_files(scratch: Path, *, also: Iterable[Path] = ()) -> None:
+def protect_files(scratch: Path, *, also: Iterable[Path] = (), began: FilesAtBegin | None = None) -> None:
     """Redirects all later file writes of this process below ``scratch``, and takes it offline.
 
     The script may write directly to ``scratch`` and to the folders ``also``. Python processes that it starts write to
-    the same place.
+    the same place. It finds the files that it ``began`` with.
     """
+    began = began or FilesAtBegin()
     temporary = scratch / f"tmp-{os.getpid()}"
     temporary.mkdir(parents=True, exist_ok=True)
     _keep_compiler_cache()
@@ -76,12 +78,13 @@ def protect_files(scratch: Path, *, also: Iterable[Path] = ()) -> None:
     has_network = go_offline(scratch)
     mirror = scratch / f"{WRITTEN}{os.getpid()}"
     tempfile.tempdir = os.environ["TMPDIR"] = str(temporary)
-    _redirect(mirror, writable)
+    _redirect(mirror, writable).mirror.begin_with(began.hidden, began.instead)
     has_kernel_rule = forbid_writing(writable)
     own = OwnProcesses(str(mirror))
     _watch_calls(writable, own, has_kernel_rule=has_kernel_rule, has_network=has_network)
     told = {
         "mirror": mirror,
+        "instead": began.instead,
         "writable": writable,
         "since": own.since,
         "kernel": has_kernel_rule,
@@ -97,7 +100,9 @@ def protect_child() -> None:
     told = json.loads(os.environ[SANDBOX_VARIABLE])
     writable = tuple(map(Path, told["writable"]))
     disable_trackers()
-    _redirect(Path(told["mirror"]), writable).mirror.join()
+    joined = _redirect(Path(told["mirror"]), writable).mirror
+    joined.join()
+    joined.begin_with((), told["instead"])
     own = OwnProcesses(told["mirror"], told["since"])
     _watch_calls(writable, own, has_kernel_rule=told["kernel"], has_network=told["network"])
 

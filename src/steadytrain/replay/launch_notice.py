@@ -18,6 +18,7 @@ from typing import Any
 from steadytrain.capture.incident.source_hashes import file_digest
 from steadytrain.core.errors import UsageError
 from steadytrain.replay.environment_changes import changes
+from steadytrain.replay.files_at_begin import files_at_begin
 from steadytrain.replay.moved_files import Moved, moved_environment
 from steadytrain.report.wording import clean
 from steadytrain.storage.bundle import MANIFEST, is_bundle, open_for_report
@@ -34,13 +35,15 @@ INCIDENTS = "incidents"
 
 @dataclass(frozen=True)
 class LaunchNotice:
-    """The command that will run. ``is_own``: this user recorded it on this machine."""
+    """The command that will run. ``is_own``: this user recorded it on this machine. ``files``: which checkpoints of its
+    own the script finds."""
 
     source: Path
     command: str
     place: str
     differences: tuple[str, ...]
     is_own: bool
+    files: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
         """The command, the script and the differences, one line each."""
@@ -48,6 +51,7 @@ class LaunchNotice:
         return [
             f"runs {self.command}",
             f"  {self.place}",
+            *(f"  {clean(sentence)}" for sentence in self.files),
             *(f"  {_compared(one)}" for one in self.differences[:DIFFERENCES_SHOWN]),
             *([f"  and {more} more differences"] if more > 0 else []),
         ]
@@ -74,8 +78,11 @@ def launch_notice(source: Path, moved: Moved) -> LaunchNotice | None:
         _refuse_inside(moved_environment(document, moved))
     argv = [clean(argument) for argument in environment["argv"]]
     what = f"script {clean(script)}" if script is not None else f"module {clean(module)}"
+    files = tuple(files_at_begin(source).sentences())
     place = f"{what}, in {clean(folder or os.getcwd())}"
-    return LaunchNotice(source, shlex.join(["python", *argv]), place, tuple(_differences(recorded, moved)), owned)
+    return LaunchNotice(
+        source, shlex.join(["python", *argv]), place, tuple(_differences(recorded, moved)), owned, files
+    )
 
 
 def words_to_run_again(source: Path) -> list[str] | None:

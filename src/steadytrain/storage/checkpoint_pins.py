@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -66,6 +67,7 @@ class Pins:
         self._folder = run / FOLDER
         self._bytes_max = bytes_max
         self.held: list[Pin] = []
+        self._read: list[Pin] = []
 
     def add(self, step: int, files: dict[Path, bool]) -> Pin | None:
         """Pin ``files`` as one checkpoint; True: the script writes it in place, so a link would not hold it.
@@ -89,6 +91,29 @@ class Pins:
             raise
         self._keep(pin)
         return pin
+
+    def add_read(self, path: Path) -> str:
+        """Pin a file that the script has read, beside the others; returns where it lies below the run folder."""
+        place = self._free("read")
+        place.mkdir(parents=True)
+        pin = Pin(0, place)
+        try:
+            _hold(path, place / path.name, copied=False)
+            found = Identity.of(place / path.name)
+            assert found is not None
+        except own(OSError):
+            self._remove(pin)
+            raise
+        pin.files[str(place / path.name)] = found
+        self._read.append(pin)
+        return str((place / path.name).relative_to(self._folder.parent))
+
+    def drop_unchanged(self, held: dict[str, str], read: Mapping[str, Identity]) -> None:
+        """Remove the pins in ``held``, by path, of files that are still what the script ``read``."""
+        for path, name in list(held.items()):
+            if Identity.of(path) == read[path]:
+                shutil.rmtree((self._folder.parent / name).parent, ignore_errors=True)
+                del held[path]
 
     def _free(self, name: str) -> Path:
         number, place = 2, self._folder / name
@@ -116,7 +141,7 @@ class Pins:
         """
         real = Path(os.path.realpath(path))
         now = Identity.of(real)
-        for pin in self.held:
+        for pin in (*self.held, *self._read):
             for name, known in pin.files.items():
                 if now is None or (known.device, known.inode) != (now.device, now.inode):
                     continue
@@ -131,7 +156,7 @@ class Pins:
 
     def _copy_or_forget(self, pin: Pin, name: str) -> None:
         if pin.files[name].size > COPY_BYTES_MAX or shutil.disk_usage(pin.folder).free < 4 * pin.files[name].size:
-            self.held.remove(pin)
+            (self.held if pin in self.held else self._read).remove(pin)
             self._remove(pin)
             return
         beside = Path(name).with_name(f".{Path(name).name}")

@@ -37,6 +37,7 @@ ENTRY_POINTS: Mapping[str, tuple[str, Any]] = {
     "saving": ("looking at what is saved", None),
     "save_begins": ("noting a checkpoint", None),
     "save_ends": ("noting a checkpoint", None),
+    "file_read": ("noting a checkpoint", None),
 }
 """By name: what failed, in the words of the message, and what the patch gets then: the script's call goes on as without
 us."""

@@ -3,6 +3,9 @@
 A save through ``torch.save``, safetensors or ``torch.distributed.checkpoint`` becomes one entry of the fact ``saved``:
 step, path, and the tensors whose values are not finite. Which of them were written in a sick phase is decided when the
 run is read, because a symptom is often seen after it began. Nothing is changed in what the script saves.
+
+What ``torch.load`` reads before the first update is the fact ``read``. It is kept, too, as long as the script may
+overwrite it: a replay begins with the files that the run began with (``replay/files_at_begin.py``).
 """
 
 from __future__ import annotations
@@ -21,14 +24,15 @@ import torch
 from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.snapshots.saved_contents import NAMES_MAX, Contents, bad_keys, contents_of
 from steadytrain.capture.step.observers import StepObserver
-from steadytrain.core.own_errors import own
+from steadytrain.core.own_errors import own, unless_it_fails
 from steadytrain.storage.checkpoint_pins import Identity, Pins, beside, moved_to
 
 if TYPE_CHECKING:
     from steadytrain.capture.step.live_run import LiveRun
     from steadytrain.capture.step.optimizer_streams import Stream
 
-FACT = "saved"
+FACT, READ_FACT = "saved", "read"
+READ_MAX = 16
 ENTRIES_MAX = 500
 """Saves kept in the fact, the newest."""
 
@@ -39,12 +43,14 @@ MODULES = ("safetensors.torch", "torch.distributed.checkpoint")
 class SaveEvents(Protocol):
     def save_begins(self, saved: Any, target: Any) -> Any: ...
     def save_ends(self, save: Any) -> None: ...
+    def file_read(self, source: Any) -> None: ...
 
 
 def save_wrappers(events: SaveEvents, module: str) -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     """The replacements of the functions of ``module`` that write checkpoints: owner, name, wrapper."""
     if module == "torch":
         yield torch, "save", _wrapper(events, torch.save, _second)
+        yield torch, "load", _reader(events, torch.load)
     elif module == "safetensors.torch":
         import safetensors.torch as its_module  # right after its code has run, its package does not have it yet
 
@@ -53,6 +59,16 @@ def save_wrappers(events: SaveEvents, module: str) -> Iterator[tuple[Any, str, C
         import torch.distributed.checkpoint as distributed
 
         yield distributed, "save", _wrapper(events, getattr(distributed, "save"), _folder)  # noqa: B009
+
+
+def _reader(events: SaveEvents, load: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(load)
+    def loads(*args: Any, **kwargs: Any) -> Any:
+        result = load(*args, **kwargs)
+        events.file_read(args[0] if args else kwargs.get("f"))
+        return result
+
+    return loads
 
 
 def _wrapper(events: SaveEvents, save: Callable[..., Any], target_of: Callable[..., Any]) -> Callable[..., Any]:
@@ -106,6 +122,8 @@ class SavedCheckpoints(StepObserver):
         self._inside = threading.local()
         self._waiting: list[_Save] = []
         self._entries: list[dict[str, Any]] = []
+        self._read: dict[str, Identity] = {}
+        self._held: dict[str, str] = {}
 
     # -- the script's call -----------------------------------------------------------------------------------------
 
@@ -131,7 +149,7 @@ class SavedCheckpoints(StepObserver):
     def ends(self, save: _Save | None) -> None:
         """The script has saved; None: what begun was nothing for us, or it failed."""
         self._inside.depth = max(0, getattr(self._inside, "depth", 1) - 1)
-        if save is None:
+        if save is None or self._run.is_over():
             return
         if save.path is not None:
             if save.mode is not None and not os.path.islink(save.path):
@@ -143,6 +161,16 @@ class SavedCheckpoints(StepObserver):
         with self._lock:
             self._waiting.append(save)
 
+    def file_read(self, source: Any) -> None:
+        """The script has read a checkpoint; what it reads later does not decide where it begins."""
+        if self._run.is_over() or not self._run.recorder.recording or self._step() or len(self._read) >= READ_MAX:
+            return
+        path = _path_of(source)
+        known = Identity.of(path) if path is not None else None
+        if path is not None and known is not None:
+            with self._lock:
+                self._read.setdefault(path, known)
+
     def _step(self) -> int:
         streams = self._run.streams
         return streams[0].step if streams else 0
@@ -150,6 +178,9 @@ class SavedCheckpoints(StepObserver):
     # -- between two steps -----------------------------------------------------------------------------------------
 
     def step_ended(self, stream: Stream, folder: Path | None) -> None:
+        if self._read and not self._held and stream.step == 1:
+            with self._run.guard.part("noting a checkpoint"):
+                self._keep_read()
         if self._waiting:
             with self._run.guard.part("noting a checkpoint"):
                 self.settle()
@@ -158,6 +189,29 @@ class SavedCheckpoints(StepObserver):
         if self._waiting:
             with self._run.guard.part("noting a checkpoint"):
                 self.settle()
+        if self._pins is not None and self._held:
+            with self._run.guard.part("noting a checkpoint"):
+                self._pins.drop_unchanged(self._held, self._read)
+                self._tell_read()
+
+    def _keep_read(self) -> None:
+        """Pin what the script read before its first update, as far as it is still what was read."""
+        size = 0
+        for path, known in self._read.items():
+            size += known.size
+            if size <= self._bytes_max and Identity.of(path) == known:
+                with unless_it_fails(OSError):
+                    self._held[path] = self._our_pins().add_read(Path(path))
+        self._tell_read()
+
+    def _tell_read(self) -> None:
+        read = {path: {"file": _facts(known), "held": self._held.get(path)} for path, known in self._read.items()}
+        self._run.recorder.set_fact(READ_FACT, read)
+
+    def _our_pins(self) -> Pins:
+        if self._pins is None:
+            self._pins = Pins(self._run.recorder.begin().path, self._bytes_max)
+        return self._pins
 
     def settle(self) -> None:
         """Note the saves since the last step. By now an open file is closed, and a temporary one has its name."""
@@ -214,10 +268,9 @@ class SavedCheckpoints(StepObserver):
         return files
 
     def _pin(self, step: int, files: dict[Path, bool]) -> dict[str, Any] | None:
-        if self._pins is None:
-            self._pins = Pins(self._run.recorder.begin().path, self._bytes_max)
+        pins = self._our_pins()
         with self._lock:
-            pin = self._pins.add(step, files)
+            pin = pins.add(step, files)
         if pin is None:
             return None
         return {"folder": str(pin.folder), "files": {path: _facts(known) for path, known in pin.files.items()}}

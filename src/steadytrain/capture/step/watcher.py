@@ -91,7 +91,6 @@ class Watcher:
         self._loaders = DataLoaders(run)
         steps = OptimizerSteps(run, self._stopping, self._calls, self._loaders, rehearsal)
         gradients = GradientEvents(run, steps, guards)
-        self._saved: SavedCheckpoints | None = None
         self._loads = LoadedStates(run.guard, run.note, self.set_fact, self._state_loaded)
         # The entry points for the patches and for manual updates, bound to the parts that handle them.
         self.forward_begins, self.forward_ends = self._calls.forward_begins, self._calls.forward_ends
@@ -103,6 +102,8 @@ class Watcher:
         self.scaler_step_begins, self.scaler_step_ends = gradients.scaler_step_begins, gradients.scaler_step_ends
         self.clip, self.clip_by_value = gradients.clip, gradients.clip_by_value
         self.step_begins, self.step_ends = steps.step_begins, steps.step_ends
+        saved = SavedCheckpoints(run, settings.checkpoint_bytes_max, self._loads.resumed.left_out.saving)
+        self._saved, self.save_ends, self.file_read = saved, saved.ends, saved.file_read
         self.resting: Resting | None = None
         if settings.pace is not None and settings.level.name != EVERY_STEP_LEVEL and run.recorder.recording:
             self.resting = Resting(run, Pacing(settings.pace), self._calls, self._loaders, steps)
@@ -111,7 +112,6 @@ class Watcher:
         if run.recorder.recording:
             if settings.steering is not None:
                 self.follow(SteeredSteps(run))
-            self._saved = SavedCheckpoints(run, settings.checkpoint_bytes_max, self._loads.resumed.left_out.saving)
             look = ScriptLook(run, self._loaders.datasets.rows_of, self._loads, self._loaders.orders)
             for guest in (self._saved, look, watched_ranks(run), ScriptEvaluations(run)):
                 self.follow(guest)
@@ -191,15 +191,11 @@ class Watcher:
 
     def save_begins(self, saved: Any, target: Any) -> Any:
         """Any thread of the script saves."""
-        if self._saved is None or self._run.is_over():
+        if self._run.is_over() or not self._run.recorder.recording:
             return None
         if self._run.is_script():
             self._end_rest()
         return self._saved.begins(saved, target)
-
-    def save_ends(self, save: Any) -> None:
-        if self._saved is not None and not self._run.is_over():
-            self._saved.ends(save)
 
     def _end_rest(self) -> None:
         if self.resting is not None:
