@@ -270,3 +270,40 @@ def test_the_first_line_names_the_run_and_what_the_new_search_added(tmp_path: Pa
     found: Any = SimpleNamespace(step=412, source=source, recorded=recorded, again=again, broke=True)
     line = next(command_lines(found))
     assert line == "step 412 of copper-lynx: not traced at the incident, named in the new process"
+
+
+BETWEEN_CALLS = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+encoder, decoder = nn.Linear(4, 8), nn.Linear(8, 3)
+optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()])
+
+class Trainer:
+    def optimize(self, loss):
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    def step(self, number):
+        code = encoder(torch.randn(6, 4))
+        code = code / (code.detach().sum() * 0 if number == 5 else 1)
+        loss = decoder(code).pow(2).mean()
+        self.last = loss.item()
+        self.optimize(loss)
+
+trainer = Trainer()
+for number in range(1, 9):
+    trainer.step(number)
+"""
+
+
+@pytest.mark.slow
+def test_what_a_script_computes_between_two_models_is_named(tmp_path: Path) -> None:
+    outcome = run_script(tmp_path, BETWEEN_CALLS)
+    assert outcome.status == 70
+    assert "not traced yet, `steadytrain locate` looks for it: what the script computed" in outcome.err
+    done = locate(str(outcome.run_dir))
+    assert done.returncode == 0
+    assert "code = code / (code.detach().sum() * 0" in done.stdout, done.stdout

@@ -123,6 +123,9 @@ UNKNOWN_OWNER = "a tensor from before the re-run"
 BATCH_IS_BAD, WEIGHTS_ARE_BAD = "the batch already holds", "the parameter already holds"
 """How the reason of a finding begins where the bad value was there before any operation."""
 
+COMPUTED = "what the script computed from an earlier call of a model"
+"""How the reason begins if the script made the bad value in a part of the step that was not traced."""
+
 NOT_MADE_HERE = "no operation of the step made it"
 """In the reason of a finding: what the script did before it called the model was traced, too."""
 
@@ -140,8 +143,10 @@ class Finding(JsonValue):
         return self.why if self.located is None and self.why.startswith((BATCH_IS_BAD, WEIGHTS_ARE_BAD)) else ""
 
     def is_half_traced(self, samples: Sequence[Samples] = ()) -> bool:
-        """Whether the batch was bad when the model got it, and nobody knows yet what made it so: neither was that
-        traced, nor do ``samples`` show that it was loaded with it."""
+        """Whether what the model got was bad, and nobody knows yet what made it so: neither was that traced, nor do
+        ``samples`` show that the batch was loaded with it."""
+        if self.located is None and self.why.startswith(COMPUTED):
+            return True
         loaded = any(one.nonfinite_rows for one in samples)
         return self.came_in.startswith(BATCH_IS_BAD) and NOT_MADE_HERE not in self.why and not loaded
 

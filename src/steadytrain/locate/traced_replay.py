@@ -127,7 +127,8 @@ class Locator(StepObserver):
             self._looked_at_start = True
             self._bad_at_start = bool(self._bad_weights())
         if step == self._step:
-            own = self._from_batch and (given is None or same_inputs(given, (args, kwargs)))
+            is_traced = self._from_batch or self._tracer is not None  # what the script computed for this call
+            own = is_traced and (given is None or same_inputs(given, (args, kwargs)))
             given = None if own else given
             args, kwargs = given or (args, kwargs)
             self._buffers.keep(module)

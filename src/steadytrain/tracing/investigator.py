@@ -30,7 +30,7 @@ from steadytrain.capture.incident.context import IncidentContext, Investigator, 
 from steadytrain.capture.step.input_recorder import AutocastState, MicroBatch, RandomState, tensors_in
 from steadytrain.capture.step.loss import LossTerm
 from steadytrain.capture.step.script_frames import LoopLines
-from steadytrain.core.incident import UNKNOWN_OWNER, Finding
+from steadytrain.core.incident import COMPUTED, UNKNOWN_OWNER, Finding
 from steadytrain.core.torch_private import CALL, COMPILED_CALL, KEEP_VERSION, ORIGINAL_MODULE
 from steadytrain.tracing.alone_among_ranks import has_whole_model, without_others
 from steadytrain.tracing.anomaly_mode import without_stacks_printed
@@ -45,9 +45,6 @@ from steadytrain.tracing.value_origins import Record
 MODEL_RERUN = "the model was run again on the recorded batch, in the same process"
 LINES_RERUN = "the script's lines from the model's call to backward were run again, in the same process"
 LOOP_RERUN = "the script ran its own loop once more with the recorded batch, in the same process"
-
-COMPUTED = "what the script computed from an earlier call of a model"
-"""Who held a bad value that lies in the input of a later model call."""
 
 CANNOT = "the script's lines cannot be run again: "
 _COLLECTIVE_WRAPPERS = ("FullyShardedDataParallel", "DeepSpeedEngine")
