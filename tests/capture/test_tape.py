@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,8 @@ from steadytrain.capture.snapshots import tape as tape_module
 from steadytrain.capture.snapshots.digests import digest
 from steadytrain.capture.snapshots.rewind import Rewind
 from steadytrain.capture.snapshots.tape import Tape
+from steadytrain.capture.snapshots.tape_steps import Call, TapeStep
+from steadytrain.capture.step.input_recorder import PYTHON_STATE_BYTES, RandomState, record_call
 from steadytrain.capture.step.watcher import Watcher
 from steadytrain.core.errors import UsageError
 from steadytrain.detection import run_recorder
@@ -298,3 +302,17 @@ def test_a_run_without_a_follower_that_rewinds_has_no_thread_of_it(tmp_path: Pat
     )
     assert not isinstance(watcher.observer, Rewind)
     watcher.close(ended="finished")
+
+
+def test_random_states_count_as_memory_of_a_step_once() -> None:
+    begin = RandomState.take()
+    torch.rand(1)
+    drawn, same = RandomState.take(), RandomState.take()
+    random.random()
+    both = RandomState.take()
+    assert (drawn.size_bytes, same.size_bytes) == (begin.torch.nbytes, 0)
+    assert both.size_bytes == PYTHON_STATE_BYTES
+    batch = replace(record_call(nn.Identity(), (torch.zeros(3),), {}, None), random=drawn)
+    call = Call.of(batch)
+    call.random_after = both
+    assert TapeStep(calls=[call]).size_bytes == 12 + drawn.size_bytes + PYTHON_STATE_BYTES

@@ -40,6 +40,12 @@ class Call:
     key: int
     random_after: RandomState | None = None
 
+    @property
+    def size_bytes(self) -> int:
+        """Memory for its inputs and for the random states around it."""
+        after = self.random_after.size_bytes if self.random_after is not None else 0
+        return self.batch.size_bytes + self.batch.random.size_bytes + after
+
     @staticmethod
     def of(batch: MicroBatch) -> Call:
         return Call(replace(batch, module=_NO_MODULE), type(batch.module).__qualname__, id(batch))
@@ -100,7 +106,7 @@ class TapeStep:
 
     @property
     def size_bytes(self) -> int:
-        calls = sum(call.batch.size_bytes for call in self.calls)
+        calls = sum(call.size_bytes for call in self.calls)
         return calls + sum(fetch.size_bytes for fetch in self.fetches)
 
 

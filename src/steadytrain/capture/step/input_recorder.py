@@ -34,12 +34,16 @@ _NUMPY = NumpyStates()
 
 @dataclass(frozen=True)
 class RandomState:
-    """The states of all global random generators: Python's, NumPy's, and torch's on the CPU and on each GPU."""
+    """The states of all global random generators: Python's, NumPy's, and torch's on the CPU and on each GPU.
+
+    ``size_bytes``: memory for what differs from the states that were taken before.
+    """
 
     python: Any
     numpy: Any
     torch: Tensor
     cuda: tuple[Tensor, ...]
+    size_bytes: int = field(default=0, compare=False)
 
     @staticmethod
     def take() -> RandomState:
@@ -50,7 +54,10 @@ class RandomState:
         if before is not None:  # states that stayed the same are kept once: a tape has some of each call
             python = before.python if before.python == python else python
             of_torch = before.torch if torch.equal(before.torch, of_torch) else of_torch
-        found = RandomState(python=python, numpy=_NUMPY.take(), torch=of_torch, cuda=cuda)
+        drawn = [of_torch] if before is None or of_torch is not before.torch else []
+        size = sum(state.nbytes for state in (*drawn, *cuda))
+        size += PYTHON_STATE_BYTES if before is None or python is not before.python else 0
+        found = RandomState(python=python, numpy=_NUMPY.take(), torch=of_torch, cuda=cuda, size_bytes=size)
         _newest[:] = [found]
         return found
 
@@ -63,6 +70,9 @@ class RandomState:
         if self.cuda:
             torch.cuda.set_rng_state_all(list(self.cuda))
 
+
+PYTHON_STATE_BYTES = 25_000
+"""625 numbers, each an object."""
 
 _newest: list[RandomState] = []
 """The last states that were taken."""
