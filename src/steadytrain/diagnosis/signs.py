@@ -47,6 +47,12 @@ def noted(case: Case, *names: str) -> Symptom | None:
     return next((s for s in case.symptoms if s.name in names), None)
 
 
+def largest_input(case: Case) -> float:
+    """The root mean square of the largest feature of the first input; 0.0 if unknown."""
+    found = fact(case, "input_scale")
+    return float(found["largest"]) if isinstance(found, Mapping) else 0.0
+
+
 def quiet(case: Case) -> bool:
     """Whether no symptom is above a note."""
     return all(s.severity == "note" for s in case.symptoms)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from steadytrain.capture.looks.binary_labels import BinaryLabels
 from steadytrain.capture.looks.call_settings import EVERY_STEPS
 from steadytrain.capture.looks.cleared_gradients import ClearedGradients
 from steadytrain.capture.looks.coarse_inputs import call_rows
@@ -72,6 +73,7 @@ class Followed:
     held: HeldParameters = field(default_factory=HeldParameters)
     labels: LabelCounts = field(default_factory=LabelCounts)
     targets: RegressionTargets = field(default_factory=RegressionTargets)
+    binary: BinaryLabels = field(default_factory=BinaryLabels)
     ratios: UnitRatios = field(default_factory=UnitRatios)
     plateaus: PlateauModes = field(default_factory=PlateauModes)
     plateau_steps: PlateauSteps = field(default_factory=PlateauSteps)

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.looks.attention_masks import Visible, visible
+from steadytrain.capture.looks.binary_labels import KINDS as OF_BINARY
+from steadytrain.capture.looks.binary_labels import Binary, binary_labels
 from steadytrain.capture.looks.broadcast_sides import broadcast_sides, stretched
 from steadytrain.capture.looks.cosine_scores import has_unscaled_cosines
 from steadytrain.capture.looks.first_inputs import NORMS, FirstInputs
@@ -95,7 +97,8 @@ class LossGraph:
     that is True for a causal kernel and False without a mask. ``visible`` says
     what each attention sees. ``looked_up`` are the ids that embeddings got.
     ``attended`` has the sequences and the length of each self-attention, ``predicted`` the shape of what each loss
-    function judges (or the first difference, where none is called), ``squared`` the targets of squared errors.
+    function judges (or the first difference, where none is called), ``squared`` the targets of squared errors,
+    ``binary`` the scores and targets of binary cross entropies.
     ``products`` are its first products of two tensors. ``views`` are those that scramble axes. ``ends`` are the rows
     and places of outputs whose last place is read, ``pools`` of those whose mean over the places is taken. ``inputs``
     are those of its first layers, and ``normalises`` says that it has normalisation layers. ``linear_layers`` counts
@@ -115,6 +118,7 @@ class LossGraph:
     attended: list[Attended] = field(default_factory=list)
     predicted: list[tuple[int, ...]] = field(default_factory=list)
     squared: list[Tensor] = field(default_factory=list)
+    binary: list[Binary] = field(default_factory=list)
     products: list[Any] = field(default_factory=list)
     views: list[View] = field(default_factory=list)
     ends: list[tuple[int, int]] = field(default_factory=list)
@@ -166,6 +170,8 @@ def read_graph(root: Tensor) -> LossGraph:
             graph.pools.append(means)
         if kind == SQUARES and (target := squared_target(node)) is not None:
             graph.squared.append(target)
+        if kind in OF_BINARY and (labels := binary_labels(kind, node)) is not None:
+            graph.binary.append(labels)
         if kind in LIKELIHOODS or kind in ("Gather", "Bmm"):
             _read_axis(kind, node, graph)
         if kind in ("Softmax", "SafeSoftmax") or kind.startswith("ScaledDotProduct"):

@@ -362,13 +362,13 @@ class ScriptLook(StepObserver):
         read, layers = one.recurrent.read(stream), one.recurrent.found
         for line, graph, call in self._seen.graphs:
             rows |= {f"{misuse}:{line}": count for misuse, count in graph.misuses.items()}
-            given = ids_of(call)
             shown = apart(graph_rows, graph, call, read, drawn=drawn, has_recurrent=layers)
             shown |= apart(one.targets.rows, graph.squared, call) | apart(one.ratios.rows, graph.surrogates, call)
+            shown |= apart(one.binary.rows, graph.binary)
             rows |= {f"{measure}:{line}": value for measure, value in shown.items()} | apart(edge_rows, call)
             for likelihood in graph.likelihoods[:1] if call is not None and len(graph.likelihoods) == 1 else ():
                 assert call is not None
-                given = [each.to(likelihood.targets.device) for each in given if each.dtype.itemsize > 1]
+                given = [each.to(likelihood.targets.device) for each in ids_of(call) if each.dtype.itemsize > 1]
                 found = apart(label_rows, likelihood, given, call.samples, graph, has_recurrent=layers)
                 found |= apart(one.labels.rows, likelihood)
                 rows |= {f"{measure}:{line}": value for measure, value in found.items()}

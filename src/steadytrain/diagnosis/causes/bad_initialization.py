@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.depth_signs import SILENT_MAX, deepened
 from steadytrain.diagnosis.interventions import LONGER_WARMUP, NORM
-from steadytrain.diagnosis.signs import above, below, fact, first_name, listed, measured, noted, symptom, when
+from steadytrain.diagnosis.signs import (
+    above,
+    below,
+    fact,
+    first_name,
+    largest_input,
+    listed,
+    measured,
+    noted,
+    symptom,
+    when,
+)
 from steadytrain.diagnosis.trial_effects import like
 from steadytrain.experiments.trials.he_initialization import FADED
 
@@ -74,7 +85,7 @@ class BadInitialization(Cause):
     source = "Karpathy, A recipe for training neural networks (2019); Fixup 1901.09321; needle #53"
 
     def signature(self, case: Case) -> Signature:
-        excess = _excess(case)
+        excess = _excess(case) if largest_input(case) < LARGE_INPUT else math.nan
         return Signature(
             (
                 *listed(
@@ -136,6 +147,9 @@ def _excess(case: Case) -> float:
         return above.numbers["initial_loss"] - above.numbers["level"]
     return found
 
+
+LARGE_INPUT = 100.0
+"""Root mean square of a feature from which on the size of the logits says nothing about the weights."""
 
 FAR_NATS = 2.0
 """Distance above a uniform guess. No label or token explains a first loss that high, only logits that are too large."""

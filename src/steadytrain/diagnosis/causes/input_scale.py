@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
-from steadytrain.diagnosis.signs import fact, noted, quiet, ruled_out, seen, symptom, when
+from steadytrain.diagnosis.signs import fact, largest_input, noted, quiet, ruled_out, seen, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 from steadytrain.experiments.trial_tables.updates import RATE_CUTS
 from steadytrain.experiments.trials.scale_inputs import EARLY_STEPS, SCALE_MIN
@@ -77,11 +77,11 @@ class InputScale(Cause):
 
     def signature(self, case: Case) -> Signature:
         found = fact(case, "input_scale")
-        largest = float(found["largest"]) if isinstance(found, Mapping) else 0.0
+        largest = largest_input(case)
         told = noted(case, "unexpected-inputs") is not None
         return Signature(
             (
-                *when(largest >= SCALE_MIN, STRONG, _said(found), "fact input_scale"),
+                *when(largest >= SCALE_MIN, CERTAIN if _is_apart(found) else STRONG, _said(found), "fact input_scale"),
                 *symptom(case, STRONG, "unexpected-inputs", notes=True),
                 *symptom(case, CERTAIN, "unscaled-targets", invariant=True),
                 *symptom(case, HINT, "unscaled-inputs", "loss-above-guess", "exploding-gradients"),
@@ -96,6 +96,14 @@ class InputScale(Cause):
                 *ruled_out(quiet(case) and not told, "no symptom above a note was seen", "symptoms"),
             )
         )
+
+
+def _is_apart(found: object) -> bool:
+    """Whether one feature is so much larger than the middle one that no rate suits both."""
+    return isinstance(found, Mapping) and found["features"] > 1 and found["largest"] >= APART * found["middle"] > 0
+
+
+APART = 1e3
 
 
 def _said(found: object) -> str:

@@ -134,7 +134,7 @@ class LossFunctionMisuse(Cause):
                     case,
                     "probabilities_as_logits",
                     CERTAIN,
-                    "probabilities go into a loss that takes logits: {names}",
+                    "the output of a softmax or sigmoid goes into a loss that takes logits: {names}",
                     invariant=True,
                 ),
                 *listed(
