@@ -73,7 +73,7 @@ def test_a_factor_of_a_pass_in_each_update() -> None:
     assert (symptom.severity, symptom.first_step) == ("warning", 153)
     assert symptom.message == (
         "the learning rate decayed from 0.001 below a hundredth of it by step 153, by ExponentialLR with a factor of "
-        "0.97 in each update, and training went on for 77 steps, down to 9.3e-07"
+        "0.97 at every step, and training went on for 77 steps, down to 9.3e-07"
     )
     assert [SpentSchedule().check(window) for window in HEALTHY[-2:]] == [(), ()]
 

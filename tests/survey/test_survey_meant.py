@@ -98,6 +98,29 @@ def test_a_backward_is_held_against_a_forward_that_has_a_slope(kind: Any, error:
     assert found["custom_gradient_error"] == ({} if error is None else {kind.__name__: pytest.approx(error, abs=1e-6)})
 
 
+class Untransposed(torch.autograd.Function):
+    """Wrong: the gradient of the state takes the weight as it is."""
+
+    @staticmethod
+    def forward(ctx: Any, state: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(state, weight)
+        return state @ weight
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        state, weight = ctx.saved_tensors
+        return gradient @ weight, state.t() @ gradient
+
+
+def test_a_state_that_begins_with_zeros_is_not_taken_for_a_forward_that_changes_nothing() -> None:
+    torch.manual_seed(0)
+    calls = Calls()
+    calls.applied = {Untransposed: (torch.zeros(16, 8), torch.randn(8, 8)), Reversed: (torch.zeros(16, 8),)}
+    found = custom_operations(calls)["custom_gradient_error"]
+    assert found.keys() == {"Untransposed"}
+    assert found["Untransposed"] > 0.1
+
+
 @pytest.mark.parametrize(
     ("name", "table", "equal"),
     [

@@ -75,7 +75,7 @@ class SpentSchedule(Detector):
             return ()
         bound, by = "thousandth", ""
         if swift is not None:
-            bound, by = "hundredth", f", by {swift.place} with a factor of {swift.last:.4g} in each update"
+            bound, by = "hundredth", f", by {swift.place} with a factor of {swift.last:.4g} at every step"
         return (
             Symptom(
                 name="spent-schedule",
