@@ -13,7 +13,7 @@ from steadytrain.capture.step.input_recorder import record_call
 from steadytrain.survey import attention_scale
 from steadytrain.survey.calls import Calls
 from steadytrain.survey.compiled_model import compiled
-from steadytrain.survey.graph_cuts import leaves_behind, moves_output
+from steadytrain.survey.graph_cuts import cut_off, leaves_behind, moves_output
 from steadytrain.survey.labels import held_by, leaked_columns, sorted_by
 
 
@@ -76,6 +76,33 @@ def test_what_lies_behind_a_cut_is_found_and_moves_the_output() -> None:
     assert moved > 1e-4
     assert still == 0.0
     assert torch.equal(model.before.weight, kept)
+
+
+class Tables(nn.Module):
+    """Two towers whose scores have one dimension."""
+
+    def __init__(self, *, cut: bool) -> None:
+        super().__init__()
+        self.user, self.scale, self.unused = nn.Embedding(8, 4), nn.Parameter(torch.ones(1)), nn.Linear(4, 4)
+        self.cut = cut
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        table = self.user.weight.data if self.cut else self.user.weight
+        return self.scale * table[ids].sum(-1)
+
+
+def test_parameters_without_a_gradient_that_move_the_output_are_cut_off_whatever_did_it() -> None:
+    torch.manual_seed(0)
+    model = Tables(cut=True)
+    call = record_call(model, (torch.arange(8),), {}, None)
+    lost = {id(model.user.weight): model.user.weight}
+    found, moves = cut_off([call], lost, set())
+    assert found == [id(model.user.weight)]
+    assert moves is not None
+    assert moves > 1e-4
+    assert cut_off([call], {id(model.unused.weight): model.unused.weight}, set()) == ([], 0.0)
+    assert cut_off([], lost, set()) == ([], None)
+    assert cut_off([call], {}, set()) == ([], None)
 
 
 def test_a_graph_that_is_cut_by_data_is_cut() -> None:

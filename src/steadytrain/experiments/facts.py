@@ -41,7 +41,7 @@ FACTS: Mapping[str, str] = {
     "or above 10 (embeddings: rms above 10)",
     "equal_rows": "names of matrices all of whose rows are equal at the first step of the run (symmetry not broken)",
     "parameters_cut_off": "names of parameters of the optimizer without a gradient that a tensor was computed from "
-    "which a forward detached",
+    "which a forward detached, or else that move the model's output",
     "cut_off_moves_output": "how far the model's output moves, over its size, where these are moved by a hundredth",
     "modules_not_called": "names of modules with trainable parameters that no surveyed step called",
     "modules_output_detached": "names of called modules with trainable parameters whose output required no gradient",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+
 import torch
 from torch import Tensor
 
-from steadytrain.capture.step.input_recorder import MicroBatch, RandomState
+from steadytrain.capture.step.input_recorder import MicroBatch, RandomState, tensors_in
 from steadytrain.capture.step.ranks import without_reduction
-from steadytrain.survey.tensor_values import first_output
 
 NODES_MAX = 20_000
 MOVED_SHARE = 0.01
@@ -31,6 +33,19 @@ def leaves_behind(value: Tensor) -> set[int]:
     return found
 
 
+def cut_off(
+    calls: Sequence[MicroBatch], lost: Mapping[int, Tensor], behind_cuts: AbstractSet[int]
+) -> tuple[list[int], float | None]:
+    """The ids of those of the ``lost`` parameters, which get no gradient, that the model's output should bring one, and
+    how far the output of the first call moves with them.
+
+    They lie behind a cut that was seen, or else the output moves with them, whatever cut the graph.
+    """
+    behind = [key for key in lost if key in behind_cuts]
+    moves = moves_output(calls[0], [lost[key] for key in behind or lost]) if calls and lost else None
+    return behind or (list(lost) if moves else []), moves
+
+
 @torch.no_grad()
 def moves_output(call: MicroBatch, parameters: list[Tensor]) -> float | None:
     """The relative change of the model's output if ``parameters`` move by a hundredth. None if the output is not
@@ -44,7 +59,8 @@ def moves_output(call: MicroBatch, parameters: list[Tensor]) -> float | None:
 
     def output() -> Tensor | None:
         random.restore()
-        return first_output(module(*call.args, **call.kwargs))
+        found = tensors_in(module(*call.args, **call.kwargs))
+        return next((one for one in found if one.is_floating_point()), None)
 
     try:
         module.eval()

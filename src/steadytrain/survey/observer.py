@@ -19,7 +19,7 @@ from steadytrain.replay.verdict import Replayed as Outcome
 from steadytrain.survey.batch_reruns import reruns
 from steadytrain.survey.call_findings import Seen, add_listed
 from steadytrain.survey.calls import Calls
-from steadytrain.survey.graph_cuts import moves_output
+from steadytrain.survey.graph_cuts import cut_off
 from steadytrain.survey.held_gradient import HeldGradient
 from steadytrain.survey.input_facts import Batches, named_tensors
 from steadytrain.survey.labels import Labels
@@ -393,8 +393,8 @@ class Observed(StepObserver):
         if self._stream is None:
             return facts
         lost = self.state.without_gradient(self._stream)
-        behind = {key: parameter for key, parameter in lost.items() if key in self.calls.seen.behind_cuts}
+        behind, moves = cut_off(self._micro_batches[-1:], lost, self.calls.seen.behind_cuts)
         facts["parameters_cut_off"] = sorted(self.state.names[key] for key in behind)[:LISTED_MAX]
         if behind and self._micro_batches:
-            facts["cut_off_moves_output"] = moves_output(self._micro_batches[-1], list(behind.values()))
+            facts["cut_off_moves_output"] = moves
         return facts
