@@ -44,6 +44,8 @@ class RepeatedBatch(ScriptRule):
     )
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
+        if script_rows(window, "equal-inputs"):  # not the batch comes again, but each of its rows is the same
+            return ()
         found = []
         for row in script_rows(window, "same-batch"):
             beyond = row.steps[row.values >= self.repeated_steps]

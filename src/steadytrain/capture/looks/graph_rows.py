@@ -10,6 +10,7 @@ from torch import Tensor
 
 from steadytrain.capture.looks.attention_masks import mask_rows
 from steadytrain.capture.looks.duplicate_positives import duplicate_rows
+from steadytrain.capture.looks.equal_inputs import equal_input_rows
 from steadytrain.capture.looks.first_inputs import input_rows
 from steadytrain.capture.looks.flat_derivatives import is_flat
 from steadytrain.capture.looks.live_weights import live_weights
@@ -39,6 +40,7 @@ def graph_rows(
     yield from input_rows(graph.inputs, normalises=graph.normalises, looked_up=bool(graph.looked_up))
     yield from interleaved_rows(graph.inputs)
     yield from rounded_rows(graph.looked_up)
+    yield from equal_input_rows(graph, call)
     yield from duplicate_rows(graph.likelihoods, graph.looked_up)
     yield from mask_rows(graph.visible, ids_of(call))
     if graph.linear_layers:
