@@ -49,6 +49,7 @@ def test_its_own_fault_puts_it_first(name: str) -> None:
         ("constant-penalty", "detached-graph"),
         ("stale-casts", "stale-casts"),
         ("contradictory-targets", "shared-inputs"),
+        ("equal-inputs", "equal-inputs"),
         ("shrinking-clip", "clip-limit-too-low"),
     ],
 )
