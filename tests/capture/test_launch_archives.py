@@ -39,7 +39,7 @@ def app(folder: Path, kind: str) -> Path:
     return folder / "app.pyz"
 
 
-@pytest.mark.parametrize("kind", ["zipapp", "folder"])
+@pytest.mark.parametrize("kind", ["zipapp", pytest.param("folder", marks=pytest.mark.long)])
 def test_what_holds_a_main_runs_as_python_runs_it(kind: str, tmp_path: Path) -> None:
     name = app(tmp_path, kind).name
     plain = finished([sys.executable, name, "one"], folder=tmp_path)
@@ -50,7 +50,7 @@ def test_what_holds_a_main_runs_as_python_runs_it(kind: str, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["zipapp", "folder"])
+@pytest.mark.parametrize("kind", ["zipapp", pytest.param("folder", marks=pytest.mark.long)])
 def test_a_nan_in_it_is_stopped_and_replayed(kind: str, tmp_path: Path) -> None:
     name = app(tmp_path, kind).name
     ours = finished(command("run", "--runs-dir", "runs", "--name", "one", name, "bad"), folder=tmp_path)

@@ -54,6 +54,7 @@ def built(site: Path, *configuration: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_site_is_built_without_a_warning_and_loads_nothing_from_another_host(tmp_path: Path) -> None:
     done = built(tmp_path / "site")

@@ -127,7 +127,7 @@ class Locator(StepObserver):
             self._looked_at_start = True
             self._bad_at_start = bool(self._bad_weights())
         if step == self._step:
-            is_traced = self._from_batch or self._tracer is not None  # what the script computed for this call
+            is_traced = self._from_batch or bool(self._calls)  # what the script computed for this call
             own = is_traced and (given is None or same_inputs(given, (args, kwargs)))
             given = None if own else given
             args, kwargs = given or (args, kwargs)

@@ -37,6 +37,9 @@ def test_one_row_for_all_is_told_without_a_value() -> None:
     assert looked(ROW.expand(ROWS, 5)) == {"equal-inputs": 8.0}
     assert looked(torch.tensor([[4, 7, 1]] * ROWS)) == {"equal-inputs": 8.0}
     assert looked(ROW.expand(ROWS, 5), targets=torch.linspace(0, 1, ROWS)) == {"equal-inputs": 8.0}
+    loss = functional.smooth_l1_loss(torch.randn(ROWS, requires_grad=True), torch.linspace(0, 1, ROWS))
+    call = record_call(nn.Identity(), (ROW.expand(ROWS, 5),), {}, None)
+    assert dict(equal_input_rows(read_graph(loss), call)) == {"equal-inputs": 8.0}
 
 
 def test_a_mask_that_is_the_same_for_all_rows_tells_nothing_apart() -> None:

@@ -46,5 +46,6 @@ def _first(one: Tensor, rows: int) -> Tensor:
 
 def _targets_differ(graph: LossGraph) -> bool:
     """Whether a loss function judges by targets that are not the same for all rows."""
-    targets = [one.targets for one in graph.likelihoods] + [one.targets for one in graph.binary] + list(graph.squared)
+    targets = [one.targets for one in graph.likelihoods] + [one.targets for one in graph.binary]
+    targets += [*graph.squared, *graph.distant]
     return any(one.dim() > 0 and is_plain(one) and bool((one != one[:1]).any()) for one in targets)

@@ -98,7 +98,7 @@ class LossGraph:
     what each attention sees. ``looked_up`` are the ids that embeddings got.
     ``attended`` has the sequences and the length of each self-attention, ``predicted`` the shape of what each loss
     function judges (or the first difference, where none is called), ``squared`` the targets of squared errors,
-    ``binary`` the scores and targets of binary cross entropies.
+    ``distant`` those of other distances, ``binary`` the scores and targets of binary cross entropies.
     ``products`` are its first products of two tensors. ``views`` are those that scramble axes. ``ends`` are the rows
     and places of outputs whose last place is read, ``pools`` of those whose mean over the places is taken. ``inputs``
     are those of its first layers, and ``normalises`` says that it has normalisation layers. ``linear_layers`` counts
@@ -118,6 +118,7 @@ class LossGraph:
     attended: list[Attended] = field(default_factory=list)
     predicted: list[tuple[int, ...]] = field(default_factory=list)
     squared: list[Tensor] = field(default_factory=list)
+    distant: list[Tensor] = field(default_factory=list)
     binary: list[Binary] = field(default_factory=list)
     products: list[Any] = field(default_factory=list)
     views: list[View] = field(default_factory=list)
@@ -168,10 +169,7 @@ def read_graph(root: Tensor) -> LossGraph:
             graph.ends.append(end)
         if (means := pooled(kind, node)) is not None:
             graph.pools.append(means)
-        if kind == SQUARES and (target := squared_target(node)) is not None:
-            graph.squared.append(target)
-        if kind in OF_BINARY and (labels := binary_labels(kind, node)) is not None:
-            graph.binary.append(labels)
+        _read_targets(kind, node, graph)
         if kind in LIKELIHOODS or kind in ("Gather", "Bmm"):
             _read_axis(kind, node, graph)
         if kind in ("Softmax", "SafeSoftmax") or kind.startswith("ScaledDotProduct"):
@@ -342,6 +340,13 @@ def _read_distance(kind: str, node: Any, graph: LossGraph) -> None:
 def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
     """``shape`` without axes of length 1 at its beginning."""
     return shape[next((at for at, length in enumerate(shape) if length != 1), len(shape)) :]
+
+
+def _read_targets(kind: str, node: Any, graph: LossGraph) -> None:
+    if kind in DISTANCES and (target := squared_target(node)) is not None:
+        (graph.squared if kind == SQUARES else graph.distant).append(target)
+    if kind in OF_BINARY and (labels := binary_labels(kind, node)) is not None:
+        graph.binary.append(labels)
 
 
 def _read_likelihood(node: Any, graph: LossGraph) -> None:

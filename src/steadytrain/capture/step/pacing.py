@@ -55,7 +55,7 @@ class Pace:
     """
 
     share: float = 0.07
-    allowance_s: float = 6.0
+    allowance_s: float = 3.0
     first_steps: int = 1024
     costly_first_steps: int = 128
     burst_steps: int = 64 + ALIGNED - 1

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import LOWER_RATE, NORM
-from steadytrain.diagnosis.signs import fact, layer_of, not_finite, noted, ruled_out, surveyed, symptom, when
+from steadytrain.diagnosis.signs import fact, layer_of, not_finite, noted, ruled_out, seen, surveyed, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 from steadytrain.experiments.case import SAME_STORY_STEPS
 from steadytrain.grouping.catalog import declared
@@ -95,6 +95,7 @@ class DeadUnits(Cause):
                 ),
                 *symptom(case, HINT, "plateau", "no-learning", "vanishing-gradients"),
                 *ruled_out(not_finite(case), "a dead unit makes nothing infinite", "symptoms"),
+                *ruled_out(seen(case, "equal-inputs") is not None, "all rows of the input are the same", "symptoms"),
             ),
             layer=worst[0] or layer_of(case),
         )
