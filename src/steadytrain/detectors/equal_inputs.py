@@ -9,7 +9,7 @@ from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import ScriptRule
 from steadytrain.statistics.benign_changes import has_moving_targets
-from steadytrain.statistics.script_rows import ScriptRow, script_rows
+from steadytrain.statistics.script_rows import script_rows
 
 
 @final
@@ -34,21 +34,20 @@ class EqualInputs(ScriptRule):
         3. Assert in the data set that two samples differ.
     """
 
-    looks_min: int = threshold(3, "looks in a row that find it, the newest among them")
+    looks_min: int = threshold(3, "looks that find it")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         if has_moving_targets(window):
             return ()
         for row in script_rows(window, "equal-inputs"):
-            found = row.values > 0.0
-            if found.sum() < self.looks_min or not found[-self.looks_min :].all():
+            if len(row.values) < self.looks_min:
                 continue
             constants = [one.last for one in script_rows(window, "constant-inputs") if one.place == row.place]
-            value = f": every number is {constants[0]:.4g}" if constants and constants[0] == constants[0] else ""
+            value = f": every number is {constants[0]:.4g}" if constants else ""
             return (
                 self.warning(
                     window,
-                    ScriptRow(row.place, row.steps[found], row.values[found]),
+                    row,
                     f"the model gets the same input for all {row.last:.0f} rows of a batch{value}, while the targets "
                     f"of the loss of {row.place} differ",
                     rows=float(row.last),
