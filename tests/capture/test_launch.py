@@ -7,12 +7,15 @@ import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import warm
 from parameters import telling
 from scripts import Ended, Entered, Started, bare, command, recorded, run_script, watched, write
+from steadytrain.capture.hooks import launch
+from steadytrain.capture.incident import source_hashes
 from steadytrain.storage.run_folder import open_run
 
 TRAINS = """
@@ -359,3 +362,37 @@ def test_a_script_that_trains_nothing_leaves_no_folder(tmp_path: Path) -> None:
     for source in ("print('nothing')", "import torch", "raise SystemExit(3)"):
         Started(watched(write(tmp_path, source)), tmp_path).end()
         assert not (tmp_path / "runs").exists()
+
+
+OURS = """
+def ours(call=None):
+    call() if call else interrupted()
+
+def interrupted():
+    raise KeyboardInterrupt
+"""
+
+
+@pytest.mark.parametrize("of_script", [False, True])
+def test_an_interrupt_inside_of_ours_ends_at_the_call_of_the_script(
+    of_script: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One in code of the script that ours calls (a hook, a closure) ends there."""
+    namespace: dict[str, Any] = {}
+    exec(compile(OURS, launch.__file__, "exec"), namespace)
+    monkeypatch.setattr(source_hashes, "is_library", lambda file: file == launch.__file__)
+
+    def hook() -> None:
+        raise KeyboardInterrupt
+
+    def script() -> None:
+        namespace["ours"](hook if of_script else None)
+
+    try:
+        script()
+    except KeyboardInterrupt as error:
+        launch._show(error)
+    printed = capsys.readouterr().err.splitlines()
+    assert printed[-1] == "KeyboardInterrupt"
+    places = [line.rpartition(" in ")[2] for line in printed if line.startswith("  File")]
+    assert places[-1] == ("hook" if of_script else "script")

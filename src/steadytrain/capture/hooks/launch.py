@@ -218,11 +218,29 @@ def _show(error: BaseException) -> None:
     frames = error.__traceback__
     while frames is not None and _is_ours(frames):
         frames = frames.tb_next
+    if isinstance(error, KeyboardInterrupt):
+        _cut_ours(frames)
     sys.stdout.flush()
     if sys.excepthook is not sys.__excepthook__:
         sys.excepthook(type(error), error, frames)
         return
     traceback.print_exception(type(error), error, frames)
+
+
+def _cut_ours(frames: types.TracebackType | None) -> None:
+    """End a traceback where it enters steadytrain, if the script was interrupted inside."""
+    from steadytrain.capture.incident.source_hashes import is_library
+
+    of_script = None
+    while frames is not None:
+        file = frames.tb_frame.f_code.co_filename
+        if not file.startswith("<") and not is_library(file):
+            of_script = frames
+        frames = frames.tb_next
+    while of_script is not None and (below := of_script.tb_next) is not None:
+        if below.tb_frame.f_code.co_filename.startswith(_OWN_FOLDER):
+            of_script.tb_next = None
+        of_script = below
 
 
 def _is_ours(frames: types.TracebackType) -> bool:
