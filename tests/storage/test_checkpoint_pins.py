@@ -131,3 +131,34 @@ def test_small_files_beside_a_checkpoint_of_several_are_kept_with_it(tmp_path: P
     write(tmp_path / "c" / "trainer_state.json", "{}")
     assert {path.name for path in beside(files)} == {"model.safetensors", "optimizer.pt", "trainer_state.json"}
     assert beside(files[:1]) == files[:1]
+
+
+def test_a_file_that_was_read_outlives_overwriting_and_goes_where_it_stayed(tmp_path: Path) -> None:
+    first, second = write(tmp_path / "last.pt", "early"), write(tmp_path / "data.pt", "rows")
+    pins = Pins(tmp_path / "run", 1000)
+    read = {str(path): identity(path) for path in (first, second)}
+    held = {str(path): pins.add_read(path) for path in (first, second)}
+    assert pins.is_about_to_be_written(first) is not None
+    first.write_text("later")
+    pins.drop_unchanged(held, read)
+    assert held.keys() == {str(first)}
+    assert (tmp_path / "run" / held[str(first)]).read_text() == "early"
+    assert second.stat().st_nlink == 1
+    assert [path.name for path in (tmp_path / "run").rglob("*.pt")] == ["last.pt"]
+
+
+def test_a_file_that_was_read_is_never_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*args: object) -> None:
+        raise OSError(18, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", refuses)
+    pins = Pins(tmp_path / "run", 1000)
+    with pytest.raises(OSError, match="cross-device"):
+        pins.add_read(write(tmp_path / "data.pt", "rows"))
+    assert not list((tmp_path / "run").rglob("*.pt"))
+
+
+def identity(path: Path) -> Identity:
+    found = Identity.of(path)
+    assert found is not None
+    return found

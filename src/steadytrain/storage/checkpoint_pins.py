@@ -93,12 +93,15 @@ class Pins:
         return pin
 
     def add_read(self, path: Path) -> str:
-        """Pin a file that the script has read, beside the others; returns where it lies below the run folder."""
+        """Pin a file that the script has read, beside the others; returns where it lies below the run folder.
+
+        It may be a data set: on another file system it is not copied.
+        """
         place = self._free("read")
         place.mkdir(parents=True)
         pin = Pin(0, place)
         try:
-            _hold(path, place / path.name, copied=False)
+            os.link(os.path.realpath(path), place / path.name)
             found = Identity.of(place / path.name)
             assert found is not None
         except own(OSError):
