@@ -111,6 +111,9 @@ def test_optimizers_are_called_as_in_the_script(tmp_path: Path) -> None:
         train()
     names = open_run(tmp_path / "run").facts["stream_names"]
     assert names == {"main": "actor_optimizer", "optimizer-2": "self.critic_optimizer"}
+    others = open_run(tmp_path / "run").facts["other_models"]
+    assert others.keys() == {"optimizer-2"}
+    assert (others["optimizer-2"]["class"], others["optimizer-2"]["parameters"]) == ("Linear", 5)
 
 
 def test_one_phase_after_the_other_is_no_turn(tmp_path: Path) -> None:

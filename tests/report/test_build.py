@@ -358,6 +358,25 @@ def test_each_optimizer_has_its_curves_and_its_symptoms(tmp_path: Path) -> None:
     assert [one.title for one in alone.curves if one.name == "loss"] == ["loss"]
 
 
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        (
+            {"optimizer-2": {"class": "Net", "parameters": 5, "tensors": 2, "optimizer": "SGD"}},
+            "5 parameters in 2 tensors, by SGD of opt_g",
+        ),
+        ({f"optimizer-{at}": {"class": "N"} for at in range(2, 8)}, "; and 2 more"),
+        ([1], None),
+        ({"optimizer-2": 3}, None),
+    ],
+)
+def test_the_models_of_further_optimizers_are_facts(tmp_path: Path, others: object, said: str | None) -> None:
+    names = {"main": "opt_d", "optimizer-2": "opt_g"}
+    report = build.from_run(open_run(two_optimizers(tmp_path / "run", stream_names=names, other_models=others)))
+    found = [fact.value for fact in report.facts if fact.label == "further models"]
+    assert [value[-len(said) :] for value in found] == [said] if said is not None else found == []
+
+
 @pytest.mark.parametrize("facts", [{}, {"stream_names": {"main": "opt", "optimizer-2": "opt"}}, {"stream_names": 3}])
 def test_without_a_name_of_its_own_an_optimizer_keeps_its_number(tmp_path: Path, facts: dict[str, object]) -> None:
     report = build.from_run(open_run(two_optimizers(tmp_path / "run", **facts)))

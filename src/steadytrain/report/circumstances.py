@@ -9,16 +9,18 @@ from typing import Any
 from steadytrain.core.model import Window
 from steadytrain.report.report_values import Section
 from steadytrain.report.slurm import ending, job_fact, signals_fact
+from steadytrain.report.symptoms_shown import stream_names
 from steadytrain.report.wording import ENTRIES_MAX, Fact, clean, clean_block, count, facts_of, sentences, titled
 from steadytrain.storage.run_folder import Run
 
 STRUCTURE_LENGTH_MAX = 60_000
-REPLACED_SHOWN = 1
+REPLACED_SHOWN, MODELS_SHOWN = 1, 4
 SHOWN_AS_FACTS = (
     *("format", "version", "name", "notes", "warnings", "argv", "started", "ended", "ended_at", "process", "slurm"),
     "detectors",
     # These have their own sections on a page.
-    *("precision", "machine", "machine_notes", "clipped_before_unscaling", "cost", "replaced_optimizers"),
+    *("precision", "machine", "machine_notes", "clipped_before_unscaling", "cost"),
+    *("replaced_optimizers", "other_models"),
 )
 _ENDINGS = {
     "finished": "finished",
@@ -51,6 +53,7 @@ def run_facts(run: Run, window: Window | None) -> tuple[Fact, ...]:
         ("cost", _cost(facts.get("cost"))),
         ("model", class_of(facts.get("model"))),
         ("optimizer", class_of(facts.get("optimizer"))),
+        ("further models", _others(facts.get("other_models"), stream_names(run))),
         ("optimizer replaced", _replaced(facts.get("replaced_optimizers"))),
         ("policy", description.get("policy")),
         ("detectors", ", ".join(detectors(run))),
@@ -114,6 +117,7 @@ def brief(facts: Sequence[Fact]) -> tuple[Fact, ...]:
         ("run", ", ".join(filter(None, [values.get("run", ""), *when, *span]))),
         ("cluster", "; ".join(cluster)),
         ("model", "; ".join(values[name] for name in ("model", "optimizer") if name in values)),
+        ("further models", values.get("further models")),
         ("optimizer replaced", values.get("optimizer replaced")),
         ("with", ", ".join([*versions, *([values["device"]] if "device" in values else [])])),
         ("watched by", _counted(values.get("detectors", ""))),
@@ -176,6 +180,18 @@ def _flat(value: Mapping[str, Any]) -> tuple[Fact, ...]:
 
 def command_line(argv: Any) -> str:
     return shlex.join(map(str, argv)) if isinstance(argv, list) else ""
+
+
+def _others(value: Any, names: Mapping[str, str]) -> str | None:
+    """The models of further optimizers, by the names of these; None without any."""
+    others = value.items() if isinstance(value, Mapping) else ()
+    told = [
+        f"{class_of(one)}, by {one.get('optimizer')} of {names.get(str(stream), stream)}"
+        for stream, one in others
+        if isinstance(one, Mapping)
+    ]
+    more = [f"and {len(told) - MODELS_SHOWN} more"] if len(told) > MODELS_SHOWN else []
+    return "; ".join([*told[:MODELS_SHOWN], *more]) or None
 
 
 def class_of(value: Any) -> str:

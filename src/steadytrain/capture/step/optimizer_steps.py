@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from steadytrain.capture.incident.context import Rehearsal
+from steadytrain.capture.incident.environment import model_facts
 from steadytrain.capture.snapshots.good_state import nonfinite_parameters
 from steadytrain.capture.step.broken_updates import FIRST_STATE, UpdateLooks, broken_update, good_state, stayed_finite
 from steadytrain.capture.step.data_loaders import DataLoaders
@@ -58,6 +59,7 @@ class OptimizerSteps:
         self._first: Stream | None = None
         self._update_looks: dict[int, UpdateLooks] = {}
         self._names: dict[str, str] = {}
+        self._others: dict[str, Any] = {}
 
     def step_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any:
         """Returns other arguments for ``step``, or None. Raises :class:`RunStopped` to refuse the update."""
@@ -290,11 +292,17 @@ class OptimizerSteps:
         run.symptom_incidents.looked(stream, [symptom])
 
     def _name(self, stream: Stream) -> None:
-        """Record the script's own name of the stream's first optimizer."""
+        """Record the script's own name of the stream's first optimizer, and the model of a further stream."""
         optimizers = stream.optimizers
         if optimizers and len(self._names) < NAMES_MAX and (name := variable_of(optimizers[0])):
             self._names[stream.name] = name
             self._run.recorder.set_fact("stream_names", dict(self._names))
+        if stream is not self._run.streams[0] and len(self._others) < NAMES_MAX:
+            self._others[stream.name] = {
+                **model_facts(list(stream.roots()), stream.parameters),
+                "optimizer": type(optimizers[0]).__name__ if optimizers else None,
+            }
+            self._run.recorder.set_fact("other_models", dict(self._others))
 
     def _finish(self, stream: Stream) -> None:
         run = self._run
