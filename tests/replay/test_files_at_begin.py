@@ -159,3 +159,30 @@ def test_a_mirror_shows_the_files_at_the_begin_until_they_are_written(tmp_path: 
     place.write_text("own")
     assert Path(mirror.reading(tmp_path / "read.pt")).read_text() == "own"
     assert (tmp_path / "kept.pt").read_text() == "early"
+
+
+def seen(mirror: FileMirror, folder: Path) -> set[str]:
+    return {entry.name for entry in mirror.entries(folder)}
+
+
+def test_a_file_that_is_gone_since_is_listed_and_can_be_removed_and_renamed(tmp_path: Path) -> None:
+    (tmp_path / "kept.pt").write_text("early")
+    gone, other = tmp_path / "step_20.pt", tmp_path / "step_30.pt"
+    mirror = FileMirror(tmp_path / "mirror", writable=())
+    mirror.begin_with([], {str(gone): str(tmp_path / "kept.pt")})
+    assert "step_20.pt" in seen(mirror, tmp_path)
+    mirror.rename(gone, other)
+    assert seen(mirror, tmp_path) & {"step_20.pt", "step_30.pt"} == {"step_30.pt"}
+    assert Path(mirror.reading(other)).read_text() == "early"
+    mirror.begin_with([], {str(gone): str(tmp_path / "kept.pt")})
+    again = FileMirror(tmp_path / "another", writable=())
+    again.begin_with([], {str(gone): str(tmp_path / "kept.pt")})
+    again.remove(gone)
+    assert "step_20.pt" not in seen(again, tmp_path)
+    assert not os.path.exists(again.reading(gone))
+    with pytest.raises(FileNotFoundError):
+        again.remove(gone)
+    Path(again.writing(gone)).write_text("own")
+    again.remove(gone)
+    assert "step_20.pt" not in seen(again, tmp_path)
+    assert (tmp_path / "kept.pt").read_text() == "early"

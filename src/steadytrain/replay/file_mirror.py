@@ -224,6 +224,8 @@ class FileMirror:
         if not self.is_gone(named) and self.real.isdir(named):
             real = (name for name in self.real.listdir(named) if os.path.join(named, name) not in self._gone)
             names.update(dict.fromkeys(real))
+            earlier = (path for path in self._instead if os.path.dirname(path) == named and path not in self._gone)
+            names.update(dict.fromkeys(map(os.path.basename, earlier)))
         elif not self.real.isdir(mirrored):
             self.real.listdir(self.lies(named))  # raises the fitting error
         return [Entry(name, os.path.join(shown, name)) for name in names]
@@ -242,9 +244,10 @@ class FileMirror:
             remove(named)
             return
         lies = self.lies(named)
-        if lies != named or not self.real.lexists(named):
+        is_kept = lies == self._instead.get(named)  # an earlier content, which is not the script's to remove
+        if not is_kept and (lies != named or not self.real.lexists(named)):
             remove(lies)
-        if self.real.lexists(named):
+        if is_kept or self.real.lexists(named) or named in self._instead:
             self.is_used = True
             self._hide(named)
 
