@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import builders
-from scripts import Started, command, write_script
+from scripts import Started, call, command, run_script, write_script
 from steadytrain.attach.slurm_job import earlier_run, given_name, job_here, shared_name
 from steadytrain.report import slurm
 from steadytrain.storage.run_folder import Run, open_run
@@ -270,3 +270,37 @@ def test_a_signal_does_not_read_the_stacks_of_threads_that_run(tmp_path: Path) -
     (note,) = signals_of(tmp_path)
     assert not note.ended
     assert note.place.startswith("<string>:")
+
+
+INTERRUPTED = """
+import os, signal, torch
+from torch import nn
+torch.manual_seed(0)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.drop, self.layer = nn.Dropout(0.1), nn.Linear(20, 3)
+
+    def forward(self, x):
+        scores = self.layer(self.drop(x))
+        if step == 40:
+            os.kill(os.getpid(), signal.SIGINT)
+        return scores
+
+net = Net()
+optimizer = torch.optim.Adam(net.parameters(), 1e-2)
+for step in range(60):
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(net(torch.randn(80, 20)), torch.arange(80) % 3).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_an_interrupt_in_a_forward_is_no_evaluation_and_show_says_how_it_ended(tmp_path: Path) -> None:
+    ended = run_script(tmp_path, INTERRUPTED)
+    assert ended.status == -signal.SIGINT
+    assert "noisy-evaluation" not in ended.err
+    shown = call("show", ended.run_dir).stdout
+    assert "40 steps, interrupted" in " ".join(shown.split())

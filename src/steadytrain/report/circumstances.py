@@ -25,6 +25,7 @@ SHOWN_AS_FACTS = (
 _ENDINGS = {
     "finished": "finished",
     "stopped": "stopped by steadytrain",
+    "interrupted": "interrupted",
     "failed": "failed",
     "running": "not yet: running",
     "killed": "killed",

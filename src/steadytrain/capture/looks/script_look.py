@@ -142,8 +142,8 @@ class ScriptLook(StepObserver):
         self._guarded(self._rest_ends, stream)
 
     def script_ended(self) -> None:
-        for number, stream in enumerate(self._run.streams):
-            self._guarded(self._last_rows, stream, number == 0)
+        for number, stream in enumerate(self._run.streams):  # the last call of one that failed may be that of a step
+            self._guarded(self._last_rows, stream, number == 0 and self._run.failure is None)
 
     def stream_done(self, stream: Stream) -> None:
         self._guarded(self._last_rows, stream)
