@@ -158,6 +158,27 @@ def test_secret_names(name: str) -> None:
     assert is_secret_name(name)
 
 
+def test_an_option_that_takes_several_loses_all_of_them() -> None:
+    words = ["--api-keys", "aB3dE5fG", "horse", "--passphrase", "correct1", "hor5eBattery9", "data/train1.txt", "12345"]
+    found = redact_arguments(words)
+    assert [word.startswith("[redacted: ") for word in found] == [False, True, True, False, True, True, False, False]
+    assert [found[at] for at in (0, 3, 6, 7)] == [words[at] for at in (0, 3, 6, 7)]
+    assert redact_arguments(["--token", "aB3dE5fG", "--lr", "aB3dE5fG"])[2:] == ["--lr", "aB3dE5fG"]
+
+
+def test_variables_that_grant_something_lose_their_values() -> None:
+    given = {"PYTORCH_ACCESS": "q1w2e3r4", "TORCH_AUTH_HUB": "q1w2e3r4", "TORCH_HOME": "/home/me", "NCCL_ALGO": "Ring"}
+    assert redact_environment(given) == {
+        **dict.fromkeys(("PYTORCH_ACCESS", "TORCH_AUTH_HUB"), "[redacted: secret, 8 characters]"),
+        **{name: given[name] for name in ("TORCH_HOME", "NCCL_ALGO")},
+    }
+
+
+def test_what_is_redacted_already_stays_so_where_a_line_was_cut() -> None:
+    cut = "--passphrase '[redacted: passphrase,\n13 characters]' --lr 1"
+    assert redact_text(cut) == cut
+
+
 def test_arguments_lose_the_values_of_secret_options() -> None:
     arguments = ["t.py", "--api-key", "X", "--token=Y", "wandb_key=Z", "--use-auth-token", "--max_tokens", "5"]
     assert redact_arguments(arguments) == [

@@ -221,6 +221,8 @@ class Locator(StepObserver):
     def _end_look(self) -> None:
         if self._tracer is not None and self._second is not None:
             self._tracer.__exit__(None, None, None)
+            if not self._losses_seen:
+                self._tracer.mark_newest()
             self._second.end()
             if self._second.rungs is not None:
                 self._rungs.append(self._second.rungs)
@@ -276,7 +278,7 @@ class Locator(StepObserver):
 
     def _document(self, result: Replayed, tracer: OperationTracer, second: SecondLook) -> dict[str, Any]:
         finding = tracer.finding()
-        opinion = second.opinion(finding)
+        opinion = second.opinion(finding) if self._losses_seen else None
         second.shadows.close()
         backends = None
         if self._updated is not None:

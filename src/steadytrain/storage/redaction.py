@@ -77,14 +77,20 @@ def redact_arguments(arguments: Sequence[str]) -> list[str]:
     """Replace the values of secret-looking options (``--api-key X``, ``--token=X``, ``wandb_key=X``)."""
     kept: list[str] = []
     hide_next: str | None = None
+    hide_more: str | None = None
     has_user = any(_USER.fullmatch(argument) for argument in arguments)
     for argument in arguments:
         kind, hide_next = hide_next, None
-        if kind and argument and (not argument.startswith("-") or not is_option(argument)):
+        is_value = bool(argument) and (not argument.startswith("-") or not is_option(argument))
+        if is_value and hide_more and (hide_more.endswith("s") or _DRAWN.fullmatch(argument)):
+            kind = hide_more  # an option that takes several
+        if kind and is_value:
+            hide_more = kind
             kept.append(
                 argument if argument.startswith(REDACTED) else redacted(kind_of_value(argument) or kind, argument)
             )
             continue
+        hide_more = None
         if has_user and _PASSWORD.fullmatch(argument):
             kept.append(f"-p{redacted('password', argument[2:])}")
             continue
@@ -102,6 +108,9 @@ def redact_arguments(arguments: Sequence[str]) -> list[str]:
     return kept
 
 
+_DRAWN = re.compile(r"(?=\S*\d)(?=\S*[A-Za-z])[^\s/.=,:]{8,}")
+"""A second value of a secret option: letters and digits that are no path and no number."""
+
 _USER = re.compile(r"-u\w*|--user(?:name)?(?:=.*)?")
 _PASSWORD = re.compile(r"-p(?=\S*\d)(?=\S*[A-Za-z])[^\s=]{6,}")
 """As ``mysql -uNAME -pPASSWORD`` takes them: only beside a user."""
@@ -114,10 +123,14 @@ def is_option(argument: str) -> bool:
 def redact_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables matched by ``ENVIRONMENT_KEPT``, with secrets replaced."""
     return {
-        name: redact_tree(value, name=name)
+        name: redacted("secret", value) if value and _GRANTS.search(name) else redact_tree(value, name=name)
         for name, value in sorted(environment.items())
         if ENVIRONMENT_KEPT.match(name) and (value or name != "PYTHONPATH")
     }
+
+
+_GRANTS = re.compile(r"AUTH|ACCESS|CREDENTIAL|LOGIN")
+"""No variable of torch, NCCL or a launcher that changes a training is called so."""
 
 
 def redact_tree(value: Any, *, name: str = "") -> Any:

@@ -175,7 +175,8 @@ def _one(
     found: re.Match[str], name: str, kind: str, group: str | int, *, quoted: bool = False
 ) -> Iterator[tuple[int, int, str]]:
     value = found[group]
-    if value.strip() and not value.startswith("[redacted") and not is_plain(name, value, quoted=quoted):
+    is_redacted = value.lstrip("\\'\"").startswith("[redacted")  # cut after it was quoted, as at the end of a line
+    if value.strip() and not is_redacted and not is_plain(name, value, quoted=quoted):
         yield found.start(group), found.end(group), kind_of_value(value) or kind
 
 

@@ -44,6 +44,7 @@ CHAIN_FIRST, CHAIN_LAST = 8, 4
 
 """Prefixes of the operations with which ranks exchange values."""
 
+LAST_OPERATIONS = "last operations of the step"
 NOT_REPRODUCED = "the re-run did not reproduce the fault: loss and gradients came out finite"
 
 
@@ -139,6 +140,11 @@ class OperationTracer:
     def mark_target(self, name: str, tensor: torch.Tensor) -> None:
         """Registers another tensor that must be finite now, such as a weight after its update."""
         self._watch.guarded(lambda: self._watch.mark_target(name, tensor))
+
+    def mark_newest(self) -> None:
+        """Registers the last NaN of the trace, for a step without a loss: an error of the script ended it."""
+        if self._watch.newest:
+            self._watch.losses.append(Target(LAST_OPERATIONS, self._watch.newest))
 
     def culprit(self) -> Record | None:
         """The record that :meth:`finding` blames."""

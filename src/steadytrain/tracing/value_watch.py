@@ -104,7 +104,7 @@ def call_of(number: int, function: Any, args: Sequence[Any], kwargs: Mapping[str
 
 class Watch:
     """The state of a trace: origins of non-finite values, marked losses, module calls. ``from_batch``: it began before
-    the script made the input of its model."""
+    the script made the input of its model. ``newest``: behind the last NaN that an operation gave."""
 
     def __init__(self) -> None:
         self.calls = ModuleCalls()
@@ -112,6 +112,7 @@ class Watch:
         self.losses: list[Target] = []
         self.losses_marked = 0
         self.from_batch = False
+        self.newest: tuple[Record, ...] = ()
         self.records = 0
         self.trouble: str | None = None
 
@@ -199,7 +200,9 @@ class Watch:
             for kind in each_kind(kinds):
                 if (position, kind) not in explained:
                     explained[position, kind] = self._explain(call, kind, _paired_with(position, held), place)
-            self.holdings.write(made.tensor, _distinct(explained[position, kind] for kind in each_kind(kinds)))
+            records = _distinct(explained[position, kind] for kind in each_kind(kinds))
+            self.holdings.write(made.tensor, records)
+            self.newest = tuple(record for record in records if record.kind is Kinds.NAN) or self.newest
 
     def _explain(self, call: Call, kind: Kinds, held: Sequence[_Held], place: Place) -> tuple[Record, ...]:
         """The record behind the values of ``kind`` in a result; past ``CARRIERS_MAX`` the older records."""

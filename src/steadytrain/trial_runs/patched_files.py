@@ -81,7 +81,7 @@ def patches_of(
             optimizer=optimizer,
             jump=jump,
         )
-        made, refused = patches_for(cause, own.text, wound, name=own.path.name)
+        made, refused = patches_for(cause, own.text, wound, name=_name_in_diff(own.path, case))
         if own.is_script and made:
             return [(own, one) for one in made], ""
         if made:
@@ -92,6 +92,13 @@ def patches_of(
         return in_modules[0], ""
     names = ", ".join(patches[0][0].path.name for patches in in_modules)
     return [], f"{len(in_modules)} modules could be changed ({names})" if in_modules else why
+
+
+def _name_in_diff(path: Path, case: Case) -> str:
+    """As ``patch -p1`` takes it in the folder that the script ran in."""
+    folder = case.environment.get("cwd")
+    inside = isinstance(folder, str) and path.is_absolute() and path.is_relative_to(folder)
+    return path.relative_to(str(folder)).as_posix() if inside else path.name
 
 
 def hints(case: Case, moved: str) -> Hints:
