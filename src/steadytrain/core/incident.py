@@ -126,6 +126,9 @@ BATCH_IS_BAD, WEIGHTS_ARE_BAD = "the batch already holds", "the parameter alread
 COMPUTED = "what the script computed from an earlier call of a model"
 """How the reason begins if the script made the bad value in a part of the step that was not traced."""
 
+CONSTANT = "no operation broke"
+"""How the reason begins if the script wrote NaN or Inf as a number."""
+
 NOT_MADE_HERE = "no operation of the step made it"
 """In the reason of a finding: what the script did before it called the model was traced, too."""
 

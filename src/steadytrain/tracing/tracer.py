@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 
-from steadytrain.core.incident import Finding, Located, Phase
+from steadytrain.core.incident import CONSTANT, Finding, Located, Phase
 from steadytrain.core.torch_private import BUFFERS, compiler_is_loaded
 from steadytrain.tracing.anomaly_mode import BackwardStacks
 from steadytrain.tracing.dispatch_mode import EachOperation
@@ -222,7 +222,7 @@ def _judge(targets: Sequence[Target], watch: Watch, method: str) -> Finding:
     if culprit.born:
         why = f"{culprit.operation} is the first operation to make {word} out of inputs without it"
     else:
-        why = f"no operation broke: {culprit.operation} put {word} there as a constant"
+        why = f"{CONSTANT}: {culprit.operation} put {word} there as a constant"
     return Finding(located, f"{why}; it reached the {target.name}")
 
 

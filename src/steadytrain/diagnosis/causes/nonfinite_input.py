@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
-from steadytrain.core.incident import Located
+from steadytrain.core.incident import CONSTANT, Located
 from steadytrain.diagnosis.cause import CERTAIN, STRONG, Cause, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, DROP_BATCH
 from steadytrain.diagnosis.row_signs import bad_rows, holds_nan_from_before
@@ -57,11 +57,13 @@ class NonfiniteInput(Cause):
     source = "Megatron-LM #780; Marigold #111; openscene #75; ColossalAI #3439"
 
     def signature(self, case: Case) -> Signature:
-        made = made_before_model(case) or made_in_preparation(case)
+        written = _written_by_script(case)
+        made = "" if written else made_before_model(case) or made_in_preparation(case)
         refused = _refused(case)
         return Signature(
             (
                 *_held_before(case),
+                *when(bool(written), CERTAIN, written, "finding", invariant=True),
                 *when(bool(refused), CERTAIN, refused, "fact nonfinite_refused", invariant=True),
                 *when(bool(made), -CERTAIN, f"the data were finite when they were read: {made}", "fact nonfinite_made"),
                 *when(_came_in_bad(case) and not made, STRONG, _why(case), "finding"),
@@ -69,7 +71,7 @@ class NonfiniteInput(Cause):
                     case,
                     -STRONG,
                     "the first bad value came out of {operation} from finite inputs",
-                    lambda found: not _came_with_data(case, found),
+                    lambda found: not written and not _came_with_data(case, found),
                 ),
                 *when(
                     surveyed(case) and not fact(case, "batch_nonfinite") and not holds_nan_from_before(case),
@@ -98,6 +100,15 @@ def _held_before(case: Case) -> Signs:
     more = f" and {len(held) - ENTRIES_SHOWN_MAX} more" if len(held) > ENTRIES_SHOWN_MAX else ""
     what = f"the batch held NaN or Inf before the model touched it{f' ({made})' if made else ''}: {rows}{more}"
     return when(True, CERTAIN, what, "fact batch_nonfinite", invariant=True, batch_nonfinite=float(len(held)))
+
+
+def _written_by_script(case: Case) -> str:
+    """The line that writes NaN or Inf as a number into what the model gets, in words; "" if there is none."""
+    found = case.finding.located if case.finding is not None else None
+    if found is None or found.phase != "preprocessing" or not _why(case).startswith(CONSTANT):
+        return ""
+    value = "NaN" if found.produced == "nan" else "Inf"
+    return f"the script itself writes {value} into the batch: {found.file}:{found.line}: {found.code}"
 
 
 def _refused(case: Case) -> str:
