@@ -361,10 +361,7 @@ def test_each_optimizer_has_its_curves_and_its_symptoms(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("others", "said"),
     [
-        (
-            {"optimizer-2": {"class": "Net", "parameters": 5, "tensors": 2, "optimizer": "SGD"}},
-            "5 parameters in 2 tensors, by SGD of opt_g",
-        ),
+        ({"optimizer-2": {"class": "Net", "parameters": 5, "optimizer": "SGD"}}, "Net, 5 parameters, by SGD of opt_g"),
         ({f"optimizer-{at}": {"class": "N"} for at in range(2, 8)}, "; and 2 more"),
         ([1], None),
         ({"optimizer-2": 3}, None),
