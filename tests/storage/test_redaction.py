@@ -164,6 +164,7 @@ def test_an_option_that_takes_several_loses_all_of_them() -> None:
     assert [word.startswith("[redacted: ") for word in found] == [False, True, True, False, True, True, False, False]
     assert [found[at] for at in (0, 3, 6, 7)] == [words[at] for at in (0, 3, 6, 7)]
     assert redact_arguments(["--token", "aB3dE5fG", "--lr", "aB3dE5fG"])[2:] == ["--lr", "aB3dE5fG"]
+    assert redact_arguments(["--pass", "aB3dE5fG", "train", "8"])[2:] == ["train", "8"]
 
 
 def test_variables_that_grant_something_lose_their_values() -> None:

@@ -82,7 +82,7 @@ def redact_arguments(arguments: Sequence[str]) -> list[str]:
     for argument in arguments:
         kind, hide_next = hide_next, None
         is_value = bool(argument) and (not argument.startswith("-") or not is_option(argument))
-        if is_value and hide_more and (hide_more.endswith("s") or _DRAWN.fullmatch(argument)):
+        if is_value and hide_more and (hide_more.endswith(_SEVERAL) or _DRAWN.fullmatch(argument)):
             kind = hide_more  # an option that takes several
         if kind and is_value:
             hide_more = kind
@@ -108,6 +108,7 @@ def redact_arguments(arguments: Sequence[str]) -> list[str]:
     return kept
 
 
+_SEVERAL = ("keys", "tokens", "secrets", "passwords", "credentials")
 _DRAWN = re.compile(r"(?=\S*\d)(?=\S*[A-Za-z])[^\s/.=,:]{8,}")
 """A second value of a secret option: letters and digits that are no path and no number."""
 
