@@ -75,8 +75,12 @@ class BinaryLabels:
 
 
 def _cost(one: Binary) -> float:
-    function = functional.binary_cross_entropy_with_logits if one.of_logits else functional.binary_cross_entropy
-    return float(function(one.scores.float(), one.targets.float()))
+    scores, targets = one.scores.float(), one.targets.float()
+    if one.of_logits:
+        return float(functional.binary_cross_entropy_with_logits(scores, targets))
+    # torch's own function refuses to run under autocast. Its logarithms end at -100, too.
+    costs = targets * scores.log().clamp(min=-100.0) + (1.0 - targets) * (1.0 - scores).log().clamp(min=-100.0)
+    return -float(costs.mean())
 
 
 def _entropy(positives: float, rows: int) -> float:

@@ -31,7 +31,7 @@ def equal_input_rows(graph: LossGraph, call: MicroBatch | None) -> Iterator[tupl
     if not of_rows or not all(is_plain(one) and one.grad_fn is None and not one.is_quantized for one in given):
         return
     read = [_first(one, call.samples) for one in given]
-    if not all(bool((one == one[:1]).all()) for one in read):
+    if not all(torch.equal(one[:1], one[-1:]) for one in read) or not all(bool((one == one[:1]).all()) for one in read):
         return
     yield "equal-inputs", float(call.samples)
     numbers = [one for one in read if one.is_floating_point()]
