@@ -1,4 +1,4 @@
-"""A script that goes on from its own checkpoint is launched again with the files that the recorded run began with."""
+"""A relaunched script that resumes by itself finds the checkpoints that the recorded run began with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A decoder that begins with ones for each row, and is told what to draw by a code beside them."""
+"""A decoder whose input is all ones. A code beside it selects the curve that it draws."""
 
 import torch
 from torch import nn

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import nan
 from typing import final
 
 from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import ScriptRule
 from steadytrain.statistics.benign_changes import has_moving_targets
-from steadytrain.statistics.script_rows import ScriptRow, script_rows
+from steadytrain.statistics.script_rows import ScriptRow, last_value, script_rows
 
 
 @final
@@ -49,7 +50,7 @@ class ContradictoryTargets(ScriptRule):
                 continue
             share = float(row.last)
             inputs, rows = (
-                self._last(window, measure, row.place) for measure in ("different-inputs", "compared-inputs")
+                last_value(window, measure, row.place) or nan for measure in ("different-inputs", "compared-inputs")
             )
             report = self.warning if share >= self.alarm_share else self.note
             return (
@@ -64,6 +65,3 @@ class ContradictoryTargets(ScriptRule):
                 ),
             )
         return ()
-
-    def _last(self, window: Window, measure: str, place: str) -> float:
-        return next((row.last for row in script_rows(window, measure) if row.place == place), float("nan"))

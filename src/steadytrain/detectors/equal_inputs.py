@@ -9,7 +9,7 @@ from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import ScriptRule
 from steadytrain.statistics.benign_changes import has_moving_targets
-from steadytrain.statistics.script_rows import script_rows
+from steadytrain.statistics.script_rows import last_value, script_rows
 
 
 @final
@@ -42,8 +42,8 @@ class EqualInputs(ScriptRule):
         for row in script_rows(window, "equal-inputs"):
             if len(row.values) < self.looks_min:
                 continue
-            constants = [one.last for one in script_rows(window, "constant-inputs") if one.place == row.place]
-            value = f": every number is {constants[0]:.4g}" if constants else ""
+            constant = last_value(window, "constant-inputs", row.place)
+            value = f": every number is {constant:.4g}" if constant is not None else ""
             return (
                 self.warning(
                     window,

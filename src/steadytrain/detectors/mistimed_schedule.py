@@ -9,7 +9,7 @@ from typing import final
 from steadytrain.core.model import Severity, Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import ScriptRule
-from steadytrain.statistics.script_rows import ScriptRow, script_rows
+from steadytrain.statistics.script_rows import ScriptRow, last_value, script_rows
 
 
 @final
@@ -132,7 +132,7 @@ def _counted(window: Window) -> Iterator[Symptom]:
 
 def _beside(window: Window, measure: str, row: ScriptRow) -> float:
     """The newest value of ``measure`` at the place of ``row``; 0 if there is none."""
-    return next((one.last for one in script_rows(window, measure) if one.place == row.place), 0.0)
+    return last_value(window, measure, row.place) or 0.0
 
 
 def _symptom(row: ScriptRow, severity: Severity, message: str, **numbers: float) -> Symptom:

@@ -1,7 +1,8 @@
 """The files that a recorded run began with, for a script that is launched again. Torch-free.
 
-A script that finds its own checkpoint goes on from it. So it must not find the checkpoints that the recorded run wrote
-after it had begun, and of one that this run read and then overwrote it must find the content that was read.
+A script that resumes by itself starts from the newest checkpoint that it finds. The recorded run wrote some of these
+itself: the relaunched script does not see them. Where that run read a checkpoint and later overwrote it, the script
+reads the earlier content.
 """
 
 from __future__ import annotations
@@ -14,12 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from steadytrain.core.errors import UsageError
-from steadytrain.storage.bundle import is_bundle
-from steadytrain.storage.checkpoint_pins import Identity
-from steadytrain.storage.rank_group import RANKS_FOLDER
+from steadytrain.storage.checkpoint_pins import READ_FACT, SAVED_FACT, is_as_recorded
+from steadytrain.storage.rank_group import own_folder, run_of_all
 from steadytrain.storage.run_folder import RUN_FILE, open_run
 
-SAVED, READ = "saved", "read"
 ENTRIES_MAX = 1000
 FILES_MAX = 256
 NAMES_SHOWN = 3
@@ -37,7 +36,7 @@ class FilesAtBegin:
     lost: tuple[str, ...] = ()
 
     def sentences(self) -> list[str]:
-        """What the user is told before the launch."""
+        """The sentences that a command prints before it launches the script."""
         told = []
         if self.hidden:
             what = "checkpoint" if len(self.hidden) == 1 else "checkpoints"
@@ -59,12 +58,12 @@ def files_at_begin(source: Path) -> FilesAtBegin:
             facts, began = open_run(run).facts, (run / RUN_FILE).stat().st_mtime
         except (UsageError, OSError):
             continue
-        read = found if isinstance(found := facts.get(READ), Mapping) else {}
-        for path in _written(facts.get(SAVED)):
+        read = found if isinstance(found := facts.get(READ_FACT), Mapping) else {}
+        for path in _written(facts.get(SAVED_FACT)):
             if path not in read:
                 hidden[_whole(path, began)] = None
         for path, known in read.items():
-            if not isinstance(known, Mapping) or _is_same(path, known.get("file")):
+            if not isinstance(known, Mapping) or is_as_recorded(path, known.get("file")):
                 continue
             held = os.path.realpath(run / str(known.get("held") or ""))
             if os.path.isfile(held) and Path(held).is_relative_to(os.path.realpath(run)):
@@ -76,12 +75,9 @@ def files_at_begin(source: Path) -> FilesAtBegin:
 
 def _runs(source: Path) -> Iterator[Path]:
     """The run folder, and that of the first rank, which often writes for all."""
-    run = source.absolute().parents[1] if is_bundle(source) else source.absolute()
-    if not (run / RUN_FILE).is_file():
-        return
-    yield run
-    if run.parent.name == RANKS_FOLDER and (run.parents[1] / RUN_FILE).is_file():
-        yield run.parents[1]
+    for run in dict.fromkeys((own_folder(source), run_of_all(source))):
+        if (run / RUN_FILE).is_file():
+            yield run
 
 
 def _written(saved: Any) -> Iterator[str]:
@@ -104,11 +100,6 @@ def _whole(path: str, began: float) -> str:
     except OSError:
         return path
     return str(parent) if files and min(files) >= began and len(files) < FILES_MAX else path
-
-
-def _is_same(path: str, known: Any) -> bool:
-    now = Identity.of(path)
-    return now is not None and [now.size, now.changed_ns] == known
 
 
 def _names(paths: tuple[str, ...] | list[str]) -> str:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from steadytrain.core.incident import Action
 from steadytrain.core.model import Symptom
 from steadytrain.grouping.catalog import spoils_weights
 from steadytrain.report.action_words import counted
-from steadytrain.storage.checkpoint_pins import Identity
+from steadytrain.storage.checkpoint_pins import SAVED_FACT, is_as_recorded
 from steadytrain.storage.run_folder import Run
 
-FACT = "saved"
 LAST_STEPS = 64
 """A symptom that the run ends with, or that was seen last so many steps before, may be going on."""
 
@@ -48,7 +46,7 @@ class Checkpoint:
 
 def saved_checkpoints(run: Run) -> list[Checkpoint]:
     """All that were noted, in the order in which they were written."""
-    entries = run.facts.get(FACT)
+    entries = run.facts.get(SAVED_FACT)
     stream = next(iter(run.streams()), "main")
     sick = [one for one in run.symptoms if spoils_weights(one) and one.stream == stream]
     return (
@@ -91,17 +89,12 @@ def _judged(entry: Mapping[str, Any], step: int, sick: Sequence[Symptom]) -> tup
 def _kept_at(entry: Mapping[str, Any]) -> str | None:
     """Where its content is: where the script wrote it, or the pin."""
     files = entry.get("files")
-    if isinstance(files, Mapping) and files and all(_is_same(path, known) for path, known in files.items()):
+    if isinstance(files, Mapping) and files and all(is_as_recorded(path, known) for path, known in files.items()):
         return str(entry.get("path")) if len(files) > 1 else str(next(iter(files)))
     pin = entry.get("held")
     held = pin.get("files") if isinstance(pin, Mapping) else None
     if not isinstance(pin, Mapping) or not isinstance(held, Mapping) or not held:
         return None
-    if not all(_is_same(path, known) for path, known in held.items()):
+    if not all(is_as_recorded(path, known) for path, known in held.items()):
         return None
     return str(pin.get("folder")) if len(held) > 1 else str(next(iter(held)))
-
-
-def _is_same(path: str, known: Any) -> bool:
-    now = Identity.of(Path(path))
-    return now is not None and [now.size, now.changed_ns] == known

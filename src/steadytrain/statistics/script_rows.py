@@ -38,6 +38,11 @@ def script_rows(window: Window, measure: str) -> list[ScriptRow]:
     return found
 
 
+def last_value(window: Window, measure: str, place: str) -> float | None:
+    """The newest value of ``measure`` at ``place``; None without one."""
+    return next((row.last for row in script_rows(window, measure) if row.place == place), None)
+
+
 def looks(window: Window) -> IntArray:
     """The steps that the script was looked at in."""
     table = window.tables.get("script")

@@ -13,10 +13,14 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from steadytrain.core.own_errors import own, unless_it_fails
 
 FOLDER = "checkpoints"
+SAVED_FACT, READ_FACT = "saved", "read"
+"""The facts of a run that name the checkpoints which the script wrote, and which it read before its first update."""
+
 PINS_MAX = 2
 APART_STEPS = 128
 """The older pin is so many steps older than the newer one: a fault is not always seen at once."""
@@ -43,6 +47,16 @@ class Identity:
         except own(OSError):
             return None
         return Identity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+    def fact(self) -> list[int]:
+        """What the facts of a run keep of it."""
+        return [self.size, self.changed_ns]
+
+
+def is_as_recorded(path: str | Path, fact: Any) -> bool:
+    """Whether the file has the size and the time of a :meth:`Identity.fact`."""
+    now = Identity.of(path)
+    return now is not None and now.fact() == fact
 
 
 @dataclass

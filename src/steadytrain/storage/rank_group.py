@@ -123,7 +123,7 @@ def rank_group(source: Path) -> RankGroup | None:
     world = world_of(environment)
     if world < 2:
         return None
-    rank, run = environment.get("rank"), _run_of_all(source)
+    rank, run = environment.get("rank"), run_of_all(source)
     if not isinstance(rank, int) or not 0 <= rank < world:
         raise UsageError(f"{source}: it is of rank {rank!r} of {world}, which is none")
     _check(environment, source, world)
@@ -151,9 +151,14 @@ def world_of(environment: Mapping[str, Any]) -> int:
     return world if isinstance(world, int) and not isinstance(world, bool) else 1
 
 
-def _run_of_all(source: Path) -> Path:
+def own_folder(source: Path) -> Path:
+    """The folder of the run, or of the rank, that a bundle lies in; ``source`` itself where it is no bundle."""
+    return source.absolute().parent.parent if is_bundle(source) else source.absolute()
+
+
+def run_of_all(source: Path) -> Path:
     """The folder of the run whose rank a bundle or a run folder is of."""
-    folder = source.absolute().parent.parent if is_bundle(source) else source.absolute()
+    folder = own_folder(source)
     return folder.parent.parent if folder.parent.name == RANKS_FOLDER else folder
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from steadytrain.capture.looks.graph_nodes import plain_tensor, saved_tensor
+from steadytrain.capture.looks.label_entropy import label_entropy
 
 OF_LOGITS, OF_PROBABILITIES = "BinaryCrossEntropyWithLogits", "BinaryCrossEntropy"
 KINDS = frozenset({OF_LOGITS, OF_PROBABILITIES})
@@ -71,7 +72,10 @@ class BinaryLabels:
         yield "classes", CLASSES
         yield "likelihood", _cost(found[0])
         if self._rows >= ROWS_MIN:
-            yield "label-entropy", math.fsum(_entropy(one, self._rows) for one in self._positives) / columns
+            yield "label-entropy", math.fsum(map(self._entropy, self._positives)) / columns
+
+    def _entropy(self, positives: float) -> float:
+        return label_entropy((positives, self._rows - positives))
 
 
 def _cost(one: Binary) -> float:
@@ -81,10 +85,3 @@ def _cost(one: Binary) -> float:
     # torch's own function refuses to run under autocast. Its logarithms end at -100, too.
     costs = targets * scores.log().clamp(min=-100.0) + (1.0 - targets) * (1.0 - scores).log().clamp(min=-100.0)
     return -float(costs.mean())
-
-
-def _entropy(positives: float, rows: int) -> float:
-    """In nats, with the correction of Miller and Madow (1955): few labels look less equal than they are."""
-    shares = [share for share in (positives / rows, 1.0 - positives / rows) if share > 0.0]
-    few = (len(shares) - 1) / (2.0 * rows)
-    return min(few - math.fsum(share * math.log(share) for share in shares), math.log(CLASSES))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 import torch
 
 from steadytrain.capture.looks.class_weights import weights_as_counts
+from steadytrain.capture.looks.label_entropy import label_entropy
 from steadytrain.capture.looks.loss_graph import Likelihood, LossGraph
 from steadytrain.capture.step.input_recorder import MicroBatch
 
@@ -65,9 +65,7 @@ class LabelCounts:
         self._counts = [before + now for before, now in zip(self._counts, counts, strict=True)]
         total, seen = sum(self._counts), sum(count > 0 for count in self._counts)
         if total >= LABELS_PER_CLASS * seen:
-            entropy = -math.fsum(n / total * math.log(n / total) for n in self._counts if n)
-            few = (seen - 1) / (2.0 * total)  # Miller and Madow (1955): few labels look less equal than they are
-            yield "label-entropy", min(entropy + few, math.log(one.classes))
+            yield "label-entropy", label_entropy(self._counts)
             yield from weights_as_counts(self._counts, one.weight)
 
 

@@ -25,13 +25,12 @@ from steadytrain.capture.hooks.fail_open import Guard
 from steadytrain.capture.snapshots.saved_contents import NAMES_MAX, Contents, bad_keys, contents_of
 from steadytrain.capture.step.observers import StepObserver
 from steadytrain.core.own_errors import own, unless_it_fails
-from steadytrain.storage.checkpoint_pins import Identity, Pins, beside, moved_to
+from steadytrain.storage.checkpoint_pins import READ_FACT, SAVED_FACT, Identity, Pins, beside, moved_to
 
 if TYPE_CHECKING:
     from steadytrain.capture.step.live_run import LiveRun
     from steadytrain.capture.step.optimizer_streams import Stream
 
-FACT, READ_FACT = "saved", "read"
 READ_MAX = 16
 ENTRIES_MAX = 500
 """Saves kept in the fact, the newest."""
@@ -205,7 +204,7 @@ class SavedCheckpoints(StepObserver):
         self._tell_read()
 
     def _tell_read(self) -> None:
-        read = {path: {"file": _facts(known), "held": self._held.get(path)} for path, known in self._read.items()}
+        read = {path: {"file": known.fact(), "held": self._held.get(path)} for path, known in self._read.items()}
         self._run.recorder.set_fact(READ_FACT, read)
 
     def _our_pins(self) -> Pins:
@@ -240,7 +239,7 @@ class SavedCheckpoints(StepObserver):
         entry: dict[str, Any] = {
             "step": step,
             "path": str(Path(path).parent) if path is not None and len(group) > 1 else path,
-            "files": {str(path): _facts(known) for path, known in files.items()},
+            "files": {str(path): known.fact() for path, known in files.items()},
             "bad": bad[:NAMES_MAX],
             "bad_count": len(bad),
             "held": None,
@@ -254,7 +253,7 @@ class SavedCheckpoints(StepObserver):
             except own(OSError) as error:
                 entry["not_held"] = f"{type(error).__name__}: {error}"
         self._entries = [*self._entries, entry][-ENTRIES_MAX:]
-        self._run.recorder.set_fact(FACT, self._entries)
+        self._run.recorder.set_fact(SAVED_FACT, self._entries)
 
     def _where(self, saves: list[_Save]) -> dict[Path, Identity]:
         """The files of saves by the name that they have now; an open one has its content only now."""
@@ -273,7 +272,7 @@ class SavedCheckpoints(StepObserver):
             pin = pins.add(step, files)
         if pin is None:
             return None
-        return {"folder": str(pin.folder), "files": {path: _facts(known) for path, known in pin.files.items()}}
+        return {"folder": str(pin.folder), "files": {path: known.fact() for path, known in pin.files.items()}}
 
 
 def _together(found: list[tuple[_Save, list[str]]]) -> list[list[tuple[_Save, list[str]]]]:
@@ -299,10 +298,6 @@ def _completes(save: _Save, group: list[_Save]) -> bool:
         return False
     is_beside = Path(save.path).parent == Path(first.path).parent
     return is_beside and all(save.contents.is_optimizer != other.contents.is_optimizer for other in group)
-
-
-def _facts(known: Identity) -> list[int]:
-    return [known.size, known.changed_ns]
 
 
 def _path_of(target: Any) -> str | None:
