@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -93,18 +92,18 @@ def test_a_process_is_known_by_its_session_or_its_mark(daemon: tuple[int, int, i
             own.refuse_others(f"/proc/{stranger}/oom_score_adj")
 
 
-def test_a_process_without_an_environment_is_as_its_parent_is(tmp_path: Path) -> None:
+def test_a_process_without_an_environment_is_as_its_parent_is() -> None:
     """A program that has only just started has none to read yet."""
-    leaves_one = """import subprocess
-print(subprocess.Popen(["/bin/sleep", "60"], env={}, start_new_session=True, stdout=subprocess.DEVNULL).pid)"""
+    starts_one = """import subprocess
+with subprocess.Popen(["/bin/cat"], env={}, start_new_session=True) as child:
+    print(child.pid, flush=True)"""
+    own = OwnProcesses("a-mark-of-this-launch")
     with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, start_new_session=True, env={}) as ours:
-        assert OwnProcesses("a-mark-of-this-launch").has(ours.pid)
-    asked = subprocess.run([sys.executable, "-c", leaves_one], stdout=subprocess.PIPE, text=True, check=True)
-    orphan = int(asked.stdout)
-    try:
-        assert not OwnProcesses("a-mark-of-this-launch").has(orphan)
-    finally:
-        os.kill(orphan, signal.SIGKILL)
+        assert own.has(ours.pid)
+    parent = [sys.executable, "-c", starts_one]
+    with subprocess.Popen(parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as stranger:
+        assert stranger.stdout is not None
+        assert not own.has(int(stranger.stdout.readline()))
 
 
 SHARES = """
