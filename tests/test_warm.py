@@ -55,6 +55,17 @@ def test_it_sees_what_a_fresh_one_sees(tmp_path: Path) -> None:
     assert ran(warm.client(), tmp_path, SEEN, "one", "--two", **how).stdout == cold.stdout
 
 
+def test_it_runs_on_the_cores_of_its_parent(tmp_path: Path) -> None:
+    before = os.sched_getaffinity(0)
+    warm.client()
+    os.sched_setaffinity(0, {max(before)})
+    try:
+        asked = ran(warm.client(), tmp_path, "import os; print(os.sched_getaffinity(0))")
+    finally:
+        os.sched_setaffinity(0, before)
+    assert asked.stdout.strip() == f"{{{max(before)}}}"
+
+
 @pytest.mark.parametrize("end", ENDS)
 def test_it_ends_as_a_fresh_one_ends(end: str, tmp_path: Path) -> None:
     cold, here = (ran(interpreter, tmp_path, ENDS[end]) for interpreter in (sys.executable, warm.client()))

@@ -319,6 +319,7 @@ STARTS_PROCESSES = {
     "trial_runs/process_copy.py": "a copy of a sandboxed process",
     "trial_runs/server.py": "the process of a stage: run_followed",
     "trial_runs/server_process.py": "the server",
+    "replay/devices.py": "nvidia-smi, which lists GPUs",
     "trial_runs/slurm_engine.py": "srun with remote_worker.py, whose pool launches as one here does",
     "trial_runs/stage.py": "a copy of a sandboxed process",
 }

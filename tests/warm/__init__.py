@@ -3,8 +3,8 @@
 Importing torch and, with the first optimizer, its compiler takes four seconds of a processor, and what a command of
 ours imports half a second; the scripts of the tests take a tenth of one. A server (``serving``) imports all that once
 for each test process and forks. :func:`client` is the path of a small program (``client.py``) that takes the arguments
-of an interpreter and has the server run them: with its working directory, environment, open files, exit status and
-signals. It stands in ``sys.executable`` of such a process too, so what a command launches in turn is warm as well.
+of an interpreter and has the server run them: with its working directory, environment, cores, open files, exit status
+and signals. It stands in ``sys.executable`` of such a process too, so what a command launches in turn is warm as well.
 
 What is about the interpreter itself runs in a fresh one: ``-c`` and other options, programs that lie in installed
 packages, another number of threads, other variables that Python or torch read when they are imported. So do all tests

@@ -48,6 +48,7 @@ def main(arguments):
     parts = [
         str(len(arguments)).encode(),
         ",".join(map(str, files)).encode(),
+        ",".join(map(str, posix.sched_getaffinity(0))).encode(),
         posix.getcwdb(),
         *(argument.encode("utf-8", "surrogateescape") for argument in arguments),
         *(name + b"=" + value for name, value in environment().items()),

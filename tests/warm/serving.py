@@ -53,6 +53,7 @@ class Job:
     environment: dict[str, str]
     files: dict[int, int]
     interpreter: str
+    cores: set[int]
 
 
 def serve(path: str, client: str) -> Job:
@@ -159,7 +160,7 @@ def _received(line: socket.socket, own: dict[str, str], client: str) -> Job | No
         if not some:
             return None
         message += some
-    count, numbers, folder, *rest = (os.fsdecode(part) for part in message.split(b"\0"))
+    count, numbers, cores, folder, *rest = (os.fsdecode(part) for part in message.split(b"\0"))
     environment = dict(entry.split("=", 1) for entry in rest[int(count) :])
     if _read_at_import(environment) != own:
         _say(line, "fresh 0\n")
@@ -167,7 +168,8 @@ def _received(line: socket.socket, own: dict[str, str], client: str) -> Job | No
             os.close(number)
         return None
     wanted = [int(number) for number in numbers.split(",")]
-    return Job(rest[: int(count)], folder, environment, dict(zip(wanted, files, strict=True)), client)
+    places = {int(core) for core in cores.split(",")}
+    return Job(rest[: int(count)], folder, environment, dict(zip(wanted, files, strict=True)), client, places)
 
 
 def _read_at_import(environment: dict[str, str]) -> dict[str, str]:
@@ -184,6 +186,7 @@ def become(job: Job) -> NoReturn:
     _take_files(job.files)
     for name in ("warm", __name__):
         del sys.modules[name]  # this is no module of the script's
+    os.sched_setaffinity(0, job.cores)
     os.chdir(job.folder)
     os.environ.clear()
     os.environ.update(job.environment)

@@ -11,8 +11,11 @@ from steadytrain.api.targets import Target, needs_torch, recorded_source
 from steadytrain.core.errors import UsageError
 from steadytrain.core.signatures import chosen, takes_options
 from steadytrain.experiments.command_results import keep_result
+from steadytrain.experiments.device_facts import result_of_devices
 from steadytrain.replay import launcher, verdict
 from steadytrain.replay.child_processes import ending_in_order
+from steadytrain.replay.devices import devices_of
+from steadytrain.replay.hardware_verdict import OnDevice
 from steadytrain.replay.loop_command import parse_loop, replacing_the_command
 from steadytrain.replay.moved_files import NOT_MOVED, Moved
 from steadytrain.storage.run_search import RUNS_DIR_DEFAULT
@@ -35,6 +38,7 @@ class ReplayOptions:
         until: last step; by default that of the incident.
         times: number of replays.
         once: no further replays to find why a step differs.
+        devices: replays on each GPU of the recorded kind, or on each core, to find one that computes wrong.
         step_fn: a function ``f(model, batch)`` of a module that returns the loss, or its ``MODULE:NAME``; replays
             without the script.
         build: another one, with ``step_fn``: returns ``(model, optimizer)`` or ``(model, optimizer, update)``.
@@ -51,6 +55,7 @@ class ReplayOptions:
     until: int | None = None
     times: int = 1
     once: bool = False
+    devices: bool = False
     step_fn: Function | str | None = None
     build: Function | str | None = None
     moved: str = NOT_MOVED
@@ -65,6 +70,8 @@ class ReplayOptions:
             raise UsageError(f"--lead-s {self.lead_s}: must not be negative")
         if not 1 <= self.times <= TIMES_MAX:
             raise UsageError(f"--times {self.times}: between 1 and {TIMES_MAX}")
+        if self.devices and self.once:
+            raise UsageError("--devices: each device that differs is asked twice; leave out --once")
         for option, step in (("--from", self.first), ("--until", self.until)):
             if step is not None and step < 1:
                 raise UsageError(f"{option} {step}: steps count from 1")
@@ -83,6 +90,7 @@ class ReplayOptionsGiven(TypedDict, total=False):
     until: int | None
     times: int
     once: bool
+    devices: bool
     step_fn: Function | str | None
     build: Function | str | None
     moved: str
@@ -99,6 +107,8 @@ class ReplayResult:
     replays: tuple[verdict.Replayed, ...]
     judgement: verdict.Judgement
     looked_for_symptom: bool
+    devices: tuple[OnDevice, ...] = ()
+    """Of each device, if several were compared."""
 
     @property
     def exact(self) -> bool:
@@ -118,7 +128,10 @@ class ReplayResult:
 
     def to_json(self) -> dict[str, Any]:
         """The ``steadytrain.replay/1`` document."""
-        return verdict.document(str(self.source), self.replays, self.judgement, looked_for=self.looked_for_symptom)
+        devices = [one.to_json() for one in self.devices]
+        return verdict.document(
+            str(self.source), self.replays, self.judgement, looked_for=self.looked_for_symptom, devices=devices
+        )
 
 
 @takes_options(ReplayOptions)
@@ -156,10 +169,19 @@ def replay_with(target: Target, options: ReplayOptions, *, tell: Tell = lambda l
         )
         if options.loop is not None and plan.group is not None:
             raise UsageError(f"--step-fn: {source} has {plan.group.world} ranks, which only their script can launch")
+        if options.devices and plan.group is not None:
+            raise UsageError(f"--devices: {source} has {plan.group.world} ranks; only a run of one is moved to others")
+        choices = devices_of(plan.environment) if options.devices else ()
+        devices: list[OnDevice] = []
         if options.loop is None and any(REDACTED in str(argument) for argument in plan.environment.get("argv") or ()):
             tell(f"note: a secret among the arguments was not stored; the script gets {REDACTED}...]")
         with ending_in_order():
-            replays, judgement = launcher.replay(plan, times=options.times, explain=not options.once)
-    result = ReplayResult(source, tuple(replays), judgement, plan.looked_for)
-    keep_result(source, verdict.command_result(result.to_json()))
+            if options.devices:
+                replays, judgement, devices = launcher.replay_on(plan, choices, times=options.times, tell=tell)
+            else:
+                replays, judgement = launcher.replay(plan, times=options.times, explain=not options.once)
+    result = ReplayResult(source, tuple(replays), judgement, plan.looked_for, tuple(devices))
+    document = result.to_json()
+    kept = [verdict.command_result(document), *([result_of_devices(document)] if devices else [])]
+    keep_result(source, *kept)
     return result

@@ -29,6 +29,9 @@ def _options_of_a_replay() -> type[ReplayOptions]:
 @click.option("--until", type=int, metavar="STEP", help="Last step; by default that of the incident.")
 @click.option("--times", default=1, show_default=True, help="Number of replays.")
 @click.option("--once", is_flag=True, help="No further replays to find why a step differs.")
+@click.option(
+    "--devices", is_flag=True, help="Replay on each GPU of the recorded kind, or on each core: one may compute wrong."
+)
 @_options.step_fn
 @_options.build
 @_options.tree

@@ -345,7 +345,8 @@ def _record_next(top: RankedCause | None, known: Circumstances) -> tuple[str, ..
         advice.append(
             f"a run that repeats: `steadytrain replay {shlex.quote(known.target)}` names the first operation that "
             "differs, and the setting that prevents it; `steadytrain run --seed 0 --deterministic` sets what it can, "
-            "the hashes of strings (PYTHONHASHSEED) too"
+            "the hashes of strings (PYTHONHASHSEED) too; `steadytrain replay --devices` shows whether a GPU or a core "
+            "computes wrong"
         )
     elif known.control.ran and known.control.exact is None:
         advice.append("snapshots of steps before it, so that a replay can be compared with the run: more --rewind-mb")

@@ -16,6 +16,7 @@ from steadytrain.core.model import FIRST_STREAM, Symptom, Window
 from steadytrain.experiments.bursts import burst_before
 from steadytrain.experiments.case import SAME_STORY_STEPS, Case
 from steadytrain.experiments.complaints import complaint
+from steadytrain.experiments.device_facts import facts_of_devices
 from steadytrain.experiments.near_start import starting_near
 from steadytrain.experiments.rank_cases import of_ranks
 from steadytrain.experiments.specs import Json
@@ -86,7 +87,7 @@ def open_case(
         begins=() if no_tape else _begins(recording, min(began, seen), later=later),
         taped=() if no_tape else recording.stretches(),
         step_s=float(np.median(seconds)) if len(seconds) else math.inf,
-        facts=dict(facts or {}),
+        facts={**facts_of_devices(path), **(facts or {})},
         finding=source.finding,
         of_note=source.of_note,
         guarded=bool(recorded.get("no_update")),

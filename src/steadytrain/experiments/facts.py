@@ -283,6 +283,7 @@ FACTS: Mapping[str, str] = {
     "label_mix_change": "largest change of a label's share between halves of the surveyed steps, in standard errors",
     # -- where it runs
     "devices": "devices of the parameters",
+    "faulty_device": "the device that computes wrong, and why, if replays on several devices found one",
     "ranks": "world size",
     "ranks_synchronized": "whether gradients were reduced over ranks before the update: their norms are the same",
     "rank_parameters_differ": "names of parameters that differ between ranks that held the same ones at first, by norm",
@@ -295,7 +296,7 @@ FACTS: Mapping[str, str] = {
 
 WITHOUT_SURVEY = frozenset(
     {"ranks", "ranks_synchronized", "rank_parameters_differ", "rank_scales_differ", "replay_exact", "index_outside"}
-    | {"nonfinite_refused", "too_few_values", "singular_matrix", "reused_graph", "torch_seeded"}
+    | {"faulty_device", "nonfinite_refused", "too_few_values", "singular_matrix", "reused_graph", "torch_seeded"}
 )
 """Facts that need no survey: from the records of the ranks, from the control, and from the error that ended the run."""
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from steadytrain.capture.hooks.seeding import hash_variables
 from steadytrain.core.errors import UsageError
+from steadytrain.replay.devices import Device, as_recorded, on
 from steadytrain.replay.environment_changes import changes
 from steadytrain.replay.failing_step import MOVED_HINT, NOT_RECORDED, check_batches, check_launch, run_logged
 from steadytrain.replay.from_script import STEPS_MODULE
+from steadytrain.replay.hardware_verdict import OnDevice, judge_devices
 from steadytrain.replay.loop_command import with_loop
 from steadytrain.replay.moved_files import Moved, moved_environment
 from steadytrain.replay.rank_launch import run_ranks
@@ -35,6 +37,7 @@ TRACES_MAX = 4
 """Bound on traced replays. An intermittent difference may need several until two traces diverge."""
 
 TRACE_BYTES_MAX = 1 << 30
+Tell = Callable[[str], None]
 USAGE_STATUS, OURS = 2, "steadytrain: "
 """Exit status and prefix of the last line of a launched process that got an impossible request."""
 
@@ -54,7 +57,7 @@ class Plan:
     ``environment`` is the document of the recorded run. ``first`` is None if only the incident's own step is replayed
     from its bundle. ``incident_step`` is None for a run. ``wait_s`` bounds each launch. The launched script computes
     the steps before ``first`` itself if they need at most ``lead_s`` seconds, else only its first. ``group`` are all
-    ranks of a run of several.
+    ranks of a run of several. ``device``: where it runs; None: as the recorded run did.
     """
 
     source: Path
@@ -66,6 +69,7 @@ class Plan:
     wait_s: float
     lead_s: float
     group: RankGroup | None = None
+    device: Device | None = None
 
     @property
     def looked_for(self) -> bool:
@@ -146,6 +150,34 @@ def replay(asked: Plan, *, times: int, explain: bool) -> tuple[list[Replayed], J
     return replays, judge(replays, changed=changed, traced=traced, part=part, compiled=compiled)
 
 
+def replay_on(
+    asked: Plan, devices: Sequence[Device], *, times: int, tell: Tell
+) -> tuple[list[Replayed], Judgement, list[OnDevice]]:
+    """Replays ``times`` times on each of ``devices``, and once more where that is not exact. The judgement is about the
+    devices.
+
+    Raises:
+        CannotReplayError: the launched script did not reach the step on one of them.
+    """
+    replays: dict[str, list[Replayed]] = {}
+    changed: list[str] = []
+    for number, device in enumerate(devices, start=1):
+        tell(f"replay on {device.name} ({number} of {len(devices)})")
+        there = replace(asked, device=device)
+        outputs = [_once(there, trace_step=None) for _ in range(times)]
+        if len(outputs) == 1 and not outputs[0].replayed.exact:
+            outputs.append(_once(there, trace_step=None))
+        replays[device.name] = [output.replayed for output in outputs]
+        present = as_recorded(outputs[0].environment, asked.environment)
+        changed = changed or changes(asked.environment, present, moved=asked.moved.pair)
+    judgement, suspects = judge_devices(replays, changed)
+    found = [
+        OnDevice.of(one, replays[one.name], looked_for=asked.looked_for, suspect=one.name in suspects)
+        for one in devices
+    ]
+    return [one for ones in replays.values() for one in ones], judgement, found
+
+
 def _once(asked: Plan, *, trace_step: int | None) -> Output:
     with tempfile.TemporaryDirectory(prefix="steadytrain-replay-") as scratch:
         if asked.group is not None:
@@ -196,7 +228,8 @@ def _command(asked: Plan, result: Path, trace_step: int | None) -> list[str]:
 def launch(asked: Plan, arguments: Sequence[str], result: Path) -> None:
     folder = with_loop(moved_environment(asked.environment, asked.moved)).get("cwd")
     log, variables = result.parent / "output.txt", hash_variables(asked.environment)
-    ended = run_logged(arguments, log, folder=folder, wait_s=asked.wait_s, variables=variables)
+    with on(asked.device) as of_device:
+        ended = run_logged(arguments, log, folder=folder, wait_s=asked.wait_s, variables={**variables, **of_device})
     if ended is None:
         raise CannotReplayError(f"the launched script took more than {asked.wait_s:g} s (--wait-s)")
     if not result.is_file():

@@ -25,7 +25,14 @@ from steadytrain.replay.trace_comparison import Part
 
 SCHEMA = "steadytrain.replay/1"
 
-Kind = Literal["transient", "nondeterministic-operation", "environment-changed", "outside-value", "unknown"]
+Kind = Literal[
+    "transient",
+    "nondeterministic-operation",
+    "environment-changed",
+    "outside-value",
+    "persistent-device",
+    "unknown",
+]
 
 CLEAN_STATUS, SYMPTOM_STATUS, CANNOT_TELL_STATUS = 0, 1, 125
 """The exit statuses that ``git bisect run`` expects."""
@@ -152,7 +159,7 @@ def judge(
 
 def differ(replays: Sequence[Replayed]) -> bool:
     """Whether the replays got different bits. Each is compared with the recording, and thus with the others."""
-    return len({_came_to(replay) for replay in replays}) > 1
+    return len({came_to(replay) for replay in replays}) > 1
 
 
 def earliest(replays: Sequence[Replayed]) -> Difference | None:
@@ -174,8 +181,14 @@ def status(replays: Sequence[Replayed], *, looked_for: bool) -> int:
 
 
 def document(
-    incident: str, replays: Sequence[Replayed], judgement: Judgement, *, looked_for: bool = True
+    incident: str,
+    replays: Sequence[Replayed],
+    judgement: Judgement,
+    *,
+    looked_for: bool = True,
+    devices: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
+    """The ``steadytrain.replay/1`` document. ``devices``: what each of several showed, if they were compared."""
     first, worst = earliest(replays), _worst(replays)
     symptoms = [replay.symptom if looked_for else None for replay in replays]
     batches = [replay.script_batches_equal for replay in replays if replay.script_batches_equal is not None]
@@ -199,6 +212,7 @@ def document(
         "ranks": [rank.to_json() for rank in worst.ranks],
         "failing_rank": worst.failing_rank,
         "failing_place": worst.failing_place,
+        "devices": [dict(one) for one in devices],
     }
 
 
@@ -240,6 +254,9 @@ def lines(result: Mapping[str, Any]) -> list[str]:
         told.append(_line("first difference", f"{where}{first['phase']}: {first['tensor']}"))
         told.append(_line("", f"recorded {first['recorded']}, replayed {first['replayed']}"))
         told.append(_line("kind", f"{(result['kind'] or 'unknown').replace('-', ' ')}: {result['why']}"))
+    if first is None and result["devices"]:
+        told.append(_line("devices", result["why"]))
+    told += [_line(one["name"], _of_device(one)) for one in result["devices"]]
     operation = result["operation"]
     if operation is not None:
         module = f" in {operation['module']}" if operation.get("module") else ""
@@ -264,10 +281,21 @@ def lines(result: Mapping[str, Any]) -> list[str]:
 
 
 def _of_rank(one: Mapping[str, Any]) -> str:
-    found = one["first_difference"]
-    if found is None:
-        return f"exact in {one['steps']} steps"
-    return f"first different at step {found['step']} ({found['phase']}: {found['tensor']})"
+    return _first(one["first_difference"]) or f"exact in {one['steps']} steps"
+
+
+def _first(difference: Mapping[str, Any] | None) -> str:
+    if difference is None:
+        return ""
+    return f"first different at step {difference['step']} ({difference['phase']}: {difference['tensor']})"
+
+
+def _of_device(one: Mapping[str, Any]) -> str:
+    showed = _first(one["first_difference"]) or "exact"
+    if not one["repeats"]:
+        showed += ", and not the same each time"
+    which = ", ".join(text for text in (one["model"], one["serial"] and f"serial {one['serial']}", one["slot"]) if text)
+    return f"{showed}{'; computes wrong' if one['suspect'] else ''}{f' [{which}]' if which else ''}"
 
 
 def _line(name: str, text: str) -> str:
@@ -309,7 +337,8 @@ def _alike(replays: Sequence[Replayed], what: str) -> str:
     return f"{len(replays)} replays agree to the last bit, but differ from the recording: {what}"
 
 
-def _came_to(replay: Replayed) -> tuple[Any, ...]:
+def came_to(replay: Replayed) -> tuple[Any, ...]:
+    """What a replay has in common with others that gave the same bits."""
     found = replay.first_difference
     return () if found is None else (found.step, found.phase, found.tensor, found.replayed)
 

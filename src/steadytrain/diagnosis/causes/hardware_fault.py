@@ -27,14 +27,14 @@ class HardwareFault(Cause):
         - power, heat, an unstable clock
 
     Next:
-        1. Replay on the same device, then on another: if the symptom appears on both, hardware is not the cause.
+        1. Run `steadytrain replay INCIDENT --devices`: if all devices repeat the recording, hardware is not the cause.
         2. Check the kernel log for machine checks and Xid, and the memory's error counts.
         3. Take the device out of service, and continue from the last snapshot.
     """
 
     axis = "hardware"
     base_rate = 12.0
-    rivals = ("nondeterminism",)
+    rivals = ("nondeterminism", "faulty-device")
     expects = like("transient")
     confirming = ("unchanged",)
     spared = ()
@@ -73,6 +73,7 @@ class HardwareFault(Cause):
                         case, -STRONG, "{operation} at {line} makes it again in a new process", lambda found: True
                     )
                 ),
+                *ruled_out(fact(case, "faulty_device") is not None, "one device computes wrong again and again"),
                 *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
             ),
         )
