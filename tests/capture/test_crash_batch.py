@@ -83,7 +83,9 @@ def test_the_evidence_is_a_broken_rule_of_the_cause(tmp_path: Path) -> None:
     assert not signature.ruled_out
     (sign,) = [one for one in signature.signs if one.invariant]
     assert sign.weight == CERTAIN
-    assert sign.what.startswith("1 of the loader's batch held NaN in row 2 (Clicks[9]) of step 4, and the script ended")
+    assert sign.what.startswith(
+        "element 1 of the loader's batch held NaN in row 2 (Clicks[9]) of step 4, and the script ended"
+    )
     assert signature.batch_rows == (2,)
 
 

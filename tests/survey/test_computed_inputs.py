@@ -45,7 +45,7 @@ def test_targets_that_a_loader_gives_are_read_with_the_step_that_uses_them() -> 
         batches.fetched(0, [clean, {"y": targets, "n": torch.ones(3, dtype=torch.long)}])
         batches.called(step, (clean,), {})
     assert batches.finish()["batch_nonfinite"] == [
-        {"step": 5, "input": "1.y of the loader's batch", "rows": [1], "count": 1}
+        {"step": 5, "input": "element 1.y of the loader's batch", "rows": [1], "count": 1}
     ]
 
 

@@ -23,7 +23,13 @@ from steadytrain.survey.planned_steps import steps_planned  # noqa: E402
 from steadytrain.survey.routers import balanced, has_experts  # noqa: E402
 
 SOURCE = Path(steadytrain.__file__).parent
-PRODUCERS = ("survey", "trial_runs/diagnose.py", "experiments/rank_facts.py", "experiments/crash_facts.py")
+PRODUCERS = (
+    "survey",
+    "trial_runs/diagnose.py",
+    "experiments/rank_facts.py",
+    "experiments/crash_facts.py",
+    "experiments/device_facts.py",
+)
 READERS = ("diagnosis/causes", "experiments", "experiments/trials", "diagnosis")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from steadytrain.diagnosis.signs import enumerated, fact, measured, noted, seen
+from steadytrain.experiments.facts import LOADED
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -52,10 +53,6 @@ def made_by_script(case: Case) -> str:
         return ""
     made = f"{one['operation']} makes {one['made']} out of finite numbers"
     return f"{made}{where_made(case)} at step {one['step']}: {one['line']}"
-
-
-LOADED = "of the loader's batch"
-"""How the survey names a tensor that a loader gave."""
 
 
 def made_before_model(case: Case) -> str:

@@ -294,6 +294,14 @@ FACTS: Mapping[str, str] = {
 }
 """All facts and their meanings. Other names are not facts."""
 
+LOADED = "of the loader's batch"
+
+
+def of_loader(field: str) -> str:
+    """The name of a tensor that a loader gave, by its key or its place in the batch."""
+    return f"{'element ' if field[:1].isdigit() else ''}{field} {LOADED}"
+
+
 WITHOUT_SURVEY = frozenset(
     {"ranks", "ranks_synchronized", "rank_parameters_differ", "rank_scales_differ", "replay_exact", "index_outside"}
     | {"faulty_device", "nonfinite_refused", "too_few_values", "singular_matrix", "reused_graph", "torch_seeded"}

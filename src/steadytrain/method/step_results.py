@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from steadytrain.core.incident import BATCH_IS_BAD
 from steadytrain.diagnosis.row_signs import bad_rows
-from steadytrain.diagnosis.script_signs import LOADED
+from steadytrain.experiments.facts import LOADED
 from steadytrain.experiments.specs import axis_word
 from steadytrain.method.evidence import Evidence
 from steadytrain.method.step_result import (

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from steadytrain.capture.step.input_recorder import named_tensors_in
+from steadytrain.experiments.facts import of_loader
 from steadytrain.survey.missing_codes import missing_codes
 from steadytrain.survey.tensor_values import ROWS_LISTED_MAX
 from steadytrain.tracing.input_values import same_inputs
@@ -132,7 +133,7 @@ class Batches:
             loaded, self._loaded = self._loaded, []
             for name, value in loaded:
                 if value.is_floating_point() and value.numel():
-                    self._note_nonfinite(step, f"{name} of the loader's batch", ~value.isfinite())
+                    self._note_nonfinite(step, of_loader(name), ~value.isfinite())
             self._lengths[step] = max((max(value.shape[1:]) for _, value in inputs if value.dim() > 1), default=0)
         if scales:
             self._scales[step] = max(*scales, 0.0 if first else self._scales.get(step, 0.0))
@@ -153,7 +154,7 @@ class Batches:
     def _find_codes(self, step: int, inputs: list[tuple[str, Tensor]], computed: set[str]) -> None:
         """Codes for missing values in the inputs of a step, and in what its loader gave."""
         given = [(f"input {name}", value) for name, value in inputs if name not in computed]
-        for name, value in (*given, *((f"{name} of the loader's batch", value) for name, value in self._loaded)):
+        for name, value in (*given, *((of_loader(name), value) for name, value in self._loaded)):
             for code in missing_codes(value):
                 found = {"step": step, "input": name, "value": code, "places": int((value == code).sum())}
                 self._codes.setdefault(step, []).append(found)

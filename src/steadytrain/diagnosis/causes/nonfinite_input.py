@@ -16,6 +16,7 @@ from steadytrain.diagnosis.script_signs import (
 )
 from steadytrain.diagnosis.signs import Signs, fact, not_finite, operation, ruled_out, surveyed, when
 from steadytrain.diagnosis.trial_effects import like
+from steadytrain.experiments.facts import of_loader
 from steadytrain.experiments.trial_tables.updates import RATE_CUTS
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def _refused(case: Case) -> str:
         return ""
     rows = found.get("rows") or []
     named = ", ".join(f"row {one['row']}{_of_sample(one)}" for one in rows)
-    held = f"{found['tensor']} of the loader's batch" if found.get("from") == "batch" else f"{found['tensor']}"
+    held = of_loader(str(found["tensor"])) if found.get("from") == "batch" else f"{found['tensor']}"
     at = f" at {found['line']}" if found.get("line") else ""
     where = f" in {named}" if named else ""
     return f"{held} held {found['made']}{where} of step {found['step']}, and the script ended{at}: {found['message']}"

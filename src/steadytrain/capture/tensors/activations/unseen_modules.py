@@ -81,7 +81,8 @@ class Unseen:
             self.note(
                 "attention",
                 f"attention entropy and logits of {_some(blind)} are not measured: their scores pass neither through "
-                "torch's scaled_dot_product_attention nor through its softmax (a fused kernel, or no softmax at all)",
+                "scaled_dot_product_attention nor through a softmax over the last of three or four dimensions (a fused "
+                "kernel, scores of another shape, or no softmax)",
             )
 
 
