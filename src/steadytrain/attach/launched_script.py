@@ -34,7 +34,7 @@ from steadytrain.exporters import NONE, early_alert
 from steadytrain.replay.file_sandbox import SCRATCH_VARIABLE, protect_files
 from steadytrain.storage.ranks_of_run import is_first_recorded, launched_rank
 from steadytrain.storage.redaction import redact_arguments
-from steadytrain.storage.run_folder import RUN_FILE, open_run
+from steadytrain.storage.run_folder import RUN_FILE, Run, open_run
 
 if TYPE_CHECKING:
     from steadytrain.capture.step.watcher import Watcher
@@ -266,6 +266,12 @@ def _stopped_elsewhere(run_dir: Path) -> bool:
     """Whether a process that the script started refused an update."""
     try:
         run = open_run(run_dir)
-        return run.ended == "stopped" or any(open_run(rank).ended == "stopped" for rank in run.ranks)
+        return any(map(_was_stopped, (run, *map(open_run, run.ranks))))
     except Exception:  # the folder may be gone, or another's
         return False
+
+
+def _was_stopped(run: Run) -> bool:
+    """Whether an update was refused and ended it, or whoever started the process ended it then (Ray kills workers)."""
+    refused = run.ended is None and any(action.what.startswith("refused-") for action in run.actions)
+    return refused or run.ended == "stopped"

@@ -27,7 +27,7 @@ from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.capture.step.own_time import OwnTime
 from steadytrain.capture.step.recording import Record
 from steadytrain.capture.step.replaced_optimizers import ReplacedFact
-from steadytrain.capture.step.run_stopped import RunStopped
+from steadytrain.capture.step.run_stopped import RunStopped, quiet_in_threads
 from steadytrain.capture.step.sample_indices import DrawnSamples
 from steadytrain.capture.step.script_frames import variable_of
 from steadytrain.capture.step.steering import Steering
@@ -37,6 +37,8 @@ from steadytrain.capture.tensors.activations import Activations
 from steadytrain.capture.tensors.gradient_scaling import Scaling
 from steadytrain.capture.tensors.measurement_schedule import MeasurementSchedule
 from steadytrain.core.model import Reading
+
+OTHER_THREAD = "a training on another thread, beside the first one, is neither recorded nor guarded"
 
 
 class LiveRun:
@@ -108,11 +110,24 @@ class LiveRun:
 
     @stopped.setter
     def stopped(self, stopped: RunStopped) -> None:
+        if self._stopped is None and threading.current_thread() is not threading.main_thread():
+            quiet_in_threads()
         self._stopped = stopped.of_run(self.settings.run_dir, self.settings.description)
 
     def is_script(self) -> bool:
         """Whether the current call comes from the script, on its training thread, while the watch is on."""
         return not self.closed and not self._busy and threading.get_ident() == self._thread
+
+    def trains_here(self) -> bool:
+        """Like ``is_script``, where the script begins to train: this thread is its training thread from now on, if no
+        step was recorded on the one before, or if that has ended."""
+        here = threading.get_ident()
+        if here != self._thread and not (self.closed or self._busy or self.in_backward):
+            if not self.last_step or self._thread not in {one.ident for one in threading.enumerate()}:
+                self._thread = here
+            else:
+                self.note(OTHER_THREAD)
+        return self.is_script()
 
     def is_over(self) -> bool:
         """Whether the watch is closed, or this process is a forked child of the watched one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,18 @@ class RunStopped(BaseException):
 
     def __reduce__(self) -> tuple[type[RunStopped], tuple[str]]:
         return RunStopped, (self.message,)
+
+
+def quiet_in_threads() -> None:
+    """A thread of the script that ends by ``RunStopped`` shows no traceback, as none does that ends by ``SystemExit``
+    itself: the message was shown already."""
+    theirs = threading.excepthook
+
+    def ours(args: threading.ExceptHookArgs, /) -> None:
+        if not isinstance(args.exc_value, RunStopped):
+            theirs(args)
+
+    threading.excepthook = ours
 
 
 class _ScriptStopped(RunStopped, SystemExit):

@@ -133,7 +133,7 @@ class Watcher:
 
     def optimizer_made(self, optimizer: torch.optim.Optimizer) -> None:
         run = self._run
-        if run.is_script():
+        if run.trains_here():
             self._end_rest()
             run.optimizer_made(optimizer)
             with run.guard.part("letting go of earlier models"):
