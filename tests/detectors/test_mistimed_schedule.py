@@ -21,7 +21,12 @@ CUT = looked(last_milestone__MultiStepLR=[NAN] * 6 + [22.0], milestones_after__M
 IN_THE_FIRST_PASS, LATER, UNKNOWN = turned(0.25), turned(10.0), turned(0.0)
 AFTER_TWO_PASSES, AFTER_ONE, WITHOUT_PASSES = warms(2.0, 2.01), warms(1.0, 1.01), warms(2.0, 0.0)
 OFTEN = looked(steps_an_update__StepLR=[NAN] * 5 + [4.0])
-QUIET = (looked(), WITHOUT_PASSES)
+QUIET = (
+    looked(),
+    WITHOUT_PASSES,
+    looked(updates_per_epoch__train_py=[1.0] * 8),
+    looked(steps_of_passes__LambdaLR=[2.0] * 8),
+)
 LOOKED_AT_101 = steps(
     loss=[1.0] * 120,
     tables={
@@ -34,7 +39,8 @@ LOOKED_AT_101 = steps(
 )
 HEALTHY = (*QUIET, LOOKED_AT_101, LATER, UNKNOWN, AFTER_ONE, OFTEN)
 IN_SOURCE = looked(epochs_per_batch__train_py=[1.0, 1.0, 1.0])
-SICK = (IN_THE_FIRST_PASS, AFTER_TWO_PASSES, CUT, IN_SOURCE)
+ONCE_A_PASS = looked(updates_per_epoch__train_py=[1.0] * 8, steps_of_passes__LambdaLR=[NAN] * 6 + [2.0])
+SICK = (IN_THE_FIRST_PASS, AFTER_TWO_PASSES, CUT, IN_SOURCE, ONCE_A_PASS)
 
 
 def test_quiet() -> None:
@@ -46,6 +52,15 @@ def test_a_length_in_epochs_that_the_source_steps_for_each_batch() -> None:
     assert symptom is not None
     assert symptom.severity == "warning"
     assert "as long as the number of epochs" in symptom.message
+
+
+def test_a_length_in_updates_that_is_stepped_once_a_pass() -> None:
+    symptom = newest(MistimedSchedule(), ONCE_A_PASS)
+    assert symptom is not None
+    assert symptom.severity == "warning"
+    assert (
+        "of the epochs times the batches, and the script steps it once per epoch: it counted 2 steps" in symptom.message
+    )
 
 
 def test_a_cosine_that_rises_again_in_the_first_pass() -> None:

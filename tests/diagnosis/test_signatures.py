@@ -57,6 +57,29 @@ def test_a_symptom_that_a_script_shows_points_at_its_cause(symptom: str, name: s
     assert first(case_of({}, symptom)) == name
 
 
+@pytest.mark.parametrize(
+    ("made", "name"),
+    [
+        ("a ReLU made the predictions, which are not below 0", "bounded-output"),
+        ("a binary cross-entropy takes targets between 0 and 1", "infeasible-target"),
+    ],
+)
+def test_an_activation_that_bounds_the_predictions(made: str, name: str) -> None:
+    case = case_of({"targets_out_of_reach": 0.4}, "unreachable-targets")
+    assert case.symptom is not None
+    symptom = replace(case.symptom, message=f"40% of the targets cannot be reached: {made}")
+    assert first(replace(case, symptom=symptom, symptoms=(symptom,))) == name
+
+
+def test_a_gradient_that_fades_over_padding_is_not_cut() -> None:
+    frozen, padded = case_of({}, "frozen-parameters"), case_of({}, "read-padding")
+    assert frozen.symptom is not None
+    assert padded.symptom is not None
+    rounding = replace(frozen.symptom, numbers={"rounding_share": 3e-8})
+    assert first(replace(frozen, symptom=rounding, symptoms=(rounding,))) == "detached-graph"
+    assert first(replace(frozen, symptom=padded.symptom, symptoms=(rounding, padded.symptom))) == "read-padding"
+
+
 def test_an_operation_that_prepares_the_inputs_is_a_fault_of_the_data_and_no_shift_of_them() -> None:
     facts, symptom = SICK["amplifying-operation"]
     made = {**facts["amplified"][0], "before_model": False}

@@ -11,8 +11,9 @@ import pytest
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.judging import judge, measures, shows
 from steadytrain.experiments.outcome_measures import excess_of
+from steadytrain.experiments.paired_runs import reaches_further
 from steadytrain.experiments.result_table import document, lines
-from steadytrain.experiments.specs import OWN_TARGETS, Change, Outcome, Spec
+from steadytrain.experiments.specs import OWN_TARGETS, Change, Outcome, Spec, Verdict
 from steadytrain.experiments.trial_catalog import trial
 from steadytrain.experiments.trials.drop_batch import HARMLESS
 from trial_cases import CALM, FLAT, HURT, SPIKE, finite_case, made
@@ -369,3 +370,19 @@ def test_fresh_data_that_leave_the_symptom_say_nothing_if_the_script_makes_its_o
     assert trial("fresh-data").judge(case, [control], [fresh]).effect == "inconclusive"
     cured = made("fresh-data", CALM, FLAT)
     assert trial("fresh-data").judge(case, [control], [cured]).effect == "removed"
+
+
+@pytest.mark.parametrize(
+    ("measured", "effect"),
+    [
+        ({"loss_without_bound": 0.2, "least_loss_within_bound": 0.5}, "removed"),
+        ({"loss_without_bound": 0.48, "least_loss_within_bound": 0.5}, "inconclusive"),
+        ({}, "inconclusive"),
+    ],
+    ids=["below what the bound allows", "hardly below", "another loss"],
+)
+def test_a_loss_that_the_bound_does_not_allow(measured: dict[str, float], effect: str) -> None:
+    found = reaches_further(
+        Verdict("linear-output", "inconclusive"), [replace(made("linear-output", CALM, FLAT), measured=measured)]
+    )
+    assert found.effect == effect

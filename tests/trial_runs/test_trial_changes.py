@@ -117,6 +117,19 @@ def regress() -> None:
         optimizer.step()
 
 
+def bounded() -> None:
+    """Targets of both signs behind a ReLU."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1), nn.ReLU())
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    for _ in range(STEPS):
+        x = torch.randn(6, 4)
+        loss = functional.mse_loss(net(x).squeeze(-1), x.sum(1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
 def smoothed() -> None:
     """Dropout between two layers, and labels that are smoothed."""
     torch.manual_seed(0)
@@ -201,6 +214,7 @@ CASES: list[tuple[str, dict[str, Any], Loop]] = [
     ("accumulation-mean", {}, accumulated),
     ("scale-targets", {"factor": 0.1}, regress),
     ("scale-inputs", {}, regress),
+    ("linear-output", {}, bounded),
     ("clip-per-tensor", {"warm_up": 2, "level": 1e-3}, classify),
     ("clip-by-z-score", {"warm_up": 2, "z_max": 0.01}, not_zeroed),
     ("shrink-embedding-gradient", {"share": 0.5}, not_zeroed),

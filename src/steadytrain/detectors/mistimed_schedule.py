@@ -18,16 +18,18 @@ class MistimedSchedule(ScriptRule):
     """A learning-rate schedule is stepped more often, or more seldom, than its length is counted in.
 
     Means:
-        A schedule knows no updates and no passes over the data: it counts its own steps. Six things show that the unit
-        is wrong. The source gives it the number of passes for its length, and steps it in the loop over the batches: a
-        warning. All milestones of a `MultiStepLR` come within the first pass over the data, and the training goes on
-        for three more, or for four times as many updates where the passes are not known: a warning. `CosineAnnealingLR`
-        is stepped beyond its `T_max`, where its rate rises again: a warning if that comes within the first pass over
-        the data, else a note. A warm-up has hardly begun after the second pass, because the schedule was stepped once a
-        pass: a warning; a note after the first pass, because a warm-up over several passes may be meant. The schedule
-        counts several steps for each update: a note, because its length may be counted in micro-batches.
-        `ReduceLROnPlateau` is stepped after each batch with a patience of a few batches, and cuts the rate twice within
-        the first pass: a warning. spent-schedule reports a schedule that decayed far too early.
+        A schedule knows no updates and no passes over the data: it counts its own steps. Seven things show that the
+        unit is wrong. The source gives it the number of updates for its length (`epochs * len(loader)`), and it is
+        stepped once for each pass: a warning after the second. The source gives it the number of passes for its
+        length, and steps it in the loop over the batches: a warning. All milestones of a `MultiStepLR` come within the
+        first pass over the data, and the training goes on for three more, or for four times as many updates where the
+        passes are not known: a warning. `CosineAnnealingLR` is stepped beyond its `T_max`, where its rate rises again:
+        a warning if that comes within the first pass over the data, else a note. A warm-up has hardly begun after the
+        second pass, because the schedule was stepped once a pass: a warning; a note after the first pass, because a
+        warm-up over several passes may be meant. The schedule counts several steps for each update: a note, because
+        its length may be counted in micro-batches. `ReduceLROnPlateau` is stepped after each batch with a patience of
+        a few batches, and cuts the rate twice within the first pass: a warning. spent-schedule reports a schedule that
+        decayed far too early.
 
     Causes:
         - `T_max=epochs` or `milestones` in epochs, and `scheduler.step()` after each batch
@@ -49,6 +51,7 @@ class MistimedSchedule(ScriptRule):
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         found = [
+            *_once_a_pass(window),
             *(tuple(_in_source(window)) or self._turned(window)),  # one mistake: the second is what comes of the first
             *_cut(window),
             *self._warms(window),
@@ -96,6 +99,20 @@ def _in_source(window: Window) -> Iterator[Symptom]:
             "warning",
             f"{row.place} makes a schedule as long as the number of epochs, and the script steps it for each batch",
         )
+
+
+def _once_a_pass(window: Window) -> Iterator[Symptom]:
+    for row in script_rows(window, "updates-per-epoch")[:1]:
+        counted = script_rows(window, "steps-of-passes")[:1]
+        for one in counted:
+            steps, updates = f"{one.last:.0f} step{'s' if one.last > 1 else ''}", int(one.steps[-1]) - 1
+            yield _symptom(
+                one,
+                "warning",
+                f"{row.place} makes a schedule of the epochs times the batches, and the script steps it once per "
+                f"epoch: it counted {steps} in {updates} updates",
+                counted=one.last,
+            )
 
 
 def _cut(window: Window) -> Iterator[Symptom]:

@@ -13,6 +13,12 @@ from steadytrain.experiments.judging import PERSISTS_SHARE, not_run
 from steadytrain.experiments.outcome_measures import FLOOR_SHARE, REMOVED_SHARE, excess_of
 from steadytrain.experiments.specs import Effect, NotApplicable, Outcome, Spec, Verdict
 
+REACHED, REACHABLE = "loss_without_bound", "least_loss_within_bound"
+"""The measures of a change that takes a bound of the predictions away."""
+
+REACHED_SHARE = 0.9
+"""Below this share of it a loss counts as out of the bound's reach."""
+
 COLLAPSED = 2.5
 """A favourite expert must get this many times its fair share to count as a collapse (the cause's own bound)."""
 
@@ -41,6 +47,17 @@ def learns_it(trial: str, what: str, case: Case, controls: Sequence[Outcome], ou
     effect: Effect = "removed" if lower > floor and here.final < -floor else "persists"
     why = f"the loss of {what} changes by {here.final:+.3g}, trained as the script does by {there.final:+.3g}"
     return Verdict(trial, effect, numbers, f"{why} (from {here.first:.3g})")
+
+
+def reaches_further(verdict: Verdict, outcomes: Sequence[Outcome]) -> Verdict:
+    """``verdict`` on a run without a bound of its predictions: ``removed`` if its newest losses are below the least
+    that predictions within the bound can come to on the same targets. No training with the bound gets there."""
+    run = next((one for one in outcomes if one.ran), None)
+    reached, least = (run.measured.get(name) if run is not None else None for name in (REACHED, REACHABLE))
+    if reached is None or least is None or not reached < REACHED_SHARE * least:
+        return verdict
+    why = f"the loss of its last steps is {reached:.3g}, and the activation allows no less than {least:.3g} there"
+    return replace(verdict, effect="removed", why=why, numbers={**verdict.numbers, REACHED: reached, REACHABLE: least})
 
 
 def evens_out(trial: str, outcomes: Sequence[Outcome]) -> Verdict:

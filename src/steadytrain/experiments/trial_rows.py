@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import final
 
 from steadytrain.experiments.case import Case
-from steadytrain.experiments.paired_runs import both, learns_it
+from steadytrain.experiments.paired_runs import both, learns_it, reaches_further
 from steadytrain.experiments.planning import from_the_beginning, planned
 from steadytrain.experiments.specs import Change, NotApplicable, Outcome, Placebo, Spec, Verdict
 from steadytrain.experiments.trial import Trial
@@ -119,6 +119,22 @@ class MeasuredAsMeant(Row):
     def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
         """Judge by whether the run that trains on what was meant learns it better than the one that does not."""
         return learns_it(self.name, self.what, case, controls, outcomes)
+
+
+@final
+@dataclass(frozen=True)
+class WithoutBound(Row):
+    """The recorded steps without a bound of the predictions."""
+
+    _: KW_ONLY
+    change: str
+
+    def plan(self, case: Case) -> tuple[Spec, ...] | NotApplicable:
+        return planned(self, case, Change(self.change))
+
+    def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
+        """As any trial, and by whether the loss gets below what the bound allows."""
+        return reaches_further(super().judge(case, controls, outcomes), outcomes)
 
 
 @final

@@ -228,21 +228,21 @@ class State:
                 if parameter.dim() == 2:
                     matrices.append((name, parameter))
         tied = [names[:2] for names in places.values() if len(names) > 1]
-        configured = {id(head) for root in self.roots for head in _configured_heads(root)}
+        configured = {id(head): _input_table(root) for root in self.roots for head in _configured_heads(root)}
         tables = {
             f"{name}.weight" if name else "weight"
             for root in self.roots
             for name, module in root.named_modules()
             if isinstance(module, nn.Embedding)
         }
+        as_tables = {table.data_ptr() for name, table in matrices if name in tables}
         broken = []
         for name, table in matrices:
             for other, head in matrices:
                 if name not in tables or other in tables or head.shape != table.shape:
                     continue
-                if head.data_ptr() != table.data_ptr() and (
-                    id(head) in configured or (from_start and torch.equal(head, table))
-                ):
+                is_wanted = id(head) in configured and configured[id(head)] in (None, table.data_ptr())
+                if head.data_ptr() not in as_tables and (is_wanted or (from_start and torch.equal(head, table))):
                     broken.append([name, other])
         return tied, broken
 
@@ -335,3 +335,10 @@ def _configured_heads(root: nn.Module) -> list[Tensor]:
         return [weight] if isinstance(weight, Tensor) else []
     linear = [module.weight for module in root.modules() if isinstance(module, nn.Linear)]
     return linear[-1:]
+
+
+def _input_table(root: nn.Module) -> int | None:
+    """The memory of the table that embeds the tokens of a model of transformers; None if the model does not say it."""
+    ask = getattr(root, "get_input_embeddings", None)
+    weight = getattr(ask(), "weight", None) if callable(ask) else None
+    return weight.data_ptr() if isinstance(weight, Tensor) else None

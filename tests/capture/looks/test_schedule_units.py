@@ -1,4 +1,4 @@
-"""Schedules as long as the number of epochs that are stepped for each batch, read in the source."""
+"""Schedules that count in epochs and are stepped for each batch, and the other way round, read in the source."""
 
 from __future__ import annotations
 
@@ -77,8 +77,72 @@ HEALTHY = {
 }
 
 
-def found(source: str) -> list[str]:
-    return [rule for rule, _ in mistakes(textwrap.dedent(source), {}) if rule == "epochs-per-batch"]
+OF_UPDATES = {
+    "a cosine of all batches": """
+        sched = CosineAnnealingLR(opt, T_max=epochs * len(loader))
+        for epoch in range(epochs):
+            for x, y in loader:
+                opt.step()
+            sched.step()
+        """,
+    "the script's own warm-up": """
+        scheduler = warmup_then_decay(opt, cfg["warmup"], cfg["epochs"] * len(train))
+        for epoch in range(cfg["epochs"]):
+            for step, batch in enumerate(train):
+                opt.step()
+            if epoch > 0:
+                scheduler.step()
+        """,
+    "a name for the product": """
+        steps_per_epoch = len(loader)
+        total_steps = steps_per_epoch * args.num_epochs
+        lr_scheduler = get_linear_schedule_with_warmup(opt, 100, total_steps)
+        for epoch in range(args.num_epochs):
+            train_one_epoch(model, loader, opt)
+            lr_scheduler.step()
+        """,
+    "a setting for the batches, which is off": """
+        sched = OneCycleLR(opt, max_lr=1e-3, total_steps=EPOCHS * len(loader) // ACCUMULATE)
+        for epoch in range(EPOCHS):
+            for x, y in loader:
+                opt.step()
+                if PER_BATCH:
+                    sched.step()
+            if not PER_BATCH:
+                sched.step()
+        """,
+}
+NOT_OF_UPDATES = {
+    **HEALTHY,
+    "of all batches, in a function": """
+        sched = CosineAnnealingLR(opt, T_max=epochs * len(loader))
+        def one_batch(batch):
+            opt.step()
+            sched.step()
+        for epoch in range(epochs):
+            for batch in loader:
+                one_batch(batch)
+        """,
+    "after each accumulated update": """
+        sched = CosineAnnealingLR(opt, T_max=epochs * len(loader) // 4)
+        for epoch in range(epochs):
+            for i, batch in enumerate(loader):
+                if (i + 1) % 4 == 0:
+                    opt.step()
+                    sched.step()
+        """,
+    "a length of another kind": """
+        sched = CosineAnnealingLR(opt, T_max=epochs * len(stages))
+        for stage in stages:
+            for batch in loader:
+                opt.step()
+            sched.step()
+        """,
+}
+
+
+def found(source: str, rule: str = "epochs-per-batch") -> list[str]:
+    return [one for one, _ in mistakes(textwrap.dedent(source), {}) if one == rule]
 
 
 @pytest.mark.parametrize("source", SICK.values(), ids=SICK)
@@ -89,3 +153,13 @@ def test_its_line_is_found(source: str) -> None:
 @pytest.mark.parametrize("source", HEALTHY.values(), ids=HEALTHY)
 def test_quiet(source: str) -> None:
     assert not found(source)
+
+
+@pytest.mark.parametrize("source", OF_UPDATES.values(), ids=OF_UPDATES)
+def test_a_length_in_updates_that_is_stepped_for_each_epoch(source: str) -> None:
+    assert found(source, "updates-per-epoch")
+
+
+@pytest.mark.parametrize("source", NOT_OF_UPDATES.values(), ids=NOT_OF_UPDATES)
+def test_lengths_that_are_stepped_as_they_count(source: str) -> None:
+    assert not found(source, "updates-per-epoch")

@@ -38,6 +38,8 @@ GAMMA_MAX = 0.99
 
 COUNTED_SHARE = 1 / 16
 UPDATES_DUE = 100
+SLOW_PASSES = 2.0
+"""Passes over the data after which a schedule is known to be stepped once for each."""
 
 
 def schedulers_at_start(stream: Stream) -> list[weakref.ref[Any]]:
@@ -62,6 +64,7 @@ class ScheduleCounts:
         self._turned_after: float | None = None
         self._cut_after: float | None = None
         self._highest = 0.0
+        self._told_slow = False
         self._passes_due, self._updates_due = 1.0, UPDATES_DUE
 
     def passed_over(self, updates: int) -> None:
@@ -83,6 +86,7 @@ class ScheduleCounts:
         ``steps-counted:CLASS``, in ``passes-made:CLASS`` passes. ``last-milestone:CLASS`` is the last milestone of a
         ``MultiStepLR`` that was reached after ``milestones-after:CLASS`` passes, 1 or less, three passes ago; or, if
         the passes are not known, long ago: ``milestones-updates:CLASS`` is the number of updates so far.
+        ``steps-of-passes:CLASS`` is how many steps it has counted after two passes, if these are one for each pass.
         ``gamma-an-update:CLASS`` is the factor of an ``ExponentialLR`` that each of the first 16 updates applied, up to
         0.99.
         """
@@ -102,6 +106,10 @@ class ScheduleCounts:
             gamma = schedule.gamma if type(schedule) is ExponentialLR and self._each else 1.0
             if self._updates == STEADY_UPDATES + 1 and 0.0 < gamma <= GAMMA_MAX:
                 yield f"gamma-an-update:{name}", float(gamma)
+        if not self._told_slow and (passes >= SLOW_PASSES or (not passes and self._updates > UPDATES_DUE)):
+            self._told_slow = True
+            if 1 <= count - self._start <= min(max(passes, 1.0) + 1.0, COUNTED_SHARE * self._updates):
+                yield f"steps-of-passes:{name}", float(count - self._start)
         yield from self._turned(schedule, most)
         yield from self._cut(schedule, passes, most)
         yield from self._warms(stream, name, count - self._start, passes)

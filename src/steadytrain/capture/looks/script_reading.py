@@ -75,7 +75,7 @@ from steadytrain.capture.looks.risk_sets import reversed_risk_sets
 from steadytrain.capture.looks.row_positions import row_positions
 from steadytrain.capture.looks.rows_regrouped import rows_regrouped
 from steadytrain.capture.looks.sampling_corrections import added_corrections
-from steadytrain.capture.looks.schedule_units import epochs_per_batch
+from steadytrain.capture.looks.schedule_units import epochs_per_batch, updates_per_epoch
 from steadytrain.capture.looks.separate_orders import separate_orders
 from steadytrain.capture.looks.separate_splits import separate_splits
 from steadytrain.capture.looks.shared_augmentation import shared_augmentation
@@ -143,6 +143,7 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int | str]], tuple[str
     ),
     "swapped-sizes": (swapped_sizes, ("view\\(|reshape\\(", "shape|size\\(")),
     "constant-penalty": (constant_penalties, ("autograd\\.grad\\(|(?<![.\\w])grad\\(", "backward")),
+    "updates-per-epoch": (updates_per_epoch, ("LR\\(|(?i:sched)", "(?i)epoch", "step\\(\\)", "len\\(|per_epoch")),
     "epochs-per-batch": (epochs_per_batch, ("LR\\(|schedule", "(?i)epoch", "step\\(\\)")),
     "second-derivative": (repeated_derivatives, ("grad\\(", "create_graph", "backward")),
     "row-positions": (row_positions, ("batch_first", "arange|size\\(|shape|len\\(")),

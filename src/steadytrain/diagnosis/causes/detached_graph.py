@@ -87,7 +87,8 @@ class DetachedGraph(Cause):
         contradicted = bool(behind) and moves > MOVES_MIN
         unused = bool(behind) and moves <= MOVES_MIN and not blocked
         told = f"no gradient reaches {enumerated(behind or blocked)}, while it reaches all others"
-        sure = _is_cut(case, by=CHECKPOINT) or gets_rounding_alone(case)
+        fades = seen(case, "read-padding") is not None  # over the places of padding, which a recurrent net goes through
+        sure = not fades and (_is_cut(case, by=CHECKPOINT) or gets_rounding_alone(case))
         beside = f"; a change of one hundredth changes the output by {moves:.2g} of it" if contradicted else ""
         return Signature(
             (

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, DROP_BATCH
+from steadytrain.diagnosis.reach import bounded_from_below
 from steadytrain.diagnosis.signs import above, fact, listed, measured, ruled_out, seen, surveyed, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
@@ -33,7 +34,14 @@ class InfeasibleTarget(Cause):
 
     axis = "data"
     base_rate = 9.0
-    rivals = ("learning-rate-too-low", "dead-units", "bad-batch", "nonfinite-input", "no-supervised-tokens")
+    rivals = (
+        "bounded-output",
+        "learning-rate-too-low",
+        "dead-units",
+        "bad-batch",
+        "nonfinite-input",
+        "no-supervised-tokens",
+    )
     expects = like("script", removed=("scale-targets",), either=("drop-batch", "fresh-data", "synthetic-batch"))
     confirming = ("scale-targets", "drop-batch")
     spared = ("learning-rate-third", "float32")
@@ -74,6 +82,10 @@ class InfeasibleTarget(Cause):
                 ),
                 *symptom(case, CERTAIN, "unreachable-targets", invariant=True),
                 *symptom(case, HINT, "plateau", "no-learning"),
+                *ruled_out(
+                    bounded_from_below(case) and not infeasible,
+                    "no scale of the targets brings both signs into the reach of an output that is not below 0",
+                ),
                 *ruled_out(
                     measured(case, "targets_out_of_reach") == 0.0 and not infeasible and not seen_live,
                     "all targets can be reached",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from steadytrain.experiments.specs import Change
 from steadytrain.experiments.trial import Trial
-from steadytrain.experiments.trial_rows import MeasuredAsMeant, OneChange
+from steadytrain.experiments.trial_rows import MeasuredAsMeant, OneChange, WithoutBound
 
 QK_LIMIT = 30.0
 """Limit of attention logits: above those of healthy runs (lower ones are evidence against the cause) and below the 100
@@ -94,6 +94,15 @@ ROWS: tuple[Trial, ...] = (
         makes=(Change("scale-targets", {"factor": 0.1}),),
         other_loss=True,
         axis="loss",
+    ),
+    WithoutBound(
+        "linear-output",
+        "The last layer without its activation.",
+        changes="A regression loss gets what went into the activation that made its prediction.",
+        tells="Targets that the last activation cannot give: how well the model learns with it and without it.",
+        beware="Predictions are no longer bounded, which a later exp or sqrt of the script may need.",
+        change="linear-output",
+        axis="model",
     ),
     OneChange(
         "layer-norm",

@@ -9,13 +9,17 @@ from steadytrain.experiments.planning import planned
 from steadytrain.experiments.specs import Change, NotApplicable, Spec
 from steadytrain.experiments.trial import Trial
 
+SCHEDULES = ("mistimed-schedule", "spent-schedule")
+FAR_BELOW = 0.5
+
 
 @final
 class ConstantLearningRate(Trial):
     """The learning rate that stood before the onset.
 
     Changes:
-        The rate is constant: its median over the recorded steps before the onset.
+        The rate is constant: its median over the recorded steps before the onset; or, where a schedule that is stepped
+        in another unit keeps it far below, the one that the optimizer was made with.
 
     Tells:
         A schedule that changed the rate wrongly.
@@ -33,4 +37,17 @@ class ConstantLearningRate(Trial):
         rate = case.typical("learning_rate")
         if rate is None or rate <= 0:
             return NotApplicable("the learning rate before the onset is not known")
+        base = _made_with(case)
+        if base is not None and case.symptom is not None and case.symptom.name in SCHEDULES and rate < base * FAR_BELOW:
+            rate = base
         return planned(self, case, Change("fixed-learning-rate", {"value": rate}))
+
+
+def _made_with(case: Case) -> float | None:
+    """The rate that schedulers of torch write into the groups of their optimizer when they are made."""
+    optimizers = case.environment.get("optimizer")
+    try:
+        rate = optimizers[0]["groups"][0]["initial_lr"]  # type: ignore[index]
+    except (KeyError, IndexError, TypeError):
+        return None
+    return float(rate) if isinstance(rate, int | float) else None
