@@ -30,7 +30,7 @@ from steadytrain.storage.run_news import NewsReader
 RANKS_MAX = 64
 """Ranks that are compared: the first ones. Each costs a few files."""
 
-KNOWN_MAX = 256
+KNOWN_MAX = 512
 """Rows of the table over the whole run: other tensors may differ at other times."""
 
 COMPARED_STEPS = 8
@@ -134,6 +134,7 @@ class RankAgreement(StepObserver):
             self._report_symptoms()
         if rows:
             rows["wrapped:all"] = float(stream.joint is not None)
+            rows["parted:all"] = float(stream.joint is not None and stream.joint.group is not None)
             rows["sharded:all"] = float(is_sharded(stream.parameters))
             self._known += [name for name in rows if name not in self._known][: KNOWN_MAX - len(self._known)]
             values = np.array([[rows.get(name, np.nan)] for name in self._known], np.float32)
