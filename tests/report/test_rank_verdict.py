@@ -10,7 +10,9 @@ from steadytrain.report.build import from_run
 from steadytrain.report.rank_verdict import rank_verdict
 from steadytrain.storage.run_folder import open_run
 
-CAUSE = builders.symptom(13, last=40, name="rank-loss", severity="warning", signals=("ranks.value",), numbers={"rank": 2.0})
+CAUSE = builders.symptom(
+    13, last=40, name="rank-loss", severity="warning", signals=("ranks.value",), numbers={"rank": 2.0}
+)
 
 
 def of_loss(step: int, name: str = "divergence") -> Symptom:
@@ -35,5 +37,6 @@ def test_what_does_not_follow_from_it_comes_first() -> None:
 def test_a_report_leads_with_it(tmp_path: Path) -> None:
     builders.quiet_run(tmp_path, symptoms=[CAUSE], world_size=4)
     rank = tmp_path / "ranks" / "0002"
-    builders.quiet_run(rank, rank=2, world_size=4, symptoms=[of_loss(13)], incidents=[builders.incident(33, symptoms=(of_loss(13),))])
+    kept = builders.incident(33, symptoms=(of_loss(13),))
+    builders.quiet_run(rank, rank=2, world_size=4, symptoms=[of_loss(13)], incidents=[kept])
     assert from_run(open_run(tmp_path)).verdict.startswith("warning: rank-loss at steps 13 to 40: ")

@@ -201,9 +201,10 @@ class RankAgreement(StepObserver):
         if missing and not self._missed:
             self._missed = True
             self._run.recorder.set_fact(UNSEEN_RANKS, list(missing))
+            folders = f"folder{'s' if len(missing) > 1 else ''} of {ranks_named(missing)}"
             self._run.note(
-                f"rank 0 cannot see the folder{'s' if len(missing) > 1 else ''} of {ranks_named(missing)}, so the ranks are not compared "
-                f"and what other ranks see may not be reported; {SHARE_FOLDER}"
+                f"rank 0 cannot see the {folders}, so the ranks are not compared and what other ranks see may not be "
+                f"reported; {SHARE_FOLDER}"
             )
 
 
