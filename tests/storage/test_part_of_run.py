@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 import builders
 from steadytrain.cli.show import command
 from steadytrain.report.build import from_run
+from steadytrain.storage import run_folder
 from steadytrain.storage.ranks_of_run import part_shown, speaks_here
 from steadytrain.storage.run_folder import open_run, part_of_run
 from steadytrain.storage.run_search import find, newest, survey
@@ -49,6 +51,19 @@ def test_a_whole_run_is_none(part: Path) -> None:
     assert find("r", part.parent) == part
     assert open_run(part / "ranks" / "0002").ranks == ()
     assert part_shown(open_run(part)) == part_shown(open_run(part / "ranks" / "0002")) == ""
+
+
+def test_a_folder_that_cannot_be_read_hides_no_run(part: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scandir = os.scandir
+
+    def refused(path: object) -> object:
+        if str(path).endswith("/ranks"):
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)  # type: ignore[call-overload]
+
+    builders.quiet_run(part.parent / "other")
+    monkeypatch.setattr(run_folder.os, "scandir", refused)
+    assert [run.name for run in survey(part.parent).runs] == ["other"]
 
 
 def test_the_first_rank_of_the_part_reports(part: Path) -> None:

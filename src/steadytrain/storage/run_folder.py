@@ -267,7 +267,7 @@ def open_run(path: Path) -> Run:
 def part_of_run(folder: Path) -> Path | None:
     """The first recorded rank of a folder that rank 0 did not record in: ranks of another machine, of a run whose
     folder is not shared. None if it is not one."""
-    recorded = [] if (folder / RUN_FILE).is_file() else _recorded(folder / RANKS_FOLDER)
+    recorded = [] if os.path.isfile(folder / RUN_FILE) else _recorded(folder / RANKS_FOLDER)
     return recorded[0] if recorded else None
 
 
@@ -280,7 +280,12 @@ def _beside(path: Path) -> list[Path]:
 
 
 def _recorded(ranks: Path) -> list[Path]:
-    return sorted(entry for entry in ranks.glob("*") if (entry / RUN_FILE).is_file())
+    """The folders of ranks that have a run file; none where nothing can be read."""
+    try:
+        with os.scandir(ranks) as entries:
+            return sorted(ranks / one.name for one in entries if os.path.isfile(f"{one.path}/{RUN_FILE}"))
+    except own(OSError):
+        return []
 
 
 def notable_steps(path: Path, stream: str) -> list[int]:
