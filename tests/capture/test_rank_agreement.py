@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
 
@@ -140,3 +141,23 @@ def test_a_gradient_that_all_ranks_have_is_traced_on_the_rank_where_it_began(tmp
     assert run.facts[FIRST_BAD_RANK] == 1
     first = from_run(run).incidents[0]
     assert "aten.div.Tensor" in str(first)
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_two_nodes_without_a_shared_folder_say_so_on_both(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    nodes = []
+    for node in ("0", "1"):
+        folder = tmp_path / node
+        folder.mkdir()
+        write(folder, SCRIPT)
+        there = ("--nnodes", "2", "--node-rank", node, "--master-addr", "127.0.0.1", "--master-port", port)
+        launcher = [sys.executable, "-m", "torch.distributed.run", *there, "--nproc-per-node", "1"]
+        nodes.append(Started([*launcher, *watched("script.py", "wrapped")[1:]], folder))
+    first, second = (node.end() for node in nodes)
+    assert (first.status, second.status) == (0, 0)
+    assert first.told.count("rank 0 cannot see the folder of rank 1, so the ranks are not compared") == 1
+    assert second.told.count("this is a part of the run, rank 1 of 2: rank 0 does not record here") == 1

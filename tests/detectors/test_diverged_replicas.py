@@ -40,6 +40,7 @@ def test_replicas_that_drift_and_replicas_that_began_apart() -> None:
         {"gradients_apart__1": 17},  # another fault
         {"rate_apart__1": 16},
         {"setting_apart__1": 1},
+        {"rate_first__1": 30, "rate_steps__1": 1},
         {"sharded__all": 1},
         {"wrapped__all": 0, "gradients_together__all": 3},  # nobody knows that it is one model
     ],
@@ -47,3 +48,23 @@ def test_replicas_that_drift_and_replicas_that_began_apart() -> None:
 )
 def test_weights_that_differ_for_a_reason(rows: dict[str, float]) -> None:
     assert found(weights_apart__1=33, weights_together__all=17, **rows) is None
+
+
+def test_all_ranks_that_differ_are_named() -> None:
+    rows = {"weights_together__all": 17, "ranks__all": 4}
+    some = found(**rows, weights_apart__1=33, weights_apart__3=33)
+    assert some is not None
+    assert some.message.startswith("the weights on ranks 1 and 3 differ from the other ranks at step 33")
+    tensor = found(**rows, weights_apart__1=33, weights_apart__3=33, weights_apart__1___a=33, weights_apart__3___a=33)
+    assert tensor is not None
+    assert tensor.message.startswith("a on ranks 1 and 3 differs from the other ranks at step 33")
+    each = {f"weights_apart__{rank}": 1 for rank in (1, 2, 3)}
+    every = found(ranks__all=4, weights_together__all=0, **each, weights_unlike__all=1)
+    assert every is not None
+    assert every.message == "the weights differed on all 4 ranks from the start, although gradients are shared"
+
+
+def test_many_ranks_are_counted() -> None:
+    symptom = found(ranks__all=32, weights_together__all=17, **{f"weights_apart__{rank}": 33 for rank in range(1, 13)})
+    assert symptom is not None
+    assert "on ranks 1, 2, 3, 4, 5, 6, 7, 8 and 4 more differ from the other ranks" in symptom.message

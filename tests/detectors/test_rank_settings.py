@@ -7,7 +7,7 @@ from steadytrain.core.model import Symptom
 from steadytrain.detectors.rank_settings import RankSettings
 from steadytrain.testing import newest
 
-HEALTHY = (alone(), ranked(), ranked(rate_apart__1=39, rate__1=0.02, rate__usual=0.01))
+HEALTHY = (alone(), ranked(), ranked(rate_apart__1=40, rate__1=0.02, rate__usual=0.01))
 SICK = (ranked(rate_apart__1=21, rate__1=0.02, rate__usual=0.01),)
 
 
@@ -30,7 +30,7 @@ def test_settings() -> None:
     assert decay.message == (
         "rank 1 trains with another weight_decay than rank 0 since step 1; its weights differ since step 2"
     )
-    assert found(rate_apart__1=39, rate__1=0.02, rate__usual=0.01) is None
+    assert found(rate_apart__1=40, rate__1=0.02, rate__usual=0.01) is None
     assert found(rate_apart__1=1, wrapped__all=0, gradients_together__all=0) is None  # a sweep
 
 
@@ -43,3 +43,34 @@ def test_a_loss_scale_is_marked_as_one() -> None:
     assert scale.message == (
         "rank 1 trains with loss scale 256, rank 0 with 1024 since step 21; its weights differ since step 32"
     )
+
+
+def test_a_rate_that_differs_in_single_steps_counts_once_the_weights_differ() -> None:
+    rows = {"rate_first__2": 14, "rate_steps__2": 3, "rate__2": 0.0081, "rate__usual": 0.009, "ranks__all": 4}
+    assert found(**rows) is None  # nobody knows that it did anything
+    assert found(**rows, weights_apart__2=8) is None  # they differed before
+    symptom = found(**rows, weights_apart__2=16)
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step) == ("critical", 14)
+    assert symptom.message == (
+        "rank 2 trains with learning rate 0.0081, the other ranks with 0.009 in 3 steps since step 14; "
+        "its weights differ since step 16"
+    )
+
+
+def test_all_ranks_that_differ_are_named() -> None:
+    rows = {"ranks__all": 4, "rate__usual": 0.01}
+    two = found(**rows, rate_apart__1=5, rate_apart__3=5, rate__1=0.02, rate__3=0.02)
+    assert two is not None
+    assert two.message == "ranks 1 and 3 train with learning rate 0.02, the other ranks with 0.01 since step 5"
+    each = {f"rate_apart__{rank}": 5 for rank in (1, 2, 3)} | {f"rate__{rank}": 0.01 * 2**rank for rank in (1, 2, 3)}
+    every = found(**rows, **each)
+    assert every is not None
+    assert every.message == (
+        "rank 1 trains with learning rate 0.02, rank 2 with 0.04, rank 3 with 0.08, rank 0 with 0.01 since step 5"
+    )
+
+
+def test_a_loss_scale_that_differs_after_the_gradients_follows_from_them() -> None:
+    assert found(scale_apart__1=21, scale__1=256.0, scale__usual=1024.0, gradients_apart__1=13) is None
+    assert found(scale_apart__1=21, scale__1=256.0, scale__usual=1024.0, gradients_apart__1=21) is not None

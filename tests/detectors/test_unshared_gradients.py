@@ -45,3 +45,23 @@ def test_gradients_that_were_never_shared() -> None:
     assert symptom.severity == "warning"
     other_models = {**rows, "weights_together__all": 0, "weights_apart__1": 1, "compared__all": 900}
     assert found(**other_models) is None
+
+
+def test_all_ranks_that_differ_are_named() -> None:
+    rows = {"weights_together__all": 12, "ranks__all": 4}
+    some = found(**rows, **{f"{what}_apart__{rank}": 13 for what in ("gradients", "weights") for rank in (1, 3)})
+    assert some is not None
+    assert some.message.startswith("the gradients on ranks 1 and 3 differ from the other ranks since step 13: the")
+    each = {f"{what}_apart__{rank}": 13 for what in ("gradients", "weights") for rank in (1, 2, 3)}
+    every = found(**rows, **each, gradients_unlike__all=13)
+    assert every is not None
+    assert every.message == (
+        "the gradients differ on all 4 ranks since step 13: they are not shared, and the replicas become different "
+        "models"
+    )
+
+
+def test_gradients_that_differ_because_the_loss_scale_does_are_reported_as_that() -> None:
+    rows = {"gradients_apart__1": 21, "weights_apart__1": 33, "weights_together__all": 17}
+    assert found(**rows, scale_apart__1=21) is None
+    assert found(**rows, scale_apart__1=25) is not None

@@ -210,3 +210,58 @@ def test_a_run_whose_description_is_no_file_is_named(team: Path) -> None:
     (team / "odd" / "run.json").mkdir(parents=True)
     (line,) = fleet(root_at(str(team))).unreadable
     assert "odd" in line
+
+
+@pytest.fixture
+def of_rank(team: Path) -> Path:
+    """A run whose only incident is that of rank 2, with a confirmed cause."""
+    run = builders.quiet_run(team / "di" / "ranks-differ", world_size=4)
+    rank = builders.bad_run(run / "ranks" / "0002", rank=2, world_size=4)
+    verdict(rank / "incidents" / "step-412", "bad-batch", "confirmed")
+    for path in (rank, run):
+        keep_summary(path)
+    return run
+
+
+def sent(run: Path) -> FleetRun:
+    """What an address says of a run."""
+    files = fsspec.filesystem("memory")
+    files.put(f"{run}/", "/sent/run", recursive=True)
+    try:
+        (found,) = fleet(root_at("memory://sent")).runs
+    finally:
+        files.rm("/sent", recursive=True)
+    return found
+
+
+@pytest.mark.parametrize("kept", ["of_ranks", "older", "none"])
+def test_a_verdict_of_another_rank_is_that_of_the_run(of_rank: Path, kept: str) -> None:
+    summary = of_rank / "summary.json"
+    if kept == "older":
+        summary.write_text(json.dumps({k: v for k, v in json.loads(summary.read_text()).items() if k != "of_ranks"}))
+    if kept == "none":
+        summary.unlink()
+    here = {run.folder: run for run in fleet(root_at(str(of_rank.parents[1]))).runs}["di/ranks-differ"]
+    there = sent(of_rank)
+    assert [(one.cause, one.status) for one in (here, there)] == [("bad-batch", "confirmed")] * 2
+    assert here.incidents == 1
+    assert there.incidents == (0 if kept == "older" else 1)
+
+
+def test_an_incident_that_all_ranks_kept_counts_once(team: Path) -> None:
+    run = team / "ada" / "vision" / "runs" / "bad"
+    builders.bad_run(run / "ranks" / "0001", rank=1, world_size=4)
+    assert both(team)[0].incidents == 1
+
+
+def test_a_run_whose_first_rank_was_ended_by_its_launcher_is_what_the_others_say(team: Path) -> None:
+    run = builders.write_run(team / "di" / "ended", steps=builders.records(412), facts={}, process=None, world_size=4)
+    for rank, ended in ((1, "failed"), (2, "stopped")):
+        one = builders.bad_run(run / "ranks" / f"{rank:04d}", rank=rank, world_size=4, facts={"ended": ended})
+        keep_summary(one)
+    here = {one.folder: one for one in fleet(root_at(str(team))).runs}["di/ended"]
+    assert (here.state, here.ended) == ("stopped", "stopped")
+    there = sent(run)
+    assert (there.state, there.ended, there.steps, there.worst) == ("stopped", "stopped", 412, "critical")
+    assert [name for name, _, _ in there.symptoms] == ["nonfinite-gradient"]
+    assert there.incidents == 1

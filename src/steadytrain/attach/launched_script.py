@@ -32,7 +32,7 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.model import SEVERITIES, Severity
 from steadytrain.exporters import NONE, early_alert
 from steadytrain.replay.file_sandbox import SCRATCH_VARIABLE, protect_files
-from steadytrain.storage.ranks_of_run import is_first_recorded, launched_rank
+from steadytrain.storage.ranks_of_run import launched_rank, speaks_here
 from steadytrain.storage.redaction import redact_arguments
 from steadytrain.storage.run_folder import RUN_FILE, Run, open_run
 
@@ -206,7 +206,7 @@ def _finish_run(
     is_first = launched_rank() == 0 and not (watcher is not None and watcher.settings.joined)
     stopped = _stopped_elsewhere(run_dir) or (watcher is not None and watcher.stopped is not None)
     with own_guard.part("the summary"):
-        lines = summary(watcher, run_dir) if is_first or not is_first_recorded(run_dir) else []
+        lines = summary(watcher, run_dir) if is_first or speaks_here(run_dir, launched_rank()) else []
         if given_up and not (watcher is not None and watcher.streams):
             failure = watcher.failure if watcher is not None else None
             lines = ["; ".join(filter(None, [failure, IN_ANOTHER_RUN]))]

@@ -51,6 +51,7 @@ def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
 def _run_document(run: Run | None) -> dict[str, Any]:
     """The ``steadytrain.run/1`` document."""
     from steadytrain.report.health import health
+    from steadytrain.storage.ranks_of_run import UNSEEN_RANKS, part_shown
     from steadytrain.storage.stopped_recording import read_stopped
 
     assert run is not None
@@ -73,6 +74,8 @@ def _run_document(run: Run | None) -> dict[str, Any]:
         "notes": run.facts.get("notes", []),
         "recording_stopped": read_stopped(run.path),
         "ranks": [str(rank) for rank in run.ranks],
+        "unseen_ranks": run.facts.get(UNSEEN_RANKS, []),
+        "part": part_shown(run) or None,
         "cost": run.facts.get("cost"),
         **(health(run, streams[0]["name"], run.scalars(streams[0]["name"])).to_json() if streams else {}),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from steadytrain.core.errors import UsageError
-from steadytrain.storage.rank_group import RANKS_FOLDER
+from steadytrain.storage.run_folder import RANKS_FOLDER
 
 SENTENCES_MAX = 3
 

@@ -15,7 +15,7 @@ from steadytrain.detection.other_ranks import of_other_ranks
 from steadytrain.grouping.catalog import needed_tables
 from steadytrain.grouping.stories import Story
 from steadytrain.report.action_words import counted
-from steadytrain.storage.ranks_of_run import launched_rank
+from steadytrain.storage.ranks_of_run import launched_rank, launched_ranks, part_sentence
 from steadytrain.storage.run_folder import RUN_FILE
 from steadytrain.storage.run_search import short_name
 
@@ -66,6 +66,8 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
     ended = [watcher.failure] if watcher.failure is not None else []
     if watcher.has_folder and not recorded and launched_rank() == 0:
         ended.append(f"the run folder {run_dir} is gone: it was deleted or replaced during the run, with its records")
+    if not recorded and watcher.has_folder and (part := part_sentence(run_dir, launched_ranks())):
+        ended, recorded = [*ended, part], True
     last = "; ".join([*ended, f"next: {look}"] if recorded else ended)
     return [*lines, last] if last else lines
 

@@ -7,13 +7,13 @@ from typing import final
 
 from steadytrain.core.model import Symptom, Window
 from steadytrain.detectors import RankRule
-from steadytrain.statistics.rank_rows import RankRows, rank_rows
+from steadytrain.statistics.rank_rows import RankRows, rank_rows, ranks_named
 
 
 @final
 @dataclass(frozen=True)
 class DivergedReplicas(RankRule):
-    """The weights of a rank differ from those of the others, although all apply the same gradients.
+    """The weights of some ranks differ from those of the others, although all apply the same gradients.
 
     Means:
         The parameters of each rank have a digest of all their bits in the first steps and then every 16 steps or less
@@ -35,35 +35,41 @@ class DivergedReplicas(RankRule):
         rows = rank_rows(window)
         if not rows.is_one_model or rows.of_all("sharded"):
             return ()
-        found = []
-        for rank, since in rows.ranks("weights-apart"):
-            set_apart = [rows.of(measure, rank) for measure in ("rate-apart", "scale-apart", "setting-apart")]
-            if rows.of("gradients-apart", rank) or any(0 < step <= since for step in set_apart):
-                continue
-            found.append(
-                Symptom(
-                    name="diverged-replicas",
-                    severity="critical",
-                    first_step=int(since),
-                    last_step=int(window.steps[-1]),
-                    message=_message(rows, rank, int(since)),
-                    signals=("ranks.value",),
-                    numbers={"rank": float(rank)},
-                )
-            )
-        return tuple(found[:1])
+        apart = {rank: since for rank, since in rows.ranks("weights-apart") if not _explained(rows, rank, since)}
+        if not apart:
+            return ()
+        return (
+            Symptom(
+                name="diverged-replicas",
+                severity="critical",
+                first_step=int(min(apart.values())),
+                last_step=int(window.steps[-1]),
+                message=_message(rows, list(apart), int(min(apart.values()))),
+                signals=("ranks.value",),
+                numbers={"rank": float(next(iter(apart))), "ranks": float(len(apart))},
+            ),
+        )
 
 
-def _message(rows: RankRows, rank: str, since: int) -> str:
-    names = rows.names("weights-apart", rank)
+def _explained(rows: RankRows, rank: str, since: float) -> bool:
+    """Whether the rank has other gradients, or had other settings before: that is reported in its place."""
+    set_apart = (rows.first("rate", rank), rows.first("scale", rank), rows.of("setting-apart", rank))
+    return rows.of("gradients-apart", rank) > 0 or any(0 < step <= since for step in set_apart)
+
+
+def _message(rows: RankRows, ranks: list[str], since: int) -> str:
+    names = rows.names_of("weights-apart", ranks)
     what = ", ".join(names) if names else "the weights"
-    equal_at, state = int(rows.of_all("weights-together")), int(rows.of("state-apart", rank))
+    equal_at = int(rows.of_all("weights-together"))
+    state = int(min((step for rank in ranks if (step := rows.of("state-apart", rank))), default=0))
+    everywhere = f"on all {rows.of_all('ranks'):.0f} ranks" if rows.of_all("weights-unlike") else ""
     if not equal_at:
         which = f" ({what})" if names else ""
-        begin = f"the weights of rank {rank}{which} differed from {rows.others(rank)} from the start"
-        return f"{begin}, although gradients are shared"
-    why = f"; its optimizer state differed before step {state}" if state else ""
-    return (
-        f"{what} on rank {rank} differ{'s' if len(names) == 1 else ''} from {rows.others(rank)} at step {since} "
-        f"(last seen equal at step {equal_at}), although gradients are shared{why}"
-    )
+        whose = f"of {ranks_named(ranks)}{which} differed from {rows.others(*ranks)}"
+        where = f"differed{which} {everywhere}" if everywhere else whose
+        return f"the weights {where} from the start, although gradients are shared"
+    whose_state = "its optimizer state" if len(ranks) == 1 else "their optimizer states"
+    why = f"; {whose_state} differed before step {state}" if state else ""
+    differ = f"differ{'s' if len(names) == 1 else ''}"
+    where = f"{differ} {everywhere}" if everywhere else f"on {ranks_named(ranks)} {differ} from {rows.others(*ranks)}"
+    return f"{what} {where} at step {since} (last seen equal at step {equal_at}), although gradients are shared{why}"

@@ -9,7 +9,7 @@ from typing import final
 from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import RankRule
-from steadytrain.statistics.rank_rows import RankRows, rank_rows
+from steadytrain.statistics.rank_rows import RankRows, rank_rows, ranks_named
 
 
 @final
@@ -22,7 +22,8 @@ class UnsharedGradients(RankRule):
         otherwise they become different models, and the checkpoint holds one of them. It is critical if the gradients
         were equal before, or if a data-parallel wrapper holds the model. Ranks that never had equal gradients may train
         alone on purpose, so they need 64 steps, and the finding is a warning. Nothing is reported where the weights
-        become equal again, as they do when they are averaged every few steps, or where the models never were equal.
+        become equal again, as they do when they are averaged every few steps, or where the models never were equal. A
+        rank whose loss scale differs is reported by `rank-settings`.
 
     Causes:
         - gradients that are never reduced, or not in a branch that one rank takes
@@ -44,27 +45,31 @@ class UnsharedGradients(RankRule):
         if not (shared or equal_at):
             return ()
         was_shared = bool(rows.of_all("wrapped")) or shared >= self.steps_min
-        found = []
-        for rank, since in rows.ranks("gradients-apart"):
-            steps = rows.of_all("compared") - since + 1
-            came_together = max(equal_at, rows.of_all("averaged")) > since
-            if steps < self._steps(rows, rank, was_shared=was_shared) or came_together:
-                continue
-            names = rows.names("gradients-apart", rank)
-            what = f"the gradients of {', '.join(names)}" if names else "the gradients"
-            found.append(
-                Symptom(
-                    name="unshared-gradients",
-                    severity="critical" if was_shared else "warning",
-                    first_step=int(since),
-                    last_step=int(window.steps[-1]),
-                    message=f"{what} on rank {rank} differ from {rows.others(rank)} since step {int(since)}: "
-                    "the replicas become different models",
-                    signals=("ranks.value",),
-                    numbers={"rank": float(rank), "steps": steps},
-                )
-            )
-        return tuple(found[:1])
+        apart = {
+            rank: since
+            for rank, since in rows.ranks("gradients-apart")
+            if rows.of_all("compared") - since + 1 >= self._steps(rows, rank, was_shared=was_shared)
+            and max(equal_at, rows.of_all("averaged")) <= since
+            and not 0 < rows.first("scale", rank) <= since
+        }
+        if not apart:
+            return ()
+        since = min(apart.values())
+        return (
+            Symptom(
+                name="unshared-gradients",
+                severity="critical" if was_shared else "warning",
+                first_step=int(since),
+                last_step=int(window.steps[-1]),
+                message=_message(rows, list(apart), int(since)),
+                signals=("ranks.value",),
+                numbers={
+                    "rank": float(next(iter(apart))),
+                    "ranks": float(len(apart)),
+                    "steps": rows.of_all("compared") - since + 1,
+                },
+            ),
+        )
 
     def _steps(self, rows: RankRows, rank: str, *, was_shared: bool) -> float:
         """How many steps in a row have to differ."""
@@ -72,3 +77,13 @@ class UnsharedGradients(RankRule):
         if not was_shared:
             return self.alone_min if differ else math.inf
         return self.steps_min if differ else self.unseen_min
+
+
+def _message(rows: RankRows, ranks: list[str], since: int) -> str:
+    names = rows.names_of("gradients-apart", ranks)
+    what = f"the gradients of {', '.join(names)}" if names else "the gradients"
+    if rows.of_all("gradients-unlike"):
+        where = f"differ on all {rows.of_all('ranks'):.0f} ranks since step {since}"
+        return f"{what} {where}: they are not shared, and the replicas become different models"
+    where = f"on {ranks_named(ranks)} differ from {rows.others(*ranks)} since step {since}"
+    return f"{what} {where}: the replicas become different models"

@@ -62,6 +62,7 @@ from steadytrain.report.incidents_shown import (
     with_newest,
 )
 from steadytrain.report.next_commands import Found
+from steadytrain.report.rank_verdict import rank_verdict
 from steadytrain.report.report_values import Command, IncidentPart, Report
 from steadytrain.report.slurm import sentence
 from steadytrain.report.symptoms_shown import SYMPTOMS_MAX, stories_of, story_lines, stream_names, symptom_rows
@@ -178,7 +179,7 @@ def from_run(run: Run, *, stream: str | None = None) -> Report:
     diagnosis = diagnosis_part(found[1]) if found is not None else None
     gravest = _incident_of(incidents, known)
     commands = next_commands.of_run(run, incidents, told, found, gravest)
-    verdict = _led(found, _run_verdict(run, told, incidents, steps))
+    verdict = _led(found, rank_verdict(seen) or _run_verdict(run, told, incidents, steps))
     off = ran_away(gravest, window, Path(incidents[0].path)) if gravest is not None and window is not None else ""
     onset = gravest.onset_step if gravest is not None else next((one.first_step for one in told), None)
     leading = gravest.symptoms if gravest is not None else told

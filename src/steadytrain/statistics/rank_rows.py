@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from steadytrain.core.model import Window
@@ -37,9 +37,28 @@ class RankRows:
             if name == measure and place.startswith(lead) and value
         ]
 
-    def others(self, rank: str) -> str:
-        """How the ranks are called that ``rank`` is compared with."""
-        return "rank 0" if self.of_all("ranks") == 2 and rank != "0" else "the other ranks"
+    def others(self, *ranks: str) -> str:
+        """How the ranks are called that ``ranks`` are compared with."""
+        rest = {str(rank) for rank in range(int(self.of_all("ranks")))} - set(ranks)
+        return f"rank {rest.pop()}" if len(rest) == 1 else "the other ranks"
+
+    def first(self, measure: str, rank: str) -> float:
+        """The first step in which the rate or scale (``measure``) of a rank differed, even if it does no more; or 0."""
+        found = (self.of(f"{measure}-first", rank), self.of(f"{measure}-apart", rank))
+        return min(filter(None, found), default=0.0)
+
+    def names_of(self, measure: str, ranks: Sequence[str]) -> list[str]:
+        """What of ``ranks`` has the measure; nothing if it is more than a few names, or all of a rank."""
+        named = [self.names(measure, rank) for rank in ranks]
+        every = list(dict.fromkeys(name for names in named for name in names))
+        return every if all(named) and len(every) <= NAMES_MAX else []
+
+    def pairs(self, measure: str) -> Iterator[tuple[str, str, float]]:
+        """The pairs of ranks that have a measure: the later rank, the earlier one, and the value."""
+        for (name, place), value in self.values.items():
+            later, _, earlier = place.partition(" ")
+            if name == measure and later.isdigit() and earlier.isdigit() and value:
+                yield later, earlier, value
 
     @property
     def is_one_model(self) -> bool:
@@ -49,6 +68,15 @@ class RankRows:
 
 
 SHARED_MIN = 4
+NAMES_MAX = 3
+RANKS_NAMED_MAX = 8
+
+
+def ranks_named(ranks: Sequence[str] | Sequence[int]) -> str:
+    """Such as ``rank 2``, ``ranks 1 and 3`` or ``ranks 1, 2, 3, 4, 5, 6, 7, 8 and 4 more``."""
+    shown, more = list(map(str, ranks[:RANKS_NAMED_MAX])), len(ranks) - RANKS_NAMED_MAX
+    last = f"{more} more" if more > 0 else shown.pop()
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(shown)}{' and ' if shown else ''}{last}"
 
 
 def rank_rows(window: Window) -> RankRows:

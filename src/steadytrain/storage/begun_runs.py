@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steadytrain.core.own_errors import own, unless_it_fails
-from steadytrain.storage.run_folder import RUN_FILE
+from steadytrain.storage.run_folder import RUN_FILE, part_of_run
 
 RECENT_S = 3600.0
 """An empty folder that is older belongs to a process that was killed."""
@@ -45,7 +45,8 @@ def begun_runs(runs_dir: Path) -> tuple[Begun, ...]:
 
 @dataclass(frozen=True)
 class Scan:
-    """What one look into a folder of runs finds: the folders of runs, in no order, and the runs without a step."""
+    """What one look into a folder of runs finds: the folders of runs, in no order, and the runs without a step. Of a
+    run of which only some ranks recorded here, the folder of the first of these."""
 
     runs: tuple[Path, ...]
     begun: tuple[Begun, ...]
@@ -62,6 +63,8 @@ def scan(runs_dir: Path) -> Scan:
         for entry in entries:
             if os.path.isfile(f"{entry.path}/{RUN_FILE}"):
                 runs.append(runs_dir / entry.name)
+            elif not entry.name.startswith(".") and (part := part_of_run(runs_dir / entry.name)) is not None:
+                runs.append(part)
             elif not entry.name.startswith("."):
                 begun += _begun(entry, oldest)
     return Scan(tuple(runs), tuple(sorted(begun, key=lambda one: -one.made)))

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,22 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.model import SEVERITIES, Severity, worst
 from steadytrain.storage.left_overs import ended_or_state
 from steadytrain.storage.roots import Root
-from steadytrain.storage.run_folder import RUN_FILE, checked_description
+from steadytrain.storage.run_folder import RANKS_FOLDER, RUN_FILE, checked_description
 from steadytrain.storage.run_index import INDEX_FILE
-from steadytrain.storage.run_summaries import KEPT_FILE, Ending, kept_ending, summary_of
+from steadytrain.storage.run_summaries import KEPT_FILE, Ending, count_incidents, kept_ending, summary_of
 from steadytrain.storage.staged_bundle import INCIDENTS_FOLDER
 
 READERS = 16
 """Runs that are read at a time: an object store answers in tens of milliseconds, and in parallel."""
 
 INCIDENTS_MAX = 8
+RANK_INCIDENTS_MAX = 64
+RANKS_READ_MAX = 16
+"""Ranks whose own summaries are read where that of the run is missing."""
+
 ANSWER = "diagnosis.json"
 NO_VERDICT = "unknown"
+STOPPED = "stopped"
 STATUSES = ("confirmed", "likely", "possible")
 """Statuses of a verdict, the surest first."""
 
@@ -117,9 +122,10 @@ def _run(root: Root, folder: str) -> FleetRun:
     at = f"{folder}/" if folder else ""
     description = checked_description(root.read(f"{at}{RUN_FILE}"), Path(folder or root.name))
     ending, incidents, state = _ending(root, folder, at, description)
-    cause, status, explained = _verdict(root, at, root.folders(f"{at}{INCIDENTS_FOLDER}"))
+    bundles = _newest(f"{INCIDENTS_FOLDER}/{name}" for name in root.folders(f"{at}{INCIDENTS_FOLDER}"))
+    bundles = bundles[:INCIDENTS_MAX] + _of_other_ranks(root, at, ending, _size(description))
+    cause, status, explained = _verdict(root, at, bundles)
     argv = description.get("argv")
-    size = description.get("world_size")
     return FleetRun(
         folder=folder,
         name=str(description.get("name") or folder.rpartition("/")[2]),
@@ -127,7 +133,7 @@ def _run(root: Root, folder: str) -> FleetRun:
         command=" ".join(map(str, argv)) if isinstance(argv, list) else "",
         node=_text(description.get("node")) or _text(_inside(description.get("slurm"), "node")),
         devices=ending.devices if ending is not None else (),
-        ranks=size if type(size) is int and size > 0 else 1,
+        ranks=_size(description),
         state=state,
         ended=ending.ended if ending is not None else None,
         steps=ending.steps if ending is not None else None,
@@ -141,25 +147,81 @@ def _run(root: Root, folder: str) -> FleetRun:
 
 def _ending(root: Root, folder: str, at: str, description: dict[str, Any]) -> tuple[Ending | None, int, str]:
     """What is known of how a run went, the number of its incidents, and its state in words."""
-    local = root.local(folder)
+    local, size = root.local(folder), _size(description)
     if local is not None and (local / INDEX_FILE).exists():
         summary = summary_of(local)
+        is_over = summary.ended is None and summary.state != "running"
+        ended_by_others = _ended_of_ranks(root, at, size) if is_over else None
+        if ended_by_others is not None and ended_by_others.ended == STOPPED:
+            return replace(summary.ending, ended=STOPPED), summary.incidents, STOPPED
         return summary.ending, summary.incidents, summary.state
-    ending: Ending | None = None
-    with suppress(OSError, ValueError, LookupError, TypeError, UsageError):
-        ending = kept_ending(root.read(f"{at}{KEPT_FILE}"))
+    ending = _kept(root, at) or _ended_of_ranks(root, at, size)
     ended = ending.ended if ending is not None else None
     # Whether a process of another machine is alive, nobody here can tell.
     state = ended or ended_or_state(None, description if local is not None else {})
-    return ending, len(ending.incidents) if ending is not None else 0, state
+    own = [path.rpartition("/")[2] for path in ending.incidents] if ending is not None else []
+    return ending, count_incidents(own, ending.of_ranks if ending is not None else ()), state
+
+
+def _kept(root: Root, at: str) -> Ending | None:
+    with suppress(OSError, ValueError, LookupError, TypeError, UsageError):
+        return kept_ending(root.read(f"{at}{KEPT_FILE}"))
+    return None
+
+
+def _ended_of_ranks(root: Root, at: str, size: int) -> Ending | None:
+    """What the other ranks say of how a run ended: its launcher may have ended the first one before it could. A rank
+    that stopped counts first, and of ranks that finished nobody knows whether the first one did; None if none has a
+    summary."""
+    found: list[Ending] = []
+    of_ranks: list[str] = []
+    for rank in range(1, min(size, RANKS_READ_MAX + 1)):
+        inside = f"{RANKS_FOLDER}/{rank:04d}/"
+        if (one := _kept(root, f"{at}{inside}")) is not None:
+            found.append(one)
+            of_ranks += [f"{inside}{path}" for path in one.incidents]
+    if not found:
+        return None
+    first = min(found, key=lambda one: (one.ended != STOPPED, one.ended != "failed"))
+    symptoms = sorted({one for ending in found for one in ending.symptoms}, key=lambda one: (one[2], one[0]))
+    symptoms.sort(key=lambda one: SEVERITIES.index(one[1]), reverse=True)
+    by_name = {name: (name, severity, step) for name, severity, step in reversed(symptoms)}
+    gravest_first = tuple(one for one in symptoms if by_name[one[0]] == one)
+    steps = max(one.steps for one in found)
+    ended = first.ended if first.ended in (STOPPED, "failed") else None
+    return replace(first, ended=ended, symptoms=gravest_first, steps=steps, incidents=(), of_ranks=tuple(of_ranks))
+
+
+def _of_other_ranks(root: Root, at: str, ending: Ending | None, size: int) -> list[str]:
+    """The incidents of other ranks, the newest first: paths within the run folder."""
+    if size < 2:
+        return []
+    if ending is not None and ending.of_ranks is not None:
+        return _newest(ending.of_ranks)[:RANK_INCIDENTS_MAX]
+    inside = [f"{RANKS_FOLDER}/{rank:04d}/{INCIDENTS_FOLDER}" for rank in range(1, min(size, RANKS_READ_MAX + 1))]
+    return _newest(f"{one}/{name}" for one in inside for name in root.folders(f"{at}{one}"))[:RANK_INCIDENTS_MAX]
+
+
+def _newest(bundles: Iterable[str]) -> list[str]:
+    """Paths of bundles by name, the newest first."""
+    names = [one for one in bundles if not one.endswith("/trials")]
+    return sorted(names, key=lambda path: path.rpartition("/")[2], reverse=True)
+
+
+def _size(description: dict[str, Any]) -> int:
+    size = description.get("world_size")
+    return size if type(size) is int and size > 0 else 1
 
 
 def _verdict(root: Root, at: str, bundles: Iterable[str]) -> tuple[str | None, str | None, str | None]:
-    """The surest verdict of a run's incidents and of the run itself, its status, and the symptom it explains."""
-    newest_first = sorted((name for name in bundles if name != "trials"), reverse=True)[:INCIDENTS_MAX]
+    """The surest verdict of a run's incidents and of the run itself, its status, and the symptom it explains.
+
+    ``bundles`` are the paths of the incidents within the run folder, of all ranks.
+    """
     places = [f"{at}trials/{ANSWER}"]
-    for name in newest_first:
-        places += [f"{at}{INCIDENTS_FOLDER}/trials/{name}/{ANSWER}", f"{at}{INCIDENTS_FOLDER}/{name}/answer/{ANSWER}"]
+    for bundle in bundles:
+        folder, _, name = bundle.rpartition("/")
+        places += [f"{at}{folder}/trials/{name}/{ANSWER}", f"{at}{bundle}/answer/{ANSWER}"]
     found: list[tuple[int, str, str | None, str | None]] = []
     for place in places:
         with suppress(OSError, ValueError, UsageError, RecursionError, json.JSONDecodeError):
@@ -169,6 +231,8 @@ def _verdict(root: Root, at: str, bundles: Iterable[str]) -> tuple[str | None, s
                 sure = STATUSES.index(status) if status in STATUSES else len(STATUSES)
                 explained = _text((_text(_inside(answer, "symptom")) or "").partition(":")[0])
                 found.append((sure, cause, status if sure < len(STATUSES) else None, explained))
+                if sure == 0:
+                    break
     return min(found, key=lambda one: one[0])[1:] if found else (None, None, None)
 
 

@@ -14,14 +14,13 @@ from typing import Any
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.bundle import is_bundle, open_bundle
 from steadytrain.storage.ranks_of_run import FIRST_BAD_RANK, LAUNCHER, LAUNCHER_VARIABLES, rank_folder
-from steadytrain.storage.run_folder import open_run
+from steadytrain.storage.run_folder import RANKS_FOLDER, open_run
 from steadytrain.storage.staged_bundle import INCIDENTS_FOLDER
 from steadytrain.storage.tape_files import Recording, Snapshot, find_recording, recording_note
 
 RANKS_MAX = 16
 """Ranks that are launched together. Each is a process with the whole model on this machine."""
 
-RANKS_FOLDER = "ranks"
 MAIN = "main"
 
 

@@ -9,7 +9,13 @@ from typing import Any
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.own_errors import own
-from steadytrain.storage.run_folder import RUN_FILE, Run, read_description
+from steadytrain.statistics.rank_rows import ranks_named
+from steadytrain.storage.run_folder import RANKS_FOLDER, RUN_FILE, Run, part_of_run, read_description
+
+SHARE_FOLDER = "give all nodes one folder that they share (--runs-dir)"
+
+UNSEEN_RANKS = "unseen_ranks"
+"""The fact of a run that lists the ranks whose records the first rank cannot see; absent if there are none."""
 
 FIRST_BAD_RANK = "first_bad_rank"
 """The fact of a run that names the rank whose loss was not finite in the step that ended it."""
@@ -43,7 +49,7 @@ def launched_ranks() -> int:
 
 def rank_folder(run_dir: Path, rank: int) -> Path:
     """The folder of a rank: the first one has the run folder itself."""
-    return run_dir / "ranks" / f"{rank:04d}" if rank else run_dir
+    return run_dir / RANKS_FOLDER / f"{rank:04d}" if rank else run_dir
 
 
 def rank_name(folder: Path) -> str:
@@ -65,11 +71,33 @@ def is_first_recorded(run_dir: Path) -> bool:
 def recorded_ranks(run_dir: Path) -> list[int]:
     """The ranks beside the first one that have records in this run folder."""
     try:
-        with os.scandir(run_dir / "ranks") as entries:
+        with os.scandir(run_dir / RANKS_FOLDER) as entries:
             names = [entry.name for entry in entries if entry.name.isdecimal()]
     except own(OSError):
         return []
     return sorted(int(name) for name in names)
+
+
+def speaks_here(run_dir: Path, rank: int) -> bool:
+    """Whether a rank other than the first reports: the first is not recorded where this process can see it, and no
+    lower rank is."""
+    return not is_first_recorded(run_dir) and rank == min([rank, *recorded_ranks(run_dir)])
+
+
+def part_sentence(run_dir: Path, world: int) -> str:
+    """That only some of ``world`` ranks recorded in this folder, and not the first; "" if that is not so."""
+    here = [] if os.path.isfile(run_dir / RUN_FILE) else recorded_ranks(run_dir)
+    if not here or world < 2:
+        return ""
+    return f"this is a part of the run, {ranks_named(here)} of {world}: rank 0 does not record here; {SHARE_FOLDER}"
+
+
+def part_shown(run: Run) -> str:
+    """The same for a run that is the first rank of such a folder."""
+    world, ranks = run.description.get("world_size"), run.path.absolute().parent
+    if ranks.name != RANKS_FOLDER or not isinstance(world, int):
+        return ""
+    return part_sentence(ranks.parent, world) if part_of_run(ranks.parent) is not None else ""
 
 
 def faulty_first(run: Run, incidents: Sequence[Path]) -> list[Path]:

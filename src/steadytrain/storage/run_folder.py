@@ -42,6 +42,7 @@ RUN_VERSION = 2
 """Version 2 stores gradient norms in a table, and allows thinned and merged parts. Version 1 can still be read."""
 
 RUN_FILE = "run.json"
+RANKS_FOLDER = "ranks"
 BUSY_WAIT_S = 2.0
 NOTABLE_STEPS_MAX = 256
 
@@ -250,7 +251,7 @@ def open_run(path: Path) -> Run:
             Action.from_json(json.loads(document))
             for (document,) in entries(index, "SELECT document FROM actions ORDER BY id")
         )
-    ranks = tuple(sorted(entry for entry in (path / "ranks").glob("*") if (entry / RUN_FILE).is_file()))
+    others = _recorded(path / RANKS_FOLDER) or _beside(path)
     return Run(
         path=path,
         name=str(description.get("name") or path.absolute().name),
@@ -259,8 +260,32 @@ def open_run(path: Path) -> Run:
         symptoms=symptoms,
         incidents=bundles_inside(path, bundles),
         actions=actions,
-        ranks=ranks,
+        ranks=tuple(others),
     )
+
+
+def part_of_run(folder: Path) -> Path | None:
+    """The first recorded rank of a folder that rank 0 did not record in: ranks of another machine, of a run whose
+    folder is not shared. None if it is not one."""
+    recorded = [] if os.path.isfile(folder / RUN_FILE) else _recorded(folder / RANKS_FOLDER)
+    return recorded[0] if recorded else None
+
+
+def _beside(path: Path) -> list[Path]:
+    """The other ranks, if ``path`` stands for a part of a run (see :func:`part_of_run`)."""
+    if path.absolute().parent.name != RANKS_FOLDER:
+        return []
+    first = part_of_run(path.parent.parent)
+    return [one for one in _recorded(path.parent) if one != path] if first == path else []
+
+
+def _recorded(ranks: Path) -> list[Path]:
+    """The folders of ranks that have a run file; none where nothing can be read."""
+    try:
+        with os.scandir(ranks) as entries:
+            return sorted(ranks / one.name for one in entries if os.path.isfile(f"{one.path}/{RUN_FILE}"))
+    except own(OSError):
+        return []
 
 
 def notable_steps(path: Path, stream: str) -> list[int]:

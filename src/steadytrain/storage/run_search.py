@@ -16,7 +16,7 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.plugins import NEAR_MAX, NEARNESS_MIN
 from steadytrain.storage.begun_runs import Begun, begun_runs, scan
 from steadytrain.storage.bundle import is_bundle
-from steadytrain.storage.run_folder import RUN_FILE, Run, description_started, open_run, read_description
+from steadytrain.storage.run_folder import RUN_FILE, Run, description_started, open_run, part_of_run, read_description
 from steadytrain.storage.run_summaries import RunSummary, summary_of
 from steadytrain.storage.staged_bundle import INCIDENTS_FOLDER
 
@@ -89,6 +89,9 @@ def find(target: str | None, runs_dir: Path) -> Path:
         for path in (Path(target), runs_dir / target):
             if (path / RUN_FILE).is_file() or is_bundle(path):
                 return path
+        for path in (Path(target), runs_dir / target):
+            if (part := part_of_run(path)) is not None:
+                return part
         short = _by_name(target, runs_dir)
         if short is not None:
             return short

@@ -10,17 +10,19 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from steadytrain.core.bounded_files import read_json
 from steadytrain.core.errors import UsageError
 from steadytrain.core.model import SEVERITIES, Severity, worst
-from steadytrain.core.own_errors import own
-from steadytrain.storage.bundle import write_json
+from steadytrain.core.own_errors import own, unless_it_fails
+from steadytrain.storage.bundle import MANIFEST, write_json
 from steadytrain.storage.index_reading import open_index
 from steadytrain.storage.left_overs import ended_or_state
+from steadytrain.storage.ranks_of_run import rank_folder, recorded_ranks
 from steadytrain.storage.run_folder import (
     bundles_inside,
     description_started,
@@ -28,6 +30,7 @@ from steadytrain.storage.run_folder import (
     steps_of,
 )
 from steadytrain.storage.run_index import INDEX_FILE, SIDE_FILES
+from steadytrain.storage.staged_bundle import INCIDENTS_FOLDER
 
 INCIDENTS_MAX = 10_000
 KEPT_FILE = "summary.json"
@@ -37,6 +40,7 @@ KEPT_BYTES_MAX = 1 << 16
 SYMPTOMS_MAX = 10_000
 KEPT_SYMPTOMS_MAX = 32
 DEVICES_MAX = 64
+RANKS_MAX = 64
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,8 @@ class Ending:
     """What a listing asks an index and the steps for.
 
     ``symptoms`` are (name, severity, first step), the gravest and then the earliest first; ``incidents`` are paths
-    within the run folder, ``devices`` the names of the GPUs in use, or of the processor.
+    within the run folder, ``devices`` the names of the GPUs in use, or of the processor. ``of_ranks`` are the paths of
+    the incidents that the other ranks kept, None if a summary of an older version does not say.
     """
 
     ended: str | None
@@ -52,6 +57,7 @@ class Ending:
     incidents: tuple[str, ...]
     steps: int
     devices: tuple[str, ...]
+    of_ranks: tuple[str, ...] | None = ()
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,8 @@ def summary_of(path: Path) -> RunSummary:
         UsageError: not a run folder, damaged, or of a newer format.
     """
     description = read_description(path)
-    ending = _kept(path) or _ending(path)
+    kept = _kept(path)
+    ending = replace(kept, of_ranks=_bundles_of_ranks(path)) if kept is not None else _ending(path)
     argv = description.get("argv")
     return RunSummary(
         name=str(description.get("name") or os.path.basename(os.path.abspath(path))),
@@ -96,9 +103,14 @@ def summary_of(path: Path) -> RunSummary:
         started=description_started(description),
         command=" ".join(map(str, argv)) if isinstance(argv, list) else "",
         ending=ending,
-        incidents=len(bundles_inside(path, ending.incidents)),
+        incidents=count_incidents([one.name for one in bundles_inside(path, ending.incidents)], ending.of_ranks),
         state=ended_or_state(ending.ended, description),
     )
+
+
+def count_incidents(own: Iterable[str], of_ranks: Iterable[str] | None) -> int:
+    """The number of incidents: one that several ranks kept counts once. ``own`` are names, the others paths."""
+    return len({*own, *(path.rpartition("/")[2] for path in of_ranks or ())})
 
 
 def keep_summary(path: Path) -> None:
@@ -125,7 +137,8 @@ def kept_ending(kept: Any) -> Ending:
     symptoms = tuple((str(name), _severity(severity), int(step)) for name, severity, step in kept["symptoms"])
     if not isinstance(ended, str) or type(steps) is not int or not all(isinstance(name, str) for name in devices):
         raise TypeError("not a summary")
-    return Ending(ended, symptoms, tuple(map(os.fspath, incidents)), steps, tuple(devices))
+    of_ranks = tuple(map(os.fspath, kept["of_ranks"])) if "of_ranks" in kept else None
+    return Ending(ended, symptoms, tuple(map(os.fspath, incidents)), steps, tuple(devices), of_ranks)
 
 
 def _ending(path: Path) -> Ending:
@@ -139,7 +152,19 @@ def _ending(path: Path) -> Ending:
     for one in symptoms:
         of_names.setdefault(one[0], one)
     kept = tuple(of_names.values())[:KEPT_SYMPTOMS_MAX]
-    return Ending(ended if isinstance(ended, str) else None, kept, tuple(bundles), steps_of(path), _devices(machine))
+    known = ended if isinstance(ended, str) else None
+    return Ending(known, kept, tuple(bundles), steps_of(path), _devices(machine), _bundles_of_ranks(path))
+
+
+def _bundles_of_ranks(path: Path) -> tuple[str, ...]:
+    """The paths within a run folder of the incidents of other ranks."""
+    found: list[str] = []
+    for rank in recorded_ranks(path)[:RANKS_MAX]:
+        at = os.path.relpath(rank_folder(path, rank) / INCIDENTS_FOLDER, path)
+        with unless_it_fails(OSError), os.scandir(path / at) as entries:
+            names = (one.name for one in entries if not one.name.startswith("."))
+            found += [f"{at}/{name}" for name in names if os.path.isfile(path / at / name / MANIFEST)]
+    return tuple(sorted(found)[:KEPT_INCIDENTS_MAX])
 
 
 def _fact(index: sqlite3.Connection, name: str) -> Any:

@@ -10,6 +10,7 @@ from steadytrain.core.bounded_files import read_json
 from steadytrain.core.errors import UsageError
 from steadytrain.core.own_errors import own, unless_it_fails
 from steadytrain.storage.documents import as_json
+from steadytrain.storage.ranks_of_run import part_shown
 from steadytrain.storage.redaction import redact_text
 from steadytrain.storage.run_folder import Run
 from steadytrain.storage.stopped_recording import stopped_sentence
@@ -65,8 +66,11 @@ def read_stall(folder: Path) -> Stall | None:
 
 
 def at_the_end(run: Run) -> tuple[str, ...]:
-    """What a report says first of how a run went on: that its recording stopped, and that its steps did."""
-    return (*stopped_sentence(run.path), *stall_sentences([run.path, *run.ranks]))
+    """What a report says first of how a run went on: that it is a part of one, that its recording stopped, and that its
+    steps did."""
+    part = part_shown(run)
+    first = (f"{part[:1].upper()}{part[1:]}.",) if part else ()
+    return (*first, *stopped_sentence(run.path), *stall_sentences([run.path, *run.ranks]))
 
 
 def stall_sentences(folders: Sequence[Path]) -> list[str]:

@@ -6,14 +6,16 @@ disk. Not here: the digests, the comparison, and whether a difference is a fault
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
 
 from steadytrain.capture.looks.held_parameters import is_sharded
-from steadytrain.capture.looks.rank_comparison import RankComparison
+from steadytrain.capture.looks.rank_comparison import RATIO_STEPS, RankComparison
 from steadytrain.capture.looks.rank_records import RankRecords
 from steadytrain.capture.looks.replica_digests import PROBE_STEPS_MAX, ReplicaDigests, probe
 from steadytrain.capture.step import ranks
@@ -23,20 +25,26 @@ from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import StepInProgress, Stream
 from steadytrain.core.errors import UsageError
 from steadytrain.core.model import Reading
-from steadytrain.storage.ranks_of_run import rank_folder, rank_name
+from steadytrain.grouping.one_rank import follows, rank_loss
+from steadytrain.statistics.rank_rows import ranks_named
+from steadytrain.storage.ranks_of_run import SHARE_FOLDER, UNSEEN_RANKS, rank_folder, rank_name
 from steadytrain.storage.run_folder import RUN_FILE
 from steadytrain.storage.run_news import NewsReader
 
 RANKS_MAX = 64
 """Ranks that are compared: the first ones. Each costs a few files."""
 
-KNOWN_MAX = 256
+KNOWN_MAX = 512
 """Rows of the table over the whole run: other tensors may differ at other times."""
 
 COMPARED_STEPS = 8
 ALWAYS_COMPARED = (8, 16, 32, 64, 128)
 END_S_MAX = 3.0
 """How long the first rank waits for the last records of the others."""
+
+UNSEEN_S = 60.0
+"""How long after the first step the folder of another rank may be missing: file systems that machines share may show
+new folders that late."""
 
 _PAUSE_S = 0.05
 SHARE_MAX = 0.003
@@ -57,6 +65,9 @@ class RankAgreement(StepObserver):
         self._known: list[str] = []
         self._next = 0.0
         self._works = True
+        self._expected: list[int] = []
+        self._began = 0.0
+        self._missed = False
 
     def gate(self, stream: Stream, seen: StepInProgress, measured: Measurement) -> None:
         step = measured.record.step
@@ -78,6 +89,8 @@ class RankAgreement(StepObserver):
             readings, self._readings = self._readings, []
             for reading in readings:
                 self._run.recorder.read(stream, stream.step, self._run.clock(), reading)
+            if not self._began:
+                self._began, self._expected = time.monotonic(), _expected(stream)
             if ranks.rank() == 0 and self._is_due(stream.step):
                 self._compare(stream, folder)
 
@@ -86,7 +99,7 @@ class RankAgreement(StepObserver):
         if stream is not None and stream.step and ranks.rank() == 0 and self._follows(stream):
             with self._guarded():
                 folder = self._run.recorder.begin().path
-                self._find(stream, folder)
+                self._find(stream, folder, is_over=True)
                 self._wait(stream.step)
                 self._compare(stream, folder)
 
@@ -131,9 +144,10 @@ class RankAgreement(StepObserver):
             if self._comparison is None:
                 self._comparison = RankComparison(self._records)
             rows = self._comparison.rows()
-            self._report_symptoms()
+            self._report_symptoms(rows)
         if rows:
             rows["wrapped:all"] = float(stream.joint is not None)
+            rows["parted:all"] = float(stream.joint is not None and stream.joint.group is not None)
             rows["sharded:all"] = float(is_sharded(stream.parameters))
             self._known += [name for name in rows if name not in self._known][: KNOWN_MAX - len(self._known)]
             values = np.array([[rows.get(name, np.nan)] for name in self._known], np.float32)
@@ -142,21 +156,70 @@ class RankAgreement(StepObserver):
         took = time.perf_counter() - began
         self._next = began + took / SHARE_MAX
 
-    def _report_symptoms(self) -> None:
+    def _report_symptoms(self, rows: Mapping[str, float]) -> None:
         """Report what only another rank has seen, once for each kind of symptom."""
         own = {symptom.name for symptom in self._run.recorder.symptoms.values() if symptom.severity != "note"}
-        for folder, news in self._news.items():
+        for rank, (folder, news) in enumerate(self._news.items(), start=1):
+            since = self._large_loss_since(rank, rows)
             for symptom in news.read().symptoms:
+                if since and follows(symptom, since=since):
+                    continue
                 if symptom.severity != "note" and symptom.name not in own | self._told:
                     self._told.add(symptom.name)
                     self._run.tell(f"{symptom.severity}, {rank_name(folder)}: {symptom.message}")
 
-    def _find(self, stream: Stream, folder: Path) -> None:
-        """Follow every rank from the first comparison on at which all have a folder."""
+    def _large_loss_since(self, rank: int, rows: Mapping[str, float]) -> float:
+        """Since when the loss of a rank is many times that of the others; 0 if it is not. What follows from it is not
+        reported by itself, and waits while it is not decided yet."""
+        known = rank_loss(self._run.recorder.symptoms.values())
+        if known is not None and known.numbers.get("rank") == rank:
+            return known.first_step
+        since = rows.get(f"loss-ratio-since:{rank}", 0.0)
+        undecided = rows.get("compared:all", 0.0) - since < RATIO_STEPS + 2 * COMPARED_STEPS
+        return since if undecided else 0.0
+
+    def _find(self, stream: Stream, folder: Path, *, is_over: bool = False) -> None:
+        """Follow every rank from the first comparison on at which all have a folder; report it if some never have."""
         if self._records:
             return
         count = min(ranks.world_size(), RANKS_MAX)
         folders = [rank_folder(folder, rank) for rank in range(count)]
-        if all((one / RUN_FILE).is_file() for one in folders):
+        missing = _without_records(folders)
+        while missing and is_over and self._expected and time.monotonic() < self._began + END_S_MAX:
+            time.sleep(_PAUSE_S)
+            missing = _without_records(folders)
+        if missing:
+            if is_over or time.monotonic() > self._began + UNSEEN_S:
+                self._report_missing([rank for rank in missing if rank in self._expected])
+        else:
+            if self._missed:
+                self._run.recorder.set_fact(UNSEEN_RANKS, [])
             self._records = {rank: RankRecords(one, stream.name) for rank, one in enumerate(folders)}
             self._news = {one: NewsReader(one) for one in folders[1:]}
+
+    def _report_missing(self, missing: Sequence[int]) -> None:
+        if missing and not self._missed:
+            self._missed = True
+            self._run.recorder.set_fact(UNSEEN_RANKS, list(missing))
+            folders = f"folder{'s' if len(missing) > 1 else ''} of {ranks_named(missing)}"
+            self._run.note(
+                f"rank 0 cannot see the {folders}, so the ranks are not compared and what other ranks see may not be "
+                f"reported; {SHARE_FOLDER}"
+            )
+
+
+def _without_records(folders: Sequence[Path]) -> list[int]:
+    """The ranks without a run file that can be seen from here; ``folders`` has one for each rank, in order."""
+    return [rank for rank, one in enumerate(folders) if not os.path.isfile(one / RUN_FILE)]
+
+
+def _expected(stream: Stream) -> list[int]:
+    """The ranks that are known to train with the first one, so that each of them has to have a folder.
+
+    Those of the wrapper's group; without a wrapper those of other machines, of which the first rank may see nothing.
+    Other processes of a group may never make a step, as those that only collect data.
+    """
+    if stream.joint is not None:
+        return list(ranks.ranks_of(stream.joint.group))
+    local, world = os.environ.get("LOCAL_WORLD_SIZE", ""), ranks.world_size()
+    return list(range(int(local), world)) if local.isdigit() else []

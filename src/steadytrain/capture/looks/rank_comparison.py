@@ -10,31 +10,42 @@ A row is ``MEASURE:RANK`` or ``MEASURE:RANK NAME``:
 - ``compared:all``: the newest step that all ranks have recorded
 - ``gradients-apart:RANK``: the first step of those, up to the newest, in which its gradient norms differ; else 0
 - ``gradients-apart:RANK NAME``: the same of one tensor, where not all tensors differ
+- ``gradients-unlike:all``: since which step no two of more than two ranks have equal norms of some tensor; else 0
 - ``gradients-together:all``: the number of steps so far in which the gradient norms of all ranks were equal
 - ``weights-apart:RANK``: the first step, up to the newest digest, before whose update its parameters differ; else 0
 - ``weights-apart:RANK NAME``: the same of one parameter, where not all differ
+- ``weights-unlike:all``: the same of digests of a parameter
 - ``weights-together:all``: the newest step before whose update the parameters of all ranks were equal; else 0
 - ``state-apart:RANK``: the first step before whose update its optimizer state differs
 - ``setting-apart:RANK NAME``, ``rate-apart:RANK``, ``scale-apart:RANK``: the first step up to the newest in which a
   setting of its optimizer, its learning rate or its loss scale differ; else 0. ``rate:RANK``, ``scale:RANK``,
-  ``rate:usual``, ``scale:usual``: the newest values
+  ``rate:usual``, ``scale:usual``: the newest values that differed
+- ``rate-first:RANK``, ``scale-first:RANK``, ``rate-steps:RANK``, ``scale-steps:RANK``: the first step in which they
+  differed, and the number of such steps, also where they are equal by now. Forgotten once the weights of all ranks are
+  equal after it
 - ``averaged:all``: the newest step before which the smallest parameter became equal again on all ranks; else 0
 - ``same-inputs:all``: digests in a row in which all ranks had the same inputs, while the inputs changed
-- ``same-losses:all``: steps in a row in which all ranks had the same loss to the last bit, while it changed
+- ``same-losses:all``: steps in a row in which all ranks had the same loss to the last bit, while it changed, and their
+  inputs were not known to differ
+- ``same-inputs:RANK EARLIER``, ``same-losses:RANK EARLIER``: the same of two ranks
 - ``loss-ratio:RANK``: the median over the last steps of its loss by the median of the other ranks, where it exceeds
   ``RATIO_MIN`` in each of them; ``loss-ratio-since:RANK``: since which step it does
+
+A row that would be 0 is left out.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steadytrain.capture.looks.rank_records import RankRecords, Readings, Value
+from steadytrain.capture.looks.rank_twins import RankTwins
 from steadytrain.capture.looks.replica_digests import COLUMNS, INPUTS, PROBE, SETTING, STATE
 
 SAME = 1e-5
@@ -45,7 +56,11 @@ RATIO_STEPS = 16
 RATIO_MIN = 4.0
 """A ratio of losses is reported if it exceeds this in each of the last ``RATIO_STEPS`` steps."""
 
-ROWS_MAX = 96
+ROWS_MAX = 256
+"""Rows of one comparison: what all ranks have in common first, then each rank, then names of tensors."""
+
+_ALL = -1
+"""Stands for a rank where no two ranks have the same."""
 
 
 class _Since:
@@ -60,13 +75,39 @@ class _Since:
 
     def rows(self, measure: str, ranks: Iterable[int]) -> dict[str, float]:
         """The rows of ``measure``: of each rank, and of its tensors where only some differ."""
-        rows = {}
+        rows = {f"{measure}:{rank}": float(self.first[rank, ""]) for rank in ranks if (rank, "") in self.first}
         for rank in ranks:
-            rows[f"{measure}:{rank}"] = float(self.first.get((rank, ""), 0))
             named = [(name, step) for (whose, name), step in self.first.items() if whose == rank and name]
             if len(named) <= NAMES_MAX:
                 rows |= {f"{measure}:{rank} {name}": float(step) for name, step in named}
         return rows
+
+    @property
+    def unlike(self) -> float:
+        """Since when no two ranks have had the same."""
+        return float(self.first.get((_ALL, ""), 0))
+
+
+class _Brief:
+    """In how many steps a setting of a rank differed, and first in which."""
+
+    def __init__(self) -> None:
+        self.first: dict[int, int] = {}
+        self.steps: Counter[int] = Counter()
+
+    def see(self, step: int, apart: Iterable[int]) -> None:
+        for rank in apart:
+            self.first.setdefault(rank, step)
+            self.steps[rank] += 1
+
+    def forget(self, step: int) -> None:
+        """What began before ``step``: it did no harm."""
+        for rank in [rank for rank, first in self.first.items() if first < step]:
+            del self.first[rank], self.steps[rank]
+
+    def rows(self, measure: str) -> dict[str, float]:
+        rows = {f"{measure}-first:{rank}": float(first) for rank, first in self.first.items()}
+        return rows | {f"{measure}-steps:{rank}": float(count) for rank, count in self.steps.items()}
 
 
 class RankComparison:
@@ -79,10 +120,10 @@ class RankComparison:
         self._probes_apart = False
         self._gradients, self._weights = _Since(), _Since()
         self._of_settings = {measure: _Since() for measure in ("rate", "scale", "setting")}
+        self._brief = {measure: _Brief() for measure in ("rate", "scale")}
         self._state: dict[int, int] = {}
-        self._same_inputs = self._same_losses = 0
-        self._last_inputs: Value | None = None
-        self._last_loss = float("nan")
+        self._same_inputs, self._same_losses = RankTwins(), RankTwins()
+        self._inputs_differ = False
         self._newest: dict[str, float] = {}
         self._ratios: dict[int, list[float]] = {rank: [] for rank in ranks}
         self._ratio_since = _Since()
@@ -100,7 +141,7 @@ class RankComparison:
             for step in self._common(kind):
                 compare_at(step)
                 self._newest_of[kind] = step
-        return dict(list(self._found().items())[:ROWS_MAX]) if self._newest_of != before else {}
+        return self._found() if self._newest_of != before else {}
 
     def _common(self, kind: str) -> list[int]:
         """The steps of all ranks that are not yet compared, oldest first."""
@@ -115,6 +156,7 @@ class RankComparison:
                 usual = _usual(values)
                 apart = [rank for rank, value in values.items() if value != usual]
                 self._of_settings[measure].see(step, [(rank, "") for rank in apart])
+                self._brief[measure].see(step, apart)
                 self._newest |= {f"{measure}:{rank}": values[rank] for rank in apart}
                 self._newest |= {f"{measure}:usual": usual} if apart else {}
         losses = {rank: one["loss"] for rank, one in by_rank.items() if np.isfinite(one.get("loss", np.nan))}
@@ -122,12 +164,7 @@ class RankComparison:
             self._compare_losses(step, losses)
 
     def _compare_losses(self, step: int, losses: Mapping[int, float]) -> None:
-        first = losses[min(losses)]
-        if len(set(losses.values())) > 1:
-            self._same_losses = 0
-        elif first != self._last_loss:
-            self._same_losses += 1
-        self._last_loss = first
+        self._same_losses.see({} if self._inputs_differ else losses)
         for rank, loss in losses.items():
             others = float(np.median([other for one, other in losses.items() if one != rank]))
             ratio = abs(loss) / abs(others) if others else float("nan")
@@ -155,16 +192,15 @@ class RankComparison:
         self._of_settings["setting"].see(step, settings)
         for rank in _different(states):
             self._state.setdefault(rank, step)
-        given = inputs[min(inputs)] if inputs else None
-        if given is None or _different(inputs):
-            self._same_inputs = 0
-        elif given != self._last_inputs:
-            self._same_inputs += 1
-        self._last_inputs = given
+        given = {rank: value for rank, value in inputs.items() if value is not None}
+        self._same_inputs.see(given if len(given) == len(by_rank) else {})
+        self._inputs_differ = len(given) == len(by_rank) == len(set(given.values()))
         measured, apart = _apart({rank: one.without(special) for rank, one in by_rank.items()})
         self._weights.see(step, apart)
         if measured and not apart:
             self._equal_at = step
+            for brief in self._brief.values():
+                brief.forget(step)
 
     def _compare_probes(self, step: int) -> None:
         apart = bool(_different({rank: one.probes[step].value(PROBE) for rank, one in self._ranks.items()}))
@@ -177,35 +213,55 @@ class RankComparison:
             "compared:all": float(self._newest_of["steps"]),
             "ranks:all": float(len(self._ranks)),
             "gradients-together:all": float(self._together),
+            "gradients-unlike:all": self._gradients.unlike,
             "weights-together:all": float(self._equal_at),
+            "weights-unlike:all": self._weights.unlike,
             "averaged:all": float(self._averaged_at),
-            "same-inputs:all": float(self._same_inputs),
-            "same-losses:all": float(self._same_losses),
+            "same-inputs:all": float(self._same_inputs.of_all),
+            "same-losses:all": float(self._same_losses.of_all),
         }
-        rows |= {f"state-apart:{rank}": float(step) for rank, step in self._state.items()}
+        of_ranks: dict[str, float] = {}
+        for measure, since in self._of_settings.items():
+            of_ranks |= since.rows(f"{measure}-apart", self._ranks)
+        for measure, brief in self._brief.items():
+            of_ranks |= brief.rows(measure)
+        of_ranks |= self._gradients.rows("gradients-apart", self._ranks)
+        of_ranks |= self._weights.rows("weights-apart", self._ranks)
+        of_ranks |= {f"state-apart:{rank}": float(step) for rank, step in self._state.items()}
+        of_ranks |= self._newest
         for rank, ratios in self._ratios.items():
             if len(ratios) == RATIO_STEPS and min(ratios) >= RATIO_MIN:
-                rows[f"loss-ratio:{rank}"] = float(np.median(ratios))
-        rows |= self._ratio_since.rows("loss-ratio-since", self._ranks)
-        for measure, since in self._of_settings.items():
-            rows |= since.rows(f"{measure}-apart", self._ranks)
-        rows |= self._gradients.rows("gradients-apart", self._ranks)
-        rows |= self._weights.rows("weights-apart", self._ranks)
-        return rows | self._newest
+                of_ranks[f"loss-ratio:{rank}"] = float(np.median(ratios))
+        of_ranks |= self._ratio_since.rows("loss-ratio-since", self._ranks)
+        of_ranks |= self._same_inputs.rows("same-inputs") | self._same_losses.rows("same-losses")
+        named = sorted(of_ranks, key=lambda row: " " in row)
+        return {row: value for row, value in rows.items() if value} | {
+            row: of_ranks[row] for row in named[: ROWS_MAX - len(rows)]
+        }
 
 
 def _apart(by_rank: Mapping[int, Readings]) -> tuple[bool, list[tuple[int, str]]]:
-    """Whether there are tensors that all ranks have, and ``(rank, name)`` of those that differ, with ``(rank, "")``."""
+    """Whether there are tensors that all ranks have, and ``(rank, name)`` of those that differ, with ``(rank, "")``;
+    with ``(_ALL, "")`` if no two ranks have the same of some tensor."""
     first = next(iter(by_rank.values()))
     if all(one.rows == first.rows and _close(one.values, first.values).all() for one in by_rank.values()):
         return bool(first.rows), []
     common = [name for name in first.rows if all(name in one.rows for one in by_rank.values())]
     apart: dict[int, list[str]] = {}
+    unlike = False
     for name in common:
         values = {rank: one.value(name) for rank, one in by_rank.items()}
         for rank in _different(values):
             apart.setdefault(rank, []).append(name)
-    return bool(common), [(rank, name) for rank, names in apart.items() for name in ("", *names)]
+        unlike = unlike or (len(values) > 2 and _no_two_equal(values))
+    every = [(_ALL, "")] if unlike else []
+    return bool(common), [*every, *((rank, name) for rank, names in apart.items() for name in ("", *names))]
+
+
+def _no_two_equal(values: Mapping[int, Value | None]) -> bool:
+    known = sorted(value for value in values.values() if value is not None)
+    near = (_close(np.array(one), np.array(other)).all() for one, other in pairwise(known))
+    return len(known) == len(values) and not any(near)
 
 
 def _different(values: Mapping[int, Value | None]) -> list[int]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.core.torch_private import JOIN
-from steadytrain.storage.ranks_of_run import is_first_recorded, launched_rank, launched_ranks
+from steadytrain.storage.ranks_of_run import launched_rank, launched_ranks, speaks_here
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -43,8 +43,8 @@ def world_size() -> int:
 
 
 def speaks(run_dir: Path) -> bool:
-    """Whether this process reports on the terminal: of several ranks the first one does, where it is recorded too."""
-    return rank() == 0 or world_size() < 2 or not is_first_recorded(run_dir)
+    """Whether this process reports on the terminal: of several ranks the first one that is recorded here does."""
+    return rank() == 0 or world_size() < 2 or speaks_here(run_dir, rank())
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def first_bad_rank(badness: int, joint: JointSteps) -> BadRank | None:
     The collective runs in a process group of our own: where ranks do different things (one leaves an update out), it
     cannot be taken for a collective of the script. A rank that waited in vain asks no more, and says so once.
     """
-    ranks = _ranks_of(joint.group)
+    ranks = ranks_of(joint.group)
     if ranks in _lost:
         return BadRank(rank(), badness == WENT_WRONG) if badness else None
     world = world_size()
@@ -188,7 +188,8 @@ def _greatest(own: int, ranks: tuple[int, ...]) -> int:
     return int(value.item())
 
 
-def _ranks_of(group: ProcessGroup | None) -> tuple[int, ...]:
+def ranks_of(group: ProcessGroup | None) -> tuple[int, ...]:
+    """The ranks of a process group; all ranks for None."""
     if group is None:
         return tuple(range(torch.distributed.get_world_size()))
     return tuple(sorted(torch.distributed.get_process_group_ranks(group)))
