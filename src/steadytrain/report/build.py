@@ -18,7 +18,6 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import SEVERITIES, Symptom, Window, worst
 from steadytrain.diagnosis import answer_files
-from steadytrain.experiments.crash_facts import failure_of
 from steadytrain.report import next_commands
 from steadytrain.report.action_words import counted
 from steadytrain.report.circumstances import (
@@ -56,17 +55,18 @@ from steadytrain.report.health import health
 from steadytrain.report.incidents_shown import (
     TENSORS_MAX,
     incident_part,
-    incident_verdict,
     open_incidents,
     ran_away,
+    rank_of,
     with_newest,
 )
 from steadytrain.report.next_commands import Found
 from steadytrain.report.report_values import Command, IncidentPart, Report
+from steadytrain.report.run_verdict import QUIET, ended_first, failed, run_verdict
 from steadytrain.report.slurm import sentence
 from steadytrain.report.symptoms_shown import SYMPTOMS_MAX, stories_of, story_lines, stream_names, symptom_rows
 from steadytrain.report.thinned_curves import Curve, curve
-from steadytrain.report.wording import clean, count, enumerated, facts_of, sentences, step_range
+from steadytrain.report.wording import clean, count, enumerated, facts_of, sentences
 from steadytrain.statistics.run_away import left_course_at
 from steadytrain.storage.bundle import Bundle, open_for_report
 from steadytrain.storage.left_overs import PROCESS
@@ -74,11 +74,8 @@ from steadytrain.storage.processes import is_gone
 from steadytrain.storage.ranks_of_run import faulty_first, rank_name
 from steadytrain.storage.run_folder import Run, open_run
 from steadytrain.storage.stalls import at_the_end
-from steadytrain.storage.stopped_recording import stopped_sentence
 
 RANKS_MAX = 256
-NAMES_MAX = 6
-"""The verdict counts the detectors if there are more than this; the facts list them all."""
 _CURVES = (
     ("loss", "loss", "linear"),
     ("gradient_norm", "gradient norm", "log"),
@@ -95,14 +92,11 @@ _UNENDED = {
 }
 
 
-QUIET = ("No alarm", "No symptom")
-"""How the verdict of a run begins that raised nothing."""
-
-
 def from_bundle(bundle: Bundle) -> Report:
     """The report of one incident."""
     incident, environment = bundle.incident, bundle.environment
-    part = incident_part(incident, bundle.path, off=ran_away(incident, bundle.scalars, bundle.path))
+    rank, off = rank_of(environment), ran_away(incident, bundle.scalars, bundle.path)
+    part = incident_part(incident, bundle.path, off=off, rank=rank)
     facts = facts_of(
         ("run", incident.run),
         ("step", count(incident.step)),
@@ -124,12 +118,12 @@ def from_bundle(bundle: Bundle) -> Report:
         status=_status(
             run, [incident.action], incident.kind == "nonfinite", left_course_at(bundle.scalars, incident.step)
         ),
-        **_cards(incident_verdict(incident), incident, incident.symptoms, (found, diagnosis), commands),
+        **_cards(part.title, incident, incident.symptoms, (found, diagnosis), commands),
         loss=loss_near(bundle.scalars, incident.onset_step, _last_step(incident.symptoms)),
     )
     return Report(
         title=f"Incident at step {count(incident.step)} of {clean(incident.run)}",
-        verdict=incident_verdict(incident),
+        verdict=part.title,
         severity=worst([symptom.severity for symptom in incident.symptoms]),
         summary=(part.action,),
         facts=facts,
@@ -172,13 +166,17 @@ def from_run(run: Run, *, stream: str | None = None) -> Report:
     measured = health(run, streams[0], window).facts() if window is not None else ()
     if len(seen) > SYMPTOMS_MAX:
         notes.append(f"{len(seen)} symptoms are recorded; the first {SYMPTOMS_MAX} are shown.")
+    if incidents and run.ranks:
+        leading_rank = rank_name(Path(incidents[0].path).parents[1])
+        first_seen = incidents[0].subject.partition(" of ")[0]
+        seen.sort(key=lambda one: (one[1] != leading_rank, one[0].name != first_seen))
     told = [symptom for symptom, _ in seen]
     passed = passed_lines(run, int(window.steps[-1])) if window is not None and steps else ()
     found = _diagnosis([*paths, run.path])
     diagnosis = diagnosis_part(found[1]) if found is not None else None
     gravest = _incident_of(incidents, known)
     commands = next_commands.of_run(run, incidents, told, found, gravest)
-    verdict = _led(found, _run_verdict(run, told, incidents, steps))
+    verdict = _led(found, run_verdict(run, seen, incidents, steps))
     off = ran_away(gravest, window, Path(incidents[0].path)) if gravest is not None and window is not None else ""
     onset = gravest.onset_step if gravest is not None else next((one.first_step for one in told), None)
     leading = gravest.symptoms if gravest is not None else told
@@ -295,35 +293,6 @@ def _led(found: Found, verdict: str) -> str:
     return f"Diagnosis: {diagnosis_part(found[1]).verdict}. {verdict}"
 
 
-def _run_verdict(run: Run, symptoms: Sequence[Symptom], incidents: Sequence[IncidentPart], steps: int) -> str:
-    grave = worst([symptom.severity for symptom in symptoms])
-    if incidents and not (incidents[0].is_note and grave in ("warning", "critical")):
-        more = f" ({len(run.incidents)} incidents were kept)" if len(run.incidents) > 1 else ""
-        quiet = "No alarm; " if incidents[0].is_note else ""
-        return f"{quiet}{incidents[0].title}{more}"
-    if symptoms:
-        first = next(symptom for symptom in symptoms if symptom.severity == grave)
-        quiet = "No alarm; " if grave == "note" else ""
-        return f"{quiet}{first.severity}: {clean(first.name)} at {step_range(first)}: {clean(first.message)}"
-    if not steps:
-        return "No step was recorded"
-    if stopped := stopped_sentence(run.path):
-        return f"{stopped[0].removesuffix('.')}; no symptom is on record in the {count(steps)} steps before"
-    if run.state == "running":
-        return f"Running, {count(steps)} step{'s' if steps != 1 else ''}, nothing wrong yet"
-    if run.state == "killed":
-        return f"Killed after {count(steps)} step{'s' if steps != 1 else ''}, without a symptom until then"
-    names = detectors(run)
-    if not names:
-        return f"{count(steps)} steps without a symptom; the run does not list its detectors"
-    looked = f"{len(names)} detector{'s' if len(names) != 1 else ''} looked"
-    listed = f" ({', '.join(names)})" if len(names) <= NAMES_MAX else ""
-    looked += f" at {count(steps)} step{'s' if steps != 1 else ''}{listed}"
-    if run.ended == "failed":
-        return f"{_failed(run).removesuffix('.')}; no symptom in the numbers until then: {looked}"
-    return f"No symptom was seen: {looked}"
-
-
 def _run_summary(
     run: Run, seen: Sequence[tuple[Symptom, str]], actions: Sequence[Action], steps: int, off: str
 ) -> tuple[str, ...]:
@@ -352,21 +321,16 @@ def _run_summary(
     steered = [action for action in actions if action.what in ("applied", "rolled-back", "stopped")]
     if steered:
         lines.append(f"steadytrain touched this run: {clean(counted(actions))}. The ledger lists each action.")
-    if run.ended == "failed" and (seen or not steps or not detectors(run)):
-        lines.append(_failed(run))
-    elif run.ended is None:
+    first = ended_first(run)
+    if first and (seen or not steps):
+        lines.append(f"{first}.")
+    if run.ended == "failed" and (seen or first or not steps or not detectors(run)):
+        lines.append(failed(run))
+    elif run.ended is None and not first:
         lines.append(sentence(run) or _UNENDED[run.state])
     if not seen and steps and run.state != "running":
         lines.append(_SILENCE)
     return tuple(lines)
-
-
-def _failed(run: Run) -> str:
-    """The error that ended the script, with its line."""
-    failure, status = failure_of(run), run.facts.get("exit_status")
-    if failure:
-        return f"The script was {clean(failure)}."
-    return f"The script failed{f' with status {clean(status)}' if status is not None else ''}."
 
 
 def _curves_of(run: Run, window: Window, names: Mapping[str, str]) -> tuple[Curve, ...]:

@@ -10,9 +10,15 @@ from typing import Any
 from steadytrain.core.errors import UsageError
 from steadytrain.core.own_errors import own
 from steadytrain.storage.run_folder import RUN_FILE, Run, read_description
+from steadytrain.storage.staged_bundle import step_and_name
 
 FIRST_BAD_RANK = "first_bad_rank"
 """The fact of a run that names the rank whose loss was not finite in the step that ended it."""
+
+BAD_RANKS = "bad_ranks"
+"""The fact of a run with the rank where each bad step began, by step as text: also of steps that did not end it."""
+
+BAD_RANKS_MAX = 64
 
 LAUNCHER = "launcher"
 """The entry of ``run.json`` with the launcher's variables; absent without a launcher."""
@@ -74,6 +80,11 @@ def recorded_ranks(run_dir: Path) -> list[int]:
 
 def faulty_first(run: Run, incidents: Sequence[Path]) -> list[Path]:
     """``incidents`` of all ranks, with those of the rank at fault before the others."""
-    number = run.facts.get(FIRST_BAD_RANK)
-    folder = rank_folder(run.path, number) if isinstance(number, int) and number > 0 else None
-    return sorted(incidents, key=lambda path: folder is None or path.parent.parent != folder)
+    last, by_step = run.facts.get(FIRST_BAD_RANK), run.facts.get(BAD_RANKS)
+    by_step = by_step if isinstance(by_step, dict) else {}
+
+    def is_of_another(path: Path) -> bool:
+        number = by_step.get(str(step_and_name(path)[0]), last)
+        return not isinstance(number, int) or path.parent.parent != rank_folder(run.path, number)
+
+    return sorted(incidents, key=is_of_another)

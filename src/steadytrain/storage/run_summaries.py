@@ -21,6 +21,7 @@ from steadytrain.core.own_errors import own
 from steadytrain.storage.bundle import write_json
 from steadytrain.storage.index_reading import open_index
 from steadytrain.storage.left_overs import ended_or_state
+from steadytrain.storage.rank_endings import first_end_of
 from steadytrain.storage.run_folder import (
     bundles_inside,
     description_started,
@@ -28,6 +29,7 @@ from steadytrain.storage.run_folder import (
     steps_of,
 )
 from steadytrain.storage.run_index import INDEX_FILE, SIDE_FILES
+from steadytrain.storage.stalls import STALLS
 
 INCIDENTS_MAX = 10_000
 KEPT_FILE = "summary.json"
@@ -52,6 +54,8 @@ class Ending:
     incidents: tuple[str, ...]
     steps: int
     devices: tuple[str, ...]
+    stalled: bool = False
+    """Whether the steps stood still for long and then went on."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,9 @@ class RunSummary:
     incidents: int
     state: str
     """``ended``, or what is known of a run that did not record it."""
+
+    first_rank: int | None = None
+    """Of several ranks, the one with which the run ended; None if it ended well, or if no record says."""
 
     @property
     def ended(self) -> str | None:
@@ -90,6 +97,8 @@ def summary_of(path: Path) -> RunSummary:
     description = read_description(path)
     ending = _kept(path) or _ending(path)
     argv = description.get("argv")
+    several = os.path.isdir(os.path.join(path, "ranks"))
+    first = first_end_of(path) if several else None
     return RunSummary(
         name=str(description.get("name") or os.path.basename(os.path.abspath(path))),
         path=path,
@@ -98,6 +107,7 @@ def summary_of(path: Path) -> RunSummary:
         ending=ending,
         incidents=len(bundles_inside(path, ending.incidents)),
         state=ended_or_state(ending.ended, description),
+        first_rank=first.end.rank if first is not None else None,
     )
 
 
@@ -125,12 +135,13 @@ def kept_ending(kept: Any) -> Ending:
     symptoms = tuple((str(name), _severity(severity), int(step)) for name, severity, step in kept["symptoms"])
     if not isinstance(ended, str) or type(steps) is not int or not all(isinstance(name, str) for name in devices):
         raise TypeError("not a summary")
-    return Ending(ended, symptoms, tuple(map(os.fspath, incidents)), steps, tuple(devices))
+    incident_paths = tuple(map(os.fspath, incidents))
+    return Ending(ended, symptoms, incident_paths, steps, tuple(devices), bool(kept.get("stalled")))
 
 
 def _ending(path: Path) -> Ending:
     with open_index(path) as index:
-        ended, machine = (_fact(index, name) for name in ("ended", "machine"))
+        ended, machine, stalls = (_fact(index, name) for name in ("ended", "machine", STALLS))
         rows = index.execute(f"SELECT name, severity, first_step FROM symptoms ORDER BY rowid LIMIT {SYMPTOMS_MAX}")
         symptoms = [(str(name), _severity(severity), int(step)) for name, severity, step in rows]
         bundles = [name for (name,) in index.execute(f"SELECT path FROM incidents LIMIT {INCIDENTS_MAX}")]
@@ -139,7 +150,8 @@ def _ending(path: Path) -> Ending:
     for one in symptoms:
         of_names.setdefault(one[0], one)
     kept = tuple(of_names.values())[:KEPT_SYMPTOMS_MAX]
-    return Ending(ended if isinstance(ended, str) else None, kept, tuple(bundles), steps_of(path), _devices(machine))
+    how = ended if isinstance(ended, str) else None
+    return Ending(how, kept, tuple(bundles), steps_of(path), _devices(machine), bool(stalls))
 
 
 def _fact(index: sqlite3.Connection, name: str) -> Any:

@@ -18,6 +18,7 @@ from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from steadytrain.capture.incident.crash.communication import flight_recorder
 from steadytrain.capture.step import ranks
@@ -28,7 +29,16 @@ from steadytrain.compare.collective_sentences import collective_sentences
 from steadytrain.core.own_errors import unless_it_fails
 from steadytrain.storage.flight_records import COLLECTIVES_FILE, write_record
 from steadytrain.storage.ranks_of_run import rank_folder
-from steadytrain.storage.stalls import STALL_FILE, Stall, read_stall, waited_for_first, write_stall
+from steadytrain.storage.stalls import (
+    STALL_FILE,
+    STALLS,
+    STALLS_MAX,
+    Stall,
+    kept_stall,
+    read_stall,
+    waited_for_first,
+    write_stall,
+)
 
 STALLED_S_MIN = 60.0
 STALLED_TIMES = 20.0
@@ -55,6 +65,8 @@ class RankStalls(StepObserver):
         self._steps: deque[float] = deque(maxlen=STEPS_KEPT)
         self._last: tuple[int, float] | None = None
         self._reported: int | None = None
+        self._waited_for: Stall | None = None
+        self._kept: list[dict[str, Any]] = []
         self._closing = threading.Event()
         self._folder: Path | None = None
         self._thread: threading.Thread | None = None
@@ -87,7 +99,13 @@ class RankStalls(StepObserver):
             with unless_it_fails(OSError):
                 (self._folder / STALL_FILE).unlink(missing_ok=True)
                 (self._folder / COLLECTIVES_FILE).unlink(missing_ok=True)
-        self._run.note(f"step {step} was made after {silent:.0f} s without a step: the training goes on")
+        waited, self._waited_for = self._waited_for, None
+        where = ""
+        if waited is not None:
+            where = f"; rank {waited.rank} was at {waited.line}{f', inside {waited.inside}' if waited.inside else ''}"
+            self._kept = [*self._kept, kept_stall(waited, silent)][-STALLS_MAX:]
+            self._run.recorder.set_fact(STALLS, self._kept)
+        self._run.note(f"step {step} was made after {silent:.0f} s without a step: the training goes on{where}")
 
     # -- in the thread ---------------------------------------------------------------------------------------------
 
@@ -109,10 +127,12 @@ class RankStalls(StepObserver):
         with suppress(Exception):  # torch's recorder may be off, or of another form
             if (trace := flight_recorder()) is not None:
                 write_record(folder, ranks.rank(), trace)
-        write_stall(folder, Stall(ranks.rank(), step, silent_s, line, code, inside, stack))
+        own = Stall(ranks.rank(), step, silent_s, line, code, inside, stack)
+        write_stall(folder, own)
         if not ranks.speaks(self._run.settings.run_dir):
             return
         stalls = self._of_all(folder)
+        self._waited_for = next(iter(waited_for_first(stalls)), own)
         told = [f"  {stall.sentence}" for stall in waited_for_first(stalls)[:RANKS_SHOWN_MAX]]
         more = [f"  and {len(stalls) - RANKS_SHOWN_MAX} more ranks"] if len(stalls) > RANKS_SHOWN_MAX else []
         called = [f"  {sentence}" for sentence in collective_sentences(folder)]

@@ -26,6 +26,8 @@ LOST = (
     "the ranks do not make the same steps: each now decides alone, and a bad value that only one of them has no longer "
     "stops the others ({})"
 )
+LOST_A_RANK = "a rank has ended, so the ranks no longer decide together; each of the others now decides alone ({})"
+_PEER_GONE = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
 _DATA_PARALLEL = ("DistributedDataParallel", "FullyShardedDataParallel", "DeepSpeedEngine")
 
 
@@ -155,9 +157,14 @@ def first_bad_rank(badness: int, joint: JointSteps) -> BadRank | None:
     try:
         gravest = _greatest(badness * world + world - 1 - rank() if badness else 0, ranks)
     except Exception as error:
-        _lost[ranks] = LOST.format(str(error).partition("\n")[0][:ERROR_CHARS_MAX])
+        _lost[ranks] = _why_lost(str(error))
         return BadRank(rank(), badness == WENT_WRONG) if badness else None
     return BadRank(world - 1 - gravest % world, gravest // world == WENT_WRONG) if gravest else None
+
+
+def _why_lost(error: str) -> str:
+    text = LOST_A_RANK if any(words in error for words in _PEER_GONE) else LOST
+    return text.format(error.partition("\n")[0][:ERROR_CHARS_MAX])
 
 
 def take_lost() -> str | None:
