@@ -10,8 +10,9 @@ from typing import Any
 from steadytrain.attach.messages import tell
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.continued_run import which_run
+from steadytrain.storage.rank_differences import other_number
 from steadytrain.storage.rank_endings import first_end_of
-from steadytrain.storage.ranks_of_run import launched_rank
+from steadytrain.storage.ranks_of_run import launched_rank, launched_ranks
 from steadytrain.storage.run_folder import RUN_FILE, open_run
 
 
@@ -60,6 +61,12 @@ def continued(path: Path, again: str, runs_dir: Path) -> dict[str, Any] | None:
         "names another, --continues none starts anew)"
     )
     return found
+
+
+def report_other_number(continues: Mapping[str, Any] | None) -> None:
+    """One line if a launcher started another number of ranks than the run had that this one continues."""
+    if launched_rank() == 0 and "WORLD_SIZE" in os.environ and (line := other_number(continues, launched_ranks())):
+        tell(f"note: {line}")
 
 
 def _silent(_: str) -> None:

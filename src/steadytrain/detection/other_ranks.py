@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from steadytrain.core.errors import UsageError
-from steadytrain.storage.rank_endings import first_end_of, rank_end
+from steadytrain.storage.rank_endings import UNEVEN, first_end_of, rank_end
 from steadytrain.storage.ranks_of_run import launched_ranks, rank_folder, rank_name, recorded_ranks
 from steadytrain.storage.run_folder import RUN_FILE
 from steadytrain.storage.run_news import News, NewsReader
@@ -18,6 +18,8 @@ END_S_MAX = 3.0
 RANKS_MAX = 64
 LINES_MAX = 8
 _PAUSE_S = 0.05
+UNEVEN_RANKS = "uneven-ranks"
+"""The symptom that names the rank with fewer steps already."""
 
 
 def of_other_ranks(run_dir: Path, own: Collection[str]) -> list[str]:
@@ -40,7 +42,7 @@ def of_other_ranks(run_dir: Path, own: Collection[str]) -> list[str]:
                 del readers[folder]
         time.sleep(_PAUSE_S if readers else 0.0)
     first = first_end_of(run_dir)
-    lines = [first.sentence] if first is not None else []
+    lines = [first.sentence] if first is not None and not (first.kind == UNEVEN and UNEVEN_RANKS in own) else []
     known_ends = () if first is None else [first.end.rank, *(one.rank for one in first.others if one.is_bad)]
     for folder in (one for one in folders if one in news):
         named = folder in [rank_folder(run_dir, rank) for rank in known_ends]

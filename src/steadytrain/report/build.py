@@ -62,7 +62,7 @@ from steadytrain.report.incidents_shown import (
 )
 from steadytrain.report.next_commands import Found
 from steadytrain.report.report_values import Command, IncidentPart, Report
-from steadytrain.report.run_verdict import QUIET, ended_first, failed, run_verdict
+from steadytrain.report.run_verdict import QUIET, ended_first, failed, rank_notes, run_verdict
 from steadytrain.report.slurm import sentence
 from steadytrain.report.symptoms_shown import SYMPTOMS_MAX, stories_of, story_lines, stream_names, symptom_rows
 from steadytrain.report.thinned_curves import Curve, curve
@@ -196,7 +196,10 @@ def from_run(run: Run, *, stream: str | None = None) -> Report:
         symptoms=symptom_rows(seen, names),
         incidents=tuple(incidents),
         commands=commands,
-        notes=(*map(clean, (*at_the_end(run), *collective_sentences(run.path))), *sentences(run.facts.get("notes")))
+        notes=(
+            *map(clean, (*at_the_end(run), *rank_notes(run), *collective_sentences(run.path))),
+            *sentences(run.facts.get("notes")),
+        )
         + (*sentences(run.facts.get("warnings")), *map(clean, notes))
         + (_window_notes(window) if window is not None else ()),
         environment=environment_sections({**run.description, **run.facts}, skipped=SHOWN_AS_FACTS),

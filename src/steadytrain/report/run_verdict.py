@@ -9,6 +9,7 @@ from steadytrain.experiments.crash_facts import failure_of
 from steadytrain.report.circumstances import detectors
 from steadytrain.report.report_values import IncidentPart
 from steadytrain.report.wording import clean, count, step_range
+from steadytrain.storage.rank_differences import rank_differences
 from steadytrain.storage.rank_endings import first_end_of
 from steadytrain.storage.run_folder import Run
 from steadytrain.storage.stalls import stall_before
@@ -34,7 +35,8 @@ def run_verdict(run: Run, seen: Sequence[tuple[Symptom, str]], incidents: Sequen
         return f"{quiet}{incidents[0].title}{more}"
     if seen:
         first, origin = next(one for one in seen if one[0].severity == grave)
-        quiet, on = "No alarm; " if grave == "note" else "", f" on {clean(origin)}" if origin else ""
+        compares = "ranks.value" in first.signals  # its message names the rank
+        quiet, on = "No alarm; " if grave == "note" else "", f" on {clean(origin)}" if origin and not compares else ""
         return f"{quiet}{first.severity}: {clean(first.name)}{on} at {step_range(first)}: {clean(first.message)}"
     if not steps:
         return "No step was recorded"
@@ -64,6 +66,11 @@ def ended_first(run: Run) -> str:
     first = first_end_of(run.path)
     sentence = clean(first.sentence) if first is not None else ""
     return sentence[:1].upper() + sentence[1:]
+
+
+def rank_notes(run: Run) -> list[str]:
+    """What differs between the ranks, and from the run before, as sentences."""
+    return [f"{one[:1].upper()}{one[1:]}." for one in rank_differences(run.path)]
 
 
 def failed(run: Run) -> str:

@@ -37,6 +37,8 @@ record. ``open``: it runs, or nobody knows."""
 
 Kind: TypeAlias = Literal["failed", "fewer steps", "vanished", "signal"]
 
+UNEVEN: Kind = "fewer steps"
+
 _OF_A_PEER = re.compile(
     r"Connection (closed|reset) by peer|/gloo/|\bNCCL\b|\bDist(Backend|Network|Store)?Error\b|Broken pipe|"
     r"Timed out waiting \d+ms|Watchdog caught collective"
@@ -160,11 +162,16 @@ def _short(ends: Sequence[RankEnd]) -> list[RankEnd]:
     return [one for one in ends if waiting and one.how == "finished" and one.step < reached]
 
 
+def lost_contact(failure: str) -> bool:
+    """Whether the error that ended a script says that another rank no longer answers."""
+    return _OF_A_PEER.search(failure) is not None
+
+
 def rank_end(folder: Path, rank: int) -> RankEnd:
     """How the rank with this folder ended, as far as its records say."""
     try:
         description, facts = read_description(folder), _facts(folder)
-        newest = newest_step(_first_stream(folder))
+        newest = newest_step(first_stream(folder))
     except own(UsageError, OSError):
         return RankEnd(rank, 0, "open")
     step = newest[0] if newest is not None else 0
@@ -173,7 +180,7 @@ def rank_end(folder: Path, rank: int) -> RankEnd:
     if ended == "failed" and failure.startswith("interrupted"):
         return RankEnd(rank, step, "signal", failure, "SIGINT")
     if ended == "failed":
-        lost = (folder / COMMUNICATION).is_file() or _OF_A_PEER.search(failure) is not None
+        lost = (folder / COMMUNICATION).is_file() or lost_contact(failure)
         return RankEnd(rank, step, "lost contact" if lost else "failed", failure)
     if ended in ("finished", "stopped"):
         return RankEnd(rank, step, "finished" if ended == "finished" else "stopped")
@@ -186,7 +193,8 @@ def rank_end(folder: Path, rank: int) -> RankEnd:
     return RankEnd(rank, step, "vanished" if gone and not (folder / STOPPED_FILE).exists() else "open")
 
 
-def _first_stream(folder: Path) -> Path:
+def first_stream(folder: Path) -> Path:
+    """The folder with the steps of the first stream of a rank."""
     try:
         names = sorted(os.listdir(folder / "steps"), key=lambda name: (name != "main", name))
     except own(OSError):

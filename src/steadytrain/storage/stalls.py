@@ -83,7 +83,7 @@ def stall_before(run: Run) -> str:
     try:
         longest = max(stalls, key=lambda one: float(one["silent_s"]))
         inside = f", inside {longest['inside']}" if longest["inside"] else ""
-        more = f" ({len(stalls) - 1} more stalls)" if len(stalls) > 1 else ""
+        more = f" ({len(stalls) - 1} more stall{'s' if len(stalls) > 2 else ''})" if len(stalls) > 1 else ""
         return (
             f"no step was made for {float(longest['silent_s']):.0f} s after step {int(longest['step'])}, where rank "
             f"{int(longest['rank'])} was at {longest['line']}{inside}{more}"

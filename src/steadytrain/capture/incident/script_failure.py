@@ -18,7 +18,7 @@ from steadytrain.capture.settings import started_at, utc_now
 from steadytrain.capture.step import ranks
 from steadytrain.capture.step.input_recorder import MicroBatch, named_tensors_in, tensors_in
 from steadytrain.capture.step.script_frames import is_user
-from steadytrain.storage.rank_endings import FirstEnd, RankEnd, first_end_of
+from steadytrain.storage.rank_endings import UNEVEN, FirstEnd, RankEnd, first_end_of
 
 if TYPE_CHECKING:
     from steadytrain.capture.step.live_run import LiveRun
@@ -57,8 +57,10 @@ def keep_evidence(run: LiveRun, error: BaseException) -> None:
     documents = evidence_of(error, moment, disk=run.settings.run_dir)
     for line in write_evidence(run.recorder.begin().path, documents) if documents else ():
         run.tell(line)
-    if COMMUNICATION in documents and (first := ended_first(run)) is not None:
-        run.tell(first.cause)
+    if COMMUNICATION in documents:
+        first, speaks = ended_first(run), ranks.speaks(run.settings.run_dir)
+        if first is not None and not (first.kind == UNEVEN and speaks):  # there a detector reports it
+            run.tell(first.cause)
 
 
 def ended_first(run: LiveRun) -> FirstEnd | None:

@@ -23,6 +23,8 @@ A row is ``MEASURE:RANK`` or ``MEASURE:RANK NAME``:
 - ``same-losses:all``: steps in a row in which all ranks had the same loss to the last bit, while it changed
 - ``loss-ratio:RANK``: the median over the last steps of its loss by the median of the other ranks, where it exceeds
   ``RATIO_MIN`` in each of them; ``loss-ratio-since:RANK``: since which step it does
+- ``ended-after:RANK``: the steps after which it ended while others, which then lost contact, were in step
+  ``went-on:RANK``; written at the end, by the first rank that lost contact
 """
 
 from __future__ import annotations
