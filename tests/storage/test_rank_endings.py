@@ -13,49 +13,21 @@ import pytest
 from click.testing import CliRunner
 
 import builders
+from rank_folders import FINISHED, PEER, SIGNALLED, VANISHED, run_of
 from steadytrain.cli import runs, show
 from steadytrain.report import build
 from steadytrain.report.slurm import ending
 from steadytrain.storage.processes import is_gone, process_mark
 from steadytrain.storage.rank_endings import RankEnd, first_end, first_end_of, ranks_named
-from steadytrain.storage.ranks_of_run import rank_folder
 from steadytrain.storage.run_folder import open_run
 from steadytrain.storage.run_summaries import summary_of
 from steadytrain.storage.signal_notes import ended_by
 
-GONE = f"{process_mark().rpartition('-')[0]}-99999999"
-STACK = """Stack (most recent call first):
-  File "/home/me/steadytrain/capture/step/ranks.py", line 187 in _greatest
-  File "/site-packages/torch/optim/optimizer.py", line 520 in wrapper
-  File "/home/me/steadytrain/examples/train.py", line 35 in <module>
-  File "<frozen runpy>", line 198 in _run_module_as_main
-"""
 OURS_ALONE = """Stack (most recent call first):
   File "/home/me/src/steadytrain/capture/looks/rank_agreement.py", line 108 in _wait
   File "/home/me/src/steadytrain/__main__.py", line 22 in <module>
   File "<frozen runpy>", line 198 in _run_module_as_main
 """
-PEER = "ended by RuntimeError in step {} at train.py:25: [gloo/transport/tcp/pair.cc:553] Connection closed by peer"
-FINISHED, SIGNALLED, VANISHED = "finished", "signalled", "vanished"
-
-
-def rank(run: Path, number: int, how: str, steps: int) -> None:
-    """The folder of a rank. ``how`` is one of the constants above, or the error that ended it."""
-    facts: dict[str, Any] = {"ended": "finished"} if how == FINISHED else {}
-    if how not in (FINISHED, SIGNALLED, VANISHED):
-        facts = {"ended": "failed", "failure": how}
-    folder = rank_folder(run, number)
-    described = {"rank": number, "world_size": 4, "process": GONE, "process_start": 1}
-    builders.write_run(folder, steps=builders.records(steps), facts=facts, **described)
-    if how == SIGNALLED:
-        (folder / "signals").mkdir()
-        (folder / "signals" / "SIGTERM-ends.txt").write_text(STACK)
-
-
-def run_of(folder: Path, *ranks: tuple[str, int]) -> Path:
-    for number, (how, steps) in enumerate(ranks):
-        rank(folder, number, how, steps)
-    return folder
 
 
 def test_a_killed_rank_is_named_and_not_the_sigterm_that_followed(tmp_path: Path) -> None:

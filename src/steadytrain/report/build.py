@@ -148,16 +148,11 @@ def from_run(run: Run, *, stream: str | None = None) -> Report:
     stories = stories_of(window, run.symptoms)
     seen = [(symptom, "") for story in stories for symptom in story.symptoms]
     seen += [(symptom, "") for symptom in run.symptoms if window is None or symptom.stream != window.stream]
-    actions, paths = list(run.actions), list(run.incidents)
-    for rank in run.ranks[:RANKS_MAX]:
-        try:
-            record = open_run(rank)
-        except UsageError as error:
-            notes.append(f"Rank folder not read: {error}")
-            continue
-        seen += [(symptom, rank_name(rank)) for symptom in record.symptoms]
-        paths += record.incidents
-        actions += record.actions
+    of_ranks, unread_ranks = _records_of(run)
+    notes += unread_ranks
+    seen += [(symptom, rank_name(one.path)) for one in of_ranks for symptom in one.symptoms]
+    paths = [*run.incidents, *(path for one in of_ranks for path in one.incidents)]
+    actions = [*run.actions, *(action for one in of_ranks for action in one.actions)]
     known = () if run.ranks else run.symptoms
     names = stream_names(run) if stream is None else {}
     incidents, unread = open_incidents(paths := faulty_first(run, paths), known, names)
@@ -166,10 +161,7 @@ def from_run(run: Run, *, stream: str | None = None) -> Report:
     measured = health(run, streams[0], window).facts() if window is not None else ()
     if len(seen) > SYMPTOMS_MAX:
         notes.append(f"{len(seen)} symptoms are recorded; the first {SYMPTOMS_MAX} are shown.")
-    if incidents and run.ranks:
-        leading_rank = rank_name(Path(incidents[0].path).parents[1])
-        first_seen = incidents[0].subject.partition(" of ")[0]
-        seen.sort(key=lambda one: (one[1] != leading_rank, one[0].name != first_seen))
+    seen = _leading_first(run, seen, incidents)
     told = [symptom for symptom, _ in seen]
     passed = passed_lines(run, int(window.steps[-1])) if window is not None and steps else ()
     found = _diagnosis([*paths, run.path])
@@ -206,6 +198,28 @@ def from_run(run: Run, *, stream: str | None = None) -> Report:
         diagnosis=diagnosis,
         first=first,
     )
+
+
+def _records_of(run: Run) -> tuple[list[Run], list[str]]:
+    """The other ranks of a run, and notes on those that cannot be read."""
+    found, notes = [], []
+    for rank in run.ranks[:RANKS_MAX]:
+        try:
+            found.append(open_run(rank))
+        except UsageError as error:
+            notes.append(f"Rank folder not read: {error}")
+    return found, notes
+
+
+def _leading_first(
+    run: Run, seen: Sequence[tuple[Symptom, str]], incidents: Sequence[IncidentPart]
+) -> list[tuple[Symptom, str]]:
+    """``seen`` with the symptoms of the rank whose incident leads before those of the others."""
+    if not incidents or not run.ranks:
+        return list(seen)
+    folder, name = Path(incidents[0].path).parents[1], incidents[0].subject.partition(" of ")[0]
+    leading = "" if folder == run.path else rank_name(folder)
+    return sorted(seen, key=lambda one: (one[1] != leading, one[0].name != name))
 
 
 class _Cards(TypedDict):
