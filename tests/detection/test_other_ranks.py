@@ -49,8 +49,20 @@ def test_a_rank_that_loses_contact_names_the_one_that_is_gone(tmp_path: Path, mo
     assert first.end.rank == 2
 
 
-def test_a_peer_that_is_gone_is_not_called_ranks_at_different_steps() -> None:
-    gone = ranks._why_lost("[pair.cc:553] Connection closed by peer [127.0.0.1]:4711\nmore")
-    assert gone.startswith("a rank has ended, so the ranks no longer decide together")
-    assert "do not make the same steps" not in gone
-    assert ranks._why_lost("Timed out waiting 10000ms for recv operation").startswith("the ranks do not make the same")
+@pytest.mark.parametrize("error", ["[pair.cc:553] Connection closed by peer [127.0.0.1]:4711", "Timed out waiting"])
+def test_a_rank_that_is_gone_is_not_called_ranks_at_different_steps(
+    error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_of(tmp_path / "r", (FINISHED, 12), (VANISHED, 12))
+    monkeypatch.setattr(ranks, "_lost", {(0, 1): error})
+    told = ranks.take_lost(run)
+    assert told is not None
+    assert told.startswith("a rank has ended, so the ranks no longer decide together")
+    assert ranks.take_lost(run) is None
+
+
+def test_ranks_that_all_run_are_said_to_make_other_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "_lost", {(0, 1): "Timed out waiting 10000ms for recv operation to complete"})
+    told = ranks.take_lost(tmp_path)
+    assert told is not None
+    assert told.startswith("the ranks do not make the same steps")

@@ -162,6 +162,12 @@ def _short(ends: Sequence[RankEnd]) -> list[RankEnd]:
     return [one for one in ends if waiting and one.how == "finished" and one.step < reached]
 
 
+def has_lost_rank(run_dir: Path) -> bool:
+    """Whether a rank beside the first one left evidence that it lost contact: a look at names only."""
+    others = recorded_ranks(run_dir)[: RANKS_MAX - 1]
+    return any(os.path.isfile(rank_folder(run_dir, rank) / COMMUNICATION) for rank in others)
+
+
 def lost_contact(failure: str) -> bool:
     """Whether the error that ended a script says that another rank no longer answers."""
     return _OF_A_PEER.search(failure) is not None

@@ -21,7 +21,7 @@ from steadytrain.core.own_errors import own
 from steadytrain.storage.bundle import write_json
 from steadytrain.storage.index_reading import open_index
 from steadytrain.storage.left_overs import ended_or_state
-from steadytrain.storage.rank_endings import first_end_of
+from steadytrain.storage.rank_endings import first_end_of, has_lost_rank
 from steadytrain.storage.run_folder import (
     bundles_inside,
     description_started,
@@ -39,6 +39,8 @@ KEPT_BYTES_MAX = 1 << 16
 SYMPTOMS_MAX = 10_000
 KEPT_SYMPTOMS_MAX = 32
 DEVICES_MAX = 64
+BROKEN = ("failed", "killed", "not recorded")
+"""The states of a run whose ranks are asked which of them ended first."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +99,8 @@ def summary_of(path: Path) -> RunSummary:
     description = read_description(path)
     ending = _kept(path) or _ending(path)
     argv = description.get("argv")
-    several = os.path.isdir(os.path.join(path, "ranks"))
-    first = first_end_of(path) if several else None
+    state = ended_or_state(ending.ended, description)
+    first = first_end_of(path) if state in BROKEN or has_lost_rank(path) else None
     return RunSummary(
         name=str(description.get("name") or os.path.basename(os.path.abspath(path))),
         path=path,
@@ -106,7 +108,7 @@ def summary_of(path: Path) -> RunSummary:
         command=" ".join(map(str, argv)) if isinstance(argv, list) else "",
         ending=ending,
         incidents=len(bundles_inside(path, ending.incidents)),
-        state=ended_or_state(ending.ended, description),
+        state=state,
         first_rank=first.end.rank if first is not None else None,
     )
 
