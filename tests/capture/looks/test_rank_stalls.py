@@ -13,7 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 import builders
+from rank_folders import FINISHED, SIGNALLED, run_of
 from scripts import Started, recorded, watched, write
+from steadytrain.capture.looks import rank_stalls
 from steadytrain.capture.looks.rank_stalls import RankStalls, where
 from steadytrain.cli import runs, show
 from steadytrain.report.build import from_run
@@ -114,6 +116,21 @@ def test_a_stall_stays_on_record_when_the_steps_go_on(tmp_path: Path) -> None:
     assert document["stalls"] == run.facts[STALLS]
     keep_summary(path)
     assert summary_of(path).ending.stalled
+
+
+def test_a_rank_that_has_ended_comes_first_where_the_others_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = run_of(tmp_path / "r", (SIGNALLED, 55), (FINISHED, 55))
+    monkeypatch.setattr(rank_stalls, "OTHERS_S_MAX", 0.0)
+    monkeypatch.setattr(rank_stalls.ranks, "world_size", lambda: 2)
+    run: Any = Recorded()
+    run.settings, run.tell = SimpleNamespace(run_dir=folder), run.notes.append
+    watched_steps = RankStalls(run)
+    watched_steps._closing.set()
+    watched_steps._report(folder, 55, 70.0)
+    first = run.notes[0].splitlines()[1]
+    assert first == "  rank 1 has ended after its step 55 (finished)"
 
 
 @pytest.mark.slow

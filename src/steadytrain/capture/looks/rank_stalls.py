@@ -15,6 +15,7 @@ import sysconfig
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -28,6 +29,7 @@ from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.compare.collective_sentences import collective_sentences
 from steadytrain.core.own_errors import unless_it_fails
 from steadytrain.storage.flight_records import COLLECTIVES_FILE, write_record
+from steadytrain.storage.rank_endings import rank_end
 from steadytrain.storage.ranks_of_run import rank_folder
 from steadytrain.storage.stalls import (
     STALL_FILE,
@@ -49,6 +51,7 @@ OTHERS_S_MAX = 8.0
 """How long the first rank waits for what the others write: they check every ``CHECK_S`` seconds."""
 
 RANKS_SHOWN_MAX = 8
+ENDED_ASKED_MAX = 64
 STEPS_KEPT = 64
 FRAMES_MAX = 64
 _LIBRARIES = (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
@@ -137,7 +140,26 @@ class RankStalls(StepObserver):
         more = [f"  and {len(stalls) - RANKS_SHOWN_MAX} more ranks"] if len(stalls) > RANKS_SHOWN_MAX else []
         called = [f"  {sentence}" for sentence in collective_sentences(folder)]
         head = f"warning: no step for {silent_s:.0f} s. Where the ranks are; the first is the one to look at:"
-        self._run.tell("\n".join([head, *called, *told, *more, f"  stacks: {STALL_FILE} in the folder of each rank"]))
+        self._run.tell(
+            "\n".join(
+                [
+                    head,
+                    *self._ended(folder, stalls),
+                    *called,
+                    *told,
+                    *more,
+                    f"  stacks: {STALL_FILE} in the folder of each rank",
+                ]
+            )
+        )
+
+    def _ended(self, folder: Path, stalls: Sequence[Stall]) -> list[str]:
+        """The ranks that have ended, for which the others wait in vain."""
+        silent = [rank for rank in range(ranks.world_size()) if rank not in {stall.rank for stall in stalls}]
+        ends = [rank_end(rank_folder(folder, rank), rank) for rank in silent[:ENDED_ASKED_MAX]]
+        return [
+            f"  rank {one.rank} has ended after its step {one.step} ({one.how})" for one in ends if one.how != "open"
+        ][:RANKS_SHOWN_MAX]
 
     def _of_all(self, folder: Path) -> list[Stall]:
         """The stalls of all ranks, as far as they come within ``OTHERS_S_MAX``."""
