@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from rank_folders import FINISHED, SIGNALLED, VANISHED, run_of
 from scripts import Started, watched, write
-from steadytrain.attach.restarted_run import earlier_try, elastic_restarts, name_of_try
+from steadytrain.attach.restarted_run import earlier_try, elastic_restarts, name_of_try, report_other_number
 from steadytrain.storage.run_folder import RunWriter, open_run
 
 SCRIPT = """
@@ -58,6 +59,29 @@ def test_a_try_without_a_checkpoint_says_so(
     RunWriter(tmp_path / "run", {"name": "run"}).close()
     assert earlier_try("run", tmp_path) is None
     assert "torchrun has started the ranks again (restart 1); its run run has no checkpoint" in capsys.readouterr().err
+
+
+def test_a_try_names_the_rank_that_ended_the_one_before(
+    tmp_path: Path, second_try: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_of(tmp_path / "run", (SIGNALLED, 15), (VANISHED, 14))
+    earlier_try("run", tmp_path)
+    assert "(restart 1), because rank 1 ended first, after its 14 steps, and left no" in capsys.readouterr().err
+
+
+def test_another_number_of_ranks_than_before_is_said_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_of(tmp_path / "run", (FINISHED, 3))  # recorded as one of four ranks
+    continues = {"run": "run", "run_dir": str(tmp_path / "run"), "step": 2}
+    for world, said in (("3", "note: this run has 3 ranks, and the run run that it continues had 4"), ("4", "")):
+        monkeypatch.setenv("WORLD_SIZE", world)
+        report_other_number(continues)
+        err = capsys.readouterr().err
+        assert said in err if said else not err
+    monkeypatch.delenv("WORLD_SIZE")
+    report_other_number(continues)  # without a launcher the number is not known yet
+    assert not capsys.readouterr().err
 
 
 @pytest.mark.slow

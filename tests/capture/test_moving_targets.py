@@ -382,35 +382,3 @@ class _Frozen(nn.Module):
 )
 def test_what_shares_no_target(made: Callable[[nn.Module], nn.Module], every: int, tmp_path: Path) -> None:
     assert not shared(tmp_path, made, every=every)
-
-
-class _Preferences:
-    """A trainer with a reference; ``kept`` gives it one of the model."""
-
-    def __init__(self, model: nn.Module, kept: Callable[[nn.Module], nn.Module]) -> None:
-        self.model, self.ref_model = model, kept(model)
-        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-
-    def step(self) -> None:
-        inputs = torch.randn(ROWS, 4)
-        with torch.no_grad():
-            wanted = self.ref_model(inputs)[:, :1]
-        step(self.model, self.optimizer, inputs, wanted + 1)
-
-
-@pytest.mark.parametrize("before", [0, 40], ids=["from the start", "after another stage"])
-@pytest.mark.parametrize(
-    ("kept", "is_one"), [(lambda model: model, True), (copy.deepcopy, False)], ids=["itself", "a deep copy"]
-)
-def test_a_reference_that_is_the_trained_model_itself(
-    kept: Callable[[nn.Module], nn.Module], is_one: bool, before: int, tmp_path: Path
-) -> None:
-    torch.manual_seed(0)
-    with watching(tmp_path / "run", "observe") as watcher:
-        trainer = _Preferences(net(), kept)
-        for _ in range(before):
-            step(trainer.model, trainer.optimizer, torch.randn(ROWS, 4), torch.randn(ROWS, 1))
-        for _ in range(130 - before):
-            trainer.step()
-        found = [one for one in watcher.symptoms if one.name == "shared-target"]
-    assert [one.message.startswith("self.ref_model, which runs") for one in found] == [True] * is_one

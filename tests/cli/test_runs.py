@@ -43,6 +43,7 @@ def test_runs_as_json(tmp_path: Path) -> None:
                 "steps": 412,
                 "worst": "critical",
                 "incidents": 1,
+                "ended_first": None,
             }
         ],
         "unreadable": [],

@@ -70,6 +70,7 @@ SICK: dict[str, tuple[dict[str, Any], str]] = {
     "nonfinite-input": ({"batch_nonfinite": [{"step": 90, "input": "0", "rows": [3], "count": 1}]}, "nonfinite-loss"),
     "token-out-of-range": ({"tokens_out_of_range": 2, "token_largest": 120}, "nonfinite-loss"),
     "reused-graph": ({"reused_graph": {"kind": "freed", "carried": ["state"]}}, "plateau"),
+    "uneven-ranks": ({"ranks": 4, "ranks_uneven": {"rank": 2, "steps": 55, "reached": 56}}, "uneven-ranks"),
     "tokenizer-mismatch": ({"tokenizer_size": 200, "token_unknown_share": 0.4}, "plateau"),
     "label-misalignment": ({"label_shift_trained": 2}, "plateau"),
     "padding-in-loss": ({"pad_share": 0.5, "pad_supervised_share": 0.5}, "plateau"),

@@ -17,6 +17,7 @@ from steadytrain.diagnosis.causes.loss_scale_disagreement import LossScaleDisagr
         ("rank-settings", "rank-divergence"),
         ("unshared-gradients", "unsynchronized-gradients"),
         ("same-data-on-ranks", "repeated-data"),
+        ("uneven-ranks", "uneven-ranks"),
     ],
 )
 def test_what_the_ranks_recorded_tells(symptom: str, name: str) -> None:

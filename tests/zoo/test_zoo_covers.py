@@ -7,7 +7,9 @@ import pytest
 from steadytrain.grouping.catalog import detector_name, detectors
 from zoo_cases import ZOO, cases
 
-OF_RANKS = ("diverged-replicas", "rank-loss", "rank-settings", "same-data-on-ranks", "unshared-gradients")
+OF_RANKS = (
+    *("diverged-replicas", "rank-loss", "rank-settings", "same-data-on-ranks", "uneven-ranks", "unshared-gradients"),
+)
 SEVERAL = (
     "most runs of the zoo have one process: tests/capture/test_rank_agreement.py and benchmarks/ranks_unseen have both"
 )

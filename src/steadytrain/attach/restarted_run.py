@@ -10,7 +10,9 @@ from typing import Any
 from steadytrain.attach.messages import tell
 from steadytrain.core.errors import UsageError
 from steadytrain.storage.continued_run import which_run
-from steadytrain.storage.ranks_of_run import launched_rank
+from steadytrain.storage.rank_differences import other_number
+from steadytrain.storage.rank_endings import first_end_of
+from steadytrain.storage.ranks_of_run import launched_rank, launched_ranks
 from steadytrain.storage.run_folder import RUN_FILE, open_run
 
 
@@ -31,7 +33,9 @@ def earlier_try(name: str, runs_dir: Path) -> dict[str, Any] | None:
     path = runs_dir / name_of_try(name, restarts - 1)
     if not restarts or not os.path.isfile(path / RUN_FILE):
         return None
-    return continued(path, f"torchrun has started the ranks again (restart {restarts})", runs_dir)
+    first = first_end_of(path)
+    why = f", because {first.cause}" if first is not None else ""
+    return continued(path, f"torchrun has started the ranks again (restart {restarts}){why}", runs_dir)
 
 
 def continued(path: Path, again: str, runs_dir: Path) -> dict[str, Any] | None:
@@ -57,6 +61,12 @@ def continued(path: Path, again: str, runs_dir: Path) -> dict[str, Any] | None:
         "names another, --continues none starts anew)"
     )
     return found
+
+
+def report_other_number(continues: Mapping[str, Any] | None) -> None:
+    """One line if a launcher started another number of ranks than the run had that this one continues."""
+    if launched_rank() == 0 and "WORLD_SIZE" in os.environ and (line := other_number(continues, launched_ranks())):
+        tell(f"note: {line}")
 
 
 def _silent(_: str) -> None:

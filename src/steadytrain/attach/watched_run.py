@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from steadytrain.attach.folder_names import free_folder, made_here, start_stamp, torchrun_shares, without_secrets
 from steadytrain.attach.messages import tell
 from steadytrain.attach.options import NO_RUN, Options
-from steadytrain.attach.restarted_run import earlier_try, elastic_restarts, name_of_try
+from steadytrain.attach.restarted_run import earlier_try, elastic_restarts, name_of_try, report_other_number
 from steadytrain.attach.slurm_job import KEY as SLURM
 from steadytrain.attach.slurm_job import earlier_run, given_name, job_here, shared_name
 from steadytrain.capture.hooks.seeding import AS_IT_IS, KEY, Randomness
@@ -121,6 +121,7 @@ def begin_run(
         from steadytrain.guard.resume_plan import plan_resume
 
         continues = plan_resume(options.resume_from, options.fixes, Path(options.runs_dir)).continues
+    report_other_number(continues)
     folder = Path.cwd() if is_module or not script else Path(script).absolute().parent
     named, is_shared = options.name is not None, shared is not None
     own_name = name_of_try(given_name(name, job, shared=is_shared) if named else name, elastic_restarts())

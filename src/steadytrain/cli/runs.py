@@ -101,6 +101,7 @@ def _entry(run: RunSummary) -> dict[str, Any]:
         "steps": run.steps,
         "worst": run.worst,
         "incidents": run.incidents,
+        "ended_first": run.first_rank,
     }
 
 
@@ -166,7 +167,13 @@ def _cells(run: RunSummary, name: str) -> tuple[str, ...]:
         clean(name),
         clean(run.started)[:16].replace("T", " "),
         f"{run.steps:,}",
-        clean(run.state),
-        run.worst or ("recording stopped" if (run.path / STOPPED_FILE).exists() else "none seen"),
+        clean(run.state) + (f" (rank {run.first_rank} first)" if run.first_rank is not None else ""),
+        run.worst or _without_symptom(run),
         f"{run.incidents:,}",
     )
+
+
+def _without_symptom(run: RunSummary) -> str:
+    if (run.path / STOPPED_FILE).exists():
+        return "recording stopped"
+    return "a stall" if run.ending.stalled else "none seen"

@@ -51,11 +51,14 @@ def command(target: str | None, runs_dir: Path, as_json: bool) -> None:
 def _run_document(run: Run | None) -> dict[str, Any]:
     """The ``steadytrain.run/1`` document."""
     from steadytrain.report.health import health
+    from steadytrain.storage.rank_endings import first_end_of
     from steadytrain.storage.ranks_of_run import UNSEEN_RANKS, part_shown
+    from steadytrain.storage.stalls import STALLS
     from steadytrain.storage.stopped_recording import read_stopped
 
     assert run is not None
     streams = [_stream(run, name) for name in run.streams()]
+    first = first_end_of(run.path)
     return {
         "schema": "steadytrain.run/1",
         "run": run.name,
@@ -76,6 +79,8 @@ def _run_document(run: Run | None) -> dict[str, Any]:
         "ranks": [str(rank) for rank in run.ranks],
         "unseen_ranks": run.facts.get(UNSEEN_RANKS, []),
         "part": part_shown(run) or None,
+        "ended_first": {"rank": first.end.rank, "step": first.end.step, "how": first.sentence} if first else None,
+        "stalls": run.facts.get(STALLS, []),
         "cost": run.facts.get("cost"),
         **(health(run, streams[0]["name"], run.scalars(streams[0]["name"])).to_json() if streams else {}),
     }

@@ -287,6 +287,8 @@ FACTS: Mapping[str, str] = {
     "ranks": "world size",
     "ranks_synchronized": "whether gradients were reduced over ranks before the update: their norms are the same",
     "rank_parameters_differ": "names of parameters that differ between ranks that held the same ones at first, by norm",
+    "ranks_uneven": "{rank, steps, reached}: the rank that ended after so many steps while others were in step "
+    "`reached` and lost contact",
     "rank_scales_differ": "steps at which ranks had different loss scales, or only some skipped their update",
     "workers": "worker processes of the data loader",
     "replay_exact": "whether the surveyed replay was exact",
@@ -303,7 +305,15 @@ def of_loader(field: str) -> str:
 
 
 WITHOUT_SURVEY = frozenset(
-    {"ranks", "ranks_synchronized", "rank_parameters_differ", "rank_scales_differ", "replay_exact", "index_outside"}
+    {
+        "ranks",
+        "ranks_synchronized",
+        "rank_parameters_differ",
+        "rank_scales_differ",
+        "ranks_uneven",
+        "replay_exact",
+        "index_outside",
+    }
     | {"faulty_device", "nonfinite_refused", "too_few_values", "singular_matrix", "reused_graph", "torch_seeded"}
 )
 """Facts that need no survey: from the records of the ranks, from the control, and from the error that ended the run."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.model import FloatArray, Window
+from steadytrain.storage.rank_endings import first_end_of
 from steadytrain.storage.run_folder import Run, open_run
 
 SAME = 1e-5
@@ -36,7 +37,7 @@ def facts_of_ranks(run: Run | None) -> dict[str, Any]:
     world = run.description.get("world_size") if run is not None else None
     if run is None or not isinstance(world, int) or world < 2:
         return {}
-    facts: dict[str, Any] = {"ranks": world}
+    facts: dict[str, Any] = {"ranks": world, **_uneven(run)}
     everyone = [run, *_others(run)]
     windows = [one.scalars() for one in everyone]
     steps = _common([window.steps.tolist() for window in windows])
@@ -57,6 +58,13 @@ def facts_of_ranks(run: Run | None) -> dict[str, Any]:
         facts["rank_parameters_differ"] = _names(everyone) or ["all parameters"] if apart else []
         facts["rank_scales_differ"] = _scales_differ(windows, steps)
     return facts
+
+
+def _uneven(run: Run) -> dict[str, Any]:
+    first = first_end_of(run.path)
+    if first is None or first.kind != "fewer steps":
+        return {}
+    return {"ranks_uneven": {"rank": first.end.rank, "steps": first.end.step, "reached": first.reached}}
 
 
 def _others(run: Run) -> list[Run]:

@@ -18,7 +18,6 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import Action, Incident
 from steadytrain.core.model import SEVERITIES, Symptom, Window, worst
 from steadytrain.diagnosis import answer_files
-from steadytrain.experiments.crash_facts import failure_of
 from steadytrain.report import next_commands
 from steadytrain.report.action_words import counted
 from steadytrain.report.circumstances import (
@@ -56,18 +55,19 @@ from steadytrain.report.health import health
 from steadytrain.report.incidents_shown import (
     TENSORS_MAX,
     incident_part,
-    incident_verdict,
     open_incidents,
     ran_away,
+    rank_of,
     with_newest,
 )
 from steadytrain.report.next_commands import Found
 from steadytrain.report.rank_verdict import rank_verdict
 from steadytrain.report.report_values import Command, IncidentPart, Report
+from steadytrain.report.run_verdict import QUIET, ended_first, failed, rank_notes, run_verdict
 from steadytrain.report.slurm import sentence
 from steadytrain.report.symptoms_shown import SYMPTOMS_MAX, stories_of, story_lines, stream_names, symptom_rows
 from steadytrain.report.thinned_curves import Curve, curve
-from steadytrain.report.wording import clean, count, enumerated, facts_of, sentences, step_range
+from steadytrain.report.wording import clean, count, enumerated, facts_of, sentences
 from steadytrain.statistics.run_away import left_course_at
 from steadytrain.storage.bundle import Bundle, open_for_report
 from steadytrain.storage.left_overs import PROCESS
@@ -75,11 +75,8 @@ from steadytrain.storage.processes import is_gone
 from steadytrain.storage.ranks_of_run import faulty_first, rank_name
 from steadytrain.storage.run_folder import Run, open_run
 from steadytrain.storage.stalls import at_the_end
-from steadytrain.storage.stopped_recording import stopped_sentence
 
 RANKS_MAX = 256
-NAMES_MAX = 6
-"""The verdict counts the detectors if there are more than this; the facts list them all."""
 _CURVES = (
     ("loss", "loss", "linear"),
     ("gradient_norm", "gradient norm", "log"),
@@ -96,14 +93,11 @@ _UNENDED = {
 }
 
 
-QUIET = ("No alarm", "No symptom")
-"""How the verdict of a run begins that raised nothing."""
-
-
 def from_bundle(bundle: Bundle) -> Report:
     """The report of one incident."""
     incident, environment = bundle.incident, bundle.environment
-    part = incident_part(incident, bundle.path, off=ran_away(incident, bundle.scalars, bundle.path))
+    rank, off = rank_of(environment), ran_away(incident, bundle.scalars, bundle.path)
+    part = incident_part(incident, bundle.path, off=off, rank=rank)
     facts = facts_of(
         ("run", incident.run),
         ("step", count(incident.step)),
@@ -125,12 +119,12 @@ def from_bundle(bundle: Bundle) -> Report:
         status=_status(
             run, [incident.action], incident.kind == "nonfinite", left_course_at(bundle.scalars, incident.step)
         ),
-        **_cards(incident_verdict(incident), incident, incident.symptoms, (found, diagnosis), commands),
+        **_cards(part.title, incident, incident.symptoms, (found, diagnosis), commands),
         loss=loss_near(bundle.scalars, incident.onset_step, _last_step(incident.symptoms)),
     )
     return Report(
         title=f"Incident at step {count(incident.step)} of {clean(incident.run)}",
-        verdict=incident_verdict(incident),
+        verdict=part.title,
         severity=worst([symptom.severity for symptom in incident.symptoms]),
         summary=(part.action,),
         facts=facts,
@@ -155,16 +149,11 @@ def from_run(run: Run, *, stream: str | None = None) -> Report:
     stories = stories_of(window, run.symptoms)
     seen = [(symptom, "") for story in stories for symptom in story.symptoms]
     seen += [(symptom, "") for symptom in run.symptoms if window is None or symptom.stream != window.stream]
-    actions, paths = list(run.actions), list(run.incidents)
-    for rank in run.ranks[:RANKS_MAX]:
-        try:
-            record = open_run(rank)
-        except UsageError as error:
-            notes.append(f"Rank folder not read: {error}")
-            continue
-        seen += [(symptom, rank_name(rank)) for symptom in record.symptoms]
-        paths += record.incidents
-        actions += record.actions
+    of_ranks, unread_ranks = _records_of(run)
+    notes += unread_ranks
+    seen += [(symptom, rank_name(one.path)) for one in of_ranks for symptom in one.symptoms]
+    paths = [*run.incidents, *(path for one in of_ranks for path in one.incidents)]
+    actions = [*run.actions, *(action for one in of_ranks for action in one.actions)]
     known = () if run.ranks else run.symptoms
     names = stream_names(run) if stream is None else {}
     incidents, unread = open_incidents(paths := faulty_first(run, paths), known, names)
@@ -173,13 +162,14 @@ def from_run(run: Run, *, stream: str | None = None) -> Report:
     measured = health(run, streams[0], window).facts() if window is not None else ()
     if len(seen) > SYMPTOMS_MAX:
         notes.append(f"{len(seen)} symptoms are recorded; the first {SYMPTOMS_MAX} are shown.")
+    seen = _leading_first(run, seen, incidents)
     told = [symptom for symptom, _ in seen]
     passed = passed_lines(run, int(window.steps[-1])) if window is not None and steps else ()
     found = _diagnosis([*paths, run.path])
     diagnosis = diagnosis_part(found[1]) if found is not None else None
     gravest = _incident_of(incidents, known)
     commands = next_commands.of_run(run, incidents, told, found, gravest)
-    verdict = _led(found, rank_verdict(seen) or _run_verdict(run, told, incidents, steps))
+    verdict = _led(found, rank_verdict(seen) or run_verdict(run, seen, incidents, steps))
     off = ran_away(gravest, window, Path(incidents[0].path)) if gravest is not None and window is not None else ""
     onset = gravest.onset_step if gravest is not None else next((one.first_step for one in told), None)
     leading = gravest.symptoms if gravest is not None else told
@@ -199,13 +189,38 @@ def from_run(run: Run, *, stream: str | None = None) -> Report:
         symptoms=symptom_rows(seen, names),
         incidents=tuple(incidents),
         commands=commands,
-        notes=(*map(clean, (*at_the_end(run), *collective_sentences(run.path))), *sentences(run.facts.get("notes")))
+        notes=(
+            *map(clean, (*at_the_end(run), *rank_notes(run), *collective_sentences(run.path))),
+            *sentences(run.facts.get("notes")),
+        )
         + (*sentences(run.facts.get("warnings")), *map(clean, notes))
         + (_window_notes(window) if window is not None else ()),
         environment=environment_sections({**run.description, **run.facts}, skipped=SHOWN_AS_FACTS),
         diagnosis=diagnosis,
         first=first,
     )
+
+
+def _records_of(run: Run) -> tuple[list[Run], list[str]]:
+    """The other ranks of a run, and notes on those that cannot be read."""
+    found, notes = [], []
+    for rank in run.ranks[:RANKS_MAX]:
+        try:
+            found.append(open_run(rank))
+        except UsageError as error:
+            notes.append(f"Rank folder not read: {error}")
+    return found, notes
+
+
+def _leading_first(
+    run: Run, seen: Sequence[tuple[Symptom, str]], incidents: Sequence[IncidentPart]
+) -> list[tuple[Symptom, str]]:
+    """``seen`` with the symptoms of the rank whose incident leads before those of the others."""
+    if not incidents or not run.ranks:
+        return list(seen)
+    folder, name = Path(incidents[0].path).parents[1], incidents[0].subject.partition(" of ")[0]
+    leading = "" if folder == run.path else rank_name(folder)
+    return sorted(seen, key=lambda one: (one[1] != leading, one[0].name != name))
 
 
 class _Cards(TypedDict):
@@ -296,35 +311,6 @@ def _led(found: Found, verdict: str) -> str:
     return f"Diagnosis: {diagnosis_part(found[1]).verdict}. {verdict}"
 
 
-def _run_verdict(run: Run, symptoms: Sequence[Symptom], incidents: Sequence[IncidentPart], steps: int) -> str:
-    grave = worst([symptom.severity for symptom in symptoms])
-    if incidents and not (incidents[0].is_note and grave in ("warning", "critical")):
-        more = f" ({len(run.incidents)} incidents were kept)" if len(run.incidents) > 1 else ""
-        quiet = "No alarm; " if incidents[0].is_note else ""
-        return f"{quiet}{incidents[0].title}{more}"
-    if symptoms:
-        first = next(symptom for symptom in symptoms if symptom.severity == grave)
-        quiet = "No alarm; " if grave == "note" else ""
-        return f"{quiet}{first.severity}: {clean(first.name)} at {step_range(first)}: {clean(first.message)}"
-    if not steps:
-        return "No step was recorded"
-    if stopped := stopped_sentence(run.path):
-        return f"{stopped[0].removesuffix('.')}; no symptom is on record in the {count(steps)} steps before"
-    if run.state == "running":
-        return f"Running, {count(steps)} step{'s' if steps != 1 else ''}, nothing wrong yet"
-    if run.state == "killed":
-        return f"Killed after {count(steps)} step{'s' if steps != 1 else ''}, without a symptom until then"
-    names = detectors(run)
-    if not names:
-        return f"{count(steps)} steps without a symptom; the run does not list its detectors"
-    looked = f"{len(names)} detector{'s' if len(names) != 1 else ''} looked"
-    listed = f" ({', '.join(names)})" if len(names) <= NAMES_MAX else ""
-    looked += f" at {count(steps)} step{'s' if steps != 1 else ''}{listed}"
-    if run.ended == "failed":
-        return f"{_failed(run).removesuffix('.')}; no symptom in the numbers until then: {looked}"
-    return f"No symptom was seen: {looked}"
-
-
 def _run_summary(
     run: Run, seen: Sequence[tuple[Symptom, str]], actions: Sequence[Action], steps: int, off: str
 ) -> tuple[str, ...]:
@@ -353,21 +339,16 @@ def _run_summary(
     steered = [action for action in actions if action.what in ("applied", "rolled-back", "stopped")]
     if steered:
         lines.append(f"steadytrain touched this run: {clean(counted(actions))}. The ledger lists each action.")
-    if run.ended == "failed" and (seen or not steps or not detectors(run)):
-        lines.append(_failed(run))
-    elif run.ended is None:
+    first = ended_first(run)
+    if first and (seen or not steps):
+        lines.append(f"{first}.")
+    if run.ended == "failed" and (seen or first or not steps or not detectors(run)):
+        lines.append(failed(run))
+    elif run.ended is None and not first:
         lines.append(sentence(run) or _UNENDED[run.state])
     if not seen and steps and run.state != "running":
         lines.append(_SILENCE)
     return tuple(lines)
-
-
-def _failed(run: Run) -> str:
-    """The error that ended the script, with its line."""
-    failure, status = failure_of(run), run.facts.get("exit_status")
-    if failure:
-        return f"The script was {clean(failure)}."
-    return f"The script failed{f' with status {clean(status)}' if status is not None else ''}."
 
 
 def _curves_of(run: Run, window: Window, names: Mapping[str, str]) -> tuple[Curve, ...]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.incident import BadTensor, Incident, Located, Samples
@@ -16,6 +18,8 @@ from steadytrain.report.report_values import IncidentPart, Place
 from steadytrain.report.wording import Fact, clean, count, enumerated, number, step_range
 from steadytrain.statistics.run_away import left_course_at
 from steadytrain.storage.bundle import open_for_report
+from steadytrain.storage.rank_endings import ranks_named
+from steadytrain.storage.rank_group import world_of
 from steadytrain.storage.step_look import read_look
 from steadytrain.storage.tape_files import find_recording
 
@@ -36,19 +40,72 @@ def open_incidents(
         known: the symptoms of the run as they ended; an incident has them as they were when it was kept.
         names: what the run's streams are called, where it has several.
     """
-    opened: list[tuple[Incident, Path, str]] = []
+    opened: list[Opened] = []
     notes = []
     for path in paths[:INCIDENTS_MAX]:
         try:
             bundle = open_for_report(path)
-            opened.append((with_newest(bundle.incident, known), path, ran_away(bundle.incident, bundle.scalars, path)))
+            incident, off = with_newest(bundle.incident, known), ran_away(bundle.incident, bundle.scalars, path)
+            opened.append(Opened(incident, path, off, rank_of(bundle.environment)))
         except UsageError as error:
             notes.append(f"Incident not opened: {error}")
-    opened.sort(key=lambda one: gravity(one[0]))
-    parts = [incident_part(incident, path, names, off=off) for incident, path, off in opened]
+    opened.sort(key=lambda one: (gravity(one.incident), one.loss_finite))
+    parts = [
+        incident_part(one.incident, one.path, names, off=one.off, rank=one.rank, follow=follow)
+        for one, follow in with_followers(opened)
+    ]
     if len(paths) > INCIDENTS_MAX:
         notes.append(f"{len(paths)} incidents are recorded; the first {INCIDENTS_MAX} are shown.")
     return parts, notes
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An incident that was read. ``off`` is what :func:`ran_away` says of it; ``rank`` is None in a run of one
+    process."""
+
+    incident: Incident
+    path: Path
+    off: str
+    rank: int | None
+
+    @property
+    def loss_finite(self) -> bool:
+        return all(math.isfinite(loss) for loss in self.incident.losses)
+
+
+def with_followers(opened: Sequence[Opened]) -> list[tuple[Opened, str]]:
+    """Each incident with a sentence on the ranks that only got its gradient: those are left out. "" without such."""
+    found: list[tuple[Opened, list[int]]] = []
+    for one in opened:
+        led = [others for first, others in found if _is_consequence(one, first)]
+        if led and one.rank is not None:
+            led[0].append(one.rank)
+        else:
+            found.append((one, []))
+    return [(first, _following(first.rank, others)) for first, others in found]
+
+
+def _is_consequence(one: Opened, first: Opened) -> bool:
+    """Whether only the gradient of ``one`` is bad, in the step in which the loss of the rank ``first`` is."""
+    same = (one.incident.step, one.incident.stream) == (first.incident.step, first.incident.stream)
+    bad = one.incident.kind == first.incident.kind == "nonfinite"
+    return same and bad and one.rank != first.rank and one.loss_finite and not first.loss_finite
+
+
+def _following(rank: int | None, others: Sequence[int]) -> str:
+    if not others:
+        return ""
+    return (
+        f"The loss of {ranks_named(others)} was finite in this step, and only the gradient was not: it came there from "
+        f"rank {rank}, when the ranks shared their gradients"
+    )
+
+
+def rank_of(environment: Mapping[str, Any]) -> int | None:
+    """The rank that a bundle is of; None in a run of one process."""
+    rank = environment.get("rank")
+    return rank if world_of(environment) > 1 and isinstance(rank, int) else None
 
 
 def with_newest(incident: Incident, known: Sequence[Symptom]) -> Incident:
@@ -70,9 +127,22 @@ def ran_away(incident: Incident, window: Window, bundle: Path) -> str:
 
 
 def incident_part(
-    incident: Incident, path: Path, names: Mapping[str, str] | None = None, *, off: str = ""
+    incident: Incident,
+    path: Path,
+    names: Mapping[str, str] | None = None,
+    *,
+    off: str = "",
+    rank: int | None = None,
+    follow: str = "",
 ) -> IncidentPart:
-    """``incident`` as shown; ``names`` are those of a run's streams, ``off`` is what :func:`ran_away` says of it."""
+    """``incident`` as shown.
+
+    Args:
+        names: those of a run's streams.
+        off: what :func:`ran_away` says of it.
+        rank: of several, the one that it is of.
+        follow: what it did to other ranks.
+    """
     located = incident.finding.located
     parameters = [_bad_tensor(tensor) for tensor in incident.parameters[:PARAMETERS_MAX]]
     if len(incident.parameters) > PARAMETERS_MAX:
@@ -88,7 +158,7 @@ def incident_part(
     look, unread = _look(path)
     at = incident.symptoms[0].at if incident.symptoms else None
     return IncidentPart(
-        title=incident_verdict(incident),
+        title=incident_verdict(incident, rank),
         path=str(path),
         step=incident.step,
         place=_place(located) if located else None,
@@ -97,7 +167,7 @@ def incident_part(
         parameters=tuple(parameters),
         action=_action_sentence(incident, off),
         notes=tuple(clean(note) for note in (*notes, unread) if note),
-        look=look,
+        look=(*([Fact("other ranks", clean(follow))] if follow else ()), *look),
         is_note=incident.is_note,
         parameters_count=len(incident.parameters),
         line=clean(at.place) if at is not None else "",
@@ -137,19 +207,20 @@ def _look(path: Path) -> tuple[tuple[Fact, ...], str]:
     return (tuple(look_facts(look)) if look is not None else ()), ""
 
 
-def incident_verdict(incident: Incident) -> str:
-    located = incident.finding.located
+def incident_verdict(incident: Incident, rank: int | None = None) -> str:
+    """What heads an incident; ``rank`` is that of a run of several."""
+    located, on = incident.finding.located, "" if rank is None else f" on rank {rank}"
     if incident.kind == "symptom" and incident.symptoms:
         first = incident.symptoms[0]
-        return f"{first.severity}: {clean(first.name)} at {step_range(first)}: {clean(first.message)}"
+        return f"{first.severity}: {clean(first.name)}{on} at {step_range(first)}: {clean(first.message)}"
     if located is None:
         seen = incident.symptoms[0].message if incident.symptoms else "a value was not finite"
         what = clean(incident.finding.came_in or seen).removesuffix(f" at step {count(incident.step)}")
-        return f"Step {count(incident.step)}: {what}"
+        return f"Step {count(incident.step)}{on}: {what}"
     where = f" in {clean(located.module)}" if located.module else ""
     line = f", {clean(_short_line(located))}" if located.file else ""
     return (
-        f"Step {count(incident.step)}: the first {_produced(located)} came from "
+        f"Step {count(incident.step)}{on}: the first {_produced(located)} came from "
         f"{clean(located.operation_said)} ({located.phase}){where}{line}"
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from steadytrain.report.wording import clean
+from steadytrain.storage.rank_endings import first_end_of
 from steadytrain.storage.run_folder import Run
 from steadytrain.storage.signal_notes import SignalNote, ended_by, signals_of
 
@@ -38,6 +39,9 @@ def ending(run: Run) -> str | None:
     note = ended_by(run.path) if run.ended is None else None
     if note is None:
         return None
+    first = first_end_of(run.path)
+    if first is not None and first.end.rank:
+        return f"ended by {note.signal} after rank {first.end.rank} had ended"
     return f"ended by {note.signal}" + (f" at {clean(note.place)}" if note.place else "")
 
 
@@ -46,8 +50,8 @@ def sentence(run: Run) -> str | None:
     job, note = run.description.get("slurm"), ended_by(run.path)
     if run.state != "killed" or not (isinstance(job, Mapping) or note is not None):
         return None
-    if not isinstance(job, Mapping):
-        return f"The run was {ending(run)}."
+    if not isinstance(job, Mapping) or first_end_of(run.path) is not None:
+        return f"The run was {ending(run)}." if note is not None else None
     if note is None:
         return (
             f"The run was killed, and no signal is on record before: SIGKILL, out of memory, or the node; {_ask(job)}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 from steadytrain.core.model import FIRST_STREAM, Symptom, Window
 from steadytrain.grouping import classified
@@ -14,6 +15,7 @@ from steadytrain.report.report_values import SymptomRow
 from steadytrain.report.thinned_curves import Curve
 from steadytrain.report.told_once import told_once
 from steadytrain.report.wording import clean, enumerated, step_range
+from steadytrain.storage.rank_endings import ranks_named
 from steadytrain.storage.run_folder import Run
 
 SYMPTOMS_MAX = 100
@@ -43,12 +45,32 @@ def symptom_rows(seen: Sequence[tuple[Symptom, str]], names: Mapping[str, str] =
     Args:
         names: how the streams are called, as :func:`stream_names` gives them.
     """
-    shown = told_once(seen)[:SYMPTOMS_MAX]
+    shown = once_for_ranks(told_once(seen))[:SYMPTOMS_MAX]
     stories = _story_labels([symptom for symptom, _ in seen])
     return tuple(
         replace(symptom_row(symptom, origin, names=names), story=stories.get(symptom.story, ""))
         for symptom, origin in shown
     )
+
+
+def once_for_ranks(seen: Sequence[tuple[Symptom, str]]) -> list[tuple[Symptom, str]]:
+    """``seen`` with one entry for what several ranks saw alike, where the first of them saw it. Pure."""
+    origins: dict[tuple[Any, ...], list[str]] = {}
+    for symptom, origin in seen:
+        origins.setdefault(_alike(symptom), []).append(origin)
+    found = []
+    for symptom, origin in seen:
+        of_all = origins.pop(_alike(symptom), [])
+        several = len(set(of_all)) > 1
+        if several:
+            found.append((symptom, ranks_named([int(one.removeprefix("rank ") or 0) for one in of_all])))
+        else:
+            found += [(symptom, origin)] * len(of_all)
+    return found
+
+
+def _alike(symptom: Symptom) -> tuple[Any, ...]:
+    return (symptom.name, symptom.stream, symptom.first_step, symptom.last_step, symptom.severity, symptom.message)
 
 
 def _story_labels(seen: Sequence[Symptom]) -> dict[int | None, str]:

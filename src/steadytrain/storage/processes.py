@@ -13,9 +13,14 @@ from steadytrain.core.own_errors import own, unless_it_fails
 
 MARK = r"[0-9a-f]{8}-\d{1,10}"
 _MARK = re.compile(MARK)
+ENDED_STATES = ("Z", "X")
+"""A process in one of these states has ended, and its parent has not asked yet how."""
+
+_STATE_FIELD = 0
 _PARENT_FIELD = 1
 _START_FIELD = 19
-"""Places of the parent and the start time in ``/proc/PID/stat`` after the program name, which may hold blanks."""
+"""Places of the state, the parent and the start time in ``/proc/PID/stat``, behind the program name, which may hold
+blanks."""
 
 
 def process_mark() -> str:
@@ -43,10 +48,14 @@ def parent_of(process: int) -> int | None:
 
 def _status_field(process: int, place: int) -> int | None:
     try:
-        text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
-        return int(text.rpartition(")")[2].split()[place])
+        return int(_status(process)[place])
     except own(OSError, ValueError, IndexError):
         return None
+
+
+def _status(process: int) -> list[str]:
+    text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    return text.rpartition(")")[2].split()
 
 
 def state_of(mark: object, start: object) -> Literal["running", "gone"] | None:
@@ -72,6 +81,8 @@ def _is_alive(process: int) -> bool:
         return False
     except own(OSError, OverflowError):
         return True
+    with unless_it_fails(OSError, IndexError):
+        return _status(process)[_STATE_FIELD] not in ENDED_STATES
     return True
 
 

@@ -11,6 +11,7 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.own_errors import own
 from steadytrain.statistics.rank_rows import ranks_named
 from steadytrain.storage.run_folder import RANKS_FOLDER, RUN_FILE, Run, part_of_run, read_description
+from steadytrain.storage.staged_bundle import step_and_name
 
 SHARE_FOLDER = "give all nodes one folder that they share (--runs-dir)"
 
@@ -19,6 +20,11 @@ UNSEEN_RANKS = "unseen_ranks"
 
 FIRST_BAD_RANK = "first_bad_rank"
 """The fact of a run that names the rank whose loss was not finite in the step that ended it."""
+
+BAD_RANKS = "bad_ranks"
+"""The fact of a run with the rank where each bad step began, by step as text: also of steps that did not end it."""
+
+BAD_RANKS_MAX = 64
 
 LAUNCHER = "launcher"
 """The entry of ``run.json`` with the launcher's variables; absent without a launcher."""
@@ -102,6 +108,11 @@ def part_shown(run: Run) -> str:
 
 def faulty_first(run: Run, incidents: Sequence[Path]) -> list[Path]:
     """``incidents`` of all ranks, with those of the rank at fault before the others."""
-    number = run.facts.get(FIRST_BAD_RANK)
-    folder = rank_folder(run.path, number) if isinstance(number, int) and number > 0 else None
-    return sorted(incidents, key=lambda path: folder is None or path.parent.parent != folder)
+    last, by_step = run.facts.get(FIRST_BAD_RANK), run.facts.get(BAD_RANKS)
+    by_step = by_step if isinstance(by_step, dict) else {}
+
+    def is_of_another(path: Path) -> bool:
+        number = by_step.get(str(step_and_name(path)[0]), last)
+        return not isinstance(number, int) or path.parent.parent != rank_folder(run.path, number)
+
+    return sorted(incidents, key=is_of_another)

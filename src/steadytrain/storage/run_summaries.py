@@ -22,6 +22,7 @@ from steadytrain.core.own_errors import own, unless_it_fails
 from steadytrain.storage.bundle import MANIFEST, write_json
 from steadytrain.storage.index_reading import open_index
 from steadytrain.storage.left_overs import ended_or_state
+from steadytrain.storage.rank_endings import first_end_of, has_lost_rank
 from steadytrain.storage.ranks_of_run import rank_folder, recorded_ranks
 from steadytrain.storage.run_folder import (
     bundles_inside,
@@ -31,6 +32,7 @@ from steadytrain.storage.run_folder import (
 )
 from steadytrain.storage.run_index import INDEX_FILE, SIDE_FILES
 from steadytrain.storage.staged_bundle import INCIDENTS_FOLDER
+from steadytrain.storage.stalls import STALLS
 
 INCIDENTS_MAX = 10_000
 KEPT_FILE = "summary.json"
@@ -41,6 +43,8 @@ SYMPTOMS_MAX = 10_000
 KEPT_SYMPTOMS_MAX = 32
 DEVICES_MAX = 64
 RANKS_MAX = 64
+BROKEN = ("failed", "killed", "not recorded")
+"""The states of a run whose ranks are asked which of them ended first."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,8 @@ class Ending:
     steps: int
     devices: tuple[str, ...]
     of_ranks: tuple[str, ...] | None = ()
+    stalled: bool = False
+    """Whether the steps stood still for long and then went on."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,9 @@ class RunSummary:
     incidents: int
     state: str
     """``ended``, or what is known of a run that did not record it."""
+
+    first_rank: int | None = None
+    """Of several ranks, the one with which the run ended; None if it ended well, or if no record says."""
 
     @property
     def ended(self) -> str | None:
@@ -97,6 +106,8 @@ def summary_of(path: Path) -> RunSummary:
     kept = _kept(path)
     ending = replace(kept, of_ranks=_bundles_of_ranks(path)) if kept is not None else _ending(path)
     argv = description.get("argv")
+    state = ended_or_state(ending.ended, description)
+    first = first_end_of(path) if state in BROKEN or has_lost_rank(path) else None
     return RunSummary(
         name=str(description.get("name") or os.path.basename(os.path.abspath(path))),
         path=path,
@@ -104,7 +115,8 @@ def summary_of(path: Path) -> RunSummary:
         command=" ".join(map(str, argv)) if isinstance(argv, list) else "",
         ending=ending,
         incidents=count_incidents([one.name for one in bundles_inside(path, ending.incidents)], ending.of_ranks),
-        state=ended_or_state(ending.ended, description),
+        state=state,
+        first_rank=first.end.rank if first is not None else None,
     )
 
 
@@ -138,12 +150,13 @@ def kept_ending(kept: Any) -> Ending:
     if not isinstance(ended, str) or type(steps) is not int or not all(isinstance(name, str) for name in devices):
         raise TypeError("not a summary")
     of_ranks = tuple(map(os.fspath, kept["of_ranks"])) if "of_ranks" in kept else None
-    return Ending(ended, symptoms, tuple(map(os.fspath, incidents)), steps, tuple(devices), of_ranks)
+    incident_paths, stalled = tuple(map(os.fspath, incidents)), bool(kept.get("stalled"))
+    return Ending(ended, symptoms, incident_paths, steps, tuple(devices), of_ranks, stalled)
 
 
 def _ending(path: Path) -> Ending:
     with open_index(path) as index:
-        ended, machine = (_fact(index, name) for name in ("ended", "machine"))
+        ended, machine, stalls = (_fact(index, name) for name in ("ended", "machine", STALLS))
         rows = index.execute(f"SELECT name, severity, first_step FROM symptoms ORDER BY rowid LIMIT {SYMPTOMS_MAX}")
         symptoms = [(str(name), _severity(severity), int(step)) for name, severity, step in rows]
         bundles = [name for (name,) in index.execute(f"SELECT path FROM incidents LIMIT {INCIDENTS_MAX}")]
@@ -152,8 +165,8 @@ def _ending(path: Path) -> Ending:
     for one in symptoms:
         of_names.setdefault(one[0], one)
     kept = tuple(of_names.values())[:KEPT_SYMPTOMS_MAX]
-    known = ended if isinstance(ended, str) else None
-    return Ending(known, kept, tuple(bundles), steps_of(path), _devices(machine), _bundles_of_ranks(path))
+    how, of_ranks = ended if isinstance(ended, str) else None, _bundles_of_ranks(path)
+    return Ending(how, kept, tuple(bundles), steps_of(path), _devices(machine), of_ranks, bool(stalls))
 
 
 def _bundles_of_ranks(path: Path) -> tuple[str, ...]:

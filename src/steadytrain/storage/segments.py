@@ -35,6 +35,9 @@ SEGMENT_VERSION = 1
 SUFFIXES = (".steps",)
 RECORDS_PER_SEGMENT_MAX = 100_000
 WINDOW_BYTES_MAX = 8 << 30
+NEWEST_TRIED_MAX = 8
+"""Records at the end of a segment that are tried for the newest whole one."""
+
 BLOCK_BYTES = 8 << 20
 SCALARS: tuple[str, ...] = tuple(SIGNALS)
 
@@ -192,6 +195,25 @@ def count_records(folder: Path) -> int:
         return sum(os.stat(part.path).st_size // schema_dtype(read_schema(part.schema)).itemsize for part in parts)
 
     return glance_at_parts(folder, SUFFIXES, count)
+
+
+def newest_step(folder: Path) -> tuple[int, float] | None:
+    """Number of the newest whole record of a stream and its time in seconds since the epoch; None without one."""
+
+    def newest(parts: list[Part]) -> tuple[int, float] | None:
+        for part in reversed(parts):
+            dtype = schema_dtype(read_schema(part.schema))
+            with open_regular(part.path) as file:
+                count = os.fstat(file.fileno()).st_size // dtype.itemsize
+                first = max(0, count - NEWEST_TRIED_MAX)
+                file.seek(first * dtype.itemsize)
+                rows = np.frombuffer(file.read((count - first) * dtype.itemsize), dtype)
+            for at in range(len(rows) - 1, -1, -1):
+                if whole_records(rows[at : at + 1]):
+                    return int(rows["step"][at]), float(rows["time"][at])
+        return None
+
+    return glance_at_parts(folder, SUFFIXES, newest)
 
 
 def _read_segment(path: Path) -> Window:

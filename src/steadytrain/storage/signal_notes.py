@@ -17,12 +17,24 @@ NOTES_MAX = 16
 NOTE_BYTES_MAX = 1 << 16
 _NAME = re.compile(r"(SIG[A-Z0-9]{1,12})(-ends)?\.txt")
 _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+) in ', re.M)
-_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python\d|steadytrain/|<")
+_OURS = (
+    "__main__.py",
+    "__init__.py",
+    *(f"{room}/" for room in ("attach", "capture", "cli", "core", "detection", "detectors", "exporters", "grouping")),
+    *(f"{room}/" for room in ("guard", "integrations", "onset", "preflight_runs", "replay", "statistics", "storage")),
+    *(f"{room}/" for room in ("survey", "tracing", "trial_runs")),
+)
+"""Of this package, what runs inside a training: a script may lie below a folder of its name."""
+
+_LIBRARY = re.compile(
+    rf"/(site|dist)-packages/|/lib/python\d|/steadytrain/({'|'.join(map(re.escape, _OURS))})|<(?!string|stdin)"
+)
 
 
 @dataclass(frozen=True)
 class SignalNote:
-    """A signal that came last at ``time`` (seconds since the epoch). ``place`` is ``file:line``, empty if not known."""
+    """A signal that came last at ``time`` (seconds since the epoch). ``place`` is ``file:line`` of the script, empty if
+    none of its lines ran then."""
 
     signal: str
     ended: bool
@@ -62,6 +74,5 @@ def _place(text: str) -> str:
     """Where the script was when the last signal came: its innermost own line."""
     last = text.rpartition("(most recent call first)")[2]
     frames = [(match["file"], match["line"]) for match in _FRAME.finditer(last)]
-    own = [frame for frame in frames if not _LIBRARY.search(frame[0])]
-    file, line = next(iter([*own, *frames]), ("", ""))
+    file, line = next((frame for frame in frames if not _LIBRARY.search(frame[0])), ("", ""))
     return f"{Path(file).name}:{line}" if file else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from steadytrain.core.bounded_files import read_json
 from steadytrain.core.errors import UsageError
@@ -16,6 +17,10 @@ from steadytrain.storage.run_folder import Run
 from steadytrain.storage.stopped_recording import stopped_sentence
 
 STALL_FILE = "stalled.json"
+STALLS = "stalls"
+"""The fact of a run with the stalls after which its training went on: a list of what :func:`kept_stall` makes."""
+
+STALLS_MAX = 16
 TEXT_MAX = 200
 FRAMES_MAX = 24
 RANKS_MAX = 64
@@ -63,6 +68,29 @@ def read_stall(folder: Path) -> Stall | None:
         )
     except own(OSError, UsageError, ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+def kept_stall(first: Stall, silent_s: float) -> dict[str, Any]:
+    """A stall that is over, for the fact ``stalls``: ``first`` is the rank that the others waited for first.
+    ``silent_s`` are the seconds without a step."""
+    where = {name: getattr(first, name) for name in ("rank", "step", "line", "inside")}
+    return {**where, "code": redact_text(first.code)[:TEXT_MAX], "silent_s": round(silent_s, 1)}
+
+
+def stall_before(run: Run) -> str:
+    """The longest stall after which the training went on, in a clause; "" without one."""
+    found = run.facts.get(STALLS)
+    stalls = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    try:
+        longest = max(stalls, key=lambda one: float(one["silent_s"]))
+        inside = f", inside {longest['inside']}" if longest["inside"] else ""
+        more = f" ({len(stalls) - 1} more stall{'s' if len(stalls) > 2 else ''})" if len(stalls) > 1 else ""
+        return (
+            f"no step was made for {float(longest['silent_s']):.0f} s after step {int(longest['step'])}, where rank "
+            f"{int(longest['rank'])} was at {longest['line']}{inside}{more}"
+        )
+    except own(ValueError, KeyError, TypeError):
+        return ""
 
 
 def at_the_end(run: Run) -> tuple[str, ...]:

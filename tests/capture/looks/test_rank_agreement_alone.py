@@ -26,6 +26,8 @@ class Run:
         self.notes: list[str] = []
         self.told: list[str] = []
         self.streams: list[Any] = []
+        self.failure: str | None = None
+        self.settings = SimpleNamespace(run_dir=folder)
         self.note, self.tell = self.notes.append, self.told.append
         self.guard = SimpleNamespace(part=self._part)
         self.recorder = SimpleNamespace(

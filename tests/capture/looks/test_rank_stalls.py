@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from scripts import Started, watched, write
-from steadytrain.capture.looks.rank_stalls import where
-from steadytrain.storage.stalls import Stall, read_stall, stall_sentences, waited_for_first, write_stall
+import builders
+from rank_folders import FINISHED, SIGNALLED, run_of
+from scripts import Started, recorded, watched, write
+from steadytrain.capture.looks import rank_stalls
+from steadytrain.capture.looks.rank_stalls import RankStalls, where
+from steadytrain.cli import runs, show
+from steadytrain.report.build import from_run
+from steadytrain.storage.run_folder import open_run
+from steadytrain.storage.run_summaries import keep_summary, summary_of
+from steadytrain.storage.stalls import STALLS, Stall, read_stall, stall_sentences, waited_for_first, write_stall
 
 SCRIPT = """
 import time
@@ -66,6 +78,61 @@ def test_the_line_is_the_innermost_of_the_script() -> None:
     assert where(None) == ("an unknown line", "", "", ())
 
 
+class Recorded:
+    """What a stall that is over leaves with the recorder, and its note."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, Any] = {}
+        self.notes: list[str] = []
+        self.recorder = self
+        self.set_fact = self.facts.__setitem__
+        self.note = self.notes.append
+
+
+def test_a_stall_stays_on_record_when_the_steps_go_on(tmp_path: Path) -> None:
+    run = Recorded()
+    watched_steps = RankStalls(run)  # type: ignore[arg-type]
+    for after in (13, 20):
+        watched_steps._last = (after, time.monotonic() - 85.0)
+        watched_steps._reported = after
+        watched_steps._waited_for = stall(2, step=after, line="misc.py:27", inside="")
+        watched_steps.step_ended(SimpleNamespace(step=after + 1), None)  # type: ignore[arg-type]
+    assert [(one["rank"], one["step"], one["line"]) for one in run.facts[STALLS]] == [
+        (2, 13, "misc.py:27"),
+        (2, 20, "misc.py:27"),
+    ]
+    assert run.notes[0] == (
+        "step 14 was made after 85 s without a step: the training goes on; rank 2 was at misc.py:27"
+    )
+    facts = {**builders.FACTS, "ended": "finished", "notes": [], STALLS: run.facts[STALLS]}
+    path = builders.quiet_run(tmp_path / "run", facts=facts)
+    assert from_run(open_run(path)).verdict.startswith(
+        "No symptom was seen, but no step was made for 85 s after step 13, where rank 2 was at misc.py:27 "
+        "(1 more stall): 2 detectors looked"
+    )
+    folder = ["--runs-dir", str(tmp_path)]
+    assert "a stall" in CliRunner().invoke(runs.command, folder).output
+    document = json.loads(CliRunner().invoke(show.command, ["run", "--json", *folder]).output)
+    assert document["stalls"] == run.facts[STALLS]
+    keep_summary(path)
+    assert summary_of(path).ending.stalled
+
+
+def test_a_rank_that_has_ended_comes_first_where_the_others_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = run_of(tmp_path / "r", (SIGNALLED, 55), (FINISHED, 55))
+    monkeypatch.setattr(rank_stalls, "OTHERS_S_MAX", 0.0)
+    monkeypatch.setattr(rank_stalls.ranks, "world_size", lambda: 2)
+    run: Any = Recorded()
+    run.settings, run.tell = SimpleNamespace(run_dir=folder), run.notes.append
+    watched_steps = RankStalls(run)
+    watched_steps._closing.set()
+    watched_steps._report(folder, 55, 70.0)
+    first = run.notes[0].splitlines()[1]
+    assert first == "  rank 1 has ended after its step 55 (finished)"
+
+
 @pytest.mark.slow
 @pytest.mark.long
 def test_the_first_rank_reports_where_all_are(tmp_path: Path) -> None:
@@ -83,3 +150,7 @@ def test_the_first_rank_reports_where_all_are(tmp_path: Path) -> None:
     assert "time.sleep(9.0)" in first
     assert second.lstrip().startswith("rank 0")
     assert "note: step 5 was made after" in ended.told
+    run = recorded(tmp_path)
+    (kept,) = run.facts[STALLS]
+    assert (kept["rank"], kept["step"], kept["inside"]) == (1, 4, "")
+    assert "where rank 1 was at script.py:" in from_run(run).verdict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
@@ -10,18 +11,23 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.capture.hooks.script_errors import is_of_the_gpu
-from steadytrain.capture.incident.crash import Moment, evidence_of, write_evidence
+from steadytrain.capture.incident.crash import COMMUNICATION, Moment, evidence_of, write_evidence
 from steadytrain.capture.incident.crash.index_range import tables_of
 from steadytrain.capture.incident.source_hashes import is_library
 from steadytrain.capture.settings import started_at, utc_now
 from steadytrain.capture.step import ranks
 from steadytrain.capture.step.input_recorder import MicroBatch, named_tensors_in, tensors_in
 from steadytrain.capture.step.script_frames import is_user
+from steadytrain.storage.rank_endings import UNEVEN, FirstEnd, RankEnd, first_end_of
 
 if TYPE_CHECKING:
     from steadytrain.capture.step.live_run import LiveRun
     from steadytrain.core.incident import Samples
 
+FIRST_S_MAX = 1.0
+"""How long a rank that lost contact waits for the records of the one that ended: they may come a moment later."""
+
+_PAUSE_S = 0.05
 MESSAGE_MAX = 160
 ROWS_MAX = 3
 
@@ -51,6 +57,19 @@ def keep_evidence(run: LiveRun, error: BaseException) -> None:
     documents = evidence_of(error, moment, disk=run.settings.run_dir)
     for line in write_evidence(run.recorder.begin().path, documents) if documents else ():
         run.tell(line)
+    if COMMUNICATION in documents:
+        first, speaks = ended_first(run), ranks.speaks(run.settings.run_dir)
+        if first is not None and not (first.kind == UNEVEN and speaks):  # there a detector reports it
+            run.tell(first.cause)
+
+
+def ended_first(run: LiveRun) -> FirstEnd | None:
+    """The rank that ended before this one lost contact; None if no record says."""
+    run_dir, until = run.settings.run_dir, time.monotonic() + FIRST_S_MAX
+    own = RankEnd(ranks.rank(), run.last_step, "lost contact", run.failure or "")
+    while (found := first_end_of(run_dir, own)) is None and time.monotonic() < until:
+        time.sleep(_PAUSE_S)
+    return found
 
 
 def _batch(run: LiveRun) -> dict[str, Any]:

@@ -27,6 +27,8 @@ from steadytrain.core.errors import UsageError
 from steadytrain.core.model import Reading
 from steadytrain.grouping.one_rank import follows, rank_loss
 from steadytrain.statistics.rank_rows import ranks_named
+from steadytrain.storage.rank_differences import between_ranks
+from steadytrain.storage.rank_endings import UNEVEN, RankEnd, first_end_of, lost_contact
 from steadytrain.storage.ranks_of_run import SHARE_FOLDER, UNSEEN_RANKS, rank_folder, rank_name
 from steadytrain.storage.run_folder import RUN_FILE
 from steadytrain.storage.run_news import NewsReader
@@ -63,6 +65,8 @@ class RankAgreement(StepObserver):
         self._news: dict[Path, NewsReader] = {}
         self._told: set[str] = set()
         self._known: list[str] = []
+        self._rows: dict[str, float] = {}
+        self._ended_early: dict[str, float] = {}
         self._next = 0.0
         self._works = True
         self._expected: list[int] = []
@@ -96,12 +100,20 @@ class RankAgreement(StepObserver):
 
     def script_ended(self) -> None:
         stream = next(iter(self._run.streams), None)
-        if stream is not None and stream.step and ranks.rank() == 0 and self._follows(stream):
+        if stream is None or not stream.step or not self._follows(stream):
+            return
+        with self._guarded():
+            self._ended_early = self._uneven(stream)
+        if ranks.rank() == 0:
             with self._guarded():
                 folder = self._run.recorder.begin().path
                 self._find(stream, folder, is_over=True)
                 self._wait(stream.step)
                 self._compare(stream, folder)
+                self._report_differences()
+        elif self._ended_early:
+            with self._guarded():
+                self._read(stream, self._ended_early)
 
     def forget(self) -> None:
         self._works = False
@@ -149,12 +161,33 @@ class RankAgreement(StepObserver):
             rows["wrapped:all"] = float(stream.joint is not None)
             rows["parted:all"] = float(stream.joint is not None and stream.joint.group is not None)
             rows["sharded:all"] = float(is_sharded(stream.parameters))
-            self._known += [name for name in rows if name not in self._known][: KNOWN_MAX - len(self._known)]
-            values = np.array([[rows.get(name, np.nan)] for name in self._known], np.float32)
-            reading = Reading("ranks", tuple(self._known), ("value",), values)
-            self._run.recorder.read(stream, stream.step, self._run.clock(), reading)
+            self._rows = rows
+        if rows or self._ended_early:
+            self._read(stream, self._rows | self._ended_early)
         took = time.perf_counter() - began
         self._next = began + took / SHARE_MAX
+
+    def _read(self, stream: Stream, rows: dict[str, float]) -> None:
+        self._known += [name for name in rows if name not in self._known][: KNOWN_MAX - len(self._known)]
+        values = np.array([[rows.get(name, np.nan)] for name in self._known], np.float32)
+        reading = Reading("ranks", tuple(self._known), ("value",), values)
+        self._run.recorder.read(stream, stream.step, self._run.clock(), reading)
+
+    def _uneven(self, stream: Stream) -> dict[str, float]:
+        """Rows on a rank that ended before this one lost contact. The first rank has them, or another one if it is
+        the one that ended."""
+        failure = self._run.failure or ""
+        if not lost_contact(failure):
+            return {}
+        own = RankEnd(ranks.rank(), stream.step, "lost contact", failure)
+        first = first_end_of(self._run.settings.run_dir, own)
+        if first is None or first.kind != UNEVEN:
+            return {}
+        ended = first.end
+        lost = [one.rank for one in first.others if one.how == "lost contact"]
+        if own.rank != (min(lost) if ended.rank == 0 else 0):
+            return {}
+        return {f"ended-after:{ended.rank}": float(ended.step), f"went-on:{ended.rank}": float(first.reached)}
 
     def _report_symptoms(self, rows: Mapping[str, float]) -> None:
         """Report what only another rank has seen, once for each kind of symptom."""
@@ -196,6 +229,15 @@ class RankAgreement(StepObserver):
                 self._run.recorder.set_fact(UNSEEN_RANKS, [])
             self._records = {rank: RankRecords(one, stream.name) for rank, one in enumerate(folders)}
             self._news = {one: NewsReader(one) for one in folders[1:]}
+            self._report_differences()
+
+    def _report_differences(self) -> None:
+        """Report versions and clocks that differ between the ranks, each once."""
+        for line in between_ranks(self._run.settings.run_dir):
+            what = line.partition(" is ")[0]  # a clock's shift is measured again at the end
+            if what not in self._told:
+                self._told.add(what)
+                self._run.tell(f"note: {line}")
 
     def _report_missing(self, missing: Sequence[int]) -> None:
         if missing and not self._missed:

@@ -32,6 +32,8 @@ A row is ``MEASURE:RANK`` or ``MEASURE:RANK NAME``:
   ``RATIO_MIN`` in each of them; ``loss-ratio-since:RANK``: since which step it does
 
 A row that would be 0 is left out.
+- ``ended-after:RANK``: the steps after which it ended while others, which then lost contact, were in step
+  ``went-on:RANK``; written at the end, by the first rank that lost contact
 """
 
 from __future__ import annotations

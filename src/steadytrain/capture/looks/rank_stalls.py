@@ -15,9 +15,11 @@ import sysconfig
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from steadytrain.capture.incident.crash.communication import flight_recorder
 from steadytrain.capture.step import ranks
@@ -27,8 +29,18 @@ from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.compare.collective_sentences import collective_sentences
 from steadytrain.core.own_errors import unless_it_fails
 from steadytrain.storage.flight_records import COLLECTIVES_FILE, write_record
+from steadytrain.storage.rank_endings import rank_end
 from steadytrain.storage.ranks_of_run import rank_folder
-from steadytrain.storage.stalls import STALL_FILE, Stall, read_stall, waited_for_first, write_stall
+from steadytrain.storage.stalls import (
+    STALL_FILE,
+    STALLS,
+    STALLS_MAX,
+    Stall,
+    kept_stall,
+    read_stall,
+    waited_for_first,
+    write_stall,
+)
 
 STALLED_S_MIN = 60.0
 STALLED_TIMES = 20.0
@@ -39,6 +51,7 @@ OTHERS_S_MAX = 8.0
 """How long the first rank waits for what the others write: they check every ``CHECK_S`` seconds."""
 
 RANKS_SHOWN_MAX = 8
+ENDED_ASKED_MAX = 64
 STEPS_KEPT = 64
 FRAMES_MAX = 64
 _LIBRARIES = (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
@@ -55,6 +68,8 @@ class RankStalls(StepObserver):
         self._steps: deque[float] = deque(maxlen=STEPS_KEPT)
         self._last: tuple[int, float] | None = None
         self._reported: int | None = None
+        self._waited_for: Stall | None = None
+        self._kept: list[dict[str, Any]] = []
         self._closing = threading.Event()
         self._folder: Path | None = None
         self._thread: threading.Thread | None = None
@@ -87,7 +102,13 @@ class RankStalls(StepObserver):
             with unless_it_fails(OSError):
                 (self._folder / STALL_FILE).unlink(missing_ok=True)
                 (self._folder / COLLECTIVES_FILE).unlink(missing_ok=True)
-        self._run.note(f"step {step} was made after {silent:.0f} s without a step: the training goes on")
+        waited, self._waited_for = self._waited_for, None
+        where = ""
+        if waited is not None:
+            where = f"; rank {waited.rank} was at {waited.line}{f', inside {waited.inside}' if waited.inside else ''}"
+            self._kept = [*self._kept, kept_stall(waited, silent)][-STALLS_MAX:]
+            self._run.recorder.set_fact(STALLS, self._kept)
+        self._run.note(f"step {step} was made after {silent:.0f} s without a step: the training goes on{where}")
 
     # -- in the thread ---------------------------------------------------------------------------------------------
 
@@ -109,15 +130,36 @@ class RankStalls(StepObserver):
         with suppress(Exception):  # torch's recorder may be off, or of another form
             if (trace := flight_recorder()) is not None:
                 write_record(folder, ranks.rank(), trace)
-        write_stall(folder, Stall(ranks.rank(), step, silent_s, line, code, inside, stack))
+        own = Stall(ranks.rank(), step, silent_s, line, code, inside, stack)
+        write_stall(folder, own)
         if not ranks.speaks(self._run.settings.run_dir):
             return
         stalls = self._of_all(folder)
+        self._waited_for = next(iter(waited_for_first(stalls)), own)
         told = [f"  {stall.sentence}" for stall in waited_for_first(stalls)[:RANKS_SHOWN_MAX]]
         more = [f"  and {len(stalls) - RANKS_SHOWN_MAX} more ranks"] if len(stalls) > RANKS_SHOWN_MAX else []
         called = [f"  {sentence}" for sentence in collective_sentences(folder)]
         head = f"warning: no step for {silent_s:.0f} s. Where the ranks are; the first is the one to look at:"
-        self._run.tell("\n".join([head, *called, *told, *more, f"  stacks: {STALL_FILE} in the folder of each rank"]))
+        self._run.tell(
+            "\n".join(
+                [
+                    head,
+                    *self._ended(folder, stalls),
+                    *called,
+                    *told,
+                    *more,
+                    f"  stacks: {STALL_FILE} in the folder of each rank",
+                ]
+            )
+        )
+
+    def _ended(self, folder: Path, stalls: Sequence[Stall]) -> list[str]:
+        """The ranks that have ended, for which the others wait in vain."""
+        silent = [rank for rank in range(ranks.world_size()) if rank not in {stall.rank for stall in stalls}]
+        ends = [rank_end(rank_folder(folder, rank), rank) for rank in silent[:ENDED_ASKED_MAX]]
+        return [
+            f"  rank {one.rank} has ended after its step {one.step} ({one.how})" for one in ends if one.how != "open"
+        ][:RANKS_SHOWN_MAX]
 
     def _of_all(self, folder: Path) -> list[Stall]:
         """The stalls of all ranks, as far as they come within ``OTHERS_S_MAX``."""

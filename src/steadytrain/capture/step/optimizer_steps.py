@@ -251,7 +251,7 @@ class OptimizerSteps:
                 time_s=run.clock(),
                 own_s=run.own_time.so_far(),
             )
-            if lost := take_lost():
+            if lost := take_lost(run.settings.run_dir):
                 run.note(lost)
             if not skipped:
                 instruments.before_update(stream, step, measured.scale)

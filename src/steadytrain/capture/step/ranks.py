@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from steadytrain.core.torch_private import JOIN
-from steadytrain.storage.ranks_of_run import launched_rank, launched_ranks, speaks_here
+from steadytrain.storage.rank_endings import rank_end
+from steadytrain.storage.ranks_of_run import launched_rank, launched_ranks, rank_folder, speaks_here
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -22,10 +23,15 @@ AGREE_S_MAX = 10.0
 """Ranks that step together meet within milliseconds, because the backward has just synchronised them."""
 
 ERROR_CHARS_MAX = 120
+ASKED_MAX = 64
+"""Ranks whose records are read to learn whether one has ended."""
+
 LOST = (
     "the ranks do not make the same steps: each now decides alone, and a bad value that only one of them has no longer "
     "stops the others ({})"
 )
+LOST_A_RANK = "a rank has ended, so the ranks no longer decide together; each of the others now decides alone ({})"
+_PEER_GONE = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
 _DATA_PARALLEL = ("DistributedDataParallel", "FullyShardedDataParallel", "DeepSpeedEngine")
 
 
@@ -155,23 +161,26 @@ def first_bad_rank(badness: int, joint: JointSteps) -> BadRank | None:
     try:
         gravest = _greatest(badness * world + world - 1 - rank() if badness else 0, ranks)
     except Exception as error:
-        _lost[ranks] = LOST.format(str(error).partition("\n")[0][:ERROR_CHARS_MAX])
+        _lost[ranks] = str(error).partition("\n")[0][:ERROR_CHARS_MAX] or type(error).__name__
         return BadRank(rank(), badness == WENT_WRONG) if badness else None
     return BadRank(world - 1 - gravest % world, gravest // world == WENT_WRONG) if gravest else None
 
 
-def take_lost() -> str | None:
-    """Why ranks no longer decide together, once; None if nothing is new."""
-    for ranks, why in _lost.items():
-        if why:
+def take_lost(run_dir: Path) -> str | None:
+    """Why ranks no longer decide together, once; None if nothing is new. ``run_dir`` has the records of all ranks."""
+    for ranks, error in _lost.items():
+        if error:
             _lost[ranks] = ""
-            return why
+            others = [one for one in ranks if one != rank()][:ASKED_MAX]
+            gone = any(words in error for words in _PEER_GONE)
+            gone = gone or any(rank_end(rank_folder(run_dir, one), one).how != "open" for one in others)
+            return (LOST_A_RANK if gone else LOST).format(error)
     return None
 
 
 _groups: dict[tuple[int, ...], ProcessGroup] = {}
 _lost: dict[tuple[int, ...], str] = {}
-"""Ranks that no longer ask each other, with what is still to be said about it."""
+"""Ranks that no longer ask each other, with the error that is still to be reported."""
 
 
 def _greatest(own: int, ranks: tuple[int, ...]) -> int:

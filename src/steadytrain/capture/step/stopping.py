@@ -41,7 +41,7 @@ from steadytrain.capture.step.run_stopped import RunStopped
 from steadytrain.core.incident import Action, Finding, Incident, Samples
 from steadytrain.core.model import Symptom
 from steadytrain.statistics.run_away import left_course_at
-from steadytrain.storage.ranks_of_run import FIRST_BAD_RANK
+from steadytrain.storage.ranks_of_run import BAD_RANKS, BAD_RANKS_MAX, FIRST_BAD_RANK
 from steadytrain.storage.staged_bundle import update_incident
 
 OBSERVED_INCIDENTS_MAX = 3
@@ -58,6 +58,7 @@ class Stopping:
         self._guard = run.guard
         self._observed = 0
         self._skipped_updates = 0
+        self._bad_ranks: dict[str, int] = {}
 
     def look_at_loss(self, root: Tensor) -> None:
         """Investigate a non-finite loss before its backward, while the variables of the script's lines still exist.
@@ -154,6 +155,9 @@ class Stopping:
         )
         run.incidents.append(path)
         run.symptom_incidents.frozen(symptoms)
+        if (known := measured.bad_rank) is not None and known.is_origin and len(self._bad_ranks) < BAD_RANKS_MAX:
+            self._bad_ranks[str(measured.record.step)] = known.rank
+            run.recorder.set_fact(BAD_RANKS, self._bad_ranks)
         return path, incident
 
     def stop(self, stream: Stream, optimizer: torch.optim.Optimizer, measured: Measurement, *, can_rerun: bool) -> None:

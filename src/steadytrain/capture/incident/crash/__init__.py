@@ -26,6 +26,7 @@ from steadytrain.core.incident import Samples
 from steadytrain.storage.bundle import write_json
 
 EVIDENCE_FOLDER = "evidence"
+COMMUNICATION = "communication"
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def evidence_of(error: BaseException, moment: Moment, *, disk: Path) -> dict[str
         found["reused-graph"] = graph
     communication = communication_document(error, since=moment.since)
     if communication is not None:
-        found["communication"] = communication
+        found[COMMUNICATION] = communication
     head = {"created": moment.created, "rank": moment.rank, "step": moment.step}
     return {name: {"schema": f"steadytrain.{name}/1", **head, **document} for name, document in found.items()}
 
