@@ -55,3 +55,32 @@ def test_a_reference_that_is_the_trained_model_itself(
             trainer.step()
         found = [one for one in watcher.symptoms if one.name == "shared-target"]
     assert [one.message.startswith("self.ref_model, which runs") for one in found] == [True] * is_one
+
+
+class _Tasks:
+    """A learner that keeps the models of earlier tasks in a list; and one with a short name for its reference."""
+
+    def __init__(self, model: nn.Module, *, listed: bool) -> None:
+        self.model = model
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        if listed:
+            self.previous = [model]
+        else:
+            self.ref = model
+
+    def step(self) -> None:
+        inputs = torch.randn(ROWS, 4)
+        with torch.no_grad():
+            wanted = (self.previous[0] if hasattr(self, "previous") else self.ref)(inputs)
+        step(self.model, self.optimizer, inputs, wanted + 1)
+
+
+@pytest.mark.parametrize(("listed", "name"), [(True, "an entry of self.previous"), (False, "self.ref")])
+def test_other_names_of_a_reference(listed: bool, name: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    with watching(tmp_path / "run", "observe") as watcher:
+        learner = _Tasks(net(), listed=listed)
+        for _ in range(40):
+            learner.step()
+        found = [one.message for one in watcher.symptoms if one.name == "shared-target"]
+    assert [message.startswith(f"{name}, which runs") for message in found] == [True]

@@ -40,7 +40,8 @@ LOOKED_AT_101 = steps(
 HEALTHY = (*QUIET, LOOKED_AT_101, LATER, UNKNOWN, AFTER_ONE, OFTEN)
 IN_SOURCE = looked(epochs_per_batch__train_py=[1.0, 1.0, 1.0])
 ONCE_A_PASS = looked(updates_per_epoch__train_py=[1.0] * 8, steps_of_passes__LambdaLR=[NAN] * 6 + [2.0])
-SICK = (IN_THE_FIRST_PASS, AFTER_TWO_PASSES, CUT, IN_SOURCE, ONCE_A_PASS)
+SLOW = looked(slow_warm_up__LambdaLR=[NAN] * 6 + [0.07], slow_steps__LambdaLR=[NAN] * 6 + [8.0])
+SICK = (IN_THE_FIRST_PASS, AFTER_TWO_PASSES, CUT, IN_SOURCE, ONCE_A_PASS, SLOW)
 
 
 def test_quiet() -> None:
@@ -61,6 +62,13 @@ def test_a_length_in_updates_that_is_stepped_once_a_pass() -> None:
     assert (
         "of the epochs times the batches, and the script steps it once per epoch: it counted 2 steps" in symptom.message
     )
+
+
+def test_a_warm_up_that_takes_dozens_of_passes() -> None:
+    symptom = newest(MistimedSchedule(), SLOW)
+    assert symptom is not None
+    assert symptom.severity == "warning"
+    assert symptom.message.startswith("LambdaLR counted 8 steps in 31 updates, and its warm-up has reached 7 %")
 
 
 def test_a_cosine_that_rises_again_in_the_first_pass() -> None:

@@ -1,6 +1,6 @@
 """The model ends in a sigmoid, the targets go from 0 to 16: it says 1 to everything that is above.
 
-Modelled on Marigold#111's neighbours (a depth outside of the range that the decoder can give): cause infeasible-target.
+Modelled on Marigold#111's neighbours (a depth outside of the range that the decoder can give): cause bounded-output.
 Mended: targets between 0 and 1.
 """
 

@@ -18,7 +18,7 @@ class MistimedSchedule(ScriptRule):
     """A learning-rate schedule is stepped more often, or more seldom, than its length is counted in.
 
     Means:
-        A schedule knows no updates and no passes over the data: it counts its own steps. Seven things show that the
+        A schedule knows no updates and no passes over the data: it counts its own steps. Eight things show that the
         unit is wrong. The source gives it the number of updates for its length (`epochs * len(loader)`), and it is
         stepped once for each pass: a warning after the second. The source gives it the number of passes for its
         length, and steps it in the loop over the batches: a warning. All milestones of a `MultiStepLR` come within the
@@ -26,10 +26,11 @@ class MistimedSchedule(ScriptRule):
         passes are not known: a warning. `CosineAnnealingLR` is stepped beyond its `T_max`, where its rate rises again:
         a warning if that comes within the first pass over the data, else a note. A warm-up has hardly begun after the
         second pass, because the schedule was stepped once a pass: a warning; a note after the first pass, because a
-        warm-up over several passes may be meant. The schedule counts several steps for each update: a note, because
-        its length may be counted in micro-batches. `ReduceLROnPlateau` is stepped after each batch with a patience of
-        a few batches, and cuts the rate twice within the first pass: a warning. spent-schedule reports a schedule that
-        decayed far too early.
+        warm-up over several passes may be meant. A warm-up has reached an eighth of the rate at most after eight steps
+        of its schedule, each of them after many updates: a warning. The schedule counts several steps for each update:
+        a note, because its length may be counted in micro-batches. `ReduceLROnPlateau` is stepped after each batch
+        with a patience of a few batches, and cuts the rate twice within the first pass: a warning. spent-schedule
+        reports a schedule that decayed far too early.
 
     Causes:
         - `T_max=epochs` or `milestones` in epochs, and `scheduler.step()` after each batch
@@ -53,6 +54,7 @@ class MistimedSchedule(ScriptRule):
         found = [
             *_once_a_pass(window),
             *(tuple(_in_source(window)) or self._turned(window)),  # one mistake: the second is what comes of the first
+            *_slow(window),
             *_cut(window),
             *self._warms(window),
             *_counted(window),
@@ -112,6 +114,20 @@ def _once_a_pass(window: Window) -> Iterator[Symptom]:
                 f"{row.place} makes a schedule of the epochs times the batches, and the script steps it once per "
                 f"epoch: it counted {steps} in {updates} updates",
                 counted=one.last,
+            )
+
+
+def _slow(window: Window) -> Iterator[Symptom]:
+    for row in script_rows(window, "slow-warm-up")[:1]:
+        counted, updates = _beside(window, "slow-steps", row), int(row.steps[-1]) - 1
+        if not script_rows(window, "updates-per-epoch") and not script_rows(window, "warm-up-share"):
+            yield _symptom(
+                row,
+                "warning",
+                f"{row.place} counted {counted:.0f} steps in {updates} updates, and its warm-up has reached "
+                f"{100.0 * row.last:.2g} % of the rate: is its length counted in updates?",
+                counted=counted,
+                updates=float(updates),
             )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from steadytrain.diagnosis.signs import seen
+from steadytrain.diagnosis.signs import fact, seen
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -20,6 +20,15 @@ def made_the_predictions(case: Case) -> str:
     return found.message if found is not None and is_known else ""
 
 
-def bounded_from_below(case: Case) -> bool:
-    """Whether the activation has one end, at 0: then no scale brings targets of both signs into its reach."""
-    return any(f"a {name} made the predictions" in made_the_predictions(case) for name in ONE_END)
+def is_out_of_scale(case: Case) -> bool:
+    """Whether no scale of the targets brings them into the reach of the activation: its only end is 0, or its lower
+    one is and there are targets below."""
+    made = made_the_predictions(case)
+    if any(f"a {name} made the predictions" in made for name in ONE_END):
+        return True
+    ends = fact(case, "target_range")
+    return "a sigmoid made" in made and isinstance(ends, list) and len(ends) == 2 and float(ends[0]) < BELOW
+
+
+BELOW = -0.05
+"""A target of a sigmoid that is clearly negative."""

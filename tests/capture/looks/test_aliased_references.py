@@ -47,6 +47,15 @@ MEANT = {
         with torch.no_grad():
             known = logp(ref_model, rows)
     """,
+    "two passes of one model": """
+        def consistency(model, x):
+            student = model
+            teacher = model
+            with torch.no_grad():
+                wanted = teacher(noisy(x)).softmax(1)
+            return mse(student(noisy(x)).softmax(1), wanted)
+        opt = Adam(model.parameters())
+    """,
     "a name for evaluation": """
         eval_model = model
         opt = AdamW(model.parameters())

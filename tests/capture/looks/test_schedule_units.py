@@ -112,6 +112,15 @@ OF_UPDATES = {
                 sched.step()
         """,
 }
+OF_UPDATES["batches by hand"] = """
+        batches = len(rows) // 32
+        updates = config["epochs"] * batches
+        scheduler = get_cosine_schedule_with_warmup(opt, 0, num_training_steps=updates)
+        for epoch in range(config["epochs"]):
+            for b in range(batches):
+                opt.step()
+            scheduler.step()
+        """
 NOT_OF_UPDATES = {
     **HEALTHY,
     "of all batches, in a function": """

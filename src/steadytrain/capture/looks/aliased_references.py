@@ -1,7 +1,8 @@
 """Finds a reference or target model that is another name of the trained one: ``ref_model = policy``.
 
 Asked for are the name of a reference, the plain name of a model whose parameters an optimizer gets, and a use without
-gradients. A name that is assigned anything else as well, or is unwrapped from a wrapper, is no alias.
+gradients. A name that is assigned anything else as well, or is unwrapped from a wrapper, is no alias; nor is it where
+the model gets a name for the other side beside it (``student = model``): two passes of one model are meant.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ REFERENCE = re.compile(
     r"|value\w*|critics?)|(model|net|policy|actor|critic|q|q_?net\w*|encoder|lm)_?(ref|reference|target|tgt|teacher|ema|k)"
     r"|reference|teacher)"
 )
+OTHER_SIDE = re.compile(r"(?i)_?(student|online)(_?\w+)?")
 NO_GRAPH = re.compile(r"no_grad|inference_mode")
 
 
@@ -32,13 +34,14 @@ def aliased_references(tree: ast.Module) -> Iterator[int]:
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 assigned.setdefault(last_name(target), []).append(node)
+    sides = [one for name, made in assigned.items() if OTHER_SIDE.fullmatch(name) for one in made]
     aside = set(_used_without_graph(tree))
     for name, made in assigned.items():
         values = [_plain(one.value) for one in made]
         if not REFERENCE.fullmatch(name) or name not in aside or not all(values) or name in trained:
             continue
         for one, value in zip(made, values, strict=True):
-            if value in trained and value != name:
+            if value in trained and value != name and not any(_plain(other.value) == value for other in sides):
                 yield one.lineno
 
 

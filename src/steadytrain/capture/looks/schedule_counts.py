@@ -38,6 +38,10 @@ GAMMA_MAX = 0.99
 
 COUNTED_SHARE = 1 / 16
 UPDATES_DUE = 100
+RISING_STEPS, RISING_SHARE = 8, 0.125
+"""Steps of a schedule, fewer than one in 16 updates, in which its rate has risen each time, and the share of its full
+rate that it has reached at most by then: a warm-up of 64 such steps or more."""
+
 SLOW_PASSES = 2.0
 """Passes over the data after which a schedule is known to be stepped once for each."""
 
@@ -65,6 +69,7 @@ class ScheduleCounts:
         self._cut_after: float | None = None
         self._highest = 0.0
         self._told_slow = False
+        self._rising, self._risen_at, self._share_before = True, -1, 0.0
         self._passes_due, self._updates_due = 1.0, UPDATES_DUE
 
     def passed_over(self, updates: int) -> None:
@@ -81,14 +86,15 @@ class ScheduleCounts:
         ``steps-an-update:CLASS`` is how many steps the schedule counts for each of the first 16 updates, if that is 2
         or more and not the number of ranks (Accelerate steps once for each of them). ``cosine-turned:CLASS`` is the
         ``T_max`` of a cosine whose rate rises again, ``turned-after:CLASS`` the passes over the data until it turned.
-        ``warm-up-share:CLASS`` is the share of its full rate that the schedule has reached, reported after 1, 2, 4, ...
-        passes or 100, 200, ... updates while it is small and the schedule counts few steps:
+        ``warm-up-share:CLASS`` is the share of its full rate that the schedule has reached, reported after 1, 2, 4,
+        ... passes or 100, 200, ... updates while it is small and the schedule counts few steps:
         ``steps-counted:CLASS``, in ``passes-made:CLASS`` passes. ``last-milestone:CLASS`` is the last milestone of a
         ``MultiStepLR`` that was reached after ``milestones-after:CLASS`` passes, 1 or less, three passes ago; or, if
         the passes are not known, long ago: ``milestones-updates:CLASS`` is the number of updates so far.
         ``steps-of-passes:CLASS`` is how many steps it has counted after two passes, if these are one for each pass.
-        ``gamma-an-update:CLASS`` is the factor of an ``ExponentialLR`` that each of the first 16 updates applied, up to
-        0.99.
+        ``slow-warm-up:CLASS`` is the share of its full rate that a schedule has reached which is stepped in few
+        updates, ``slow-steps:CLASS`` so often by then. ``gamma-an-update:CLASS`` is the factor of an ``ExponentialLR``
+        that each of the first 16 updates applied, up to 0.99.
         """
         schedule = self._schedule() if self._schedule is not None else None
         if schedule is None:
@@ -108,11 +114,28 @@ class ScheduleCounts:
                 yield f"gamma-an-update:{name}", float(gamma)
         if not self._told_slow and (passes >= SLOW_PASSES or (not passes and self._updates > UPDATES_DUE)):
             self._told_slow = True
-            if 1 <= count - self._start <= min(max(passes, 1.0) + 1.0, COUNTED_SHARE * self._updates):
+            most_counted = COUNTED_SHARE * self._updates
+            if 1 <= count - self._start <= (min(passes + 1.0, most_counted) if passes else most_counted):
                 yield f"steps-of-passes:{name}", float(count - self._start)
+        yield from self._rises(stream, name, count)
         yield from self._turned(schedule, most)
         yield from self._cut(schedule, passes, most)
         yield from self._warms(stream, name, count - self._start, passes)
+
+    def _rises(self, stream: Stream, name: str, count: int) -> Iterator[tuple[str, float]]:
+        """A warm-up that would take dozens of passes, if the schedule is stepped once for each."""
+        if not self._rising or count == self._risen_at or stream.optimizers[0].param_groups[0].get("max_lr"):
+            return
+        self._risen_at = count
+        group = stream.optimizers[0].param_groups[0]
+        full, rate = float(group.get("initial_lr", 0.0)), float(group["lr"])
+        share, before = rate / full if full > 0.0 else 1.0, self._share_before
+        self._rising, self._share_before = before < share <= RISING_SHARE, share
+        counted = count - self._start
+        if self._rising and counted >= RISING_STEPS and counted <= COUNTED_SHARE * self._updates:
+            self._rising = False
+            yield f"slow-warm-up:{name}", share
+            yield f"slow-steps:{name}", float(counted)
 
     def _turned(self, schedule: Any, passes: float) -> Iterator[tuple[str, float]]:
         chain = (schedule, *INNER_SCHEDULERS.on(schedule, ()))

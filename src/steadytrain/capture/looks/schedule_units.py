@@ -88,7 +88,11 @@ def _names_epochs(value: ast.expr) -> bool:
 
 
 def _counts_batches(value: ast.expr) -> bool:
-    return bool(re.search(r"(?i)\blen\(|(steps|iters|iterations|batches|updates)_per_epoch", ast.unparse(value)))
+    return bool(
+        re.search(
+            r"(?i)\blen\(|\b(num_|n_)?(steps|iters|iterations|batches|updates)(_per_epoch)?\b", ast.unparse(value)
+        )
+    )
 
 
 def _counts_updates(value: ast.expr, products: set[str]) -> bool:

@@ -7,8 +7,10 @@ script also holds it under the name of a reference.
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Iterator
+from typing import Any
 
 from torch import nn
 
@@ -19,8 +21,17 @@ from steadytrain.capture.step.script_frames import is_user, running_frames, vari
 STEPS = 32
 """Steps in which calls are counted: the first ones, and the last ones before step 64, 128, 256, ..."""
 
+NAMES = re.compile(rf"{REFERENCE.pattern}|_?ref|_?(prev|previous)_?(model|policy|net\w*|task_?model)")
+LISTS = re.compile(
+    r"(?i)_?((prev|previous|old|frozen|past)_?(models|nets|networks|tasks)?|teachers|refs|references|snapshots)"
+)
+"""Names of a reference, and of a list of such."""
+
 ALMOST_ALL = 30
 """Of these steps, those in which a reference has to run at least."""
+
+HELD_MAX = 64
+"""Entries of a list that are looked through."""
 
 Kind = tuple[type[nn.Module], tuple[int, ...]]
 """The class of a module and its parameters by id."""
@@ -84,13 +95,23 @@ def _reference(module: nn.Module) -> str:
     for frame in running_frames():
         if is_user(frame) and "-packages" not in frame.f_code.co_filename:
             for name, value in variables_of(frame):
-                if value is module and REFERENCE.fullmatch(name):
-                    return name
+                if _is_reference(name, value, module):
+                    return _named(name, value)
                 if name == "self":
-                    names = (one for one, inner in vars(value).items() if inner is module and REFERENCE.fullmatch(one))
-                    if found := next(names, ""):
-                        return f"self.{found}"
+                    for inner, held in getattr(value, "__dict__", {}).items():
+                        if _is_reference(inner, held, module):
+                            return _named(f"self.{inner}", held)
     return ""
+
+
+def _named(name: str, value: Any) -> str:
+    return f"an entry of {name}" if isinstance(value, (list, tuple)) else name
+
+
+def _is_reference(name: str, value: Any, module: nn.Module) -> bool:
+    if isinstance(value, (list, tuple)):
+        return bool(LISTS.fullmatch(name)) and any(one is module for one in value[:HELD_MAX])
+    return value is module and bool(NAMES.fullmatch(name))
 
 
 def kind_of(module: nn.Module) -> Kind:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
-from steadytrain.diagnosis.reach import bounded_from_below, made_the_predictions
-from steadytrain.diagnosis.signs import measured, ruled_out, symptom, when
+from steadytrain.diagnosis.reach import made_the_predictions
+from steadytrain.diagnosis.signs import above, ruled_out, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
+
+
+OUTSIDE = "{value} of the targets lie outside of what the last operation can give"
 
 
 @final
@@ -56,11 +59,8 @@ class BoundedOutput(Cause):
         return Signature(
             (
                 *when(bool(made), CERTAIN, made, "symptom unreachable-targets", invariant=True),
+                *(above(case, "targets_out_of_reach", 0.01, CERTAIN, OUTSIDE, invariant=True) if made else ()),
                 *symptom(case, HINT, "plateau", "no-learning", "dead-units"),
-                *ruled_out(not made, "no activation bounds the predictions"),
-                *ruled_out(
-                    not bounded_from_below(case) and (measured(case, "targets_out_of_reach") or 0.0) == 0.0,
-                    "all targets can be reached",
-                ),
+                *ruled_out(not made, "no activation bounds the predictions, or all targets can be reached"),
             )
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLEAN_ROWS, DROP_BATCH
-from steadytrain.diagnosis.reach import bounded_from_below
+from steadytrain.diagnosis.reach import is_out_of_scale
 from steadytrain.diagnosis.signs import above, fact, listed, measured, ruled_out, seen, surveyed, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 
@@ -83,8 +83,8 @@ class InfeasibleTarget(Cause):
                 *symptom(case, CERTAIN, "unreachable-targets", invariant=True),
                 *symptom(case, HINT, "plateau", "no-learning"),
                 *ruled_out(
-                    bounded_from_below(case) and not infeasible,
-                    "no scale of the targets brings both signs into the reach of an output that is not below 0",
+                    is_out_of_scale(case) and not infeasible,
+                    "no scale of the targets brings negative ones into the reach of an output that is not below 0",
                 ),
                 *ruled_out(
                     measured(case, "targets_out_of_reach") == 0.0 and not infeasible and not seen_live,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from steadytrain.experiments.paired_runs import REACHABLE, REACHED
@@ -23,6 +26,7 @@ ENDS: dict[Any, tuple[float, float]] = {
 }
 """Activations, and the least and the largest value that they give."""
 
+DIFFERENCES = (torch.sub, Tensor.sub, Tensor.__sub__, Tensor.__rsub__)
 KEPT = 8
 """Calls of activations that are remembered: the last one is among the newest."""
 
@@ -33,7 +37,8 @@ NEWEST = 8
 @final
 @dataclass
 class LinearOutput(LiveChange):
-    """A loss that compares values gets the input of the activation that made its prediction, in place of its output.
+    """A loss that compares values gets the input of the activation that made its prediction, in place of its output; so
+    does a difference to a target outside of the model.
 
     The prediction is known by its memory, so views of it count, and copies do not.
     """
@@ -46,18 +51,31 @@ class LinearOutput(LiveChange):
 
     def begin(self, process: Launched) -> None:
         def linear(original: Any, values: Any, *args: Any, **kwargs: Any) -> Any:
-            for result, before, activation in reversed(self._calls):
-                if isinstance(values, Tensor) and _same_memory(result, values):
-                    self.touch()
-                    loss = original(before.reshape(values.shape), *args, **kwargs)
-                    if process.role == "train" and original is functional.mse_loss and loss.dim() == 0:
-                        target = args[0] if args else kwargs.get("target")
-                        self._losses.append((float(loss.detach()), _least(target, ENDS[activation])))
-                    return loss
-            return original(values, *args, **kwargs)
+            found = _before(reversed(self._calls), values)
+            if found is None:
+                return original(values, *args, **kwargs)
+            self.touch()
+            loss = original(found[0], *args, **kwargs)
+            if process.role == "train" and original is functional.mse_loss and loss.dim() == 0:
+                target = args[0] if args else kwargs.get("target")
+                self._losses.append((float(loss.detach()), _least(target, ENDS[found[1]])))
+            return loss
 
         process.functions.replace(ENDS, self._kept)
         process.functions.replace(DISTANCES, linear)
+        process.functions.replace(DIFFERENCES, self._difference)
+
+    def _difference(self, original: Any, one: Any, other: Any, *args: Any, **kwargs: Any) -> Any:
+        """Between a prediction and a target, which has no gradient: a loss by hand."""
+        sides = [one, other]
+        for at, side in enumerate(sides):
+            target = sides[1 - at]
+            if isinstance(target, Tensor) and not target.requires_grad and self._calls and not _inside_a_module():
+                found = _before([self._calls[-1]], side)
+                if found is not None:
+                    self.touch()
+                    sides[at] = found[0]
+        return original(*sides, *args, **kwargs)
 
     def _kept(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
         before = values.clone() if kwargs.get("inplace") or True in args else values
@@ -83,11 +101,23 @@ def _least(target: Any, ends: tuple[float, float]) -> float:
     return float((target - target.clamp(*ends)).float().square().mean())
 
 
-def _same_memory(one: Tensor, other: Tensor) -> bool:
-    """Whether ``other`` is ``one``, or a view of all of it in the same order."""
-    return (
-        one.numel() == other.numel()
-        and one.data_ptr() == other.data_ptr()
-        and one.is_contiguous()
-        and other.is_contiguous()
-    )
+def _before(calls: Iterable[tuple[Tensor, Tensor, Any]], values: Any) -> tuple[Tensor, Any] | None:
+    """What went into the activation whose output ``values`` is, or is a view of; and the activation."""
+    if not isinstance(values, Tensor) or values.layout is not torch.strided:
+        return None
+    place = values.untyped_storage().data_ptr()
+    for result, before, activation in calls:
+        if result.untyped_storage().data_ptr() == place and result.stride() == before.stride():
+            start = before.storage_offset() + values.storage_offset() - result.storage_offset()
+            return before.as_strided(values.shape, values.stride(), start), activation
+    return None
+
+
+def _inside_a_module() -> bool:
+    """Whether a module computes its output now: a difference there is part of the model, and not of its loss."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "forward" and isinstance(frame.f_locals.get("self"), nn.Module):
+            return True
+        frame = frame.f_back
+    return False

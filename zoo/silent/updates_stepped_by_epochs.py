@@ -1,0 +1,30 @@
+"""A warm-up and decay of as many steps as there are updates, stepped once per epoch: the rate stays near zero."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.optim.lr_scheduler import LambdaLR
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+
+
+def warm_up_and_decay(optimizer, warm, total):
+    return LambdaLR(optimizer, lambda n: (n + 1) / warm if n < warm else max(0.0, (total - n) / (total - warm)))
+
+
+rows = torch.randn(1600, 8)
+loader = DataLoader(TensorDataset(rows, (rows @ torch.randn(8, 4)).argmax(1)), batch_size=32, shuffle=True)
+model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 4))
+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+epochs = 5
+scheduler = warm_up_and_decay(optimizer, 40, epochs * len(loader))
+for epoch in range(epochs):
+    for inputs, labels in loader:
+        loss = F.cross_entropy(model(inputs), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    scheduler.step()  # <- bites
+    print(f"epoch {epoch}  loss {loss.item():.3f}")
