@@ -2,7 +2,7 @@
 # symptom: the loss stops early on a plateau, the R2 on held-out molecules stays low, no error
 # axis: model
 # cause: the MLP builder puts a ReLU after the last layer as well, so predictions can never be negative
-# says: relu.{0,90}(last|final|output|negativ|end|target|head|predict)|(negativ|last|final|output|head).{0,90}relu
+# says: (?i)relu.{0,90}(last|final|output|negativ|end|target|head|predict)|(negativ|last|final|output|head).{0,90}relu
 # onset_step: 0
 # fix: leave out the activation after the last layer of the readout
 # mended: the script applies that change if the environment has MENDED=1

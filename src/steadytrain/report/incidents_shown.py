@@ -16,9 +16,9 @@ from steadytrain.report.action_words import left_course
 from steadytrain.report.look import look_facts
 from steadytrain.report.report_values import IncidentPart, Place
 from steadytrain.report.wording import Fact, clean, count, enumerated, number, step_range
+from steadytrain.statistics.rank_rows import ranks_named
 from steadytrain.statistics.run_away import left_course_at
 from steadytrain.storage.bundle import open_for_report
-from steadytrain.storage.rank_endings import ranks_named
 from steadytrain.storage.rank_group import world_of
 from steadytrain.storage.step_look import read_look
 from steadytrain.storage.tape_files import find_recording

@@ -15,7 +15,7 @@ from steadytrain.report.report_values import SymptomRow
 from steadytrain.report.thinned_curves import Curve
 from steadytrain.report.told_once import told_once
 from steadytrain.report.wording import clean, enumerated, step_range
-from steadytrain.storage.rank_endings import ranks_named
+from steadytrain.statistics.rank_rows import ranks_named
 from steadytrain.storage.run_folder import Run
 
 SYMPTOMS_MAX = 100

@@ -13,7 +13,8 @@ import numpy as np
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.own_errors import own
-from steadytrain.storage.rank_endings import first_stream, ranks_named
+from steadytrain.statistics.rank_rows import ranks_named
+from steadytrain.storage.rank_endings import first_stream
 from steadytrain.storage.ranks_of_run import rank_folder, recorded_ranks
 from steadytrain.storage.run_folder import read_description
 from steadytrain.storage.segments import newest_step, read_scalars

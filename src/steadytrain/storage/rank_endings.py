@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias
 
 from steadytrain.core.errors import UsageError
 from steadytrain.core.own_errors import own
+from steadytrain.statistics.rank_rows import ranks_named
 from steadytrain.storage.index_reading import open_index
 from steadytrain.storage.left_overs import PROCESS, PROCESS_START
 from steadytrain.storage.processes import state_of
@@ -27,7 +28,6 @@ from steadytrain.storage.signal_notes import ended_by
 from steadytrain.storage.stopped_recording import STOPPED_FILE
 
 RANKS_MAX = 64
-NAMED_MAX = 6
 TEXT_MAX = 200
 COMMUNICATION = Path("evidence") / "communication.json"
 
@@ -106,18 +106,6 @@ class FirstEnd:
             f"rank {rank} ended first, after its {step}, and left no record of how (SIGKILL, out of memory, a crash of "
             "the process, or its node)"
         )
-
-
-def ranks_named(ranks: Sequence[int]) -> str:
-    """``rank 1``, or ``ranks 0, 1 and 3``, or the first ones and how many more."""
-    if not ranks:
-        return "the other ranks"
-    names = [str(rank) for rank in sorted(ranks)]
-    if len(names) == 1:
-        return f"rank {names[0]}"
-    if len(names) > NAMED_MAX:
-        return f"ranks {', '.join(names[:NAMED_MAX])} and {len(names) - NAMED_MAX} more"
-    return f"ranks {', '.join(names[:-1])} and {names[-1]}"
 
 
 def first_end_of(run_dir: Path, own_end: RankEnd | None = None) -> FirstEnd | None:

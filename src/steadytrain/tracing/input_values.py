@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from steadytrain.capture.step.input_recorder import map_tensors, tensors_in
+from steadytrain.capture.step.input_recorder import MicroBatch, map_tensors, tensors_in
 from steadytrain.capture.tensors.dense import same_values
-from steadytrain.tracing.tensor_summary import kinds_of, unseen
+from steadytrain.core.incident import BATCH_IS_BAD
+from steadytrain.tracing.input_names import named_tensors
+from steadytrain.tracing.tensor_summary import Kinds, count_kind, kinds_of, unseen
 
 
 def same_inputs(one: Any, other: Any) -> bool:
@@ -26,3 +29,15 @@ def is_bad(given: Any) -> bool:
     """Whether an input of a call holds NaN or Inf."""
     with unseen():
         return any(bool(kinds_of(tensor)) for tensor in tensors_in(given))
+
+
+def nan_in_data(calls: Iterable[MicroBatch]) -> str:
+    """The first input of these model calls that holds NaN and that no model computed, in words; "" if there is none."""
+    with unseen():
+        for call in calls:
+            for name, tensor in named_tensors(call.args, call.kwargs).items():
+                if tensor.grad_fn is None and Kinds.NAN in kinds_of(tensor):
+                    count, first = count_kind(tensor, Kinds.NAN)
+                    values = f"{count} of {tensor.numel()} values, first at {first}"
+                    return f"{BATCH_IS_BAD} NaN: {name}, {values}, when the model got it"
+    return ""

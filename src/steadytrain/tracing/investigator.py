@@ -36,7 +36,7 @@ from steadytrain.tracing.alone_among_ranks import has_whole_model, without_other
 from steadytrain.tracing.anomaly_mode import without_stacks_printed
 from steadytrain.tracing.gradient_hooks import without_hooks
 from steadytrain.tracing.input_names import named_tensors
-from steadytrain.tracing.input_values import is_bad, own_leaves, same_inputs
+from steadytrain.tracing.input_values import is_bad, nan_in_data, own_leaves, same_inputs
 from steadytrain.tracing.line_rerun import CannotRunAgainError, compile_lines, run_lines
 from steadytrain.tracing.loss_places import loss_places
 from steadytrain.tracing.tracer import NOT_REPRODUCED, Observer, OperationTracer
@@ -69,7 +69,7 @@ class StepInvestigator(Investigator):
         try:
             return self._investigate(incident_context)
         except CannotRunAgainError as refusal:
-            return Finding(None, f"{CANNOT}{refusal}")
+            return _with_inputs(incident_context, f"{CANNOT}{refusal}")
 
     def _investigate(self, incident_context: IncidentContext) -> Finding | LoopRerun:
         roots = loss_places(incident_context.micro_batches, incident_context.losses)
@@ -94,7 +94,7 @@ class StepInvestigator(Investigator):
                 "the model's outputs came out finite when it was run again; what comes after them (the loss code, "
                 f"backward) could not be run again: {incident_context.no_lap}",
             )
-        return finding or Finding(None, _no_way(incident_context, obstacle))
+        return finding or _with_inputs(incident_context, _no_way(incident_context, obstacle))
 
 
 class ScriptLoopRerun(LoopRerun):
@@ -386,6 +386,12 @@ def _note_inputs(tracer: OperationTracer, args: Any, kwargs: Any, recorded: Micr
     later = {name: one for name, one in named.items() if name in known and known[name].grad_fn is not None}
     tracer.note_sources({name: one for name, one in named.items() if name not in later})
     tracer.note_sources(later, owner=COMPUTED, traced=True)
+
+
+def _with_inputs(incident_context: IncidentContext, why: str) -> Finding:
+    """No operation is known, for the reason ``why``; what the model got may have been bad already."""
+    given = nan_in_data(incident_context.micro_batches)
+    return Finding(None, f"{given} ({why})" if given else why)
 
 
 def _no_way(incident_context: IncidentContext, obstacle: str | None) -> str:
