@@ -110,3 +110,4 @@ def test_a_thread_that_evaluates_takes_nothing_over(tmp_path: Path, with_gradien
 """
     ended = watched(tmp_path, evaluates)
     assert steps_of(ended) == list(range(1, 13))
+    assert OTHER_THREAD not in ended.err

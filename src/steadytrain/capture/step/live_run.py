@@ -118,14 +118,14 @@ class LiveRun:
         """Whether the current call comes from the script, on its training thread, while the watch is on."""
         return not self.closed and not self._busy and threading.get_ident() == self._thread
 
-    def trains_here(self) -> bool:
+    def trains_here(self, *, sure: bool = True) -> bool:
         """Like ``is_script``, where the script begins to train: this thread is its training thread from now on, if no
-        step was recorded on the one before, or if that has ended."""
+        step was recorded on the one before, or if that has ended. ``sure``: it is no mere call of a model."""
         here = threading.get_ident()
         if here != self._thread and not (self.closed or self._busy or self.in_backward):
             if not self.last_step or self._thread not in {one.ident for one in threading.enumerate()}:
                 self._thread = here
-            else:
+            elif sure:
                 self.note(OTHER_THREAD)
         return self.is_script()
 
