@@ -111,3 +111,30 @@ def test_a_thread_that_evaluates_takes_nothing_over(tmp_path: Path, with_gradien
     ended = watched(tmp_path, evaluates)
     assert steps_of(ended) == list(range(1, 13))
     assert OTHER_THREAD not in ended.err
+
+
+def test_parts_of_a_model_on_threads_take_nothing_over(tmp_path: Path) -> None:
+    """As DataParallel calls its replicas."""
+    parts = """
+    class Parallel(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = torch.nn.ModuleList(torch.nn.Linear(4, 1) for _ in range(2))
+
+        def forward(self, rows):
+            made = {}
+
+            def call(part):
+                with torch.enable_grad():
+                    made[part] = self.parts[part](rows)
+
+            on_threads(*(threading.Thread(target=call, args=(part,)) for part in range(2)))
+            return made[0] + made[1]
+
+    parallel = Parallel()
+    train(12, model=parallel, optimizer=torch.optim.SGD(parallel.parameters(), lr=0.1))
+"""
+    ended = watched(tmp_path, parts)
+    assert steps_of(ended) == list(range(1, 13))
+    assert OTHER_THREAD not in ended.err
+    assert list(ended.run.scalars().series("samples").values) == [8.0] * 12

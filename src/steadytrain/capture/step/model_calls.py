@@ -55,7 +55,8 @@ class ModelCalls:
     def forward_begins(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
         """A module is called. Returns other arguments for the call, or None."""
         run = self._run
-        if not (run.trains_here(sure=False) if torch.is_grad_enabled() else run.is_script()) or run.in_backward:
+        begins = torch.is_grad_enabled() and not self._calls  # replicas of DataParallel are called on threads, inside
+        if not (run.trains_here(sure=False) if begins else run.is_script()) or run.in_backward:
             return None
         with run.own_time.unseen:
             if not self._calls and any(tensor.is_meta for tensor in tensors_in((args, kwargs))):
