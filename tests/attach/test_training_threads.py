@@ -138,3 +138,39 @@ def test_parts_of_a_model_on_threads_take_nothing_over(tmp_path: Path) -> None:
     assert steps_of(ended) == list(range(1, 13))
     assert OTHER_THREAD not in ended.err
     assert list(ended.run.scalars().series("samples").values) == [8.0] * 12
+
+
+BETWEEN = """
+    def evaluate():
+        model.eval()
+        torch.nn.functional.mse_loss(model(torch.ones(2, 4)), torch.ones(2, 1)).item()
+        model.train()
+
+    for epoch in range(3):
+        on_threads(threading.Thread(target=train, args=(6,)))
+        evaluate()
+"""
+FIRST = """
+    train(6)
+    for epoch in range(2):
+        on_threads(threading.Thread(target=train, args=(6,)))
+"""
+
+
+@pytest.mark.parametrize("body", [BETWEEN, FIRST], ids=["evaluated in between", "the first one on the main thread"])
+def test_it_is_followed_from_thread_to_thread(tmp_path: Path, body: str) -> None:
+    ended = watched(tmp_path, body)
+    assert steps_of(ended) == list(range(1, 19))
+    assert OTHER_THREAD not in ended.err
+
+
+def test_a_refused_update_stays_refused_on_other_threads(tmp_path: Path) -> None:
+    body = """
+    on_threads(threading.Thread(target=train, args=(6, 4)))
+    for epoch in range(2):
+        on_threads(threading.Thread(target=train, args=(6,)))
+    print(bool(model.weight.isfinite().all()), [int(state["step"]) for state in optimizer.state.values()])
+"""
+    ended = watched(tmp_path, body, fails=True)
+    assert ended.status == 70
+    assert ended.out.strip() == "True [3, 3]"

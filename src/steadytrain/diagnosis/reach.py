@@ -9,7 +9,7 @@ from steadytrain.diagnosis.signs import fact, seen
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
 
-ONE_END = ("ReLU", "softplus")
+AT_FAULT = ("ReLU", "softplus", "tanh")
 ACTIVATIONS = ("ReLU", "softplus", "sigmoid", "tanh")
 
 
@@ -21,10 +21,10 @@ def made_the_predictions(case: Case) -> str:
 
 
 def is_out_of_scale(case: Case) -> bool:
-    """Whether no scale of the targets brings them into the reach of the activation: its only end is 0, or its lower
-    one is and there are targets below."""
+    """Whether the activation, and not the scale of the targets, is at fault: its only end is 0, it is a tanh, or its
+    lower end is 0 and there are targets below."""
     made = made_the_predictions(case)
-    if any(f"a {name} made the predictions" in made for name in ONE_END):
+    if any(f"a {name} made the predictions" in made for name in AT_FAULT):
         return True
     ends = fact(case, "target_range")
     return "a sigmoid made" in made and isinstance(ends, list) and len(ends) == 2 and float(ends[0]) < BELOW

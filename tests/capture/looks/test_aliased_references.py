@@ -27,6 +27,21 @@ ALIASES = {
             def target(self, after):
                 return self.q_target(after).max(1).values
     """,
+    "an actor and its critic, with soft updates": """
+        class TD3:
+            def __init__(self):
+                self.critic = Critic()
+                self.critic_target = self.critic
+                self.optimizer = torch.optim.Adam(self.critic.parameters(), lr=3e-4)
+            def train(self, after):
+                with torch.no_grad():
+                    wanted = self.critic_target(after)
+                for param, target in zip(self.critic.parameters(), self.critic_target.parameters()):
+                    target.data.copy_(tau * param.data + (1 - tau) * target.data)
+            def load(self, path):
+                self.critic.load_state_dict(torch.load(path))
+                self.critic_target = copy.deepcopy(self.critic)
+    """,
     "detached": """
         teacher = student
         opt = SGD(student.parameters(), 0.1)

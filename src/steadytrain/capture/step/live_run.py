@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from collections import deque
@@ -118,16 +119,36 @@ class LiveRun:
         """Whether the current call comes from the script, on its training thread, while the watch is on."""
         return not self.closed and not self._busy and threading.get_ident() == self._thread
 
-    def trains_here(self, *, sure: bool = True) -> bool:
-        """Like ``is_script``, where the script begins to train: this thread is its training thread from now on, if no
-        step was recorded on the one before, or if that has ended. ``sure``: it is no mere call of a model."""
-        here = threading.get_ident()
-        if here != self._thread and not (self.closed or self._busy or self.in_backward):
-            if not self.last_step or self._thread not in {one.ident for one in threading.enumerate()}:
-                self._thread = here
-            elif sure:
+    def calls_here(self, module: torch.nn.Module) -> bool:
+        """Like ``is_script``, where the script calls a model with gradients on: this thread is its training thread from
+        now on, if no step was recorded on the one before, or if that has ended and ``module`` trains."""
+        if self._elsewhere() and (not self.last_step or (module.training and self._has_ended())):
+            self._thread = threading.get_ident()
+        return self.is_script()
+
+    def trains_here(self) -> bool:
+        """The same where it begins a backward or makes an optimizer, which is no evaluation."""
+        if self._elsewhere() and (not self.last_step or self._has_ended()):
+            self._thread = threading.get_ident()
+        return self.is_script()
+
+    def updates_here(self, stream: Stream | None) -> bool:
+        """The same before an update of ``stream``, if it is a recorded one: also if the thread before waits for another
+        one. A refused update stays refused, whichever thread asks for it."""
+        if self._elsewhere():
+            if not self.last_step or self._has_ended() or (stream is not None and _waits(self._thread)):
+                self._thread = threading.get_ident()
+            elif self.stopped is not None and stream is not None:
+                raise self.stopped
+            else:
                 self.note(OTHER_THREAD)
         return self.is_script()
+
+    def _elsewhere(self) -> bool:
+        return threading.get_ident() != self._thread and not (self.closed or self._busy or self.in_backward)
+
+    def _has_ended(self) -> bool:
+        return self._thread not in {one.ident for one in threading.enumerate()}
 
     def is_over(self) -> bool:
         """Whether the watch is closed, or this process is a forked child of the watched one."""
@@ -274,3 +295,9 @@ def _named(stream: Stream) -> str:
     models = ", ".join(dict.fromkeys(type(root).__name__ for root in stream.roots()))
     optimizers = " and ".join(dict.fromkeys(type(one).__name__ for one in stream.optimizers))
     return f"{optimizers or 'first optimizer'}{f' of {models}' if models else ''}"
+
+
+def _waits(thread: int) -> bool:
+    """Whether the thread with this number waits for another one, as ``join`` and a result of a pool do."""
+    frame = sys._current_frames().get(thread)
+    return frame is not None and frame.f_code.co_filename == threading.__file__

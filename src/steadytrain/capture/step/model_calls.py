@@ -56,7 +56,7 @@ class ModelCalls:
         """A module is called. Returns other arguments for the call, or None."""
         run = self._run
         begins = torch.is_grad_enabled() and not self._calls  # replicas of DataParallel are called on threads, inside
-        if not (run.trains_here(sure=False) if begins else run.is_script()) or run.in_backward:
+        if not (run.calls_here(module) if begins else run.is_script()) or run.in_backward:
             return None
         with run.own_time.unseen:
             if not self._calls and any(tensor.is_meta for tensor in tensors_in((args, kwargs))):

@@ -64,7 +64,7 @@ class OptimizerSteps:
     def step_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any:
         """Returns other arguments for ``step``, or None. Raises :class:`RunStopped` to refuse the update."""
         run = self._run
-        if not run.trains_here():
+        if not run.updates_here(run.leading.stream_of(optimizer)):
             return None
         self.begun.add(id(optimizer))
         if run.stopped is not None:

@@ -84,7 +84,7 @@ class InfeasibleTarget(Cause):
                 *symptom(case, HINT, "plateau", "no-learning"),
                 *ruled_out(
                     is_out_of_scale(case) and not infeasible,
-                    "no scale of the targets brings negative ones into the reach of an output that is not below 0",
+                    "an activation after the last layer bounds the predictions, which is another cause",
                 ),
                 *ruled_out(
                     measured(case, "targets_out_of_reach") == 0.0 and not infeasible and not seen_live,

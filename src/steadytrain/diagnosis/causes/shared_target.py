@@ -34,7 +34,7 @@ class SharedTarget(Cause):
     axis = "harness"
     base_rate = 2.0
     rivals = ("learning-rate-too-high", "data-shift", "second-moment-lag")
-    expects = like("script", removed=("own-parameters",))
+    expects = like("script", removed=("own-parameters",), either=("train-mode",))
     confirming = ("own-parameters",)
     spared = ("drop-batch", "float32")
     interventions = (

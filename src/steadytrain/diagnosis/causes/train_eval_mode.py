@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from steadytrain.diagnosis.cause import CERTAIN, FAIR, STRONG, Cause, Intervention, Signature
+from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.signs import (
     Signs,
     fact,
@@ -14,6 +14,7 @@ from steadytrain.diagnosis.signs import (
     not_finite,
     noted,
     ruled_out,
+    seen,
     surveyed,
     symptom,
 )
@@ -62,16 +63,17 @@ class TrainEvalMode(Cause):
     source = "pytorch #1206; documentation of torch.nn.Module.eval"
 
     def signature(self, case: Case) -> Signature:
+        has_second_name = seen(case, "shared-target") is not None  # then the eval() of a reference is that of the model
         return Signature(
             (
                 *holds(
                     case,
                     "eval_left_on",
-                    CERTAIN,
+                    HINT if has_second_name else CERTAIN,
                     "eval() was called, and training continued without train()",
                     invariant=True,
                 ),
-                *_of_symptoms(case),
+                *(() if has_second_name else _of_symptoms(case)),
                 *listed(case, "modules_in_eval", FAIR, "in evaluation mode during training: {names}"),
                 *holds(case, "evaluated_in_train_mode", FAIR, "calls without gradient ran in training mode"),
                 *holds(
@@ -85,6 +87,11 @@ class TrainEvalMode(Cause):
                     and fact(case, "evaluated_in_train_mode") is not True
                     and fact(case, "dropout_functional") is not True,
                     "modules were in the right mode",
+                ),
+                *ruled_out(
+                    has_second_name,
+                    "the model that is called without gradients is the trained one under a second name, so its eval() "
+                    "is that of both",
                 ),
                 *ruled_out(
                     not_finite(case) and fact(case, "batch_norm_modules") is None,

@@ -10,7 +10,7 @@ from steadytrain.experiments.specs import Change, NotApplicable, Spec
 from steadytrain.experiments.trial import Trial
 
 SCHEDULES = ("mistimed-schedule", "spent-schedule")
-FAR_BELOW = 0.5
+FAR_BELOW, HARDLY = 0.5, 0.2
 
 
 @final
@@ -37,10 +37,18 @@ class ConstantLearningRate(Trial):
         rate = case.typical("learning_rate")
         if rate is None or rate <= 0:
             return NotApplicable("the learning rate before the onset is not known")
-        base = _made_with(case)
-        if base is not None and case.symptom is not None and case.symptom.name in SCHEDULES and rate < base * FAR_BELOW:
-            rate = base
+        if case.symptom is not None and case.symptom.name in SCHEDULES:
+            base = _made_with(case)
+            if base is not None and rate < base * FAR_BELOW:
+                rate = base
+            elif _stood(case):
+                return NotApplicable("the rate hardly moved, so a constant one is nearly the same")
         return planned(self, case, Change("fixed-learning-rate", {"value": rate}))
+
+
+def _stood(case: Case) -> bool:
+    rates = case.window.series("learning_rate").values
+    return len(rates) > 0 and float(rates.max()) <= (1.0 + HARDLY) * float(rates.min())
 
 
 def _made_with(case: Case) -> float | None:
