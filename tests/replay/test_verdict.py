@@ -244,3 +244,8 @@ def test_compiled_kernels_that_no_trace_shows_are_named_as_such() -> None:
         [operation("aten.mm.default", self="x", out="1")], [operation("aten.mm.default", self="x", out="2")]
     )
     assert judge(two, changed=[], traced=True, part=named, compiled=True).operation is not None
+
+
+def test_a_single_replay_agrees_with_nothing() -> None:
+    assert judge([differing()], changed=[]).why.startswith("the replay differs from the recording: ")
+    assert judge([differing()] * 2, changed=[]).why.startswith("2 replays agree to the last bit, but ")

@@ -334,6 +334,8 @@ def _of_part(part: Part, changed: tuple[str, ...]) -> Judgement:
 
 
 def _alike(replays: Sequence[Replayed], what: str) -> str:
+    if len(replays) == 1:
+        return f"the replay differs from the recording: {what}"
     return f"{len(replays)} replays agree to the last bit, but differ from the recording: {what}"
 
 
