@@ -18,7 +18,7 @@ from steadytrain.cli import runs, show
 from steadytrain.report import build
 from steadytrain.report.slurm import ending
 from steadytrain.storage.processes import is_gone, process_mark
-from steadytrain.storage.rank_endings import RankEnd, first_end, first_end_of, ranks_named
+from steadytrain.storage.rank_endings import RankEnd, first_end, first_end_of
 from steadytrain.storage.run_folder import open_run
 from steadytrain.storage.run_summaries import summary_of
 from steadytrain.storage.signal_notes import ended_by
@@ -112,13 +112,6 @@ def test_a_line_of_ours_is_never_given_as_the_script_s(tmp_path: Path) -> None:
     note = ended_by(run)
     assert note is not None
     assert note.place == ""
-
-
-def test_ranks_are_listed_in_short() -> None:
-    assert ranks_named([]) == "the other ranks"
-    assert ranks_named([3]) == "rank 3"
-    assert ranks_named([3, 0, 1]) == "ranks 0, 1 and 3"
-    assert ranks_named(range(64)) == "ranks 0, 1, 2, 3, 4, 5 and 58 more"
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc")

@@ -63,7 +63,7 @@ def once_for_ranks(seen: Sequence[tuple[Symptom, str]]) -> list[tuple[Symptom, s
         of_all = origins.pop(_alike(symptom), [])
         several = len(set(of_all)) > 1
         if several:
-            found.append((symptom, ranks_named([int(one.removeprefix("rank ") or 0) for one in of_all])))
+            found.append((symptom, ranks_named(sorted(int(one.removeprefix("rank ") or 0) for one in of_all))))
         else:
             found += [(symptom, origin)] * len(of_all)
     return found

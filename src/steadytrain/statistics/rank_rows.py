@@ -73,7 +73,9 @@ RANKS_NAMED_MAX = 8
 
 
 def ranks_named(ranks: Sequence[str] | Sequence[int]) -> str:
-    """Such as ``rank 2``, ``ranks 1 and 3`` or ``ranks 1, 2, 3, 4, 5, 6, 7, 8 and 4 more``."""
+    """Such as ``rank 2``, ``ranks 1 and 3`` or ``ranks 1, 2, 3, 4, 5, 6, 7, 8 and 4 more``; of none ``no rank``."""
+    if not ranks:
+        return "no rank"
     shown, more = list(map(str, ranks[:RANKS_NAMED_MAX])), len(ranks) - RANKS_NAMED_MAX
     last = f"{more} more" if more > 0 else shown.pop()
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(shown)}{' and ' if shown else ''}{last}"
