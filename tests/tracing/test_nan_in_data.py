@@ -1,4 +1,4 @@
-"""What the model got is looked at, too, where no line of the step can run again."""
+"""A NaN in the inputs of the model is reported where no line of the step can run again."""
 
 from __future__ import annotations
 

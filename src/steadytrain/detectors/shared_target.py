@@ -46,37 +46,28 @@ class SharedTarget(ScriptRule):
             )
             for row in script_rows(window, "aliased-reference")[:1]
         )
-        return (
-            named
-            or _second_name(window)
-            or tuple(
-                Symptom(
-                    name="shared-target",
-                    severity="warning",
-                    first_step=1,
-                    last_step=int(window.steps[-1]),
-                    message=f"a second {row.place} that runs without gradients has the same parameters as the one "
-                    "that is trained, so it moves with each update",
-                    signals=("script.value",),
-                    numbers={"steps": row.last},
-                )
-                for row in script_rows(window, "shared-copy")[:1]
-                if row.last >= self.steps_min
+        second = tuple(
+            self.warning(
+                window,
+                row,
+                f"{row.place}, which runs without gradients in each step, is the very model that is trained, so it "
+                "moves with each update",
+                steps=row.last,
             )
+            for row in script_rows(window, "second-name")[:1]
         )
-
-
-def _second_name(window: Window) -> tuple[Symptom, ...]:
-    return tuple(
-        Symptom(
-            name="shared-target",
-            severity="warning",
-            first_step=int(row.steps[0]),
-            last_step=int(window.steps[-1]),
-            message=f"{row.place}, which runs without gradients in each step, is the very model that is trained, so it "
-            "moves with each update",
-            signals=("script.value",),
-            numbers={"steps": row.last},
+        copies = tuple(
+            Symptom(
+                name="shared-target",
+                severity="warning",
+                first_step=1,
+                last_step=int(window.steps[-1]),
+                message=f"a second {row.place} that runs without gradients has the same parameters as the one "
+                "that is trained, so it moves with each update",
+                signals=("script.value",),
+                numbers={"steps": row.last},
+            )
+            for row in script_rows(window, "shared-copy")[:1]
+            if row.last >= self.steps_min
         )
-        for row in script_rows(window, "second-name")[:1]
-    )
+        return named or second or copies

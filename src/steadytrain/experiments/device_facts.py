@@ -17,7 +17,8 @@ REPEATED = "repeated"
 def result_of_devices(document: Mapping[str, Any]) -> CommandResult:
     """The ``steadytrain.replay/1`` document of such replays in one line, with the devices that compute wrong."""
     suspects = [one for one in document["devices"] if one["suspect"]]
-    what = "; ".join(map(_which, suspects)) + ": " if suspects else ""
+    names = [f"{one['name']} ({which})" if (which := described(one)) else str(one["name"]) for one in suspects]
+    what = "; ".join(names) + ": " if names else ""
     return CommandResult(COMMAND, True, what + str(document["why"]), document["kind"] or REPEATED)
 
 
@@ -27,7 +28,7 @@ def facts_of_devices(source: Path) -> dict[str, Any]:
     return {"faulty_device": result.what} if result is not None and result.effect == PERSISTENT else {}
 
 
-def _which(device: Mapping[str, Any]) -> str:
+def described(device: Mapping[str, Any]) -> str:
+    """Model, serial number and slot of a device of the document, as far as they are known."""
     known = (device["model"], device["serial"] and f"serial {device['serial']}", device["slot"])
-    which = ", ".join(str(text) for text in known if text)
-    return f"{device['name']} ({which})" if which else str(device["name"])
+    return ", ".join(str(text) for text in known if text)

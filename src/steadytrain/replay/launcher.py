@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from steadytrain.capture.hooks.seeding import hash_variables
 from steadytrain.core.errors import UsageError
 from steadytrain.replay.devices import Device, as_recorded, on
 from steadytrain.replay.environment_changes import changes
-from steadytrain.replay.failing_step import MOVED_HINT, NOT_RECORDED, check_batches, check_launch, run_logged
+from steadytrain.replay.failing_step import MOVED_HINT, NOT_RECORDED, Tell, check_batches, check_launch, run_logged
 from steadytrain.replay.from_script import STEPS_MODULE
 from steadytrain.replay.hardware_verdict import OnDevice, judge_devices
 from steadytrain.replay.loop_command import with_loop
@@ -37,7 +37,6 @@ TRACES_MAX = 4
 """Bound on traced replays. An intermittent difference may need several until two traces diverge."""
 
 TRACE_BYTES_MAX = 1 << 30
-Tell = Callable[[str], None]
 USAGE_STATUS, OURS = 2, "steadytrain: "
 """Exit status and prefix of the last line of a launched process that got an impossible request."""
 

@@ -20,6 +20,7 @@ from typing import Any, Literal
 from steadytrain.core.errors import UsageError
 from steadytrain.core.json_values import JsonValue
 from steadytrain.experiments.command_results import CommandResult
+from steadytrain.experiments.device_facts import described
 from steadytrain.replay.determinism import MEMORY, switch_for
 from steadytrain.replay.trace_comparison import Part
 
@@ -294,7 +295,7 @@ def _of_device(one: Mapping[str, Any]) -> str:
     showed = _first(one["first_difference"]) or "exact"
     if not one["repeats"]:
         showed += ", and not the same each time"
-    which = ", ".join(text for text in (one["model"], one["serial"] and f"serial {one['serial']}", one["slot"]) if text)
+    which = described(one)
     return f"{showed}{'; computes wrong' if one['suspect'] else ''}{f' [{which}]' if which else ''}"
 
 

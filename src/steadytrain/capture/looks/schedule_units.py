@@ -130,7 +130,7 @@ def _steps(name: str, statement: ast.AST) -> bool:
 def _steps_in_functions(tree: ast.Module, name: str, outer: list[ast.For]) -> bool:
     """Whether a function without a loop over epochs steps something of that name: it may be called for each batch."""
     functions = [node for node in walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
-    return any(_steps(name, one) and not any(loop in list(walk(one)) for loop in outer) for one in functions)
+    return any(_steps(name, one) and not any(loop in walk(one) for loop in outer) for one in functions)
 
 
 def _passes_of(call: ast.Call) -> str:
