@@ -160,7 +160,7 @@ bench-scripts: $(READY)
 	$(VENV)/bin/python benchmarks/script_faults.py
 
 bench-early: $(READY)
-	$(VENV)/bin/python benchmarks/early.py $(if $(UNSEEN),--unseen)
+	$(VENV)/bin/python benchmarks/$(if $(WATCHED),early_watched.py --every $(or $(EVERY),1) --into build/early_watched.jsonl,early.py $(if $(UNSEEN),--unseen))
 
 bench-data: $(READY)
 	$(VENV)/bin/python benchmarks/data_checks.py

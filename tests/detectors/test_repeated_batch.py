@@ -39,3 +39,25 @@ def test_made_anew_is_a_note() -> None:
     symptom = newest(RepeatedBatch(), ANEW)
     assert symptom is not None
     assert symptom.severity == "note"
+
+
+STUCK = looked(same_batch__tensors=[1.0] * 4, stuck_batch__tensors=[1.0, 1.0, 1.0, 1.0, 1.0, 8.0, 24.0])
+
+
+def test_stuck_after_other_batches() -> None:
+    symptom = newest(RepeatedBatch(), STUCK)
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step) == ("warning", 9)
+    assert symptom.message == "the same batch at 24 steps in a row, after steps with other batches"
+
+
+def test_a_row_that_is_over_is_a_note() -> None:
+    symptom = newest(RepeatedBatch(), looked(80, stuck_batch__tensors=[1.0] * 6 + [24.0]))
+    assert symptom is not None
+    assert symptom.severity == "note"
+
+
+def test_a_policy_that_stands_still_is_a_note() -> None:
+    symptom = newest(RepeatedBatch(), looked(stuck_batch__values=[24.0], policy_code__log_prob=[1.0]))
+    assert symptom is not None
+    assert symptom.severity == "note"

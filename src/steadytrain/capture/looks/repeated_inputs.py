@@ -1,6 +1,7 @@
 """Detects steps that repeat the inputs of the previous step, and shows where these inputs come from.
 
-A sample of the values represents the inputs. Not here: whether the repetition is intended, as in full-batch training.
+A sample of the values represents the inputs. All of the first steps are compared, later two of each sixteen, and each
+step after a pair of equal ones. Not here: whether the repetition is intended, as in full-batch training.
 """
 
 from __future__ import annotations
@@ -20,6 +21,14 @@ from steadytrain.core.torch_private import IS_FUNCTORCH
 SAMPLED_MAX = 1024
 CALLS_MAX = 4
 INPUTS_MAX = 8
+FIRST_STEPS, EVERY_STEPS = 48, 16
+"""The first steps, each of which is compared: enough to be sure that the script reuses one batch; and how often two of
+the later ones are."""
+
+VARIED_MIN, FAR_LONGER = 4, 4
+"""Steps with other inputs than the step before after which a row of equal ones is unusual, if it is so many times as
+long as the longest row before it."""
+
 CYCLE_MAX = 8
 """First steps whose inputs are kept to be recognised."""
 
@@ -53,18 +62,28 @@ class RepeatedInputs:
     def __init__(self) -> None:
         self.cycled = CycledInputs()
         self._digest = b""
+        self._looked_step = 0
+        self._sizes: tuple[int, ...] = ()
         self._count = 0
+        self._longest = 0
+        self._varied = 0
         self._held: list[weakref.ref[Tensor]] = []
         self._same_tensors = True
         self._fetched = 0
 
-    def step(self, given: Inputs, calls: Sequence[MicroBatch], data: Fetched) -> Iterator[tuple[str, float]]:
+    def compares(self, step: int, fetched: int) -> bool:
+        """Whether the inputs of this step, counted from 1, are worth a digest. ``fetched``: batches from loaders."""
+        in_a_row = self._count > 1 and self._looked_step == step - 1
+        return step <= FIRST_STEPS or step % EVERY_STEPS < 2 or in_a_row or self.cycled.compares(fetched)
+
+    def step(self, step: int, given: Inputs, calls: Sequence[MicroBatch], data: Fetched) -> Iterator[tuple[str, float]]:
         """The row of one step: ``given`` are the tensors of its first call of the model, ``calls`` all its calls.
 
         ``same-batch:PLACE`` counts the steps in a row with the same inputs. PLACE is ``loader`` if a data loader with
         more rows returned a batch in each of these steps, ``kept`` if it returned the one that the script reuses. It is
         ``tensors`` if the script passes the same tensor objects, and ``values`` if it creates equal tensors again.
-        There is no row if one batch holds all the data of the loaders.
+        There is no row if one batch holds all the data of the loaders. ``stuck-batch:PLACE`` is the same number where
+        the steps before had other inputs of the same sizes, and no row of equal ones as long.
         """
         again = len(given) == len(self._held) and all(
             now() is before() is not None for now, before in zip(given, self._held, strict=True)
@@ -73,12 +92,19 @@ class RepeatedInputs:
         digest = digest_of(*((call.args, call.kwargs) for call in calls[:CALLS_MAX]))
         if not digest:
             return
+        if self._looked_step != step - 1:
+            self._digest = b""
         repeats = digest == self._digest
-        self._count = self._count + 1 if repeats else 1
+        sizes = tuple(call.samples for call in calls)
+        if not repeats:
+            self._begin_row(sizes, varies=bool(self._digest))
+        self._count += 1
+        self._looked_step = step
         self._same_tensors = (self._same_tensors and again) if repeats else True
         self._fetched = self._fetched + data.batches if repeats else data.batches
         self._digest = digest
-        self.cycled.step(digest, data.batches)
+        if step <= FIRST_STEPS or self.cycled.compares(data.batches):
+            self.cycled.step(digest, data.batches)
         rows = sum(call.samples for call in calls[:CALLS_MAX])
         if 0 < data.rows_in_all <= rows:
             return
@@ -89,7 +115,19 @@ class RepeatedInputs:
             place = "kept" if of_loader and self._fetched else "tensors"
         else:
             place = "values"
-        yield f"same-batch:{place}", self._count
+        if step <= FIRST_STEPS:
+            yield f"same-batch:{place}", self._count
+        if self._varied >= VARIED_MIN and self._count > FAR_LONGER * self._longest:
+            yield f"stuck-batch:{place}", self._count
+
+    def _begin_row(self, sizes: tuple[int, ...], *, varies: bool) -> None:
+        """Inputs that are not those of the step before, or of a step that nothing is known of."""
+        if sizes != self._sizes:
+            self._varied, self._longest, self._sizes = 0, 0, sizes
+        elif varies:
+            self._varied += 1
+            self._longest = max(self._longest, self._count)
+        self._count = 0
 
     def break_off(self) -> None:
         """Steps passed that were not looked at: no row of equal steps goes on."""

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from steadytrain.capture.hooks.guarded_events import MISSING
 from steadytrain.capture.looks.apart import Apart
+from steadytrain.capture.looks.call_settings import EVERY_STEPS
 from steadytrain.capture.looks.counted_steps import RATE_UPDATES, counted_rows, resumed_rows
 from steadytrain.capture.looks.cut_modules import CutModules
 from steadytrain.capture.looks.evaluation_mode import ModeEffects
@@ -58,9 +59,6 @@ take turns both step before."""
 
 CYCLED_STEPS = 4
 """Steps in a row that repeat the inputs of the first ones."""
-
-INPUT_STEPS = 48
-"""Steps whose inputs are compared: enough to be sure that the script reuses one batch."""
 
 STATISTICS_STEPS = (16, 32)
 """Steps in which the running statistics of batch norms are read: after so many batches they have moved."""
@@ -291,7 +289,7 @@ class ScriptLook(StepObserver):
             rows |= self._once(one, stream) | apart(self._source.rows, rows)
         else:
             rows |= apart(one.cut.rows, stream)
-        if stream.own_steps < INPUT_STEPS or one.inputs.cycled.compares(self._data.batches):
+        if one.inputs.compares(stream.own_steps + 1, self._data.batches):
             rows |= self._of_inputs(one, stream, seen)
         rows |= apart(one.of_calls, stream, seen.micro_batches, scalars, scaled=scaled)
         rows |= apart(one.of_statistics, stream) if stream.own_steps + 1 in STATISTICS_STEPS else {}
@@ -376,8 +374,8 @@ class ScriptLook(StepObserver):
 
     def _of_inputs(self, one: Followed, stream: Stream, seen: StepInProgress) -> dict[str, float]:
         step = stream.own_steps + 1
-        found = dict(one.inputs.step(self._seen.given, seen.micro_batches, self._data))
-        if step not in LOOK_STEPS and step != INPUT_STEPS and step % 16:
+        found = dict(one.inputs.step(step, self._seen.given, seen.micro_batches, self._data))
+        if step not in LOOK_STEPS and step % EVERY_STEPS:
             found = {}
         shuffler = self._orders.shuffler
         if shuffler and one.inputs.cycled.steps >= CYCLED_STEPS:

@@ -58,6 +58,8 @@ class RepeatedData(Cause):
         directly = measured(case, "repeated_after") == 1 and not measured(case, "workers") > 1
         meant = always_one or directly or rows >= EPOCH_SHARE * measured(case, "dataset_rows")
         since = copies_since(case, CERTAIN)
+        again = seen(case, "repeated-batch")
+        stuck = again is not None and again.severity != "note" and "stuck" in again.numbers
         within_an_epoch = measured(case, "surveyed_rows") <= measured(case, "dataset_rows")
         return Signature(
             (
@@ -77,12 +79,14 @@ class RepeatedData(Cause):
                 *since,
                 *symptom(case, CERTAIN, "repeated-seed", invariant=True),
                 *symptom(case, CERTAIN, "worker-duplicates", invariant=True),
-                *symptom(case, STRONG, "repeated-batch", "same-data-on-ranks"),
+                *symptom(case, CERTAIN if stuck else STRONG, "repeated-batch", invariant=stuck),
+                *symptom(case, STRONG, "same-data-on-ranks"),
                 *symptom(case, HINT, "validation-gap", "loss-collapse"),
                 *ruled_out(
                     measured(case, "repeated_batches") == 0.0
                     and not measured(case, "repeated_rows") > 0.02
-                    and seen(case, "repeated-seed") is None,
+                    and seen(case, "repeated-seed") is None
+                    and not stuck,
                     "no batch came twice",
                 ),
                 *ruled_out(not_finite(case), "repetition makes nothing infinite", "symptoms"),
