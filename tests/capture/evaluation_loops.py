@@ -249,6 +249,30 @@ def language_model() -> Told:
     return told
 
 
+def accumulating() -> Told:
+    """nanoGPT's training: each loss is divided by the number of micro-batches, here 2, and evaluated undivided."""
+    torch.manual_seed(0)
+    told, model = Told(), Language()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    data = {"train": text(256, 0), "val": text(64, 1)}
+    for step in range(60):
+        if step % 20 == 0:
+            model.eval()
+            with torch.no_grad():
+                loss = model(data["val"][:, :-1], data["val"][:, 1:])[1]
+                assert loss is not None
+                told.tell(loss.item())
+            model.train()
+        optimizer.zero_grad()
+        for _ in range(2):
+            rows = data["train"][torch.randint(0, 256, (16,))]
+            loss = model(rows[:, :-1], rows[:, 1:])[1]
+            assert loss is not None
+            (loss / 2).backward()
+        optimizer.step()
+    return told
+
+
 def early_stopping() -> Told:
     """Ordinary overfitting, and a loop that stops at it."""
     torch.manual_seed(0)
@@ -358,6 +382,7 @@ BROKEN: tuple[Callable[[], Told], ...] = (
 HEALTHY: tuple[Callable[[], Told], ...] = (
     cnn,
     language_model,
+    accumulating,
     early_stopping,
     smoothed,
     folds,

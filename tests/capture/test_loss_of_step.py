@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -119,7 +121,18 @@ def two_losses_of_one_call(model: nn.Module, micro: list[tuple[Tensor, Tensor]])
     return fit.item() + penalty.item()
 
 
+def by_a_trainer_around_the_division(model: nn.Module, micro: list[tuple[Tensor, Tensor]]) -> float:
+    """As Accelerate does, which divides by its own number of micro-batches, here 1."""
+    total = 0.0
+    for one in micro:
+        loss = per_word(model, *one) / MICRO
+        total += loss.item()
+        (loss / 1).backward()
+    return total
+
+
 LOOPS = [
+    by_a_trainer_around_the_division,
     divided_by_calls,
     not_divided,
     divided_by_the_words_of_the_step,
@@ -143,4 +156,43 @@ def test_the_loss_of_a_step_is_what_its_author_would_print(loop: Loop, tmp_path:
             optimizer.zero_grad()
             expected.append(loop(model, batches(step)))
             optimizer.step()
+    assert open_run(tmp_path / "run").window().signals["loss"].tolist() == pytest.approx(expected, rel=1e-5)
+
+
+class SharpnessAware(torch.optim.Optimizer):
+    """An optimizer around another one, which moves the weights between two passes of a step."""
+
+    def __init__(self, parameters: Any, inner: Callable[[Any], torch.optim.Optimizer]) -> None:
+        super().__init__(parameters, {"rho": 0.05})
+        self.inner = inner(self.param_groups)
+
+    @torch.no_grad()
+    def first_step(self) -> None:
+        for one in self.param_groups[0]["params"]:
+            self.state[one]["moved"] = 0.05 * one.grad.sign()
+            one.add_(self.state[one]["moved"])
+        self.zero_grad()
+
+    @torch.no_grad()
+    def second_step(self) -> None:
+        for one in self.param_groups[0]["params"]:
+            one.sub_(self.state[one]["moved"])
+        self.inner.step()
+        self.zero_grad()
+
+
+def test_the_loss_of_two_passes_is_that_of_the_weights_themselves(tmp_path: Path) -> None:
+    expected = []
+    with watching(tmp_path / "run", "stop"):
+        torch.manual_seed(0)
+        model = model_of_words()
+        optimizer = SharpnessAware(model.parameters(), lambda groups: torch.optim.SGD(groups, lr=0.1))
+        for step in range(STEPS):
+            loss = per_word(model, *batches(step)[0])
+            loss.backward()
+            optimizer.first_step()
+            per_word(model, *batches(step)[0]).backward()
+            optimizer.second_step()
+            expected.append(loss.item())
+    assert json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))["notes"] == []
     assert open_run(tmp_path / "run").window().signals["loss"].tolist() == pytest.approx(expected, rel=1e-5)

@@ -14,11 +14,11 @@ def tell(text: str) -> None:
 
     A message that cannot be printed (stderr is closed or None, or its reader gone) is lost; the script goes on.
     """
-    if sys.stderr is None:  # as a script may set it; `print` would take stdout then
-        return
+    # Not by `print`: a script may have put a function of its own in its place, that prefixes or silences.
     with contextlib.suppress(Exception):
         start = "\n" if _is_bar_open() else ""
-        print(f"{start}steadytrain: {visible(redact_text(text))}", file=sys.stderr, flush=True)
+        sys.stderr.write(f"{start}steadytrain: {visible(redact_text(text))}\n")
+        sys.stderr.flush()
 
 
 def _is_bar_open() -> bool:

@@ -85,7 +85,7 @@ class ServerProcess:
         self._socket.unlink(missing_ok=True)
         about_to_launch()
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 [sys.executable, "-m", "steadytrain.trial_runs.server", str(self._socket)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -93,9 +93,13 @@ class ServerProcess:
                 env=sharing_cores({**os.environ, **self._variables}),
                 start_new_session=True,
             )
-        assert self._process.stdout is not None
-        in_time = select.select([self._process.stdout], [], [], START_S_MAX)[0]
-        said = self._process.stdout.readline() if in_time else b""
+        self._process = process
+        assert process.stdout is not None
+        try:
+            in_time = select.select([process.stdout], [], [], START_S_MAX)[0]
+            said = process.stdout.readline() if in_time else b""
+        except ValueError:  # closed by `close` of another thread in the meantime
+            raise UsageError("the trials were ended") from None
         if not said.startswith(b"ready "):
             raise UsageError(f"the trial server did not start: {tail_of(self._log)}")
         return frozenset(json.loads(said.removeprefix(b"ready ")))

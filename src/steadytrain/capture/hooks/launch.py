@@ -205,7 +205,9 @@ def _exit_status(ending: SystemExit) -> int:
         return 0
     if isinstance(ending.code, int):
         return ending.code
-    print(ending.code, file=sys.stderr)
+    if sys.stderr is not None:
+        sys.stderr.write(f"{ending.code}\n")  # a script may have put a function of its own in place of `print`
+        sys.stderr.flush()
     return 1
 
 

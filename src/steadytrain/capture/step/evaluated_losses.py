@@ -53,11 +53,10 @@ def kind_of(name: str, args: Sequence[Any]) -> str:
     return name if len(args) < 4 or args[3] == 1.0 else OTHER
 
 
-def kind_of_training(term: LossTerm, root: Tensor, *, scaled: bool) -> str:
-    """The loss whose mean is the root of a backward; "another" if that is a sum of losses, weighted or unknown."""
+def kind_of_training(term: LossTerm, root: Tensor) -> str:
+    """The loss whose mean is the root of a backward, past factors; "another" if that is a sum of losses, weighted or
+    unknown."""
     node = root.grad_fn
-    if len(term.factors) > (1 if scaled else 0):
-        return OTHER
     for _ in term.factors:
         node = next((edge for edge, _ in node.next_functions if edge is not None), None) if node is not None else None
     kind = KINDS.get(type(node).__name__, OTHER)
@@ -66,6 +65,16 @@ def kind_of_training(term: LossTerm, root: Tensor, *, scaled: bool) -> str:
     if any(_given(one.on(node)) for one in (OF_CLASSES, OF_POSITIVES, OF_SMOOTH, OF_HUBER)):
         return OTHER
     return f"{kind} {_signed(SAVED_IGNORED.on(node))}" if kind == "likelihood" else kind
+
+
+def divisor_of(term: LossTerm, *, scaled: bool) -> float:
+    """What the script divides the loss of a backward by, for instance the number of micro-batches of a step; ``scaled``:
+    by a gradient scaler, whose factor is the outermost. NaN if a factor is on a device, so that reading it would wait."""
+    divisor = 1.0
+    for factor in term.factors[1:] if scaled else term.factors:
+        value = float(factor.value.item()) if factor.value.is_cpu else float("nan")
+        divisor *= value if factor.power < 0 else 1.0 / value if value else float("nan")
+    return divisor
 
 
 def counts(value: Any) -> bool:

@@ -89,8 +89,11 @@ class ForeignOptimizers:
             with self._run.own_time, self._run.guard.part("looking for updates by hand"):
                 self.hand.look()
 
-    def gradients_zeroed(self) -> None:
-        if not self.hand.is_off and not self._is_over():
+    def gradients_zeroed(self, *, between_passes: bool) -> None:
+        """``between_passes``: by an optimizer that has moved the weights to begin a second pass there, as SAM does."""
+        if between_passes:
+            self.state_loaded()
+        elif not self.hand.is_off and not self._is_over():
             with self._run.own_time, self._run.guard.part("looking for updates by hand"):
                 self.hand.gradients_zeroed()
 
@@ -108,7 +111,7 @@ class ForeignOptimizers:
         return None if isinstance(made, HandWritten) else made
 
     def state_loaded(self) -> None:
-        """The script has loaded a state: this was no update."""
+        """The script has loaded a state, or moved the weights for a while: this was no update."""
         if not self.hand.is_off:
             self.hand.state_loaded()
 

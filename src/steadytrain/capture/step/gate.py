@@ -241,7 +241,9 @@ class _Look:
             unscaled(root, found, scales=scales, backward_calls=len(roots))
             for root, found in zip(roots, factors, strict=True)
         )
-        return losses, loss_of_step(losses, terms, factors, iter(self._counts()))
+        counts = iter(self._counts())
+        first = self._seen.first_pass or len(terms)
+        return losses, loss_of_step(losses[:first], terms[:first], factors[:first], counts)
 
     def first_bad_rank(self, badness: int) -> BadRank | None:
         """The rank that reports this step; None if nothing is bad or this process decides alone."""

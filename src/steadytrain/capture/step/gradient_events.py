@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from steadytrain.capture.step.foreign_optimizers import ForeignOptimizers
 
 
+def _moves_weights(owner: torch.optim.Optimizer | nn.Module) -> list[torch.optim.Optimizer]:
+    """The optimizers that ``owner`` is an optimizer around, if it has a state of its own: that of weights it moved."""
+    if not isinstance(owner, torch.optim.Optimizer) or not owner.state:
+        return []
+    within = [one for one in vars(owner).values() if isinstance(one, torch.optim.Optimizer)]
+    return [one for one in within if one is not owner and one.state is not owner.state]
+
+
 class GradientEvents:
     """Follows these events. If a gradient scaler skips a step, ``steps`` records it."""
 
@@ -34,10 +42,16 @@ class GradientEvents:
         run = self._run
         if not run.is_script() or run.rerun is not None:
             return
+        moved = _moves_weights(owner)
         if self.foreign is not None:
-            self.foreign.gradients_zeroed()
+            self.foreign.gradients_zeroed(between_passes=bool(moved))
         with run.own_time, run.guard.part("looking at gradients that are thrown away"):
             run.observer.gradients_zeroed()
+        if len(run.streams) < 2 and moved:
+            known = [id(one) for stream in run.streams for one in stream.optimizers]
+            if not known or any(id(one) in known for one in moved):
+                run.seen.second_pass_begins()
+                return
         if len(run.streams) != 1:
             return
         stream = run.streams[0]

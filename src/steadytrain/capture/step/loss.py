@@ -161,6 +161,8 @@ def unscaled(root: float, factors: Iterable[tuple[float, int]], *, scales: set[f
     value = root
     accumulation_left = backward_calls > 1
     for factor, power in factors:
+        if factor == 1.0:  # an accumulation of one, of a trainer around one of the script's own
+            continue
         if power == 1 and factor in scales:
             value /= factor
         elif accumulation_left and _is_accumulation(factor, power, backward_calls):

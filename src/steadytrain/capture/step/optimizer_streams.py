@@ -38,7 +38,8 @@ class StepInProgress:
     further calls are not recorded. ``evaluations`` counts the optimizer's calls of its closure. ``waited_s`` is the
     time in data loaders, in seconds. ``rested`` has for each stream its first unrecorded step and this one, if the run
     rested when this one began. ``are_derived``: no backward left gradients, and the losses are those whose derivatives
-    by parameters the script has asked for, to update with them.
+    by parameters the script has asked for, to update with them. The first ``first_pass`` losses, if not 0, are of the
+    weights themselves, and later ones of weights that the optimizer has moved for a second pass (SAM).
     """
 
     began: float = field(default_factory=time.perf_counter)
@@ -47,6 +48,7 @@ class StepInProgress:
     stale: int = 0
     left_out: int = 0
     losses: list[LossTerm] = field(default_factory=list)
+    first_pass: int = 0
     are_derived: bool = False
     fetched: list[tuple[int, Any]] = field(default_factory=list)
     clipping: Clipping = field(default_factory=Clipping)
@@ -111,6 +113,10 @@ class StepInProgress:
         del self.micro_batches[calls:], self.losses[losses:]
         self.used, self.stale = min(self.used, calls), min(self.stale, calls)
         self.evaluations += 1
+
+    def second_pass_begins(self) -> None:
+        """The optimizer has moved the weights by these gradients, and begins with new ones at the place it moved to."""
+        self.first_pass = self.first_pass or len(self.losses)
 
     def gradients_zeroed(self) -> None:
         """Forget the calls and losses behind discarded gradients."""

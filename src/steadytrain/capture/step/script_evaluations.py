@@ -9,6 +9,7 @@ is in evaluation mode.
 
 from __future__ import annotations
 
+import math
 import weakref
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,15 @@ from torch import Tensor, nn
 
 from steadytrain.capture.hooks.guarded_events import MISSING
 from steadytrain.capture.hooks.loss_calls import listen, stop_listening
-from steadytrain.capture.step.evaluated_losses import OTHER, counts, kind_of, kind_of_training, mean_of, total_of
+from steadytrain.capture.step.evaluated_losses import (
+    OTHER,
+    counts,
+    divisor_of,
+    kind_of,
+    kind_of_training,
+    mean_of,
+    total_of,
+)
 from steadytrain.capture.step.input_recorder import MicroBatch, tensors_in
 from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.loss import Lines, lines_of
@@ -103,6 +112,8 @@ class ScriptEvaluations(StepObserver):
         self._metrics: dict[int, dict[_Line, _Metric]] = {}
         self._levels: dict[int, int] = {}
         self._kinds: set[str] = set()
+        self._divisors: set[float] = set()
+        self._most_losses = 1
         self._backwards = 0
         self._dataset = -1
         self._rests = self._calling = False
@@ -150,7 +161,9 @@ class ScriptEvaluations(StepObserver):
         losses = self._run.seen.losses
         if self._works and losses and self._backwards < TRAINING_LOSSES:
             self._backwards += 1
-            self._kinds.add(kind_of_training(losses[-1], root, scaled=bool(self._run.scaling.scalers)))
+            self._kinds.add(kind_of_training(losses[-1], root))
+            self._divisors.add(divisor_of(losses[-1], scaled=bool(self._run.scaling.scalers)))
+            self._most_losses = max(self._most_losses, len(losses))
 
     def step_ended(self, stream: Stream, folder: Path | None) -> None:
         if self._waiting:
@@ -294,7 +307,7 @@ class ScriptEvaluations(StepObserver):
     def _metric_of(self, stream: Stream, line: _Line, *, parted: bool) -> _Metric | None:
         known = self._metrics.setdefault(id(stream), {})
         if line not in known:
-            same = line.kind != OTHER and self._kinds == {line.kind}
+            same = line.kind != OTHER and self._kinds == {line.kind} and self._is_mean_of_parts()
             if len(known) >= LINES_MAX or (line.inside and not same):
                 return None  # what a model computes beside its loss (a penalty) may rise
             scale = "" if same else f" {OF_PART if parted else OF_SCALE}"
@@ -302,6 +315,11 @@ class ScriptEvaluations(StepObserver):
             known[line] = _Metric(f"{EVALUATION_LOSS}{scale}{f' {number}' if number > 1 else ''}")
             self._run.recorder.set_fact(FACT, self._fact())
         return known[line]
+
+    def _is_mean_of_parts(self) -> bool:
+        """Whether the loss of a step is the mean over its micro-batches: each is divided by their number, or none is."""
+        parts = {1.0, float(self._most_losses)}
+        return any(all(math.isclose(one, part, rel_tol=1e-3) for one in self._divisors) for part in parts)
 
     def _fact(self) -> dict[str, dict[str, str]]:
         """The fact of the run: the line, the loss and the set of each metric of the first stream."""
