@@ -29,7 +29,7 @@ import numpy as np
 
 UNSEEN = Path(__file__).parent / "early_unseen"
 STEPS_AFTER, HEALTHY_STEPS, HEALTHY_SEEDS = 200, 500, 5
-RUN_S_MAX = 400.0
+RUN_S_MAX = 1200.0
 MARK = re.compile(r"^@(\d+)$")
 # A live line of a warning, and the lines of the summary, which follow the number of steps.
 RAISED = re.compile(r"^steadytrain: (?:(?P<grade>warning|critical): |.*STOPPED)")

@@ -36,3 +36,16 @@ def test_targets_out_of_the_reach_of_a_rate() -> None:
 
 def test_quiet() -> None:
     assert {name: UnscaledTargets().check(window) for name, window in QUIET.items()} == dict.fromkeys(QUIET, ())
+
+
+def exploding(losses: list[float], variance: float) -> Window:
+    shown = looked(target_variance__train_py=[NAN, variance, variance])
+    return replace(steps(loss=losses), tables=shown.tables)
+
+
+def test_targets_whose_first_gradients_are_too_long() -> None:
+    symptom = newest(UnscaledTargets(), exploding([1.7e9, 7.8e32, float("inf")], 5.6e7))
+    assert symptom is not None
+    assert symptom.message.endswith("vary by 7483; that loss begins at 1.7e+09, and is 7.8e+32 at step 2")
+    for losses, variance in (([1.7e9, 1.6e9, 1.5e9], 5.6e7), ([2.0, 1e6, float("nan")], 1.0)):
+        assert UnscaledTargets().check(exploding(losses, variance)) == ()

@@ -30,8 +30,9 @@ def gets_rounding_alone(case: Case) -> bool:
 
 
 def begins_anew(case: Case) -> bool:
-    """Whether a schedule of the script's own went back to its warm-up at a resume, and the rate climbed again."""
-    return "highest" in _numbers(case, "incomplete-resume")
+    """Whether a schedule begins again at a resume, with the moments of before: it, or its count, was not loaded."""
+    found = _numbers(case, "incomplete-resume")
+    return "highest" in found or (found.get("schedule") == 0.0 and found.get("moments", 0.0) > 0.0)
 
 
 def _numbers(case: Case, name: str) -> Mapping[str, float]:

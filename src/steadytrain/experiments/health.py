@@ -119,7 +119,11 @@ def ailment_at_end(case: Case, outcome: Outcome, floor: float, *, own_scale: boo
     own once it is finite, so the last probes decide, or the usual loss of the last steps."""
     usual = None if own_scale else range_before(case)
     if usual is None:
-        return "" if not own_scale and _ends_within(case, outcome) else _beside_start(outcome)
+        few = _before(case, "loss")
+        known = not own_scale and len(few) >= START_STEPS
+        if known and _ends_within(case, outcome):
+            return ""
+        return _beside_start(outcome, _height_of(few) if known else -math.inf)
     excess = excess_in(case, outcome)
     allowed = max(floor if math.isfinite(floor) else 0.0, usual.rise)
     if excess is not None and math.isfinite(excess.first):  # a probe's own batch may have no loss at all
@@ -211,6 +215,13 @@ def _ends_within(case: Case, outcome: Outcome) -> bool:
     return last_of(losses) <= bound
 
 
+def _height_of(few: NDArray[np.float64]) -> float:
+    """How high the loss of a batch may be by the few before the onset; minus infinity if they rise, beyond noise."""
+    first = first_of(few)
+    rises = last_of(few) > first + START_PEAK_ROOM * abs(first)
+    return -math.inf if rises else 2 * float(few.max()) - float(few.min())
+
+
 def first_of(losses: Sequence[float] | NDArray[np.float64]) -> float:
     """The first loss without its noise."""
     return float(np.median(losses[:START_STEPS]))
@@ -227,19 +238,19 @@ def above_start(first: float, last: float, usual: float = -math.inf) -> str:
     return "" if last <= allowed else f"its loss goes from {first:.3g} to {last:.3g}"
 
 
-def _beside_start(outcome: Outcome) -> str:
-    """Whether the loss falls or stays near its start: of the probes if there are any, else of the steps."""
+def _beside_start(outcome: Outcome, usual: float = -math.inf) -> str:
+    """Whether the loss falls or stays near its start: of the probes if there are any, else of the steps, or below the
+    ``usual`` height of the few before the onset."""
     means = probe_means(outcome)
     series = means if len(means) > 2 else [one.loss for one in outcome.steps if one.loss is not None]
     if len(series) < 2:
         return ""
     first, last = (series[0], series[-1]) if series is means else (first_of(series), last_of(series))
-    if risen := above_start(first, last):
+    if risen := above_start(first, last, usual):
         return risen
     peak = max(series)
-    return (
-        "" if peak <= first + START_PEAK_ROOM * abs(first) else f"its loss starts at {first:.3g} and reaches {peak:.3g}"
-    )
+    usual_peak = max(first + START_PEAK_ROOM * abs(first), usual)
+    return "" if peak <= usual_peak else f"its loss starts at {first:.3g} and reaches {peak:.3g}"
 
 
 def _before(case: Case, signal: str) -> NDArray[np.float64]:

@@ -21,6 +21,7 @@ differentiate ``torch.cond`` under any dispatch mode.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -42,7 +43,11 @@ from steadytrain.tracing.value_watch import BATCH, Call, Watch, call_of
 CHAIN_FIRST, CHAIN_LAST = 8, 4
 """A longer chain shows its start, where the cause is, and its end."""
 
-"""Prefixes of the operations with which ranks exchange values."""
+CONVERSIONS = ("aten.lift_fresh", "aten._to_copy")
+"""Prefixes of the operations with which values of Python and NumPy become a tensor."""
+
+LITERAL = re.compile(r"(?i)\b(?:nan|inf|infinity)\b")
+"""A value that is not finite, as a line of a script spells it."""
 
 LAST_OPERATIONS = "last operations of the step"
 NOT_REPRODUCED = "the re-run did not reproduce the fault: loss and gradients came out finite"
@@ -64,10 +69,8 @@ class OperationTracer:
     """Traces what runs inside ``with tracer:`` and then names the operation that broke a loss or gradient first.
 
     ``modules`` maps modules to their dotted path in the model ("" for the model itself). ``parameters`` names the
-    tensors
-    whose ``.grad`` must be finite. ``method`` goes into the finding. ``observer`` sees every operation. Tracing does
-    not
-    change results, gradients or random numbers. Enter the tracer once, in the thread that runs the forward.
+    tensors whose ``.grad`` must be finite. ``method`` goes into the finding. ``observer`` sees every operation. Tracing
+    does not change results, gradients or random numbers. Enter the tracer once, in the thread that runs the forward.
     """
 
     def __init__(
@@ -218,12 +221,21 @@ def _judge(targets: Sequence[Target], watch: Watch, method: str) -> Finding:
     if culprit.source is not None:
         return Finding(None, f"{culprit.source}; it reached the {target.name}")
     located = _locate(culprit, target, watch, method)
-    word = WORDS[culprit.kind]
+    word, then = WORDS[culprit.kind], f"it reached the {target.name}"
     if culprit.born:
-        why = f"{culprit.operation} is the first operation to make {word} out of inputs without it"
-    else:
-        why = f"{CONSTANT}: {culprit.operation} put {word} there as a constant"
-    return Finding(located, f"{why}; it reached the {target.name}")
+        return Finding(
+            located, f"{culprit.operation} is the first operation to make {word} out of inputs without it; {then}"
+        )
+    if _is_converted(located):
+        at = f"{located.file}:{located.line}"
+        return Finding(None, f"{BATCH} already holds {word}: {at} makes a tensor of it ({located.code}); {then}")
+    return Finding(located, f"{CONSTANT}: {culprit.operation} put {word} there as a constant; {then}")
+
+
+def _is_converted(located: Located) -> bool:
+    """Whether a value that is not finite came with data that a line makes a tensor of, and stands in no line."""
+    made = located.operation.startswith(CONVERSIONS) and located.phase == "preprocessing"
+    return made and bool(located.code) and not LITERAL.search(located.code or "")
 
 
 def _blamed(reached: Mapping[Record, Target]) -> Record:

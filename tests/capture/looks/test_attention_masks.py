@@ -51,6 +51,15 @@ def test_the_sign_of_a_mask(attend: object) -> None:
     assert seen(attend(SQUARE.tril() & keys)) == {}
 
 
+def test_frames_that_are_padded_with_zeros_behind_a_place_for_the_class() -> None:
+    frames = torch.randn(ROWS, LENGTH, 3) * TOKENS[..., None]
+    keys = torch.cat([torch.ones(ROWS, 1, dtype=torch.bool), TOKENS], 1)[:, None, None].expand(-1, 1, LENGTH + 1, -1)
+    for shown, found in ((~keys, {"attends-padding": 1.0}), (keys, {})):
+        q, k, v = (torch.randn(ROWS, HEADS, LENGTH + 1, 4, requires_grad=True) for _ in range(3))
+        graph = read_graph(F.scaled_dot_product_attention(q, k, v, attn_mask=shown).square().mean())
+        assert dict(mask_rows(graph.visible, [frames])) == found
+
+
 def test_one_stack_that_reads_backwards_is_meant() -> None:
     assert seen(fused(SQUARE.triu()), fused(SQUARE.tril())) == {}
 

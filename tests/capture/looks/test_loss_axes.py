@@ -116,6 +116,9 @@ def test_a_divergence_of_probabilities_is_found_and_one_of_logarithms_is_not() -
     assert misuses(_divergence(layer(rows), logarithm=False)) == {"probabilities-as-logarithms": 1.0}
     assert misuses(_divergence(layer(rows), logarithm=True)) == {}
     assert misuses(_divergence(layer(rows), logarithm=False, by_hand=True).sum()) != {}
+    student = F.softmax(layer(rows).view(2, 3, 5), -1).flatten(0, 1)
+    teacher = torch.rand(6, 5).softmax(-1)
+    assert misuses(F.kl_div(student, teacher, reduction="batchmean")) == {"probabilities-as-logarithms": 1.0}
     gain = (1.0 - layer(rows).softmax(-1) * torch.randn(6, 5)).sum()
     assert misuses(gain) == {}
     hits = (torch.ones(6, 5) - layer(rows).softmax(-1) * torch.ones(6, 5)).sum()

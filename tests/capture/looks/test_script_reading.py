@@ -41,6 +41,19 @@ SEPARATE = {
                 return image, self.augment(mask)
         data = Data(augment=RandomFlip())
     """,
+    "two objects of one choice, that take any number of things": """
+        class RandomFlip:
+            def __call__(self, *tensors):
+                dims = [d for d in (-2, -1) if torch.rand(()).item() < 0.5]
+                return tuple(t.flip(dims) if dims else t for t in tensors)
+        class Tiles(Dataset):
+            def __init__(self, train):
+                self.flip, self.jitter = (RandomFlip(), Jitter()) if train else (None, None)
+            def __getitem__(self, i):
+                image, mask = self.images[i], self.masks[i]
+                image, mask = self.flip(image), self.flip(mask)
+                return image, mask
+    """,
     "an object that is given by its place": """
         class Orient:
             def __call__(self, t):

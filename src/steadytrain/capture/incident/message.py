@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from steadytrain.core.incident import Action, BadTensor, Finding, Located, OperandRange, Samples
+from steadytrain.core.incident import BATCH_IS_BAD, Action, BadTensor, Finding, Located, OperandRange, Samples
 from steadytrain.core.interactive import typed_into
 from steadytrain.core.own_command import own_command
 from steadytrain.report.action_words import left_course
@@ -14,6 +14,7 @@ from steadytrain.storage.run_search import short_name
 INPUTS_SHOWN = 4
 TENSORS_SHOWN = 3
 SAMPLES_SHOWN = 3
+NOT_TRACED = "not traced yet, `steadytrain locate` looks for it"
 
 
 UNTOUCHED = "weights, optimizer state and buffers are as they were before the step"
@@ -143,7 +144,9 @@ def finding_lines(finding: Finding, samples: Sequence[Samples] = ()) -> list[str
     """The first bad operation with its place and inputs, or the reason why none is named."""
     located = finding.located
     if finding.is_half_traced(samples):
-        return [f"  first bad operation  not traced yet, `steadytrain locate` looks for it: {finding.why}"]
+        if finding.came_in.startswith(BATCH_IS_BAD):
+            return [f"  first bad operation  none in the model: {finding.why}; what made it is {NOT_TRACED}"]
+        return [f"  first bad operation  {NOT_TRACED}: {finding.why}"]
     if located is None:
         return [f"  first bad operation  not named: {finding.why}"]
     where = f"{located.file}:{located.line}" if located.file else "unknown"

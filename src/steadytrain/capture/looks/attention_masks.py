@@ -23,6 +23,10 @@ CLOSED = -1e4
 """An additive mask below this closes a place."""
 
 ROWS_MIN = 2
+FEATURES_MIN = 2
+
+PLACES_BEFORE_MAX = 2
+"""Places that a model puts in front of those of its input, for a class or a style."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,8 @@ def _open(values: Tensor) -> Tensor:
 
 @torch.no_grad()
 def mask_rows(found: Sequence[Visible], given: Sequence[Tensor]) -> Iterator[tuple[str, float]]:
-    """Measures of the attentions of one graph; ``given`` are ids [rows, length] that end in padding.
+    """Measures of the attentions of one graph; ``given`` are ids [rows, length] or frames [rows, length, features] that
+    end in padding.
 
     ``attends-ahead`` counts the square attentions, if all of them look ahead only. ``attends-padding`` counts those
     that see padding and no other place in every padded row.
@@ -90,19 +95,30 @@ def mask_rows(found: Sequence[Visible], given: Sequence[Tensor]) -> Iterator[tup
     square = [one.ahead for one in found if one.ahead is not None]
     if square and all(square):
         yield "attends-ahead", float(len(square))
-    for tokens in given:
-        padded = padding_of(tokens) if tokens.dim() == 2 and tokens.shape[1] >= LENGTH_MIN else None
-        count = sum(_sees_padding(one.keys, padded[1]) for one in found if one.keys is not None) if padded else 0
+    for one in given:
+        trailing = _trailing(one) if one.dim() > 1 and one.shape[1] >= LENGTH_MIN else None
+        count = 0 if trailing is None else sum(_sees_padding(each.keys, trailing) for each in found)
         if count:
             yield "attends-padding", float(count)
             return
 
 
-def _sees_padding(keys: Tensor, trailing: Tensor) -> bool:
+def _trailing(given: Tensor) -> Tensor | None:
+    """The places [rows, length] of padding at the row ends; None if there is none. Frames are padded with zeros."""
+    if given.dim() == 2 and not given.is_floating_point():
+        padded = padding_of(given)
+        return padded[1] if padded is not None else None
+    if given.dim() != 3 or not given.is_floating_point() or given.shape[2] < FEATURES_MIN:
+        return None
+    return (given.detach() == 0).all(2).flip(1).cumprod(1).flip(1).bool()
+
+
+def _sees_padding(keys: Tensor | None, trailing: Tensor) -> bool:
     rows, length = trailing.shape
-    if keys.shape[1] != length or len(keys) % rows:
+    before = -1 if keys is None else keys.shape[1] - length
+    if keys is None or not 0 <= before <= PLACES_BEFORE_MAX or len(keys) % rows:
         return False
-    seen = keys.reshape(rows, -1, length).any(1)
+    seen = keys.reshape(rows, -1, keys.shape[1]).any(1)[:, before:]
     trailing = trailing.to(seen.device)
     lengths = trailing.sum(1)
     filled = (lengths > 0) & (lengths < length)

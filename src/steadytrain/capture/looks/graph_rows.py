@@ -22,7 +22,7 @@ from steadytrain.capture.looks.position_ids import counted_rows
 from steadytrain.capture.looks.rounded_ids import rounded_rows
 from steadytrain.capture.looks.unmasked_padding import unmasked_rows
 from steadytrain.capture.looks.view_orders import interleaved_rows, scrambled_rows, viewed_inputs
-from steadytrain.capture.step.input_recorder import MicroBatch, ids_of, tensors_in
+from steadytrain.capture.step.input_recorder import MicroBatch, frames_of, ids_of, tensors_in
 
 
 def graph_rows(
@@ -42,7 +42,7 @@ def graph_rows(
     yield from rounded_rows(graph.looked_up)
     yield from equal_input_rows(graph, call)
     yield from duplicate_rows(graph.likelihoods, graph.looked_up)
-    yield from mask_rows(graph.visible, ids_of(call))
+    yield from mask_rows(graph.visible, [*ids_of(call), *frames_of(call)])
     if graph.linear_layers:
         yield "linear-layers", float(graph.linear_layers)
     if is_flat(graph.derivatives):

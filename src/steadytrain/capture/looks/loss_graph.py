@@ -7,6 +7,7 @@ the script's own hooks (checkpointing, offloading) are not read, because reading
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -247,13 +248,16 @@ def _is_divergence_of_probabilities(node: Any) -> bool:
     if len(terms) != 2 or terms[0] is not None or terms[1] is None or kind_of(terms[1]) != "Mul":
         return False
     factors = [one for one, _ in terms[1].next_functions]
-    softmax = next((one for one in factors if one is not None and kind_of(one) == "Softmax"), None)
-    if softmax is None or factors.count(None) != 1:
+    softmax = made_by(terms[1])
+    if softmax is None or kind_of(softmax) != "Softmax" or factors.count(None) != 1:
         return False
-    targets = saved_tensor(terms[1], "self" if factors[0] is None else "other")
-    if targets is None or tuple(targets.shape) != shape_of(softmax) or not targets.dim():
+    targets, shape = saved_tensor(terms[1], "self" if factors[0] is None else "other"), shape_of(softmax)
+    if targets is None or not targets.dim() or targets.numel() != math.prod(shape):
         return False
-    sums = targets.float().sum(signed(SAVED_DIMENSION.on(softmax, 0)))
+    axis = signed(SAVED_DIMENSION.on(softmax, 0)) % len(shape) - len(shape)
+    if tuple(targets.shape) != shape and (axis != -1 or targets.shape[-1] != shape[-1]):
+        return False
+    sums = targets.float().sum(axis)
     return bool((targets >= 0).all()) and bool(((sums - 1.0).abs() < SUM_ROOM).all())
 
 

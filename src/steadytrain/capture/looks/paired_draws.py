@@ -17,6 +17,7 @@ from typing import TypeGuard
 from steadytrain.capture.looks.syntax_trees import (
     DRAWN,
     Scope,
+    assignments,
     dotted,
     draws,
     last_name,
@@ -285,7 +286,7 @@ def _drawing(tree: ast.Module) -> set[str]:
     move what they are given.
     """
     nodes = list(walk(tree))
-    made = [(target, one.value) for one in nodes if isinstance(one, ast.Assign) for target in one.targets]
+    made = list(assignments(nodes))
     given = [(one.arg, one.value) for one in nodes if isinstance(one, ast.keyword) and one.arg]
     given += _given_by_place(nodes)
     movers = {one.name: names for one in nodes if _is_called(one) and any(map(MOVES.fullmatch, names := _calls(one)))}

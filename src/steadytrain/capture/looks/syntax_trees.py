@@ -76,12 +76,17 @@ def body_of(loop: ast.For | ast.AsyncFor | ast.While) -> tuple[ast.AST, ...]:
 
 
 def given_values(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Each target with its value: ``a`` with 1 and ``b`` with 2 of ``a, b = 1, 2``."""
+    """Each target with its value: ``a`` with 1 and ``b`` with 2 of ``a, b = 1, 2``, and both values of a choice between
+    two such tuples."""
+    value = node.value
+    values = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
     for target in node.targets:
-        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-            yield from zip(target.elts, node.value.elts, strict=False)
+        if isinstance(target, ast.Tuple) and all(isinstance(one, ast.Tuple) for one in values):
+            for one in values:
+                assert isinstance(one, ast.Tuple)
+                yield from zip(target.elts, one.elts, strict=False)
         else:
-            yield target, node.value
+            yield target, value
 
 
 def assignments(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr]]:

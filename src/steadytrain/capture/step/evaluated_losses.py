@@ -68,8 +68,9 @@ def kind_of_training(term: LossTerm, root: Tensor) -> str:
 
 
 def divisor_of(term: LossTerm, *, scaled: bool) -> float:
-    """What the script divides the loss of a backward by, for instance the number of micro-batches of a step; ``scaled``:
-    by a gradient scaler, whose factor is the outermost. NaN if a factor is on a device, so that reading it would wait."""
+    """What the script divides the loss of a backward by, for instance the number of micro-batches of a step. NaN if a
+    factor is on a device, so that reading it would wait. ``scaled``: by a gradient scaler, whose factor is outermost.
+    """
     divisor = 1.0
     for factor in term.factors[1:] if scaled else term.factors:
         value = float(factor.value.item()) if factor.value.is_cpu else float("nan")

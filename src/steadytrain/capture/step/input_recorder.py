@@ -344,6 +344,12 @@ def ids_of(call: MicroBatch | None) -> list[Tensor]:
     return [each for each in given if each.dim() == 2 and not each.is_floating_point()]
 
 
+def frames_of(call: MicroBatch | None) -> list[Tensor]:
+    """The floating-point inputs of a call with three dimensions: rows, places and features."""
+    given = tensors_in((call.args, call.kwargs)) if call is not None else ()
+    return [each for each in given if each.dim() == 3 and each.is_floating_point()]
+
+
 def _collect(value: Any, found: list[Tensor], depth: int) -> None:
     """Add the tensors that :func:`map_tensors` would replace, in the same order."""
     if isinstance(value, Tensor):

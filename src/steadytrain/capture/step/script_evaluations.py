@@ -317,7 +317,7 @@ class ScriptEvaluations(StepObserver):
         return known[line]
 
     def _is_mean_of_parts(self) -> bool:
-        """Whether the loss of a step is the mean over its micro-batches: each is divided by their number, or none is."""
+        """Whether the loss of a step is the mean of its micro-batches: each is divided by their number, or none is."""
         parts = {1.0, float(self._most_losses)}
         return any(all(math.isclose(one, part, rel_tol=1e-3) for one in self._divisors) for part in parts)
 

@@ -75,7 +75,7 @@ class NonfiniteInput(Cause):
                     lambda found: not written and not _came_with_data(case, found),
                 ),
                 *when(
-                    surveyed(case) and not fact(case, "batch_nonfinite") and not holds_nan_from_before(case),
+                    surveyed(case) and not fact(case, "batch_nonfinite") and not _came_in_bad(case),
                     -STRONG,
                     "all values of the batches were finite",
                     "fact batch_nonfinite",
