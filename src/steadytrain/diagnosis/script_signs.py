@@ -52,7 +52,8 @@ def made_by_script(case: Case) -> str:
     one = _made(case)
     if one is None:
         return ""
-    made = f"{one['operation']} makes {one['made']} out of finite numbers"
+    of = "0 / 0" if one["made"] == "NaN" and DIVIDES.fullmatch(str(one["operation"])) else "finite numbers"
+    made = f"{one['operation']} makes {one['made']} out of {of}"
     return f"{made}{where_made(case)} at step {one['step']}: {one['line']}"
 
 
