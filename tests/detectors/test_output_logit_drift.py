@@ -59,3 +59,9 @@ def test_beyond_all_use_is_critical() -> None:
     symptom = newest(OutputLogitDrift(), SICK[2])
     assert symptom is not None
     assert symptom.severity == "critical"
+
+
+def test_a_classifier_whose_logits_are_beyond_all_confidence() -> None:
+    symptom = newest(OutputLogitDrift(), window(np.geomspace(2.3, 2e6, 12).tolist(), vocabulary=None))
+    assert symptom is not None
+    assert symptom.severity == "warning"

@@ -91,6 +91,19 @@ WAYS = {
         del store
         for name in ("old.bin", "old.txt", "folder/one.txt", "new.pt", "folder/inner/two.txt"): os.remove(name)
     """,
+    "temporary files": """
+        import os, tempfile
+        for make in (tempfile.TemporaryFile, tempfile.NamedTemporaryFile):
+            with make(dir="folder", mode="w+") as file:
+                file.write("temporary")
+                file.seek(0)
+                print(file.read())
+        def opener(path, flags):
+            return os.open(path, flags | os.O_TRUNC, 0o600)
+        with open("old.txt", "w", opener=opener) as file:
+            file.write("new text")
+        print(open("old.txt").read(), sorted(os.listdir("folder")))
+    """,
     "descriptors": """
         with open("old.txt") as file:
             os.fchmod(file.fileno(), 0o600)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
@@ -26,12 +26,13 @@ from steadytrain.statistics.table_episodes import (
     stretches,
 )
 
-UNDER_NO_GRAD = 2.0
+UNDER_NO_GRAD, AMONG_OUTPUTS = 2.0, 5.0
 CUT = {
     1.0: "its output is detached or not used",
     UNDER_NO_GRAD: "it runs under no_grad",
     3.0: "it detaches its output itself",
     4.0: "it runs in a reentrant checkpoint of which no input needs a gradient (use_reentrant=False)",
+    AMONG_OUTPUTS: "the model returns its output, and no loss uses it",
 }
 """Values of the measure ``cut-off`` of the table ``script``, and what they say."""
 
@@ -107,6 +108,7 @@ class FrozenParameters(Detector):
         cut = [*self._cut_off(window), *self._rounding_alone(window)]
         gone = {name for one in cut for name in one.tensors}
         found = [*self._without_gradient(window), *self._without_update(window)] or self._never(window)
+        found = [_of_uncalled(window, one, gone) for one in found]
         return tuple(sorted([*cut, *(one for one in found if not gone.issuperset(one.tensors))], key=_first_step))
 
     def _cut_off(self, window: Window) -> list[Symptom]:
@@ -128,6 +130,7 @@ class FrozenParameters(Detector):
             return []
         meant = all(row.last == UNDER_NO_GRAD for row in cut) and len(gone) > self.design_share * len(absent)
         meant = meant or all("pooler" in row.place for row in cut) or all(_has_sibling(name, alive) for name in names)
+        meant = meant or all(row.last == AMONG_OUTPUTS for row in cut)
         more = f" (and {len(cut) - 1} more)" if len(cut) > 1 else ""
         return [
             Symptom(
@@ -242,6 +245,16 @@ class FrozenParameters(Detector):
                 ):
                     kept[first : last + 1, row] = True
         return episodes(window, cells, kept)
+
+
+def _of_uncalled(window: Window, symptom: Symptom, cut: Container[str]) -> Symptom:
+    """A note, if the classes of the model make the modules of these parameters and never call them; beside those that
+    were ``cut`` off, which are named for themselves."""
+    uncalled = [row.place for row in script_rows(window, "uncalled")]
+    left = [name for name in symptom.tensors if name not in cut]
+    if not uncalled or not all(any(name.startswith(f"{one}.") for one in uncalled) for name in left):
+        return symptom
+    return replace(symptom, severity="note", message=f"{symptom.message}; {uncalled[0]} is made and never called")
 
 
 def _zeros(window: Window, cells: Cells) -> NDArray[np.bool_]:

@@ -27,7 +27,7 @@ class OutputLogitDrift(Detector):
         late and for thousands of steps, while the loss looks healthy, until numbers of their size are too coarse for
         the differences that matter: in bfloat16 a logit of 32 has a resolution of 0.25 nats. At the start log Z is the
         log of the number of classes. A warning needs a token model, |log Z| above 30 and a drift of at least 5 in the
-        recorded steps; "critical" is above 300. A classifier's logits grow with its confidence: a note.
+        recorded steps; "critical" is above 300. A classifier's logits grow with its confidence: a note, up to 100,000.
 
     Causes:
         - no z-loss, softcap or weight decay on the output layer (PaLM; 2309.14322)
@@ -51,6 +51,9 @@ class OutputLogitDrift(Detector):
     warning_nats: float = threshold(30.0, "|mean log Z| of a warning: the resolution of bfloat16 is 0.25 nats there")
     critical_nats: float = threshold(
         300.0, "critical: the resolution of bfloat16 is 2 nats there, useless for a softmax"
+    )
+    classifier_nats: float = threshold(
+        1e5, "a warning for a classifier: no confidence needs such logits, and its loss is 0 or thousands. Chosen"
     )
     drift_nats: float = threshold(
         5.0, "distance that it must have moved in the recorded steps: in pretrained models it may be constantly high"
@@ -86,7 +89,7 @@ class OutputLogitDrift(Detector):
         of_tokens = window.facts.get("vocabulary", 0.0) > 0.0 or window.has("tokens")
         severity: Severity = "critical" if size > self.critical_nats else "warning"
         if size <= self.warning_nats or not of_tokens:
-            severity = "note"
+            severity = "note" if of_tokens or size <= self.classifier_nats else "warning"
         now = float(values[-1][~np.isnan(values[-1])][0]) if (~np.isnan(values[-1])).any() else float("nan")
         return Symptom(
             name="output-logit-drift",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ from steadytrain.experiments.facts import LOADED
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
 
+
+DIVIDES = re.compile(r"(?:.*\.)?(?:true_)?div(?:ide)?_?(?:\..*)?")
 
 OTHERS_SHARE_MIN = 0.9
 """Share of the elements that the loss reaches and no optimizer holds."""

@@ -58,6 +58,9 @@ SCRATCH_VARIABLE = "STEADYTRAIN_SCRATCH"
 """Set by ``debug`` for its watched run: the folder to which the script writes."""
 
 NO_FOLDER = Path("/proc/0")
+NO_NAME = getattr(os, "O_TMPFILE", 0)
+"""The flags of a file that is in no folder: whether a folder can be written to is often tried with one."""
+
 WRITES = ("w", "a", "x", "+")
 START_FOLDER = Path(__file__).parents[1] / "attach" / "start"
 """Its ``sitecustomize`` puts Python processes that the script starts into the same sandbox."""
@@ -204,6 +207,7 @@ class FileSandbox:
         self._replace(sqlite3, "connect", self._database(sqlite3.connect))
         self._replace(sqlite3.dbapi2, "connect", sqlite3.connect)
         self._mend_pathlib()
+        self._mend_tempfile()
         redirect_libraries(self.mirror)
 
     def _replace(self, owner: Any, name: str, ours: Callable[..., Any]) -> None:
@@ -270,7 +274,11 @@ class FileSandbox:
         return ours
 
     def _open(self, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
-        if isinstance(file, int) or "opener" in kwargs:
+        opener = kwargs.get("opener")
+        if opener is not None and any(letter in mode for letter in WRITES):  # it opens by a function that we replaced
+            kwargs |= {"opener": lambda _, flags: opener(file, flags)}
+            return self.mirror.real.open(tempfile.gettempdir(), mode, *args, **kwargs)
+        if isinstance(file, int) or opener is not None:
             return self.mirror.real.open(file, mode, *args, **kwargs)
         with own_words(file):
             if not any(letter in mode for letter in WRITES):
@@ -285,6 +293,8 @@ class FileSandbox:
                 if not self.mirror.is_used:
                     return int(self.mirror.real.os_open(path, flags, mode, dir_fd=dir_fd))
                 return int(self.mirror.real.os_open(self.mirror.reading(path, dir_fd), flags, mode))
+            if NO_NAME and flags & NO_NAME == NO_NAME:  # in any folder it is no file of the user's
+                return int(self.mirror.real.os_open(tempfile.gettempdir(), flags, mode))
             if flags & os.O_EXCL and flags & os.O_CREAT:
                 self.mirror.must_be_new(path, dir_fd)
             return int(
@@ -325,6 +335,16 @@ class FileSandbox:
         with own_words(src, dst):
             self.mirror.must_be_new(dst, dir_fd)
             self.mirror.real.symlink(os.fsdecode(src), self.mirror.writing(dst, dir_fd, keep=False, follow=False))
+
+    def _mend_tempfile(self) -> None:
+        """Redirects what removes a temporary file: it keeps ``os.unlink`` as the default of a parameter."""
+        for one in vars(getattr(tempfile, "_TemporaryFileCloser", object)).values():
+            defaults = getattr(one, "__defaults__", None) if inspect.isfunction(one) else None
+            if defaults:
+                names = (getattr(kept, "__name__", "") for kept in defaults)
+                one.__defaults__ = tuple(
+                    os.unlink if name == "unlink" else kept for name, kept in zip(names, defaults, strict=True)
+                )
 
     def _mend_pathlib(self) -> None:
         """Redirects pathlib in Python 3.10, which keeps its own references to the functions of ``os``."""

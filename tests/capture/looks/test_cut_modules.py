@@ -153,3 +153,49 @@ def test_a_target_that_no_optimizer_holds(tmp_path: Path) -> None:
     target = nn.Linear(8, 16)
     model.cut = lambda encoder, x: encoder(x) + target(x).detach()
     assert train(model, tmp_path) == []
+
+
+class TwoOutputs(nn.Module):
+    """Returns what a loss uses, and the output of a part that none does; has a part that it never calls."""
+
+    def __init__(self, spare: nn.Module | None = None) -> None:
+        super().__init__()
+        self.body, self.scores, self.states = nn.Linear(8, 16), nn.Linear(16, 3), nn.Linear(16, 8)
+        self.first_norm = spare if spare is not None else nn.Identity()
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        h = self.body(x).relu()
+        return self.scores(h), self.states(h)
+
+
+def two_outputs(model: nn.Module, folder: Path, steps: int = 20) -> list[str]:
+    torch.manual_seed(0)
+    with watching(folder, "observe") as watcher:
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+        for _ in range(steps):
+            x = torch.randn(24, 8)
+            optimizer.zero_grad()
+            scores, _ = model(x)
+            F.cross_entropy(scores, x[:, :3].argmax(1)).backward()
+            optimizer.step()
+    assert not any(module._forward_hooks for module in model.modules())
+    return [f"{one.severity}: {one.message}" for one in watcher.symptoms if one.name == "frozen-parameters"]
+
+
+def test_an_output_that_the_model_returns_and_no_loss_uses_is_a_note(tmp_path: Path) -> None:
+    (said,) = two_outputs(TwoOutputs(), tmp_path / "run")
+    assert said.startswith("note: states is called in every step")
+    assert said.endswith("the model returns its output, and no loss uses it")
+
+
+def test_a_part_that_its_class_makes_and_never_calls_is_a_note(tmp_path: Path) -> None:
+    found = two_outputs(TwoOutputs(nn.LayerNorm(8)), tmp_path / "run")
+    assert any(one.startswith("note: ") and one.endswith("first_norm is made and never called") for one in found)
+    assert not any(one.startswith("warning") for one in found)
+
+
+def test_a_head_under_a_name_that_the_model_does_not_know_is_a_warning(tmp_path: Path) -> None:
+    model = TwoOutputs()
+    model.classifier = nn.Linear(16, 3)
+    found = two_outputs(model, tmp_path / "run")
+    assert any(one.startswith("warning: 4 parameters (states.weight first)") for one in found)
