@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import shutil
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +73,21 @@ def test_a_run_with_one_incident_of_a_stranger_is_a_strangers(tmp_path: Path) ->
             assert (notice is None) if path == bundle_of_run and is_own else (notice and notice.is_own == is_own)
         write_json(bundle_of_run / "environment.json", {**builders.ENVIRONMENT, **command})
         seal(bundle_of_run)
+
+
+def test_a_script_without_a_digest_is_compared_by_the_time_of_its_file(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("pass\n")
+    run = builders.bad_run(tmp_path / "run", script=str(script), cwd=str(tmp_path))
+    shutil.rmtree(run / "incidents")
+    description = json.loads((run / "run.json").read_text())
+    began = datetime.fromisoformat(description["started"]).timestamp()
+    for later, said in ((-60, 0), (60, 1)):
+        os.utime(script, (began + later, began + later))
+        notice = launch_notice(run, Moved(None, None))
+        assert notice is not None
+        found = [one for one in notice.lines() if "written after the run began" in one]
+        assert (len(found), any("nobody can see" in one for one in notice.lines())) == (said, False)
 
 
 def test_a_script_inside_a_bundle_is_never_run(tmp_path: Path, entered: Entered, monkeypatch: Any) -> None:

@@ -143,3 +143,11 @@ def test_gradients_of_a_value_function_are_a_note() -> None:
     values = window({}, {"0.weight": rises(0.02, 0.9), **HEAD}, loss=RISEN)
     told = [newest(DeadUnits(), one) for one in (values, replace(values, facts={"moving_targets": 3.0}))]
     assert [one.severity for one in told if one is not None] == ["critical", "note"]
+
+
+def test_units_that_live_again_were_not_dead() -> None:
+    """A block of other data did not use them for a while."""
+    rare = [0.1] * 4 + [0.84] * 3 + [0.1] * 5
+    symptom = newest(DeadUnits(), window(RELU, {"0.weight": rare, "0.bias": rare, **HEAD}, RISEN))
+    assert symptom is not None
+    assert symptom.severity == "note"

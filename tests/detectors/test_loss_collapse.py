@@ -100,3 +100,13 @@ def test_a_policy_that_always_wins_is_a_note() -> None:
         loss, norm = np.concatenate([before, np.zeros(44)]), np.concatenate([np.ones(200), np.zeros(44)])
         (symptom,) = LossCollapse().check(steps(loss=loss, gradient_norm=norm))
         assert symptom.severity == severity
+
+
+def test_a_loss_with_a_margin_is_a_note() -> None:
+    """A hinge is zero where every row keeps its margin, first now and then, and in the end for long."""
+    hinge = np.where(np.arange(ROWS) % 50 < 2, 0.0, FINE)
+    hinge[1000:] = 0.0
+    symptom = newest(LossCollapse(), steps(loss=hinge))
+    assert symptom is not None
+    assert symptom.severity == "note"
+    assert symptom.message.endswith("as a loss with a margin is where all rows keep it")

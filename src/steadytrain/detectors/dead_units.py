@@ -25,6 +25,9 @@ APART_STEPS = 8
 APART_SHARE = 0.3
 """A dead unit has a gradient neither of its bias nor of its row of weights: the shares of both are close together."""
 
+AGAIN_READINGS = 2
+"""Readings after a stretch without gradients that show that the units live."""
+
 FIRST_ROWS, AFTER_ROWS = 16, 24
 """A first update that is far too large shows in the next losses; these are compared with so many that follow."""
 
@@ -154,6 +157,8 @@ class DeadUnits(Detector):
         silent = signal.startswith("modules")
         if change > self.loss_scales and share > self.critical_share:
             severity = "critical"
+        if not silent and _live_again(cells, episode, self.dead_share):
+            severity = "note"  # units that are dead stay so: other data did not use them for a while
         if not silent and has_moving_targets(window) and not blown_up:
             severity = "note"  # few states have an error at a time, and the loss rises with the rewards
         if not silent and script_rows(window, "pruning-code"):
@@ -180,6 +185,12 @@ class DeadUnits(Detector):
         after = loss.values[len(first) : len(first) + AFTER_ROWS]
         usual = max(abs(float(first[0])), abs(median(after)) if len(after) else np.inf)
         return bool(np.isfinite(first).all()) and float(first.max()) > self.blow_up_ratio * usual
+
+
+def _live_again(cells: Cells, episode: Episode, share: float) -> bool:
+    """Whether all of these parameters had gradients again in the readings after the episode."""
+    after = cells.values[episode.last + 1 :][:, episode.positions]
+    return len(after) >= AGAIN_READINGS and bool((np.nan_to_num(after[:AGAIN_READINGS], nan=1.0) <= share).all())
 
 
 def _of_last_layer(cells: Cells) -> NDArray[np.bool_]:

@@ -20,6 +20,7 @@ GRADIENT_ROWS = 64
 APPROACH_ROWS = 8
 APPROACH_SHARE = 0.01
 EVEN = "; it was below zero before, as that of a policy, and is zero where all rewards of a batch are equal"
+MARGIN = "; it was zero in some steps before, as a loss with a margin is where all rows keep it"
 WAITS = "; it compares values with targets of the model's own, as before the first reward"
 GOES_ON = "; the gradient goes on as before"
 INDEPENDENT = "; the gradient goes on, so its value does not depend on what is trained"
@@ -74,6 +75,9 @@ class LossCollapse(Detector):
         2000, "up to this step, or in the first epoch if epochs are logged; later the model may have memorized the text"
     )
     vocabulary_min: int = threshold(256, "number of classes from which a token task counts as text: bytes")
+    zeros_min: int = threshold(
+        8, "steps with a loss of exactly zero, and others between them, before such a row: a loss with a margin is so"
+    )
     gradient_share: float = threshold(1e-3, "a gradient norm below this share of the one before has died with the loss")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
@@ -109,12 +113,20 @@ class LossCollapse(Detector):
             told = trained and bool(loss.values[start]) and "script" in window.tables
             waits = start == 0 and not loss.values[0] and has_moving_targets(window)
             converged = _reached_slowly(loss.values, start)
+            margin = not loss.values[start] and int((loss.values[:start] == 0.0).sum()) >= self.zeros_min
             even = not loss.values[start] and bool((before < 0.0).any())
-            reasons = ((waits, WAITS), (even, EVEN), (told, INDEPENDENT), (trained, GOES_ON), (converged, CONVERGED))
+            reasons = (
+                (waits, WAITS),
+                (margin, MARGIN),
+                (even, EVEN),
+                (told, INDEPENDENT),
+                (trained, GOES_ON),
+                (converged, CONVERGED),
+            )
             found.append(
                 Symptom(
                     name="loss-collapse",
-                    severity="note" if (trained and not told) or converged or waits or even else "warning",
+                    severity="note" if (trained and not told) or converged or waits or margin or even else "warning",
                     first_step=first_step,
                     last_step=last_step,
                     message=f"the loss is {loss.values[start]:.6g} at each of {stop - start + 1} steps from "

@@ -189,8 +189,8 @@ def _finite_steps(outcome: Outcome) -> int:
 def _sized(numbers: Mapping[str, float]) -> str:
     """The effect in words, "" if it was not measured."""
     if "effect" in numbers:
-        low, high = numbers["effect_low"], numbers["effect_high"]
+        effect, low, high = (f"{numbers[name]:.3g}" for name in ("effect", "effect_low", "effect_high"))
         if low == high:
-            return f"the loss is {numbers['effect']:.3g} lower, and the same with another seed"
-        return f"the loss is {numbers['effect']:.3g} lower ({low:.3g} to {high:.3g}) over two seeds"
+            return f"the loss is {effect} lower, and the same with another seed"
+        return f"the loss is {effect} lower ({low} to {high}) over two seeds"
     return "" if "finite_steps" not in numbers else "the same with another seed"

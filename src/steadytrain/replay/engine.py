@@ -99,7 +99,7 @@ class Replayer(StepObserver):
         self._difference: Difference | None = None
         self._symptom: bool | None = False
         self._same_batches: bool | None = None
-        self._unasked = False
+        self._unasked = self._carried = False
         self._notes: list[str] = []
         self._given: dict[int, int] = {}
         self._first_fetched = self._steps.first_fetched(self._first)
@@ -208,8 +208,7 @@ class Replayer(StepObserver):
     def backward_begins(self) -> None:
         if self._jumped and self._compared == 0 and self._call == 1 and self._stream is not None:
             gradients = [parameter.grad for parameter in self._stream.parameters if parameter.grad is not None]
-            if any(bool(gradient.any()) for gradient in gradients):
-                self._note("gradients carry over from step to step, and no snapshot contains them")
+            self._carried = any(bool(gradient.any()) for gradient in gradients)
         if self._trace is not None:
             self._trace.backward_begins()
 
@@ -377,6 +376,8 @@ class Replayer(StepObserver):
     def _end(self, measured: Measurement) -> None:
         if self._skips_steps and (self._difference is not None or not self._symptom):
             self._note(SHORT_LEAD)
+        if self._carried and self._difference is not None:
+            self._note("gradients carry over from step to step, and no snapshot contains them")
         if self._by_hand and self._difference is not None:
             self._note(BY_HAND)
         result = Replayed(

@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ from steadytrain.storage.secret_words import REDACTED
 DIFFERENCES_SHOWN = 5
 NO_SOURCE = "the source of the script was not recorded, so nobody can see whether it has changed"
 INCIDENTS = "incidents"
+WHOLE_SECOND = 1.0
+"""The start of a run is recorded in whole seconds."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +141,7 @@ def _differences(recorded: Mapping[str, Any], moved: Moved) -> Iterator[str]:
     present = {moved.path(str(path)): file_digest(moved.path(str(path))) for path in sources}
     yield from (f"{clean(path)}: the file is gone" for path, digest in present.items() if digest is None)
     if not sources:
-        yield NO_SOURCE
+        yield from _by_time(recorded, moved)
     there = {path: digest for path, digest in sources.items() if present[moved.path(str(path))] is not None}
     now = {
         "sources": present,
@@ -147,6 +150,21 @@ def _differences(recorded: Mapping[str, Any], moved: Moved) -> Iterator[str]:
         "environment": redact_environment(os.environ),
     }
     yield from map(clean, changes({**recorded, "sources": there, "device": {}, "numerics": {}}, now, moved=moved.pair))
+
+
+def _by_time(recorded: Mapping[str, Any], moved: Moved) -> Iterator[str]:
+    """What can be said of the script of a run that kept no digest of it: whether it was written after the run began."""
+    script = _text(recorded, "script")
+    try:
+        started = datetime.fromisoformat(str(recorded.get("started"))).timestamp()
+        path = Path(moved.path(script or ""))
+        later = path.stat().st_mtime > started + WHOLE_SECOND if script is not None else None
+    except (ValueError, OSError):
+        later = None
+    if later is None:
+        yield NO_SOURCE
+    elif later:
+        yield f"{clean(str(path))}: the file was written after the run began"
 
 
 _COMPARED = ("sources", "versions")

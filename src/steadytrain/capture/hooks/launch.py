@@ -14,7 +14,6 @@ import runpy
 import signal
 import sys
 import tokenize
-import traceback
 import types
 import zipfile
 import zipimport
@@ -226,7 +225,11 @@ def _show(error: BaseException) -> None:
     if sys.excepthook is not sys.__excepthook__:
         sys.excepthook(type(error), error, frames)
         return
-    traceback.print_exception(type(error), error, frames)
+    whole, error.__traceback__ = error.__traceback__, frames
+    try:
+        sys.__excepthook__(type(error), error, frames)  # as Python does it, with its hints and colours
+    finally:
+        error.__traceback__ = whole
 
 
 def _cut_ours(frames: types.TracebackType | None) -> None:
