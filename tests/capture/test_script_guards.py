@@ -270,7 +270,7 @@ def test_a_script_that_ends_because_an_operation_refuses_nan(bad: str, told: str
     run = open_run(tmp_path / "run")
     (symptom,) = [one for one in run.symptoms if one.name == "nonfinite-loss"]
     assert (symptom.severity, symptom.first_step) == ("critical", BAD)
-    assert "for which the script ended by RuntimeError" in symptom.message
+    assert symptom.message.startswith(f"at step {BAD} the script ended by RuntimeError without a finite loss: ")
     (incident,) = [open_bundle(path).incident for path in run.incidents]
     assert incident.finding.came_in.startswith(told)
 

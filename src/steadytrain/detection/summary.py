@@ -47,7 +47,7 @@ def summary(watcher: Watcher | None, run_dir: Path) -> list[str]:
     recorded_steps = watcher.recorded_steps
     seen = _seen(watcher, steps) + (f", {recorded_steps} recorded" if recorded_steps is not None else "")
     told = _told(watcher.stories) if len(watcher.symptoms) > 1 else []
-    told += [line for line in watcher.let_go if line not in " ".join(told)]
+    told += [line for line in watcher.let_go if line[1:] not in " ".join(told)]  # a sentence begins with a capital
     told += _lowered(watcher)
     waiting, idle = _unable(watcher, steps)
     by = _by(watcher.detector_names, {*waiting, *idle})

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.model import Severity, Symptom
 
+SCRIPT_ENDED = "the script ended by"
+"""How the reason begins where an exception of the script's own ended it."""
+
 ROW_CRITICAL = 3
 """From so many batches in a row without an update, the symptom is critical."""
 
@@ -35,7 +38,9 @@ class LetGo:
     def symptom(self) -> Symptom:
         """The symptom with the current counts."""
         batches = self.stream.step + 1 - self.first_step + self.count
-        if self.count == 1:
+        if self.count == 1 and self.what.startswith(SCRIPT_ENDED):
+            text = f"at step {self.first_step} {self.what}"
+        elif self.count == 1:
             text = f"{self.what} at step {self.first_step}, and the script made no update with this batch"
         else:
             text = (

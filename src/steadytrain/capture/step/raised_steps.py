@@ -15,6 +15,7 @@ from torch import Tensor
 from steadytrain.capture.incident.context import Investigator
 from steadytrain.capture.step.incident_contexts import let_go_context
 from steadytrain.capture.step.input_recorder import MicroBatch, tensors_in
+from steadytrain.capture.step.let_go import SCRIPT_ENDED
 from steadytrain.capture.step.live_run import LiveRun
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.incident import Finding
@@ -48,7 +49,7 @@ def why_raised(
         return None  # a model may well mend what it is given
     what = "the batch holds NaN or Inf" if given else "the model's output is not finite"
     why = finding or Finding(None, "the step could not be run again")
-    return f"there is no finite loss: {what}, for which the script ended by {type(error).__name__}", why
+    return f"{SCRIPT_ENDED} {type(error).__name__} without a finite loss: {what}", why
 
 
 def _found(
