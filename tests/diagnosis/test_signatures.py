@@ -347,6 +347,18 @@ def test_a_value_that_is_not_finite_at_once_is_no_rate_that_is_too_high(growing:
     assert any("neither loss nor gradients grew" in sign.what for sign in signs) is ruled_out
 
 
+@pytest.mark.parametrize(("factor", "ruled_out"), [(1.55, True), (30.0, False)])
+def test_a_rate_that_is_half_as_high_again_makes_no_nan_at_once(factor: float, ruled_out: bool) -> None:
+    """Scripts scale their rate by the length of each batch; that alone overflows nothing from one step to the next."""
+    loss = 1.0 + 0.1 * np.random.default_rng(0).standard_normal(40)
+    rate = np.full(40, 1e-3)
+    rate[-1] *= factor
+    seen = Symptom("nonfinite-loss", "critical", 41, 41, "the loss is NaN")
+    window = steps(loss=loss, gradient_norm=loss, learning_rate=rate)
+    case = finite_case(symptom=seen, symptoms=(seen,), window=window, onset=41, step=41)
+    assert bool(CAUSES["learning-rate-too-high"].signature(case).ruled_out) is ruled_out
+
+
 def test_a_gradient_that_is_rounding_is_a_cut_and_no_collapse_of_the_router() -> None:
     found = Symptom("frozen-parameters", "warning", 1, 128, "rounding", numbers={"rounding_share": 2e-8})
     facts = {"parameters_without_gradient": [], "router_share": {"router": 2.8}, "router_balanced": False}

@@ -200,3 +200,10 @@ def test_a_rate_is_told_once() -> None:
     (both,), (alone,) = tell([jumped, rose], window), tell([rose], window)
     assert both.text.startswith("The learning rate jumped from 0.001 to 1 at step 30; then the loss rises")
     assert alone.text.startswith("The learning rate went from 0.001 to 1 at step 30; then the loss rises")
+
+
+def test_a_warm_up_from_a_rate_of_zero_is_no_change() -> None:
+    window = steps(loss=[1.0] * 60, learning_rate=[0.00625 * step for step in range(60)])
+    rose = Symptom("divergence", "warning", 31, 60, "the loss rises", signals=("loss",))
+    (story,) = tell([rose], window)
+    assert story.text.startswith("The loss rises")

@@ -169,8 +169,8 @@ def _prelude(window: Window, first_step: int, before: int) -> list[str]:
     if "learning_rate" in window.signals:
         here = window.present["learning_rate"][rows] & (window.signals["learning_rate"][rows] > 0)
         steps, rates = window.steps[rows][here], window.signals["learning_rate"][rows][here]
-        # The first steps of a warm-up double the rate, too.
-        start = WARM_UP_ROWS if len(rates) and steps[0] == window.steps[0] else 0
+        # The first steps of a warm-up double the rate, too, also those after a first one at a rate of 0.
+        start = WARM_UP_ROWS if len(rates) and rows.start == 0 else 0
         ratios = rates[start + 1 :] / rates[start:-1] if len(rates) > start + 1 else np.zeros(0)
         if len(ratios) and ratios.max() > JUMP_RATIO:
             at = start + 1 + int(np.argmax(ratios))

@@ -142,18 +142,19 @@ def _cut_in(root: nn.Module, unreached: set[int], names: dict[int, str], report:
         held = [one for one in module.parameters() if one.requires_grad]
         if held and all(id(one) in unreached for one in held):
             inside.append(path)
-            outer, _, own = path.rpartition(".")
-            of_class = _makes(root.get_submodule(outer), own)
+            of_class = _is_made_by_class(root, path)
             found.append(_Followed(_name(path, module, names), module, report, of_class=of_class))
     return found
 
 
-def _makes(owner: nn.Module, name: str) -> bool:
-    """Whether the class of ``owner`` names this attribute. What a script puts there is meant to be used."""
+def _is_made_by_class(root: nn.Module, path: str) -> bool:
+    """Whether the class of the module above names this attribute. What a script puts there is meant to be used."""
+    outer, _, own = path.rpartition(".")
     try:
-        return re.search(rf"\bself\.{re.escape(name)}\b", inspect.getsource(type(owner))) is not None
-    except (OSError, TypeError):
+        source = inspect.getsource(type(root.get_submodule(outer)))
+    except (AttributeError, OSError, TypeError):
         return False
+    return re.search(rf"\bself\.{re.escape(own)}\b", source) is not None
 
 
 def _in_checkpoint() -> bool:

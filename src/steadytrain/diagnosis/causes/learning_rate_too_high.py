@@ -103,7 +103,7 @@ class LearningRateTooHigh(Cause):
             (
                 *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
                 *ruled_out(
-                    not jump > 1.5 and _out_of_the_blue(case),
+                    not jump > FAR_RATIO and _out_of_the_blue(case),
                     "neither loss nor gradients grew before it was not finite, as they do where steps overshoot",
                     "window loss, gradient_norm",
                 ),
