@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).parents[2] / "src" / "steadytrain"
 
 WRITES = re.compile(
     r"\bjson\.dumps?\(|\.write_text\(|\.write_bytes\(|\bclick\.s?echo\(|(?<![.>] )(?<![.\w])print\(|"
-    r"\bjson\.dump\(|\.writerows?\("
+    r"\bjson\.dump\(|\.writerows?\(|\bstd(?:out|err)\.write\("
 )
 ALLOWED = {
     "storage/documents.py": "the place itself",
@@ -35,6 +35,7 @@ ALLOWED = {
     "replay/file_sandbox.py": "settings of our own child, in its environment",
     "preflight_runs/session.py": "redacts in the same line",
     "exporters/exporter_process.py": "redacts in the same line; settings of alerts to our own process",
+    "exporters/alerts/alert_exporter.py": "redacts in the same line",
     "exporters/alerts/url_check.py": "addresses to our own process, and its answer, which holds none",
     "trial_runs/process_copy.py": "one number to the parent; why is our own sentence",
     "trial_runs/server.py": "names of trials to the parent",
@@ -57,7 +58,7 @@ ALLOWED = {
     "experiments/outcome_files.py": "hashed",
     "experiments/specs.py": "hashed",
     "experiments/trials/old_settings.py": "compared in memory",
-    "capture/hooks/launch.py": "settings of our own child, in its environment",
+    "capture/hooks/launch.py": "settings of our own child, in its environment; the script's own exit message, as Python has it",
     "capture/snapshots/safetensors_writer.py": "names are redacted where the header is made",
     "capture/snapshots/tape.py": "text by as_json",
     "capture/snapshots/snapshots.py": "text by as_json",

@@ -21,6 +21,7 @@ from steadytrain.capture.looks.held_parameters import is_sharded
 from steadytrain.capture.step.input_recorder import tensors_in
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.capture.tensors.activations.compiled import something_was_compiled
+from steadytrain.core.own_errors import own
 from steadytrain.core.torch_private import PARAMETERS
 
 MODULES_MAX = 8
@@ -149,12 +150,12 @@ def _cut_in(root: nn.Module, unreached: set[int], names: dict[int, str], report:
 
 def _is_made_by_class(root: nn.Module, path: str) -> bool:
     """Whether the class of the module above names this attribute. What a script puts there is meant to be used."""
-    outer, _, own = path.rpartition(".")
+    outer, _, name = path.rpartition(".")
     try:
         source = inspect.getsource(type(root.get_submodule(outer)))
-    except (AttributeError, OSError, TypeError):
+    except own(AttributeError, OSError, TypeError):
         return False
-    return re.search(rf"\bself\.{re.escape(own)}\b", source) is not None
+    return re.search(rf"\bself\.{re.escape(name)}\b", source) is not None
 
 
 def _in_checkpoint() -> bool:

@@ -347,7 +347,7 @@ def ids_of(call: MicroBatch | None) -> list[Tensor]:
 def frames_of(call: MicroBatch | None) -> list[Tensor]:
     """The floating-point inputs of a call with three dimensions: rows, places and features."""
     given = tensors_in((call.args, call.kwargs)) if call is not None else ()
-    return [each for each in given if each.dim() == 3 and each.is_floating_point()]
+    return [each for each in given if not each.is_nested and each.dim() == 3 and each.is_floating_point()]
 
 
 def _collect(value: Any, found: list[Tensor], depth: int) -> None:
