@@ -58,7 +58,7 @@ ALLOWED = {
     "experiments/outcome_files.py": "hashed",
     "experiments/specs.py": "hashed",
     "experiments/trials/old_settings.py": "compared in memory",
-    "capture/hooks/launch.py": "settings of our own child, in its environment; the script's own exit message, as Python has it",
+    "capture/hooks/launch.py": "settings of our own child; the exit message of the script, as Python has it",
     "capture/snapshots/safetensors_writer.py": "names are redacted where the header is made",
     "capture/snapshots/tape.py": "text by as_json",
     "capture/snapshots/snapshots.py": "text by as_json",
