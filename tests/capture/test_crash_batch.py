@@ -122,3 +122,24 @@ def test_a_target_that_torch_refuses_is_named_with_its_row(tmp_path: Path) -> No
     assert found["verdict"] == "nonfinite-input"
     assert "TensorDataset[123]" in json.dumps(found["diagnoses"][0])
     assert "unshuffled-data" not in [one["cause"] for one in found["diagnoses"] if one["status"] != "refuted"]
+
+
+TURNS = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+one, two = nn.Linear(3, 1), nn.Linear(3, 1)
+first, second = torch.optim.SGD(one.parameters(), 0.1), torch.optim.SGD(two.parameters(), 0.1)
+for step in range(1, 30):
+    for model, optimizer in ((one, first), (two, second)):
+        x = torch.randn(8, 3 - (step == 21 and model is two))
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_of_optimizers_that_take_turns_the_end_names_the_steps_of_both(tmp_path: Path) -> None:
+    ended = run_script(tmp_path, TURNS)
+    assert "ended by RuntimeError after step 21 of main and 20 of optimizer-2 at " in ended.told

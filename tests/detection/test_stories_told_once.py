@@ -51,7 +51,7 @@ def test_what_follows_from_a_nan_is_counted_and_not_told(told: Told) -> None:
 def test_another_nan_another_optimizer_and_other_symptoms_are_told(told: Told) -> None:
     told.look(saw("nonfinite-loss", 150, 150))
     assert told.look(saw("nonfinite-loss", 9_000, 9_000)) == ["critical: nonfinite-loss at 9000"]
-    assert told.look(saw("nonfinite-loss", 151, 151, stream="critic")) == ["critical: nonfinite-loss at 151"]
+    assert told.look(saw("nonfinite-loss", 151, 151, stream="critic")) == ["critical: nonfinite-loss at 151 (critic)"]
     assert told.look(saw("loss-spike", 152, 153, "warning")) == ["warning: loss-spike at 152"]
 
 

@@ -24,7 +24,7 @@ from steadytrain.capture.step.observers import StepObserver
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.capture.step.recording import Record
 from steadytrain.core.incident import Action, Incident
-from steadytrain.core.model import FACTS, SEVERITIES, SIGNALS, Reading, Symptom, Window
+from steadytrain.core.model import FACTS, FIRST_STREAM, SEVERITIES, SIGNALS, Reading, Symptom, Window
 from steadytrain.detection.detector_schedule import DetectorSchedule
 from steadytrain.detection.earlier_run import history_of
 from steadytrain.detection.incidents import SymptomIncidents
@@ -331,7 +331,8 @@ class RunRecorder:
                 if ranks.speaks(self.settings.run_dir) and not follows and self._tells[key] <= TELLS_MAX:
                     more = f"; {of_nonfinite(others)}" if symptom is first and others > 0 else ""
                     severity = f"{symptom.severity} (no longer critical)" if lowered else symptom.severity
-                    self._tell(f"{severity}: {symptom.message}{more}")
+                    whose = "" if symptom.stream == FIRST_STREAM else f" ({symptom.stream})"
+                    self._tell(f"{severity}: {symptom.message}{whose}{more}")
 
     def _is_known_nonfinite(self, symptom: Symptom) -> bool:
         """Whether an equally grave symptom that goes on has reported the NaN or Inf that ``symptom`` is about."""

@@ -30,6 +30,7 @@ FIRST_S_MAX = 1.0
 _PAUSE_S = 0.05
 MESSAGE_MAX = 160
 ROWS_MAX = 3
+STREAMS_SAID = 3
 
 
 def keep_evidence(run: LiveRun, error: BaseException) -> None:
@@ -97,6 +98,9 @@ def how_it_ended(run: LiveRun, error: BaseException) -> str | None:
     step = run.last_step
     begun = bool(run.seen.micro_batches or run.seen.losses)
     when = f"in step {step + 1}" if begun else f"after step {step}"
+    if len({one.step for one in run.streams}) > 1:  # of which optimizer the step would have been is not known yet
+        steps = [f"{one.step} of {one.name}" for one in run.streams[:STREAMS_SAID]]
+        when = f"after step {' and '.join(steps)}"
     if isinstance(error, KeyboardInterrupt):
         return f"interrupted (KeyboardInterrupt) {when}"
     if isinstance(error, SystemExit):
