@@ -64,6 +64,13 @@ def test_the_code_of_a_fix_names_the_optimizer_of_the_script() -> None:
         assert code.startswith(f"optimizer = {expected}")
 
 
+@pytest.mark.parametrize(("ignored", "said"), [(None, "label != -100 for"), (-1, "label != -1 for")])
+def test_the_code_of_a_fix_has_the_label_that_the_script_ignores(ignored: int | None, said: str) -> None:
+    cause, script = CAUSES["no-supervised-tokens"], OfScript(hints=Hints(ignored=ignored))
+    made = remedies(cause, cause.interventions, [], target="run/x", replayed=True, of_script=script)
+    assert any(said in one.code for one in made)
+
+
 def test_a_rate_that_jumped_is_kept_whatever_the_replay_made_of_it() -> None:
     cause, script = CAUSES["learning-rate-too-high"], OfScript(hints=Hints("keep the rate at 0.01 at train.py:6"))
     made = remedies(cause, cause.interventions, [], target="run/x", replayed=True, of_script=script)

@@ -40,6 +40,7 @@ RATE_CUTS = frozenset(
 """Fixes whose code changes the rate of the whole run. Where it jumped, only the jump is at fault."""
 
 GUARDS = "safe-operation"
+USUAL_IGNORED = "-100"
 OF_NO_STEP = "continue  # in the step at fault, whose number is not known; the cause stays"
 
 _USUAL_OPTIMIZER = re.compile(r"\bAdamW\(")
@@ -47,11 +48,12 @@ _USUAL_OPTIMIZER = re.compile(r"\bAdamW\(")
 
 @dataclass(frozen=True)
 class Hints:
-    """What a learning rate that jumped should be kept at, "" without a jump, and the code for the operation that was
-    found outside its domain, "" without one."""
+    """What a learning rate that jumped should be kept at, "" without a jump, the code for the operation that was found
+    outside its domain, "" without one, and the label that the script's loss ignores, if it is known."""
 
     kept_rate: str = ""
     guarded: str = ""
+    ignored: int | None = None
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,7 @@ class OfScript:
             return self.hints.guarded
         name = (self.optimizer or "").rpartition(".")[2]
         made = _USUAL_OPTIMIZER.sub(f"{name}(", one.code) if name.isidentifier() else one.code
+        made = made if self.hints.ignored is None else made.replace(USUAL_IGNORED, str(self.hints.ignored))
         if shared.AT_STEP not in made:
             return made
         return made.replace(shared.AT_STEP, str(self.step)) if self.step is not None else OF_NO_STEP

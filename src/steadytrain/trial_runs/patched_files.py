@@ -103,7 +103,17 @@ def _name_in_diff(path: Path, case: Case) -> str:
 
 def hints(case: Case, moved: str) -> Hints:
     """What the code of fixes names in this script."""
-    return Hints(kept_rate(case, moved), guarded(case.finding.located if case.finding else None))
+    found = case.finding.located if case.finding else None
+    return Hints(kept_rate(case, moved), guarded(found), ignored_label(case))
+
+
+def ignored_label(case: Case) -> int | None:
+    """The ``ignore_index`` of the script's losses, if all of them have the same one."""
+    losses = case.facts.get("loss_functions")
+    known = {one.get("ignore_index") for one in losses if isinstance(one, dict)} if isinstance(losses, list) else set()
+    known.discard(None)
+    (label,) = known if len(known) == 1 else (None,)
+    return label if isinstance(label, int) else None
 
 
 def kept_rate(case: Case, moved: str) -> str:
