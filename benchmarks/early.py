@@ -156,15 +156,16 @@ def report(runs: Iterable[Row], looking: Sequence[Detector]) -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for kind, what in (("cell", "loud faults"), ("silent", "silent faults")):
         for fault in sorted(name for one, name in delays if one == kind):
-            yield _line(fault, delays[kind, fault])
-        yield _line(f"all {what}", [late for key, some in delays.items() if key[0] == kind for late in some])
+            yield line_of(fault, delays[kind, fault])
+        yield line_of(f"all {what}", [late for key, some in delays.items() if key[0] == kind for late in some])
     yield ""
     yield f"Healthy: {told['runs']} runs, {told['warning']} with a warning, {told['critical']} with a critical symptom."
     for name, counts in sorted(names.items()):
         yield f"- {name}: {', '.join(f'{detector} {count}' for detector, count in sorted(counts.items()))}"
 
 
-def _line(what: str, late: Sequence[float]) -> str:
+def line_of(what: str, late: Sequence[float]) -> str:
+    """A row of the table: how many of the delays there are, and how many are within the bounds."""
     if not late:
         return f"| {what} | 0 | | | | |"
     delays = np.array(late)

@@ -26,9 +26,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from early import HEALTHY_SEEDS, UNSEEN, line_of
+from early_runs.faulty import STEPS_AFTER
 
-UNSEEN = Path(__file__).parent / "early_unseen"
-STEPS_AFTER, HEALTHY_STEPS, HEALTHY_SEEDS = 200, 500, 5
+HEALTHY_STEPS = 500
 RUN_S_MAX = 1200.0
 MARK = re.compile(r"^@(\d+)$")
 # A live line of a warning, and the lines of the summary, which follow the number of steps.
@@ -147,8 +148,8 @@ def table(rows: list[Row]) -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for kind in ("loud", "silent"):
         for fault in sorted(name for one, name in late if one == kind):
-            yield _line(fault, late[kind, fault])
-        yield _line(f"all {kind} faults", [value for one, some in late.items() if one[0] == kind for value in some])
+            yield line_of(fault, late[kind, fault])
+        yield line_of(f"all {kind} faults", [value for one, some in late.items() if one[0] == kind for value in some])
     yield ""
     for kind, some in kept.items():
         yield f"Of {len(some)} {kind} cells {sum(some)} kept an incident that can be replayed."
@@ -160,13 +161,6 @@ def table(rows: list[Row]) -> Iterator[str]:
             one["name"] for row in raised if row["loop"] == name for one in row["symptoms"] if one["severity"] != "note"
         }
         yield f"- {name}: {count} ({', '.join(sorted(names))})"
-
-
-def _line(what: str, delays: list[float]) -> str:
-    known = [value for value in delays if np.isfinite(value)]
-    shares = [sum(value < bound for value in delays) for bound in (np.inf, 33, 65)]
-    cells = " | ".join(f"{count} ({count / max(1, len(delays)):.0%})" for count in shares)
-    return f"| {what} | {len(delays)} | {cells} | {np.median(known) if known else np.inf:.0f} |"
 
 
 def main() -> None:

@@ -341,9 +341,8 @@ class FileSandbox:
         for one in vars(getattr(tempfile, "_TemporaryFileCloser", object)).values():
             defaults = getattr(one, "__defaults__", None) if inspect.isfunction(one) else None
             if defaults:
-                names = (getattr(kept, "__name__", "") for kept in defaults)
                 one.__defaults__ = tuple(
-                    os.unlink if name == "unlink" else kept for name, kept in zip(names, defaults, strict=True)
+                    os.unlink if getattr(kept, "__name__", "") == "unlink" else kept for kept in defaults
                 )
 
     def _mend_pathlib(self) -> None:

@@ -95,9 +95,10 @@ def mask_rows(found: Sequence[Visible], given: Sequence[Tensor]) -> Iterator[tup
     square = [one.ahead for one in found if one.ahead is not None]
     if square and all(square):
         yield "attends-ahead", float(len(square))
-    for one in given:
+    keys = [one.keys for one in found if one.keys is not None]
+    for one in given if keys else ():
         trailing = _trailing(one) if one.dim() > 1 and one.shape[1] >= LENGTH_MIN else None
-        count = 0 if trailing is None else sum(_sees_padding(each.keys, trailing) for each in found)
+        count = 0 if trailing is None else sum(_sees_padding(each, trailing) for each in keys)
         if count:
             yield "attends-padding", float(count)
             return
@@ -113,10 +114,10 @@ def _trailing(given: Tensor) -> Tensor | None:
     return (given.detach() == 0).all(2).flip(1).cumprod(1).flip(1).bool()
 
 
-def _sees_padding(keys: Tensor | None, trailing: Tensor) -> bool:
+def _sees_padding(keys: Tensor, trailing: Tensor) -> bool:
     rows, length = trailing.shape
-    before = -1 if keys is None else keys.shape[1] - length
-    if keys is None or not 0 <= before <= PLACES_BEFORE_MAX or len(keys) % rows:
+    before = keys.shape[1] - length
+    if not 0 <= before <= PLACES_BEFORE_MAX or len(keys) % rows:
         return False
     seen = keys.reshape(rows, -1, keys.shape[1]).any(1)[:, before:]
     trailing = trailing.to(seen.device)

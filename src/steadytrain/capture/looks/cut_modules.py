@@ -102,9 +102,9 @@ class CutModules:
         del self._followed[MODULES_MAX:]
 
     def _returned(self, module: nn.Module, args: Any, output: Any) -> None:
-        outputs = [id(one) for one in tensors_in(output)][:OUTPUTS_MAX]
+        outputs = {id(one) for one in list(tensors_in(output))[:OUTPUTS_MAX]}
         for one in self._followed:
-            one.returned(set(outputs) if len(outputs) > 1 else set())
+            one.returned(outputs if len(outputs) > 1 else set())
 
     def rows(self, stream: Stream) -> Iterator[tuple[str, float]]:
         """``cut-off:MODULE``, at step 8, says how a module is cut that was called in each step since the first.
@@ -118,9 +118,11 @@ class CutModules:
         now = stream.own_steps + 1
         for one in self._followed:
             one.step()
-            if now == self._since + LAST_STEP - 1 and one.steps == now - self._since and not one.is_reached():
+            if now != self._since + LAST_STEP - 1 or one.is_reached():
+                continue
+            if one.steps == now - self._since:
                 yield f"cut-off:{one.name}", one.cut
-            if now == self._since + LAST_STEP - 1 and not one.ever_called and one.of_class and not one.is_reached():
+            if one.of_class and not one.ever_called:
                 yield f"uncalled:{one.name}", 1.0
         if now >= self._since + LAST_STEP - 1:
             self.release()

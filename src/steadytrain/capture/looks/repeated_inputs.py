@@ -15,15 +15,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from steadytrain.capture.looks.call_settings import EVERY_STEPS
 from steadytrain.capture.step.input_recorder import MicroBatch, tensors_in
 from steadytrain.core.torch_private import IS_FUNCTORCH
 
 SAMPLED_MAX = 1024
 CALLS_MAX = 4
 INPUTS_MAX = 8
-FIRST_STEPS, EVERY_STEPS = 48, 16
-"""The first steps, each of which is compared: enough to be sure that the script reuses one batch; and how often two of
-the later ones are."""
+FIRST_STEPS = 48
+"""The first steps, each of which is compared: enough to be sure that the script reuses one batch. Of later ones two in
+each ``EVERY_STEPS`` are."""
 
 VARIED_MIN, FAR_LONGER = 4, 4
 """Steps with other inputs than the step before after which a row of equal ones is unusual, if it is so many times as
