@@ -185,7 +185,7 @@ def test_an_update_that_breaks_the_weights_is_named_and_no_good_state_is_claimed
     assert run.status == 70
     assert "Embedding.weight became NaN or Inf in the update of step 1 itself (Adam, eps=0)" in run.told
     assert "weights, optimizer state and buffers are as they were" not in run.told
-    assert "Embedding.weight held NaN or Inf already, since the update of step 1; no good state is kept" in run.told
+    assert "Embedding.weight held NaN or Inf already, since the first step; no good state is kept" in run.told
     assert any(symptom.name == "nonfinite-weight" and symptom.first_step == 1 for symptom in run.run.symptoms)
 
 

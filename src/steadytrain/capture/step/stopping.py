@@ -207,7 +207,7 @@ class Stopping:
             return self._finite_state(stream, step, frozen[0] if frozen is not None else None)
         symptoms = [one for one in self._run.recorder.symptoms.values() if one.name == "nonfinite-weight"]
         first = min((one.first_step for one in symptoms if one.stream == stream.name), default=None)
-        since = f"the update of step {first}" if first is not None else None
+        since = None if first is None else f"the update of step {first}" if first > 1 else "the first step"
         if since is None and breaks_at(stream, step):
             since = f"the update of step {step - 1}, or what the script did after it"
         good = last_good_snapshot(frozen[0]) if frozen is not None else None
