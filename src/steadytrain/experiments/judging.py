@@ -34,7 +34,7 @@ from steadytrain.experiments.outcome_measures import (
     usual_growth,
 )
 from steadytrain.experiments.specs import UNCHANGED, WEAKENED, Effect, Outcome, Verdict
-from steadytrain.experiments.training_fall import compared, fall_of, learns_more
+from steadytrain.experiments.training_fall import compared, fall_of, learns_as_little, learns_more
 from steadytrain.experiments.trial_starts import EARLY_ONSET
 from steadytrain.experiments.watched_rules import judged_by_rule, shows_rule
 
@@ -296,13 +296,17 @@ def _by_progress(pair: _Pair) -> Verdict:
 
 
 def _by_learning(pair: _Pair) -> Verdict | None:
-    """Judge a rise that no fixed batch shows, from a script's first steps on, by what the run learns; None if it had
-    learned something."""
+    """Judge a rise that no fixed batch shows, from a script's first steps on, by what the run learns; None if the
+    control had learned something. That a run learns as little says nothing of a rise: then only a symptom that no loss
+    shows persists."""
     begins = [one.spec.begin or 0 for one in (pair.control, pair.outcome)]
     if pair.case.aim != "excess" or max(begins) > EARLY_ONSET or pair.own_scale or pair.short is not None:
         return None
-    why = learns_more(probe_means(pair.control), probe_means(pair.outcome), PROGRESS_FACTOR)
-    return pair.says("removed", why) if why else None
+    means = probe_means(pair.control), probe_means(pair.outcome)
+    if why := learns_more(*means, PROGRESS_FACTOR):
+        return pair.says("removed", why)
+    why = learns_as_little(*means, PROGRESS_UNCLEAR_FACTOR) if not measures(pair.case) else ""
+    return pair.says("persists", why) if why else None
 
 
 def _by_training_loss(pair: _Pair) -> Verdict:

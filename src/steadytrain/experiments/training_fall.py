@@ -101,10 +101,27 @@ def learns_more(there: Sequence[float], here: Sequence[float], factor: float) ->
     """That the mean losses ``here`` of fixed batches fall by more than ``factor`` times those of the control, in words,
     where the control stays near its guess: it has little to lose, and a run that learns does not fall ill as it did. ""
     otherwise."""
+    falls = _falls_of_unlearned(there, here)
+    if falls is None or not falls[1] > factor * falls[0] + FLOOR_SHARE * abs(there[0]):
+        return ""
+    return "" if max(here) > here[0] + falls[1] else _falls_beside(*falls)
+
+
+def learns_as_little(there: Sequence[float], here: Sequence[float], factor: float) -> str:
+    """That they fall by at most ``factor`` times those of such a control, in words; "" otherwise."""
+    falls = _falls_of_unlearned(there, here)
+    as_little = falls is not None and falls[1] <= factor * falls[0] + FLOOR_SHARE * abs(there[0])
+    return _falls_beside(*falls) if falls is not None and as_little else ""
+
+
+def _falls_of_unlearned(there: Sequence[float], here: Sequence[float]) -> tuple[float, float] | None:
+    """The falls of a control that stays near its guess and of a trial; None if it learns, or they cannot be compared.
+    A trial that begins with a higher loss has learned nothing on the way back."""
     if min(len(there), len(here)) < 2 or not all(map(math.isfinite, (*there, *here))):
-        return ""
-    fell_there, fell = max(there[0] - there[-1], 0.0), here[0] - here[-1]
-    learned = fell_there > UNLEARNED_SHARE * abs(there[0])
-    if learned or not fell > factor * fell_there + FLOOR_SHARE * abs(there[0]) or max(here) > here[0] + fell:
-        return ""
-    return f"loss on fixed batches falls by {fell:.3g}, in the control by {fell_there:.3g}"
+        return None
+    fell_there = max(there[0] - there[-1], 0.0)
+    return None if fell_there > UNLEARNED_SHARE * abs(there[0]) else (fell_there, min(here[0], there[0]) - here[-1])
+
+
+def _falls_beside(there: float, here: float) -> str:
+    return f"loss on fixed batches falls by {here:.3g}, in the control by {there:.3g}"

@@ -37,7 +37,7 @@ from steadytrain.experiments.facts import read_facts
 from steadytrain.experiments.near_start import near_start, starting_near
 from steadytrain.experiments.progress_file import Progress
 from steadytrain.experiments.rank_facts import facts_of_ranks
-from steadytrain.experiments.specs import NO_TIME_LEFT, OWN_BATCH, UNCHANGED, NotApplicable, Outcome, Spec, Verdict
+from steadytrain.experiments.specs import NO_TIME_LEFT, UNCHANGED, NotApplicable, Outcome, Spec, Verdict
 from steadytrain.experiments.trial_catalog import plan_of, trials, with_controls
 from steadytrain.experiments.trial_starts import other_start
 from steadytrain.replay.failing_step import check_launch
@@ -50,7 +50,7 @@ from steadytrain.tracing.involved_rows import batch_rows
 from steadytrain.trial_runs import close_pools, lack_of_time, patched_files, prepare, run_trials
 from steadytrain.trial_runs.contrasts import Known, run_contrasts
 from steadytrain.trial_runs.unnamed_operation import name_operation
-from steadytrain.trial_runs.verdicts import control_of, verdict_of
+from steadytrain.trial_runs.verdicts import control_of, own_batches, verdict_of
 
 ROUND_TRIALS = 4
 """Trials between two updates of the probabilities. Independent of the number of workers, so that the answer is too."""
@@ -234,10 +234,10 @@ def _try(bench: _Bench) -> None:
 
 
 def _repeat_from_elsewhere(bench: _Bench) -> None:
-    """Starts again from another place, if the control is not the run, or batches were not, and there is one. What was
-    found so far stays if the time ends before that."""
+    """Starts again from another place, if the control is not the run, or batches were not. What was found so far stays
+    if the time ends before that, and an exact replay if no other shows more."""
     differs = not (bench.control.shown and bench.control.exact)
-    own = any(OWN_BATCH in one.why for one in bench.verdicts.values())
+    own = own_batches(bench.verdicts, bench.outcomes)
     other = other_start(bench.case, differs=differs) if bench.control.ran and (own or differs) else None
     if other is None or bench.clock() >= bench.until:
         return
@@ -247,10 +247,10 @@ def _repeat_from_elsewhere(bench: _Bench) -> None:
     bench.plans, bench.refused = _plans(bench.case)
     bench.outcomes, bench.verdicts, bench.contrasts = {}, {}, {}
     _run(bench, (UNCHANGED, *_next(bench, count=ROUND_TRIALS - 1)))
-    if not bench.control.ran:
-        vars(bench).update(kept)
-    else:
+    if bench.control.ran and (bench.control.shown or not kept["control"].exact):
         _repeat_from_elsewhere(bench)  # there are few starts, each tried once
+    else:
+        vars(bench).update(kept)
 
 
 _FOUND = ("case", "suspects", "plans", "refused", "outcomes", "verdicts", "control", "contrasts")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from steadytrain.diagnosis.opening import as_recorded
 from steadytrain.diagnosis.proof import Control
@@ -12,6 +12,7 @@ from steadytrain.experiments.fix_verification import with_price
 from steadytrain.experiments.judging import measures, shows
 from steadytrain.experiments.specs import OWN_BATCH, UNCHANGED, Effect, Outcome, Verdict
 from steadytrain.experiments.trial import Trial
+from steadytrain.experiments.trial_starts import START
 
 
 def verdict_of(
@@ -73,7 +74,21 @@ def control_of(case: Case, runs: Sequence[Outcome], controls: Sequence[Outcome])
     exact = first.exact if first.spec.begin is not None else as_recorded(case, first)
     if exact and any(one.ran and one.exact is False for one in runs):
         exact = False
+    if exact and not shown and first.spec.begin == START and not measures(case):
+        shown, what = True, "no loss shows the symptom; trials are judged by what the run learns"
     return Control(True, shown, exact, what, early=(first.spec.begin or 0) < case.onset - 1)
+
+
+def own_batches(verdicts: Mapping[str, Verdict], outcomes: Mapping[str, Sequence[Outcome]]) -> bool:
+    """Whether the script used batches of its own in a trial that keeps their order. One that changes it may well be
+    refused by a script, whatever the start."""
+    own = [name for name, verdict in verdicts.items() if OWN_BATCH in verdict.why]
+    return any(_in_order(one) for name in own for one in outcomes.get(name, ()))
+
+
+def _in_order(outcome: Outcome) -> bool:
+    steps = [entry.step for entry in outcome.spec.schedule if entry.role != "probe" and entry.step is not None]
+    return steps == sorted(steps)
 
 
 def _sound_before(case: Case, runs: Sequence[Outcome]) -> Outcome | None:

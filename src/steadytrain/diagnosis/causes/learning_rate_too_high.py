@@ -81,7 +81,7 @@ class LearningRateTooHigh(Cause):
         "dead-units",
         "weight-decay-misuse",
     )
-    expects = like("rate")
+    expects = like("rate", either=("longer-warmup",))
     confirming = (
         "learning-rate-thousandth",
         "learning-rate-third",
