@@ -1,5 +1,7 @@
 # Title: TRL DPO
 # Needs: trl
+import copy
+
 import case
 import tiny_text
 from datasets import Dataset
@@ -7,6 +9,7 @@ from trl import DPOConfig, DPOTrainer
 
 case.seed()
 model = tiny_text.model()
+reference = copy.deepcopy(model)
 case.poison(model.model.layers[1].mlp, 60)
 rows = [{"prompt": tiny_text.text(8), "chosen": tiny_text.text(8), "rejected": tiny_text.text(8)} for _ in range(800)]
 settings = DPOConfig(
@@ -14,7 +17,7 @@ settings = DPOConfig(
     save_strategy="no", report_to=[], use_cpu=True, bf16=False, disable_tqdm=True, seed=0,
 )  # fmt: skip
 tokenizer = tiny_text.tokenizer()
-trainer = DPOTrainer(model, args=settings, train_dataset=Dataset.from_list(rows), processing_class=tokenizer)
+trainer = DPOTrainer(model, reference, settings, train_dataset=Dataset.from_list(rows), processing_class=tokenizer)
 with case.training(trainer.model) as log:
     trainer.train()
     for entry in trainer.state.log_history:
