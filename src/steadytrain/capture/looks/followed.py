@@ -15,6 +15,7 @@ from steadytrain.capture.looks.call_settings import EVERY_STEPS
 from steadytrain.capture.looks.cleared_gradients import ClearedGradients
 from steadytrain.capture.looks.coarse_inputs import call_rows
 from steadytrain.capture.looks.cut_modules import CutModules
+from steadytrain.capture.looks.decay_shares import DecayShares
 from steadytrain.capture.looks.evaluation_mode import switched_off
 from steadytrain.capture.looks.foreign_gradients import ForeignGradients
 from steadytrain.capture.looks.hand_clips import HandClips
@@ -92,6 +93,7 @@ class Followed:
     summed: SummedBackwards = field(default_factory=SummedBackwards)
     tied: TiedTables | None = None
     moments: MisplacedMoments | None = None
+    decays: DecayShares = field(default_factory=DecayShares)
     slow_norms: dict[str, tuple[float, float]] = field(default_factory=dict)
     looked_step: int = 1
     given: int = 0

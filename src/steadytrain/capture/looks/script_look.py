@@ -275,6 +275,7 @@ class ScriptLook(StepObserver):
             one.schedules, one.counts = IdleSchedules(stream, one.schedulers), ScheduleCounts(one.schedulers)
             rows |= apart(counted_rows, stream, one.schedulers, len(measured.losses))
         rows |= apart(one.of_moments, stream, self._loads.resumed)
+        rows |= apart(one.decays.rows, stream) if not is_sharded(stream.parameters) else {}
         rows |= apart(self._levels.rows, one.levels, stream, measured, self._followed.values())
         rows |= apart(self._successive.rows, stream, self._data.dataset) if stream.own_steps == stream.renewed else {}
         if stream.own_steps < RATE_UPDATES:
