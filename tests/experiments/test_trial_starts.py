@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from steadytrain.experiments.planning import from_the_beginning, planned
 from steadytrain.experiments.specs import NotApplicable
 from steadytrain.experiments.trial_catalog import trial
 from steadytrain.experiments.trial_starts import EARLY_ONSET, START, begins_of, other_start
@@ -48,3 +49,11 @@ def test_a_start_that_is_not_exact_has_another() -> None:
     assert other is not None
     assert (other[0].begin, other[1]) == (1, "from the first snapshot")
     assert other_start(replace(case, begins=(1,)), differs=True) is None  # all earlier steps are run already
+
+
+def test_from_the_start_steps_that_are_not_whole_on_the_tape_are_those_of_the_script() -> None:
+    case = finite_case(begins=(START,), taped=((1, 100),), onset=3, not_whole="more than 256 calls of the model")
+    for plan in (planned, from_the_beginning):
+        specs = plan(trial("learning-rate-third"), case)
+        assert not isinstance(specs, NotApplicable)
+        assert [one.begin for one in specs] == [None]

@@ -42,7 +42,7 @@ def planned(
 
 def from_the_beginning(trial: Trial, case: Case, *changes: Change) -> tuple[Spec, ...] | NotApplicable:
     """The script from its own beginning to some steps after the onset, with its own batches and nothing restored."""
-    if case.begin == START:
+    if case.begin == START and case.replayable is None:
         return planned(trial, case, *changes)
     if (why := why_not_on_ranks(case, changes)) is not None:
         return NotApplicable(why)
