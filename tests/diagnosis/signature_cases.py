@@ -161,6 +161,8 @@ SICK: dict[str, tuple[dict[str, Any], str]] = {
         "separate-draws",
     ),
     "bootstrap-past-end": ({}, "unused-episode-end"),
+    "reversed-returns": ({}, "reversed-returns"),
+    "cut-off-scale": ({}, "cut-off-scale"),
     "uniform-noise": ({}, "uniform-noise"),
     "reversed-straight-through": ({}, "reversed-straight-through"),
     "scrambled-axes": ({}, "scrambled-axes"),

@@ -62,7 +62,8 @@ ONCE = [
         "overwritten-sums changing-closure labels-without-rank mixed-orders kept-loss-scale "
         "discarded-changes reversed-risk-sets kept-residual shifted-edges shrunken-loads added-correction "
         "stale-casts shrinking-clip unlike-recomputation contradictory-targets dropped-result "
-        "reversed-straight-through equal-inputs",
+        "reversed-straight-through equal-inputs reversed-returns "
+        "overlap-of-logits cut-off-scale",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

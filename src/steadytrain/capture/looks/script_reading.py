@@ -29,6 +29,7 @@ from steadytrain.capture.looks.channel_order import swapped_channels
 from steadytrain.capture.looks.codes_of_parts import codes_of_parts
 from steadytrain.capture.looks.constant_penalties import constant_penalties
 from steadytrain.capture.looks.cut_samples import cut_samples
+from steadytrain.capture.looks.cut_scales import cut_scales
 from steadytrain.capture.looks.divergence_scales import averaged_divergences, unsquared_temperatures
 from steadytrain.capture.looks.drawn_windows import split_windows
 from steadytrain.capture.looks.dropped_results import WORDS as DROPPED
@@ -59,6 +60,7 @@ from steadytrain.capture.looks.mixed_inputs import mixed_inputs
 from steadytrain.capture.looks.mixed_orders import mixed_orders
 from steadytrain.capture.looks.new_tokens import frozen_new_tokens
 from steadytrain.capture.looks.opposite_padding import opposite_padding
+from steadytrain.capture.looks.overlaps_of_logits import overlaps_of_logits
 from steadytrain.capture.looks.overwritten_rows import overwritten_rows
 from steadytrain.capture.looks.paired_draws import moved_alone, places_alone, separate_draws
 from steadytrain.capture.looks.pruned_source import Pruned
@@ -86,6 +88,7 @@ from steadytrain.capture.looks.swapped_sizes import swapped_sizes
 from steadytrain.capture.looks.times_in_float32 import times_in_float32
 from steadytrain.capture.looks.uniform_codes import uniform_codes
 from steadytrain.capture.looks.unrestored_states import unrestored_states
+from steadytrain.capture.looks.unturned_returns import unturned_returns
 from steadytrain.capture.step.late_lines import INSTALLED
 from steadytrain.capture.step.script_frames import user_frames
 from steadytrain.core.own_errors import own
@@ -272,6 +275,22 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int | str]], tuple[str
     "local-labels": (
         local_labels,
         ("arange\\(", "(?i)rank|process_index|shard|replica|worker|gather", "(?i)all|gather|global"),
+    ),
+    "reversed-returns": (
+        unturned_returns,
+        ("reversed\\(|: *: *-1|, *-1 *, *-1|flip\\(|reverse\\(", "append\\(|insert\\(", "(?i)gamma|discount|lam"),
+    ),
+    "overlap-of-logits": (
+        overlaps_of_logits,
+        ("(?i)dice|iou|jaccard|tversky|inter|overlap|union", "sum\\(", "/"),
+    ),
+    "cut-off-scale": (
+        cut_scales,
+        (
+            "relu|ReLU|clamp|clip|threshold",
+            "(?i)var|sigma|std|scale|sd\\b|temp|conc|kappa|spread|prec",
+            "log|/|Normal|Laplace|NLL",
+        ),
     ),
     "mixed-order": (
         mixed_orders,

@@ -38,6 +38,7 @@ class LossFunctionMisuse(Cause):
         - a correction for sampled negatives that is added to the scores instead of subtracted
         - learned weights of losses that nothing keeps from falling: `exp(-s) * loss` without `+ s`
         - logits that a metric compares with 0.5, as if they were probabilities
+        - a Dice or IoU term that is computed of logits
         - a code that is drawn with `exp(logvar)` as its deviation, which its divergence takes for the variance
 
     Next:
@@ -123,6 +124,13 @@ class LossFunctionMisuse(Cause):
             code="loss = (torch.exp(-s) * losses + s).sum()",
             of=("free-weights",),
         ),
+        Intervention(
+            "overlap-of-probabilities",
+            5,
+            "take the overlap of probabilities",
+            code="prediction = torch.sigmoid(logits)  # or softmax(dim=1), before the Dice or IoU term",
+            of=("overlap-of-logits",),
+        ),
     )
     grade = "A"
     source = "documentation of torch.nn.functional; Karpathy, A recipe for training neural networks (2019)"
@@ -159,6 +167,7 @@ class LossFunctionMisuse(Cause):
                     "free-weights",
                     "runaway-temperature",
                     "added-correction",
+                    "overlap-of-logits",
                     invariant=True,
                 ),
                 *_without_bound(case),
