@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,10 +12,11 @@ torch = pytest.importorskip("torch")
 from steadytrain.core.model import Symptom  # noqa: E402
 from steadytrain.diagnosis.cause_catalog import causes  # noqa: E402
 from steadytrain.experiments.case import Case  # noqa: E402
-from steadytrain.experiments.specs import NotApplicable  # noqa: E402
+from steadytrain.experiments.judging import judge  # noqa: E402
+from steadytrain.experiments.specs import NotApplicable, Outcome  # noqa: E402
 from steadytrain.experiments.trial_catalog import plan_of, trial  # noqa: E402
 from steadytrain.survey.input_facts import Batches  # noqa: E402
-from trial_cases import finite_case  # noqa: E402
+from trial_cases import finite_case, made  # noqa: E402
 
 
 def scale_of(*given: Any) -> dict[str, Any] | None:
@@ -60,3 +62,35 @@ def test_the_trial_applies_to_trial_startss_of_raw_inputs(largest: float, onset:
     assert why in plan.why
     (spec,) = tuple(plan_of(trial("scale-inputs"), case_of(2900.0)))  # type: ignore[arg-type]
     assert spec.begin is None
+
+
+def small_case(largest: float, *names: str) -> Case:
+    symptoms = tuple(Symptom(name, "note", 1, 90, "seen") for name in names)
+    stands = Symptom("no-learning", "warning", 1, 90, "the loss stands")
+    return replace(case_of(largest, 1), symptom=stands, symptoms=(stands, *symptoms))
+
+
+def test_inputs_that_were_divided_twice_speak_for_it_where_no_norm_scales_them() -> None:
+    cause = causes()["input-scale"]
+    twice = cause.signature(small_case(0.0012, "unscaled-inputs"))
+    assert (twice.ruled_out, twice.weight > 2) == (False, True)
+    assert cause.signature(small_case(0.008, "unscaled-inputs")).weight < twice.weight
+    assert cause.signature(small_case(0.0012)).ruled_out  # a norm scales them: no look found them small
+    assert cause.signature(small_case(0.0, "unscaled-inputs")).ruled_out
+    assert not isinstance(plan_of(trial("scale-inputs"), small_case(0.0012)), NotApplicable)
+    for largest in (0.0, 0.2):
+        assert isinstance(plan_of(trial("scale-inputs"), small_case(largest)), NotApplicable)
+
+
+def test_from_the_script_s_start_its_losses_compare_although_the_first_ones_differ() -> None:
+    case = small_case(0.0012, "unscaled-inputs")
+    flat, falls = [1.0] * 40, [1.3, *(1.2 * 0.9**step for step in range(39))]
+    control, one = (
+        replace(run, spec=replace(run.spec, begin=None)) for run in ran("unchanged", flat, "scale-inputs", falls)
+    )
+    assert trial("scale-inputs").judge(case, [control], [one]).effect == "removed"
+    assert judge("longer-warmup", case, [control], [one]).effect == "inconclusive"
+
+
+def ran(first: str, losses: list[float], second: str, others: list[float]) -> tuple[Outcome, Outcome]:
+    return made(first, losses, [], begin=0), made(second, others, [], begin=0)

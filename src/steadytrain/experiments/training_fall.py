@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -54,6 +54,15 @@ def fall_of(outcome: Outcome) -> Fall | None:
     if outcome.spec.begin or len(known) < STEPS_MIN or len(known) < len(losses):
         return None
     return Fall(known[0], tuple(known[-(len(known) // END_SHARE) :]))
+
+
+def begun_alike(outcome: Outcome, controls: Sequence[Outcome]) -> Outcome:
+    """``outcome`` with the first loss of the control, for a change of the inputs: its first outputs are others, and the
+    targets that its losses measure are the same."""
+    first = next((one.steps[0].loss for one in controls if one.ran and one.steps and not one.spec.begin), None)
+    if first is None or outcome.spec.begin or not outcome.steps:
+        return outcome
+    return replace(outcome, steps=(replace(outcome.steps[0], loss=first), *outcome.steps[1:]))
 
 
 def end_of(outcome: Outcome) -> float | None:

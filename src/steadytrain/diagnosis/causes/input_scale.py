@@ -1,4 +1,4 @@
-"""Inputs in raw units."""
+"""Inputs in raw units, or divided twice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Inte
 from steadytrain.diagnosis.signs import fact, largest_input, noted, quiet, ruled_out, seen, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 from steadytrain.experiments.trial_tables.updates import RATE_CUTS
-from steadytrain.experiments.trials.scale_inputs import EARLY_STEPS, SCALE_MIN
+from steadytrain.experiments.trials.scale_inputs import EARLY_STEPS, SCALE_MIN, SMALL_MAX
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -17,18 +17,19 @@ if TYPE_CHECKING:
 
 @final
 class InputScale(Cause):
-    """The inputs or targets are not scaled: a feature is tens or thousands of times larger than 1.
+    """The inputs or targets are not scaled: features are tens or thousands of times larger or smaller than 1.
 
     Means:
         The gradient of the first layer grows with its input, and the curvature of the loss with the square of it. A
         rate that suits inputs of standard deviation 1 is then too high by that factor. If one feature is far larger
-        than the others, no rate suits all of them. Targets whose mean is far from zero are not reached by an optimizer
+        than the others, no rate suits all of them. Of inputs near 0 the first layer gets next to no gradient, and its
+        bias is all that it learns. Targets whose mean is far from zero are not reached by an optimizer
         whose steps have the length of its rate.
 
     Causes:
         - prices, counts, times or bytes as they stand in the data, as inputs or as targets
         - a scaler that was fitted and not applied, or only to the evaluation set
-        - a division by 255 that was lost
+        - a division by 255 that was lost, or that is made twice; units that are converted twice
         - images that are not normalised as those that a pretrained model was trained on
 
     Next:
@@ -79,9 +80,11 @@ class InputScale(Cause):
         found = fact(case, "input_scale")
         largest = largest_input(case)
         told = noted(case, "unexpected-inputs") is not None
+        small = 0.0 < largest <= SMALL_MAX and noted(case, "unscaled-inputs") is not None
         return Signature(
             (
                 *when(largest >= SCALE_MIN, CERTAIN if _is_apart(found) else STRONG, _said(found), "fact input_scale"),
+                *when(small, CERTAIN if largest <= TWICE_MAX else STRONG, _said(found), "fact input_scale"),
                 *symptom(case, STRONG, "unexpected-inputs", notes=True),
                 *symptom(case, CERTAIN, "unscaled-targets", invariant=True),
                 *symptom(case, HINT, "unscaled-inputs", "loss-above-guess", "exploding-gradients"),
@@ -90,7 +93,7 @@ class InputScale(Cause):
                 ),
                 *when(case.onset > EARLY_STEPS, -STRONG, f"it began at step {case.onset}", "symptoms"),
                 *ruled_out(
-                    largest < SCALE_MIN and not told and seen(case, "unscaled-targets") is None,
+                    largest < SCALE_MIN and not small and not told and seen(case, "unscaled-targets") is None,
                     "no input or target was seen that is not scaled",
                 ),
                 *ruled_out(quiet(case) and not told, "no symptom above a note was seen", "symptoms"),
@@ -104,6 +107,9 @@ def _is_apart(found: object) -> bool:
 
 
 APART = 1e3
+
+TWICE_MAX = 5e-3
+"""What bytes that were divided by 255 twice are at most."""
 
 
 def _said(found: object) -> str:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import final
 
 from steadytrain.experiments.case import Case
 from steadytrain.experiments.planning import from_the_beginning
-from steadytrain.experiments.specs import Change, NotApplicable, Spec
+from steadytrain.experiments.specs import Change, NotApplicable, Outcome, Spec, Verdict
+from steadytrain.experiments.training_fall import begun_alike
 from steadytrain.experiments.trial import Trial
 
 EARLY_STEPS = 500
 """Later, a model has adapted to the scale of its inputs."""
 
-SCALE_MIN = 10.0
-"""Root mean square of a feature from which on it counts as not scaled."""
+SCALE_MIN, SMALL_MAX = 10.0, 0.01
+"""Root mean square of the largest feature from which on it counts as not scaled, and up to which as scaled twice."""
 
 
 @final
@@ -26,7 +27,8 @@ class ScaleInputs(Trial):
         in the first batch. Targets stay.
 
     Tells:
-        Features in raw units (prices, bytes, years), whose gradients are too long for the rate.
+        Features in raw units (prices, bytes, years), whose gradients are too long for the rate, and features that were
+        divided twice, from which the first layer learns next to nothing.
 
     Beware:
         A smaller rate helps against the same symptom; compare with learning-rate-tenth.
@@ -40,8 +42,11 @@ class ScaleInputs(Trial):
         found = case.facts.get("input_scale")
         if not isinstance(found, Mapping):
             return NotApplicable("no floating-point input was measured, or no survey ran")
-        if not found["largest"] >= SCALE_MIN:
+        if SMALL_MAX < found["largest"] < SCALE_MIN or not found["largest"] > 0.0:
             return NotApplicable(f"the inputs have a usual scale: root mean square {found['largest']:.3g} at most")
         if case.onset > EARLY_STEPS:
             return NotApplicable(f"the onset at step {case.onset} is long after the model got used to its inputs")
         return from_the_beginning(self, case, Change("scale-inputs"))
+
+    def judge(self, case: Case, controls: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Verdict:
+        return super().judge(case, controls, [begun_alike(one, controls) for one in outcomes])
