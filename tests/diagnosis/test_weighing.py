@@ -7,6 +7,7 @@ import pytest
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, Cause, Sign, Signature
 from steadytrain.diagnosis.cause_catalog import causes
 from steadytrain.diagnosis.weighing import UNKNOWN, Suspect, weigh
+from steadytrain.experiments.specs import Effect, Verdict
 
 
 def suspects(**weights: float) -> list[Suspect]:
@@ -32,3 +33,14 @@ def test_a_cause_that_is_added_takes_nothing_from_the_others() -> None:
     before, after = weigh(here, ()), weigh([*here, more], ())
     assert after["bad-batch"] == pytest.approx(before["bad-batch"])
     assert after[UNKNOWN] == pytest.approx(before[UNKNOWN])
+
+
+def test_a_cut_of_the_rate_that_was_too_small_says_nothing_where_a_larger_one_helped() -> None:
+    def share(*effects: tuple[str, Effect]) -> float:
+        verdicts = [Verdict(trial, effect) for trial, effect in effects]
+        return weigh(suspects(learning_rate_too_high=FAIR, bad_batch=FAIR), verdicts)["learning-rate-too-high"]
+
+    helped: tuple[str, Effect] = ("learning-rate-hundredth", "removed")
+    smaller: tuple[str, Effect] = ("learning-rate-third", "persists")
+    assert share(helped, smaller) == pytest.approx(share(helped))
+    assert share(smaller) < share() < share(helped)

@@ -23,8 +23,9 @@ class DominantDecay(ScriptRule):
     Means:
         Two measures are read every 8 steps up to step 512. With a decay that is taken from the weights (AdamW, SGD),
         rate times decay is the share of each weight that one update removes; of SGD with momentum, in the long run.
-        With one that is added to the gradient and divided by its size (Adam, RMSprop), the decay's norm is compared with
-        that of the gradient. It is a warning if one of them is large while the norms of most weights fall.
+        With one that is added to the gradient and divided by its size (Adam, RMSprop), the norm of the decay is
+        compared with that of the gradient. It is a warning if one of them is large while the norms of most weights
+        fall.
 
     Causes:
         - a decay in the units of another optimizer or framework: 0.1 inside Adam's gradient is no AdamW

@@ -18,6 +18,7 @@ from steadytrain.diagnosis.cause import Cause, Expectation, Signature
 from steadytrain.diagnosis.trial_effects import alike
 from steadytrain.experiments.contrast import Contrast
 from steadytrain.experiments.specs import Verdict
+from steadytrain.experiments.trial_tables.updates import RATE_CUTS
 
 UNKNOWN_SHARE = 0.09
 """Prior share of all cases: sick runs of the zoo and of public threads whose cause is on no list."""
@@ -62,7 +63,7 @@ def weigh(
 
     A trial that removed the symptom with a second seed, too, while its placebo did not, is an outcome more.
     """
-    outcomes = {verdict.trial: result for verdict in verdicts if (result := plain(verdict.effect)) is not None}
+    outcomes = _of_series({one.trial: result for one in verdicts if (result := plain(one.effect)) is not None})
     again = {alike(trial): trial for trial, one in contrasts.items() if one.held and outcomes.get(trial) == "removed"}
     total = min(sum(suspect.cause.base_rate for suspect in suspects), TOTAL_RATE_MAX) or 1.0
     logs = {
@@ -76,6 +77,13 @@ def weigh(
     weights = {name: math.exp(value - highest) for name, value in logs.items()}
     whole = sum(weights.values())
     return {name: weight / whole for name, weight in sorted(weights.items(), key=lambda item: (-item[1], item[0]))}
+
+
+def _of_series(outcomes: dict[str, Plain]) -> dict[str, Plain]:
+    """Without the cuts of the rate that were too small or too large, where one of another size removed the symptom."""
+    if not any(outcomes.get(trial) == "removed" for trial in RATE_CUTS):
+        return outcomes
+    return {trial: one for trial, one in outcomes.items() if trial not in RATE_CUTS or one == "removed"}
 
 
 def _log_likelihood(cause: Cause | None, outcomes: Mapping[str, Plain], again: Mapping[str, str]) -> float:
