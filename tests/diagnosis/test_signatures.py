@@ -51,6 +51,8 @@ def test_its_own_fault_puts_it_first(name: str) -> None:
         ("contradictory-targets", "shared-inputs"),
         ("equal-inputs", "equal-inputs"),
         ("shrinking-clip", "clip-limit-too-low"),
+        ("dominant-decay", "weight-decay-misuse"),
+        ("overlap-of-logits", "loss-function-misuse"),
     ],
 )
 def test_a_symptom_that_a_script_shows_points_at_its_cause(symptom: str, name: str) -> None:

@@ -70,7 +70,8 @@ class WeightDecayMisuse(Cause):
                     invariant=True,
                 ),
                 *changed_settings(case, "decay", CERTAIN),
-                *symptom(case, STRONG, "vanishing-weights", "dominant-decay"),
+                *symptom(case, CERTAIN, "dominant-decay"),
+                *symptom(case, STRONG, "vanishing-weights"),
                 *symptom(case, FAIR, "scaled-weights"),
                 *when(
                     fact(case, "decay_is_l2") is True and fact(case, "betas") is not None and decay >= LARGE_L2,
