@@ -113,19 +113,14 @@ def _overlaps(function: Function) -> Iterator[tuple[int, str]]:
 
 def _parts(node: ast.expr, given: dict[str, list[ast.expr]]) -> list[ast.AST]:
     """All nodes of an expression, and of what its names were given, a few names deep."""
-    found: list[ast.AST] = [node, *walk(node)]
+    found, names = [node, *walk(node)], set[str]()
     for _ in range(DEPTH_MAX):
-        names = {dotted(one) for one in found if isinstance(one, ast.Name)} & set(given)
-        more = [
-            each
-            for name in sorted(names)
-            for value in given[name]
-            if not _reads(value, name)
-            for each in (value, *walk(value))
-        ]
-        if all(any(one is each for each in found) for one in more):
+        read = {dotted(one) for one in found if isinstance(one, ast.Name)} & set(given) - names
+        names |= read
+        values = [value for name in sorted(read) for value in given[name] if not _reads(value, name)]
+        if not values:
             break
-        found = [*found, *(one for one in more if not any(one is each for each in found))]
+        found += [each for value in values for each in (value, *walk(value))]
     return found
 
 
