@@ -39,6 +39,9 @@ HEALTHY = (
 )
 
 
+SICK = (run("decay-rate:AdamW", [0.08] * 5), run("decay-pull:Adam", [16.0] * 5))
+
+
 def test_quiet() -> None:
     assert [DominantDecay().check(window) for window in HEALTHY] == [()] * len(HEALTHY)
 

@@ -37,6 +37,9 @@ HEALTHY = (
 )
 
 
+SICK = (scaled(1.03), scaled(0.92))
+
+
 def test_quiet() -> None:
     assert [ScaledWeights().check(window) for window in HEALTHY] == [()] * len(HEALTHY)
 

@@ -42,15 +42,17 @@ class ScaledWeights(Detector):
     grows_min: float = threshold(
         0.02, "share by which they grow: small nets grow together by up to 0.017 a step in their first 50 steps"
     )
-    apart: float = threshold(0.25, "how far a tensor, and the next reading, may be from the median change, as a share")
+    apart_share: float = threshold(
+        0.25, "how far a tensor, and the next reading, may be from the median change, as a share"
+    )
     tensors_share: float = threshold(0.7, "tensors that have to be so near to it")
     tensors_min: int = threshold(4, "tensors at least")
     readings_min: int = threshold(2, "changes in a row, each from one reading to the next")
-    apart_exact: float = threshold(
+    exact_share: float = threshold(
         0.1,
         "one change is enough if tensors are no farther from the median: in 61 healthy runs of other hands none was",
     )
-    share_exact: float = threshold(0.8, "tensors that have to be so near to it")
+    exact_tensors_share: float = threshold(0.8, "tensors that have to be so near to it")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         stretch: list[CommonGrowth] = []
@@ -67,14 +69,14 @@ class ScaledWeights(Detector):
 
     def _is_common(self, one: CommonGrowth) -> bool:
         fast = one.median >= self.grows_min or one.median <= -self.shrinks_min
-        return fast and one.near(self.apart) >= self.tensors_share
+        return fast and one.near(self.apart_share) >= self.tensors_share
 
     def _is_exact(self, one: CommonGrowth) -> bool:
         """Whether one change is enough: it is fast, and the same for nearly all."""
-        return abs(one.median) >= self.grows_min and one.near(self.apart_exact) >= self.share_exact
+        return abs(one.median) >= self.grows_min and one.near(self.exact_share) >= self.exact_tensors_share
 
     def _goes_on(self, before: CommonGrowth, one: CommonGrowth) -> bool:
-        same = abs(one.median - before.median) <= self.apart * abs(before.median)
+        same = abs(one.median - before.median) <= self.apart_share * abs(before.median)
         return same and one.since == before.until and self._is_common(one)
 
     def _symptom(self, stretch: list[CommonGrowth]) -> Symptom:
@@ -87,7 +89,7 @@ class ScaledWeights(Detector):
             severity="warning",
             first_step=first.since,
             last_step=last.until,
-            message=f"{last.near(self.apart):.0%} of {last.tensors} weight tensors {how} together by "
+            message=f"{last.near(self.apart_share):.0%} of {last.tensors} weight tensors {how} together by "
             f"{abs(math.expm1(rate)):.2g} of their norm in each step from step {first.since} to {last.until}, to "
             f"{total:.3g} times what they were",
             signals=("tensors.weight_norm",),
