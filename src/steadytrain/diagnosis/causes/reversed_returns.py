@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
 from steadytrain.diagnosis.signs import ruled_out, seen, symptom
 from steadytrain.diagnosis.trial_effects import like
+from steadytrain.experiments.trial_tables.updates import RATE_CUTS
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -33,7 +34,8 @@ class ReversedReturns(Cause):
     axis = "loss"
     base_rate = 1.0
     rivals = ("bootstrap-past-end", "loss-function-misuse", "learning-rate-too-low")
-    expects = like("script")
+    # The loss of a policy says nothing of what it gains, and smaller steps change it.
+    expects = like("script", either=(*RATE_CUTS, "learning-rate-up", "longer-warmup", "rewarm", "beta2-lower", "clip"))
     spared = ("drop-batch", "float32")
     interventions = (
         Intervention(
