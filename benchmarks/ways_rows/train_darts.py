@@ -10,7 +10,13 @@ from darts.models import TiDEModel
 case.seed()
 
 
+trained = []
+
+
 class Losses(pytorch_lightning.Callback):
+    def on_train_start(self, trainer, module):
+        trained.append(module)
+
     def on_train_batch_end(self, trainer, module, outputs, batch, place):
         log.loss(outputs["loss"])
 
@@ -21,5 +27,5 @@ model = TiDEModel(
     32, 8, hidden_size=128, batch_size=32, n_epochs=1, optimizer_kwargs={"lr": case.rate(1e-3)}, random_state=0,
     pl_trainer_kwargs={"accelerator": "cpu", "callbacks": [Losses()], "enable_progress_bar": False},
 )  # fmt: skip
-with case.training(lambda: [one.detach() for one in model.model.parameters()]) as log:
+with case.training(lambda: [one.detach() for one in trained[0].parameters()]) as log:
     model.fit(series)
