@@ -63,7 +63,7 @@ ONCE = [
         "discarded-changes reversed-risk-sets kept-residual shifted-edges shrunken-loads added-correction "
         "stale-casts shrinking-clip unlike-recomputation contradictory-targets dropped-result "
         "reversed-straight-through equal-inputs reversed-returns "
-        "overlap-of-logits cut-off-scale dominant-decay",
+        "overlap-of-logits cut-off-scale dominant-decay nan-buffer",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (

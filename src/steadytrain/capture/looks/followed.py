@@ -28,6 +28,7 @@ from steadytrain.capture.looks.loss_levels import LossLevels
 from steadytrain.capture.looks.loss_rises import LossRises
 from steadytrain.capture.looks.misplaced_moments import MisplacedMoments
 from steadytrain.capture.looks.missing_gradients import MissingGradients
+from steadytrain.capture.looks.nan_buffers import nan_buffer_rows
 from steadytrain.capture.looks.plateau_modes import PlateauModes
 from steadytrain.capture.looks.plateau_steps import PlateauSteps
 from steadytrain.capture.looks.recurrent_axes import RecurrentAxes
@@ -152,10 +153,11 @@ class Followed:
         self, stream: Stream, calls: Sequence[MicroBatch], scalars: Mapping[str, float | None], *, scaled: bool
     ) -> Iterator[tuple[str, float]]:
         """The rows of each 16th step: weights in 16 bits, or cast to them, what is left of the gradients (``scaled``:
-        with a loss scale in them), and what the model is called with."""
+        with a loss scale in them), what the model is called with, and what its buffers hold."""
         if stream.own_steps % EVERY_STEPS:
             return
         yield from self.shortened.rows(scalars, scaled=scaled)
+        yield from nan_buffer_rows(stream.roots())
         yield from self.half.rows(stream)
         yield from self.casts.rows(stream)
         yield from call_rows(calls, stream.own_steps)
