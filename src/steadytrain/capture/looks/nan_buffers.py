@@ -23,7 +23,8 @@ def nan_buffer_rows(roots: Iterable[nn.Module]) -> Iterator[tuple[str, float]]:
     found: dict[str, Tensor] = {}
     for root in roots:
         for name, buffer in root.named_buffers():
-            if buffer.is_floating_point() and buffer.layout is torch.strided and 0 < buffer.numel() <= ELEMENTS_MAX:
+            plain = type(buffer) is Tensor and buffer.layout is torch.strided  # a sharded one would ask the other ranks
+            if plain and buffer.is_floating_point() and 0 < buffer.numel() <= ELEMENTS_MAX:
                 found.setdefault(plain_name(name), buffer)
         if len(found) >= BUFFERS_MAX:
             break
