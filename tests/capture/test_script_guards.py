@@ -169,7 +169,7 @@ def test_skips_are_counted_in_one_symptom(tmp_path: Path) -> None:
 
     run, _ = watched(skips, tmp_path)
     assert incident_of(run).step == 12
-    (symptom,) = run.symptoms
+    (symptom,) = (one for one in run.symptoms if one.name != "nan-buffer")  # its batch norm met the bad batches
     assert "at step 12; since then the script made no update with 7 of 29 batches" in symptom.message
     assert symptom.severity == "critical"  # three in a row
 

@@ -2,7 +2,7 @@
 # symptom: the loss jumps between large positive and negative values and the IoU of the masks stays low
 # axis: loss
 # cause: the Dice term is computed on raw logits without a sigmoid: its denominator passes zero, it is unbounded
-# says: dice.{0,80}(logit|sigmoid|probab|unbounded|denominator|raw)|(logit|sigmoid|unbounded).{0,60}dice
+# says: (?i)dice.{0,80}(logit|sigmoid|probab|unbounded|denominator|raw)|(logit|sigmoid|unbounded).{0,60}dice
 # onset_step: 0
 # fix: apply sigmoid to the logits in the Dice term
 # mended: the script applies that change if the environment has MENDED=1
