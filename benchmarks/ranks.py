@@ -25,6 +25,8 @@ from steadytrain.storage.run_folder import open_run
 
 HERE = Path(__file__).parent
 SCRIPTS = HERE / "ranks_unseen"
+ENDED_APART = re.compile(r"steadytrain: rank \d+ (waited|ended|failed) ")
+"""What the first rank says at the end of another one that ended before it."""
 LAUNCH_S_MAX = 600.0
 HEADER_LINES = 16
 STEPS = 400
@@ -81,7 +83,7 @@ def judged(script: Path) -> tuple[str, str, str]:
         told = launch(folder, header["ranks"], "-m", "steadytrain", "run", "--name", "run", script.name)
         symptoms = of_all(Path(folder) / "steadytrain-runs" / "run")
     loud = [symptom.message for symptom in symptoms if symptom.severity != "note"]
-    said = [*loud, *(line for line in told.splitlines() if "STOPPED" in line)]
+    said = [*loud, *(line for line in told.splitlines() if "STOPPED" in line or ENDED_APART.match(line))]
     first = said[0] if said else ""
     if header["expect"] == "healthy":
         return script.stem, "alarm" if said else "quiet", first

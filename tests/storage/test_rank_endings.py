@@ -122,3 +122,22 @@ def test_a_process_that_its_parent_has_not_asked_for_is_gone() -> None:
         time.sleep(0.01)
     assert is_gone(f"{process_mark().rpartition('-')[0]}-{child.pid}")
     child.wait()
+
+
+def test_a_rank_that_waits_at_another_line_than_all_others_is_named() -> None:
+    def lost(rank: int, line: str) -> RankEnd:
+        failure = f"ended by RuntimeError in step 61 at {line}: Timed out waiting 15000ms for send operation"
+        return RankEnd(rank, 60, "lost contact", failure)
+
+    first = first_end([lost(0, "moe.py:46"), lost(1, "moe.py:46"), lost(2, "moe.py:71"), lost(3, "moe.py:46")])
+    assert first is not None
+    assert (first.end.rank, first.kind) == (2, "elsewhere")
+    waited = "rank 2 waited at moe.py:71 in step 61 while ranks 0, 1 and 3 waited at moe.py:46"
+    assert first.sentence == f"{waited}: it did not make the call that they waited in; ranks 0, 1 and 3 lost contact"
+    for lines in (
+        ["a.py:1", "a.py:2"],
+        ["a.py:1", "a.py:2", "a.py:3"],
+        ["a.py:1"] * 3,
+        ["a.py:1"] * 2 + ["a.py:2"] * 2,
+    ):
+        assert first_end([lost(rank, line) for rank, line in enumerate(lines)]) is None

@@ -35,7 +35,8 @@ How: TypeAlias = Literal["finished", "stopped", "failed", "lost contact", "signa
 """``lost contact``: a collective failed. ``vanished``: its process is gone, and neither an end nor a signal is on
 record. ``open``: it runs, or nobody knows."""
 
-Kind: TypeAlias = Literal["failed", "fewer steps", "vanished", "signal"]
+Kind: TypeAlias = Literal["failed", "fewer steps", "vanished", "signal", "elsewhere"]
+"""``elsewhere``: all lost contact, and one of them waited at another line than all others."""
 
 UNEVEN: Kind = "fewer steps"
 
@@ -44,6 +45,7 @@ _OF_A_PEER = re.compile(
     r"Timed out waiting \d+ms|Watchdog caught collective"
 )
 _IN_STEP = re.compile(r" in step (\d+)")
+_AT_LINE = re.compile(r" at (\S+:\d+)")
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,12 @@ class RankEnd:
     def reached(self) -> int:
         found = _IN_STEP.search(self.failure)
         return max(self.step, int(found[1])) if found else self.step
+
+    @property
+    def line(self) -> str:
+        """File and line of the script at which its error arose; "" if no record says."""
+        found = _AT_LINE.search(self.failure)
+        return found[1] if found else ""
 
     @property
     def is_bad(self) -> bool:
@@ -98,6 +106,13 @@ class FirstEnd:
                 f"rank {rank} ended after its {step} while {ranks_named(went_on)} went on to step {self.reached:,}: "
                 "an uneven number of batches"
             )
+        if self.kind == "elsewhere":
+            waited = [one for one in self.others if one.how == "lost contact"]
+            return (
+                f"rank {rank} waited at {self.end.line} in step {self.end.reached:,} while "
+                f"{ranks_named([one.rank for one in waited])} waited at {waited[0].line}: it did not make the call "
+                "that they waited in"
+            )
         if self.kind == "failed":
             return f"rank {rank} failed first: {self.end.failure or f'after step {self.end.step:,}'}"
         if self.kind == "signal":
@@ -126,6 +141,7 @@ def first_end(ends: Sequence[RankEnd]) -> FirstEnd | None:
         ("failed", [one for one in ends if one.how == "failed"]),
         ("fewer steps", _short(ends)),
         ("vanished", [one for one in ends if one.how == "vanished"]),
+        ("elsewhere", _elsewhere(ends)),
         ("signal", [one for one in ends if one.how == "signal"]),
     )
     kind, found = next((one for one in kinds if one[1]), kinds[0])
@@ -139,6 +155,18 @@ def first_end(ends: Sequence[RankEnd]) -> FirstEnd | None:
     if kind == "vanished" and not any(one.is_bad or one.reached > found[0].step for one in others):
         return None
     return FirstEnd(found[0], others, kind)
+
+
+def _elsewhere(ends: Sequence[RankEnd]) -> list[RankEnd]:
+    """The rank that waited at another line than all others, of three or more that lost contact."""
+    lost = [one for one in ends if one.how == "lost contact"]
+    by_line: dict[str, list[RankEnd]] = {}
+    for one in lost:
+        by_line.setdefault(one.line, []).append(one)
+    if len(lost) < 3 or len(by_line) != 2 or "" in by_line:
+        return []
+    fewer, more = sorted(by_line.values(), key=len)
+    return fewer if len(fewer) == 1 < len(more) else []
 
 
 def _short(ends: Sequence[RankEnd]) -> list[RankEnd]:
