@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-SETS = ("guard_unseen", *(f"guard_unseen_{number}" for number in range(2, 9)))
+SETS = ("guard_unseen", *(f"guard_unseen_{number}" for number in range(2, 10)))
 FOLDER = Path(__file__).parent / SETS[0]
 SCRIPT_S_MAX = 180.0
 CLOSE = 0.05
