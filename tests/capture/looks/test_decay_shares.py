@@ -70,3 +70,10 @@ def test_steps_and_gradients_without_which_it_is_not_read() -> None:
     for step in (1, EVERY_STEPS + 1, STEPS_MAX + EVERY_STEPS):
         assert rows_of(strong, step=step) == {}
     assert rows_of(strong, gradient=None) == {} == rows_of(strong, gradient=0.0)
+
+
+def test_norms_that_half_precision_cannot_hold() -> None:
+    weight = nn.Parameter(torch.full((256, 256), 300.0, dtype=torch.float16))
+    weight.grad = torch.full_like(weight, 300.0)
+    stream: Any = SimpleNamespace(own_steps=0, optimizers=(torch.optim.Adam([weight], weight_decay=2.0),))
+    assert dict(DecayShares().rows(stream)) == pytest.approx({"decay-pull:Adam": 2.0})

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from steadytrain.capture.step.optimizer_streams import Stream
+from steadytrain.capture.tensors.statistics.norms import fetch, l2_norms
 
 EVERY_STEPS, STEPS_MAX = 8, 512
 """How often it is read, and until which step: later the gradient is small because the loss is."""
@@ -64,8 +66,6 @@ def _pull(group: dict[str, Any], decay: float) -> float:
     """0 without gradients, or with gradients of zero."""
     with torch.no_grad():
         pairs = [(one.detach(), one.grad) for one in group["params"] if one.grad is not None and not one.grad.is_sparse]
-        if not pairs:
-            return 0.0
-        weights = torch.stack([weight.norm().double() for weight, _ in pairs]).norm()
-        gradients = torch.stack([gradient.norm().double() for _, gradient in pairs]).norm()
-        return float(decay * weights / gradients) if float(gradients) > 0.0 else 0.0
+        norms = fetch([*l2_norms([weight for weight, _ in pairs]), *l2_norms([gradient for _, gradient in pairs])])
+    weights, gradients = (math.hypot(*part) for part in (norms[: len(pairs)], norms[len(pairs) :]))
+    return decay * weights / gradients if gradients > 0.0 else 0.0
