@@ -41,7 +41,6 @@ def test_replicas_that_drift_and_replicas_that_began_apart() -> None:
         {"rate_apart__1": 16},
         {"setting_apart__1": 1},
         {"rate_first__1": 30, "rate_steps__1": 1},
-        {"sharded__all": 1},
         {"wrapped__all": 0, "gradients_together__all": 3},  # nobody knows that it is one model
     ],
     ids=str,
@@ -68,3 +67,22 @@ def test_many_ranks_are_counted() -> None:
     symptom = found(ranks__all=32, weights_together__all=17, **{f"weights_apart__{rank}": 33 for rank in range(1, 13)})
     assert symptom is not None
     assert "on ranks 1, 2, 3, 4, 5, 6, 7, 8 and 4 more differ from the other ranks" in symptom.message
+
+
+def test_a_part_of_a_split_model_that_drifts_is_named() -> None:
+    rows = {"weights_together__all": 17, "ranks__all": 4, "sharded__all": 1, "wrapped__all": 1, "weights_apart__3": 33}
+    symptom = found(**rows, weights_apart__3___a=33, weights_count__3=1, beside__3=1, state_apart__3=33)
+    assert symptom is not None
+    assert symptom.message == (
+        "a on rank 3 differs from rank 1 at step 33 (last seen equal at step 17), although it is replicated"
+    )
+    many = found(**rows, weights_apart__3___a=33, weights_apart__3___b=33, weights_count__3=9, beside__3=-1)
+    assert many is not None
+    assert many.message.startswith("a, b and 7 more on rank 3 differ from the other ranks that hold it at step 33")
+
+
+def test_a_buffer_is_a_warning() -> None:
+    symptom = found(weights_together__all=33, buffers_apart__1=17, buffers_apart__1___mask=17)
+    assert symptom is not None
+    assert symptom.severity == "warning"
+    assert symptom.message.startswith("the buffer mask on rank 1 differs from rank 0 at step 17, although")

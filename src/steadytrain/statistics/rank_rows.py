@@ -39,6 +39,9 @@ class RankRows:
 
     def others(self, *ranks: str) -> str:
         """How the ranks are called that ``ranks`` are compared with."""
+        beside = [one for rank in ranks if (one := self.values.get(("beside", rank))) is not None]
+        if ranks and len(beside) == len(ranks):
+            return f"rank {beside[0]:.0f}" if len(beside) == 1 and beside[0] != SEVERAL else OTHER_HOLDERS
         rest = {str(rank) for rank in range(int(self.of_all("ranks")))} - set(ranks)
         return f"rank {rest.pop()}" if len(rest) == 1 else "the other ranks"
 
@@ -67,6 +70,8 @@ class RankRows:
         return bool(self.of_all("wrapped")) or (shared >= SHARED_MIN and 2 * shared >= self.of_all("compared"))
 
 
+SEVERAL = -1.0
+OTHER_HOLDERS = "the other ranks that hold it"
 SHARED_MIN = 4
 NAMES_MAX = 3
 RANKS_NAMED_MAX = 8

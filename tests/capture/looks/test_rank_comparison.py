@@ -41,9 +41,11 @@ def compared(change: Change | None = None, *, ranks: int = 2, digests_every: int
                 rows_of = ("=setting decay", "=state", "=inputs", *NAMES)
                 halves = [values["=setting decay"], values["=state"], values["inputs"]]
                 weights = [values[f"weight {name}"] for name in NAMES]
-                digest = np.array([[one, 1.0] for one in (*halves, *weights)], np.float32)
+                groups = [0.0] * len(halves) + [2.0] * len(weights)
+                pairs = zip((*halves, *weights), groups, strict=True)
+                digest = np.array([[one, 1.0, group] for one, group in pairs], np.float32)
                 one.digests[step] = Readings(rows_of, digest)
-            one.probes[step] = Readings(("=probe",), np.array([[values["weight a"], 1.0]], np.float32))
+            one.probes[step] = Readings(("=probe",), np.array([[values["weight a"], 1.0, 0.0]], np.float32))
         if step % 8 == 0:
             rows = comparison.rows()
     return rows

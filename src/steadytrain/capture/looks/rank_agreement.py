@@ -79,10 +79,7 @@ class RankAgreement(StepObserver):
             return
         with self._guarded():
             if self._digests.is_due(step):
-                found = self._digests.take(
-                    step, stream.tensor_names, stream.parameters, stream.optimizers, seen.micro_batches
-                )
-                self._readings.append(found)
+                self._readings.append(self._digests.take(step, stream, seen.micro_batches))
             if step <= PROBE_STEPS_MAX and (small := probe(stream.parameters)) is not None:
                 self._readings.append(small)
 

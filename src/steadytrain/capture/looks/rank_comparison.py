@@ -15,6 +15,9 @@ A row is ``MEASURE:RANK`` or ``MEASURE:RANK NAME``:
 - ``weights-apart:RANK``: the first step, up to the newest digest, before whose update its parameters differ; else 0
 - ``weights-apart:RANK NAME``: the same of one parameter, where not all differ
 - ``weights-unlike:all``: the same of digests of a parameter
+- ``weights-count:RANK``: how many of its parameters differ, where the model is split over a mesh; then the first
+  parameters have a row each. ``beside:RANK``: the rank that it is compared with; -1 if there are several; none if all
+- ``buffers-apart:RANK NAME``: since which digest a buffer differs that the ranks had in common
 - ``weights-together:all``: the newest step before whose update the parameters of all ranks were equal; else 0
 - ``state-apart:RANK``: the first step before whose update its optimizer state differs
 - ``setting-apart:RANK NAME``, ``rate-apart:RANK``, ``scale-apart:RANK``: the first step up to the newest in which a
@@ -47,47 +50,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadytrain.capture.looks.rank_records import RankRecords, Readings, Value
+from steadytrain.capture.looks.rank_since import ALL, Since, usual_of
 from steadytrain.capture.looks.rank_twins import RankTwins
-from steadytrain.capture.looks.replica_digests import COLUMNS, INPUTS, PROBE, SETTING, STATE
+from steadytrain.capture.looks.replica_comparison import ReplicaComparison
+from steadytrain.capture.looks.replica_digests import BUFFER, COLUMNS, INPUTS, PROBE, SETTING, STATE
 
 SAME = 1e-5
 """Relative difference of norms that another order of summation explains."""
 
-NAMES_MAX = 3
 RATIO_STEPS = 16
 RATIO_MIN = 4.0
 """A ratio of losses is reported if it exceeds this in each of the last ``RATIO_STEPS`` steps."""
 
 ROWS_MAX = 256
 """Rows of one comparison: what all ranks have in common first, then each rank, then names of tensors."""
-
-_ALL = -1
-"""Stands for a rank where no two ranks have the same."""
-
-
-class _Since:
-    """Since when, without an interruption, something of a rank differs. The keys are ``(rank, name)``."""
-
-    def __init__(self) -> None:
-        self.first: dict[tuple[int, str], int] = {}
-
-    def see(self, step: int, apart: Iterable[tuple[int, str]]) -> None:
-        """All that differs in ``step``."""
-        self.first = {key: self.first.get(key, step) for key in apart}
-
-    def rows(self, measure: str, ranks: Iterable[int]) -> dict[str, float]:
-        """The rows of ``measure``: of each rank, and of its tensors where only some differ."""
-        rows = {f"{measure}:{rank}": float(self.first[rank, ""]) for rank in ranks if (rank, "") in self.first}
-        for rank in ranks:
-            named = [(name, step) for (whose, name), step in self.first.items() if whose == rank and name]
-            if len(named) <= NAMES_MAX:
-                rows |= {f"{measure}:{rank} {name}": float(step) for name, step in named}
-        return rows
-
-    @property
-    def unlike(self) -> float:
-        """Since when no two ranks have had the same."""
-        return float(self.first.get((_ALL, ""), 0))
 
 
 class _Brief:
@@ -118,25 +94,25 @@ class RankComparison:
     def __init__(self, ranks: Mapping[int, RankRecords]) -> None:
         self._ranks = ranks
         self._newest_of = dict.fromkeys(("steps", "gradients", "digests", "probes"), 0)
-        self._together = self._equal_at = self._averaged_at = 0
+        self._together = self._averaged_at = 0
         self._probes_apart = False
-        self._gradients, self._weights = _Since(), _Since()
-        self._of_settings = {measure: _Since() for measure in ("rate", "scale", "setting")}
+        self._gradients, self._replicas = Since(), ReplicaComparison()
+        self._of_settings = {measure: Since() for measure in ("rate", "scale", "setting")}
         self._brief = {measure: _Brief() for measure in ("rate", "scale")}
         self._state: dict[int, int] = {}
         self._same_inputs, self._same_losses = RankTwins(), RankTwins()
         self._inputs_differ = False
         self._newest: dict[str, float] = {}
         self._ratios: dict[int, list[float]] = {rank: [] for rank in ranks}
-        self._ratio_since = _Since()
+        self._ratio_since = Since()
 
     def rows(self) -> dict[str, float]:
         """Compare the steps that all ranks have by now; empty if there are no new ones."""
         before = dict(self._newest_of)
         compare = {
             "steps": self._compare_steps,
-            "gradients": self._compare_gradients,
             "digests": self._compare_digests,
+            "gradients": self._compare_gradients,
             "probes": self._compare_probes,
         }
         for kind, compare_at in compare.items():
@@ -155,7 +131,7 @@ class RankComparison:
         for signal, measure in (("learning_rate", "rate"), ("loss_scale", "scale")):
             values = {rank: one[signal] for rank, one in by_rank.items() if signal in one}
             if len(values) == len(by_rank):
-                usual = _usual(values)
+                usual = usual_of(values)
                 apart = [rank for rank, value in values.items() if value != usual]
                 self._of_settings[measure].see(step, [(rank, "") for rank in apart])
                 self._brief[measure].see(step, apart)
@@ -174,13 +150,16 @@ class RankComparison:
         self._ratio_since.see(step, [(rank, "") for rank, ratios in self._ratios.items() if ratios[-1] >= RATIO_MIN])
 
     def _compare_gradients(self, step: int) -> None:
-        measured, apart = _apart({rank: one.gradients[step] for rank, one in self._ranks.items()})
+        if self._replicas.is_split:
+            return
+        measured, apart = _apart({rank: one.gradients[step] for rank, one in self._ranks.items()}, self._replicas)
         self._gradients.see(step, apart)
         self._together += bool(measured and not apart)
 
     def _compare_digests(self, step: int) -> None:
         by_rank = {rank: one.digests[step] for rank, one in self._ranks.items()}
-        special = {row for one in by_rank.values() for row in one.rows if row.startswith("=")}
+        rows = {row for one in by_rank.values() for row in one.rows}
+        special = {row for row in rows if row.startswith("=") and not row.startswith(BUFFER)}
         settings, states, inputs = [], {}, {}
         for row in special:
             values = {rank: one.value(row) for rank, one in by_rank.items()}
@@ -197,10 +176,7 @@ class RankComparison:
         given = {rank: value for rank, value in inputs.items() if value is not None}
         self._same_inputs.see(given if len(given) == len(by_rank) else {})
         self._inputs_differ = len(given) == len(by_rank) == len(set(given.values()))
-        measured, apart = _apart({rank: one.without(special) for rank, one in by_rank.items()})
-        self._weights.see(step, apart)
-        if measured and not apart:
-            self._equal_at = step
+        if self._replicas.see(step, {rank: one.without(special) for rank, one in by_rank.items()}):
             for brief in self._brief.values():
                 brief.forget(step)
 
@@ -216,8 +192,8 @@ class RankComparison:
             "ranks:all": float(len(self._ranks)),
             "gradients-together:all": float(self._together),
             "gradients-unlike:all": self._gradients.unlike,
-            "weights-together:all": float(self._equal_at),
-            "weights-unlike:all": self._weights.unlike,
+            "weights-together:all": float(self._replicas.equal_at),
+            "weights-unlike:all": self._replicas.weights.unlike,
             "averaged:all": float(self._averaged_at),
             "same-inputs:all": float(self._same_inputs.of_all),
             "same-losses:all": float(self._same_losses.of_all),
@@ -228,7 +204,7 @@ class RankComparison:
         for measure, brief in self._brief.items():
             of_ranks |= brief.rows(measure)
         of_ranks |= self._gradients.rows("gradients-apart", self._ranks)
-        of_ranks |= self._weights.rows("weights-apart", self._ranks)
+        of_ranks |= self._replicas.rows(self._ranks)
         of_ranks |= {f"state-apart:{rank}": float(step) for rank, step in self._state.items()}
         of_ranks |= self._newest
         for rank, ratios in self._ratios.items():
@@ -242,22 +218,23 @@ class RankComparison:
         }
 
 
-def _apart(by_rank: Mapping[int, Readings]) -> tuple[bool, list[tuple[int, str]]]:
+def _apart(by_rank: Mapping[int, Readings], replicas: ReplicaComparison) -> tuple[bool, list[tuple[int, str]]]:
     """Whether there are tensors that all ranks have, and ``(rank, name)`` of those that differ, with ``(rank, "")``;
-    with ``(_ALL, "")`` if no two ranks have the same of some tensor."""
+    with ``(ALL, "")`` if no two ranks have the same of some tensor. Ranks are compared with those of their group."""
     first = next(iter(by_rank.values()))
     if all(one.rows == first.rows and _close(one.values, first.values).all() for one in by_rank.values()):
         return bool(first.rows), []
     common = [name for name in first.rows if all(name in one.rows for one in by_rank.values())]
     apart: dict[int, list[str]] = {}
-    unlike = False
+    unlike = measured = False
     for name in common:
-        values = {rank: one.value(name) for rank, one in by_rank.items()}
-        for rank in _different(values):
-            apart.setdefault(rank, []).append(name)
-        unlike = unlike or (len(values) > 2 and _no_two_equal(values))
-    every = [(_ALL, "")] if unlike else []
-    return bool(common), [*every, *((rank, name) for rank, names in apart.items() for name in ("", *names))]
+        for values in replicas.of_group(name, {rank: one.value(name) for rank, one in by_rank.items()}):
+            measured = True
+            for rank in _different(values):
+                apart.setdefault(rank, []).append(name)
+            unlike = unlike or (len(values) == len(by_rank) > 2 and _no_two_equal(values))
+    every = [(ALL, "")] if unlike else []
+    return measured, [*every, *((rank, name) for rank, names in apart.items() for name in ("", *names))]
 
 
 def _no_two_equal(values: Mapping[int, Value | None]) -> bool:
@@ -270,14 +247,8 @@ def _different(values: Mapping[int, Value | None]) -> list[int]:
     """The ranks that do not have what most have; unless one has nothing: then nobody knows."""
     if any(value is None for value in values.values()):
         return []
-    usual = _usual(values)
+    usual = usual_of(values)
     return [rank for rank, value in values.items() if not _close(np.array(value), np.array(usual)).all()]
-
-
-def _usual(values: Mapping[int, Any]) -> Any:
-    """What most ranks have; what the first rank has where no value has a majority."""
-    value, count = Counter(values.values()).most_common(1)[0]
-    return value if 2 * count > len(values) else values[min(values)]
 
 
 def _close(values: NDArray[Any], usual: NDArray[Any]) -> NDArray[np.bool_]:
