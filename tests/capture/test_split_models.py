@@ -62,10 +62,11 @@ elif way == "tp+fsdp":
     data = rank // 2
 else:
     model = DistributedDataParallel(net)
+rate = 0.02 if fault == "other rate" and odd else 0.01
 if way == "zero":
-    optimizer = ZeroRedundancyOptimizer(net.parameters(), torch.optim.AdamW, lr=0.02 if fault == "other rate" and odd else 0.01)
+    optimizer = ZeroRedundancyOptimizer(net.parameters(), torch.optim.AdamW, lr=rate)
 else:
-    optimizer = torch.optim.AdamW(net.parameters(), lr=0.02 if fault == "other rate" and odd else 0.01)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=rate)
 seen = torch.Generator().manual_seed(data)
 torch.manual_seed(rank if fault == "other dropout" else 1 + data)
 

@@ -74,3 +74,11 @@ def test_all_ranks_that_differ_are_named() -> None:
 def test_a_loss_scale_that_differs_after_the_gradients_follows_from_them() -> None:
     assert found(scale_apart__1=21, scale__1=256.0, scale__usual=1024.0, gradients_apart__1=13) is None
     assert found(scale_apart__1=21, scale__1=256.0, scale__usual=1024.0, gradients_apart__1=21) is not None
+
+
+def test_a_state_that_one_rank_lost() -> None:
+    symptom = found(**{"setting_apart__1": 96, "setting_apart__1___step count": 96, "compared__all": 104})
+    assert symptom is not None
+    assert symptom.message.startswith(
+        "the optimizer state on rank 1 counts other steps than on rank 0: it was lost, or not loaded, since step 96"
+    )

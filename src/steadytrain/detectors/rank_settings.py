@@ -97,7 +97,11 @@ def _when(rows: RankRows, ranks: list[str], measure: str, first: int) -> str:
 def _difference(rows: RankRows, ranks: list[str], measure: str, what: str) -> str:
     train = "trains" if len(ranks) == 1 else "train"
     if measure == "setting":
-        names = ", ".join(rows.names_of("setting-apart", ranks)) or "other settings"
+        found = rows.names_of("setting-apart", ranks)
+        if found == ["step count"]:
+            state = f"the optimizer state on {ranks_named(ranks)} counts other steps than on {rows.others(*ranks)}"
+            return f"{state}: it was lost, or not loaded,"
+        names = ", ".join(found) or "other settings"
         return f"{ranks_named(ranks)} {train} with another {names} than {rows.others(*ranks)}"
     by_value: dict[float, list[str]] = {}
     for rank in ranks:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from steadytrain.capture.looks import replica_groups
 from steadytrain.capture.looks.replica_groups import ALONE, ReplicaGroups
+from steadytrain.capture.step import ranks
 
 
 class Mesh:
@@ -53,7 +53,7 @@ def split(mesh: Mesh, kinds: str) -> Split:
 
 @pytest.fixture(autouse=True)
 def world(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replica_groups.ranks, "ranks_of", lambda _: (0, 1, 2, 3))
+    monkeypatch.setattr(ranks, "ranks_of", lambda _: (0, 1, 2, 3))
 
 
 def holders(groups: ReplicaGroups, tensor: Any) -> list[int]:
@@ -97,8 +97,8 @@ def test_layers_and_experts_of_a_rank_are_its_own(name: str) -> None:
 
 
 def test_ranks_that_hold_the_same_have_the_same_number() -> None:
-    ranks = [split(Mesh([[0, 1], [2, 3]], own), "RS") for own in range(4)]
-    numbers = [ReplicaGroups(None, [], [one]).of_parameter(one) for one in ranks]
+    parts = [split(Mesh([[0, 1], [2, 3]], own), "RS") for own in range(4)]
+    numbers = [ReplicaGroups(None, [], [one]).of_parameter(one) for one in parts]
     assert numbers[0] == numbers[2] != numbers[1] == numbers[3]
     assert max(numbers) < 1 << 24
 

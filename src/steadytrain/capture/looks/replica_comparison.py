@@ -157,9 +157,9 @@ def _alike(by_rank: Mapping[int, Readings]) -> tuple[dict[_Keys, _Bits], dict[_K
     first, *others = by_rank.values()
     equal: dict[_Keys, _Bits] = {}
     if all(one.rows == first.rows for one in others):
-        same = np.logical_and.reduce([(one.values == first.values).all(axis=1) for one in others])
-        found = zip(first.rows, first.values.tolist(), same.tolist(), strict=True)
-        equal = {(name, int(group)): (high, low) for name, (high, low, group), is_same in found if is_same}
+        same = np.stack([(one.values == first.values).all(axis=1) for one in others]).all(axis=0)
+        found = [(row, values) for row, values, alike in zip(first.rows, first.values, same, strict=True) if alike]
+        equal = {(name, int(group)): (float(high), float(low)) for name, (high, low, group) in found}
     done = {name for name, _ in equal}
     held: dict[_Keys, dict[int, _Bits]] = {}
     for rank, one in by_rank.items():

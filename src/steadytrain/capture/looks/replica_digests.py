@@ -55,6 +55,10 @@ NO_SETTINGS = ("params", "param_names", "lr", "initial_lr")
 LATER_RATES = "learning rate of a later group"
 """The recorded learning rate is that of the first group."""
 
+STEP_COUNT = "step count"
+"""The row of the steps that the optimizer's state counts: fewer on a rank that lost its state."""
+
+COUNTED_MAX = 8
 PARTED_OPTIMIZERS = ("ZeroRedundancyOptimizer",)
 """Each rank holds the state of its own parameters only."""
 
@@ -153,9 +157,23 @@ def _settings(optimizers: Iterable[torch.optim.Optimizer]) -> dict[str, list[Any
             for name, value in list(group.items())[:SETTINGS_MAX]:
                 if name not in NO_SETTINGS:
                     found.setdefault(str(name), []).append(_plain(value))
+        if count := _steps_of(optimizer):
+            found.setdefault(STEP_COUNT, []).append(count)
         for group in optimizer.param_groups[1:]:
             found.setdefault(LATER_RATES, []).append(_plain(group.get("lr")))
     return found
+
+
+def _steps_of(optimizer: torch.optim.Optimizer) -> float:
+    """The most steps that a state of the optimizer, or of the one it holds a part with, counts; 0 if none is known
+    without asking a device."""
+    held = getattr(optimizer, "optim", None) if type(optimizer).__name__ in PARTED_OPTIMIZERS else optimizer
+    states = list(getattr(held, "state", {}).values())[:COUNTED_MAX]
+    steps = [one["step"] for one in states if isinstance(one, Mapping) and "step" in one]
+    counted = [
+        one for one in steps if isinstance(one, int | float) or (type(one) is Tensor and one.device.type == "cpu")
+    ]
+    return max((float(one) for one in counted), default=0.0)
 
 
 def _plain(value: Any) -> Any:
