@@ -66,3 +66,15 @@ def test_the_probe_is_the_smallest_parameter() -> None:
     assert changed is not None
     assert (changed.values != reading.values).any()
     assert probe([large]) is None
+
+
+def test_the_steps_that_an_optimizers_state_counts() -> None:
+    weight = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.Adam([weight])
+    assert replica_digests._step_counts([optimizer]) == ""
+    weight.grad = torch.ones(2)
+    optimizer.step()
+    first = replica_digests._step_counts([optimizer])
+    optimizer.step()
+    assert first
+    assert replica_digests._step_counts([optimizer]) not in ("", first)

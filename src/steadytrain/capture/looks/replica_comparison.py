@@ -5,11 +5,13 @@ Not here: the other records of the ranks (``rank_comparison``), and which ranks 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steadytrain.capture.looks.rank_records import Readings, Value
 from steadytrain.capture.looks.rank_since import ALL, Since, usual_of
@@ -157,14 +159,15 @@ def _alike(by_rank: Mapping[int, Readings]) -> tuple[dict[_Keys, _Bits], dict[_K
     first, *others = by_rank.values()
     equal: dict[_Keys, _Bits] = {}
     if all(one.rows == first.rows for one in others):
-        same = np.stack([(one.values == first.values).all(axis=1) for one in others]).all(axis=0)
-        found = [(row, values) for row, values, alike in zip(first.rows, first.values, same, strict=True) if alike]
+        same: NDArray[np.bool_] = np.ones(len(first.rows), np.bool_)
+        for one in others:
+            same &= np.all(one.values == first.values, axis=1)
+        found = [(row, at) for row, at, alike in zip(first.rows, first.values.tolist(), same, strict=True) if alike]
         equal = {(name, int(group)): (float(high), float(low)) for name, (high, low, group) in found}
     done = {name for name, _ in equal}
     held: dict[_Keys, dict[int, _Bits]] = {}
     for rank, one in by_rank.items():
-        known = ~np.isnan(one.values).any(axis=1)
-        for name, (high, low, group), there in zip(one.rows, one.values.tolist(), known.tolist(), strict=True):
-            if there and name not in done:
+        for name, (high, low, group) in zip(one.rows, one.values.tolist(), strict=True):
+            if not math.isnan(high) and name not in done:
                 held.setdefault((name, int(group)), {})[rank] = (high, low)
     return equal, held

@@ -85,6 +85,7 @@ class ReplicaDigests:
         """The digests right before the update of ``step``. Measures its own time, and is due less often if slow."""
         began = time.perf_counter()
         rows = {f"{SETTING}{name}": text_digest(*values) for name, values in _settings(stream.optimizers).items()}
+        rows[f"{SETTING}{STEP_COUNT}"] = _step_counts(stream.optimizers)
         rows[INPUTS] = _inputs(calls)
         rows[STATE] = _state(stream.optimizers) if step <= STATE_STEPS_MAX else ""
         groups = self._groups_of(stream)
@@ -157,11 +158,15 @@ def _settings(optimizers: Iterable[torch.optim.Optimizer]) -> dict[str, list[Any
             for name, value in list(group.items())[:SETTINGS_MAX]:
                 if name not in NO_SETTINGS:
                     found.setdefault(str(name), []).append(_plain(value))
-        if count := _steps_of(optimizer):
-            found.setdefault(STEP_COUNT, []).append(count)
         for group in optimizer.param_groups[1:]:
             found.setdefault(LATER_RATES, []).append(_plain(group.get("lr")))
     return found
+
+
+def _step_counts(optimizers: Iterable[torch.optim.Optimizer]) -> str:
+    """Of all optimizers; of none where one has no state yet, or never has any."""
+    counts = [_steps_of(one) for one in optimizers]
+    return text_digest(*counts) if all(counts) else ""
 
 
 def _steps_of(optimizer: torch.optim.Optimizer) -> float:
