@@ -109,3 +109,20 @@ def test_symptoms_that_follow_from_a_much_larger_loss_are_not_reported_by_themse
     agreement._report_symptoms({"loss-ratio-since:1": 13.0, "compared:all": 87.0})
     assert len(run.told) == 1
     assert run.told[0].startswith("critical, rank 1: ")
+
+
+def test_how_a_model_is_shared_is_known_after_the_script_dropped_it(
+    world: tuple[Run, RankAgreement, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, agreement, stream = world
+    kept: list[dict[str, float]] = []
+    compared = SimpleNamespace(rows=lambda: {"compared:all": 7.0})
+    monkeypatch.setattr(agreement, "_read", lambda _, rows: kept.append(rows))
+    monkeypatch.setattr(agreement, "_digests", SimpleNamespace(is_due=lambda _: True, take=lambda *_: None))
+    measured = SimpleNamespace(record=SimpleNamespace(step=8))
+    agreement.gate(stream, SimpleNamespace(micro_batches=[]), measured)  # type: ignore[arg-type]
+    monkeypatch.setattr(agreement, "_records", {rank: SimpleNamespace(read=lambda: None) for rank in range(2)})
+    monkeypatch.setattr(agreement, "_comparison", compared)
+    stream.joint, stream.parameters = None, []
+    agreement._compare(stream, tmp_path)
+    assert kept[-1]["wrapped:all"] == 1

@@ -66,6 +66,7 @@ class RankAgreement(StepObserver):
         self._told: set[str] = set()
         self._known: list[str] = []
         self._rows: dict[str, float] = {}
+        self._shared_how: dict[str, float] = {}
         self._ended_early: dict[str, float] = {}
         self._next = 0.0
         self._works = True
@@ -79,6 +80,7 @@ class RankAgreement(StepObserver):
             return
         with self._guarded():
             if self._digests.is_due(step):
+                self._shared_how = _shared_how(stream)
                 self._readings.append(self._digests.take(step, stream, seen.micro_batches))
             if step <= PROBE_STEPS_MAX and (small := probe(stream.parameters)) is not None:
                 self._readings.append(small)
@@ -155,10 +157,7 @@ class RankAgreement(StepObserver):
             rows = self._comparison.rows()
             self._report_symptoms(rows)
         if rows:
-            rows["wrapped:all"] = float(stream.joint is not None)
-            rows["parted:all"] = float(stream.joint is not None and stream.joint.group is not None)
-            rows["sharded:all"] = float(is_sharded(stream.parameters))
-            self._rows = rows
+            self._rows = rows | self._shared_how
         if rows or self._ended_early:
             self._read(stream, self._rows | self._ended_early)
         took = time.perf_counter() - began
@@ -245,6 +244,15 @@ class RankAgreement(StepObserver):
                 f"rank 0 cannot see the {folders}, so the ranks are not compared and what other ranks see may not be "
                 f"reported; {SHARE_FOLDER}"
             )
+
+
+def _shared_how(stream: Stream) -> dict[str, float]:
+    """How the ranks share the model. Asked while the script trains: at its end it may have dropped model and optimizer."""
+    return {
+        "wrapped:all": float(stream.joint is not None),
+        "parted:all": float(stream.joint is not None and stream.joint.group is not None),
+        "sharded:all": float(is_sharded(stream.parameters)),
+    }
 
 
 def _without_records(folders: Sequence[Path]) -> list[int]:
