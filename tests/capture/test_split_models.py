@@ -82,13 +82,9 @@ for step in range(1, 65):
     loss.backward()
     optimizer.step()
     with torch.no_grad():
-        if step == 20 and odd:
-            if fault == "buffer":
-                net.scale[2] += 1e-3
-            elif fault:
-                for name, one in net.named_parameters():
-                    if name == fault:
-                        local(one).view(-1)[0] += 1e-6
+        for name, one in net.named_parameters() if step == 20 and odd else ():
+            if name == fault:
+                local(one).view(-1)[0] += 1e-6
 total = sum(local(one.detach()).double().sum().item() for one in net.parameters())
 open(f"rank-{rank}.txt", "w").write(repr(total))
 dist.barrier()
@@ -100,13 +96,14 @@ FAULTS = {
         "tp",
         "other dropout",
     ): "down.bias, head.weight, head.bias on rank 1 differ from rank 0 at step 2 (last seen equal",
-    ("tp", "other weights"): "on rank 1 differ from rank 0 at step 1|of rank 1 (head.weight",
+    (
+        "tp",
+        "other weights",
+    ): "the weights of rank 1 (down.bias, head.weight, head.bias) differed from rank 0 from the start",
     ("tp", "down.bias"): "down.bias",
     ("hsdp", "up.weight"): "up.weight on rank 3 differs from rank 1 at step ",
     ("tp+fsdp", "other dropout"): "head.bias on ranks 1 and 3 differ from the other ranks that hold it at step 2",
-    ("zero", "head.weight"): "critical: ",
     ("fsdp", "other rate"): "rank 1 trains with learning rate 0.02, rank 0 with 0.01",
-    ("ddp", "buffer"): "warning: the buffer scale on rank 1 differs from rank 0 at step ",
 }
 HEALTHY = ("tp", "fsdp", "hsdp", "tp+fsdp", "zero", "ddp")
 WORLD = {"hsdp": 4, "tp+fsdp": 4}
@@ -127,7 +124,7 @@ def trained(folder: Path, way: str, fault: str) -> Started:
 @pytest.mark.parametrize(("way", "fault"), FAULTS)
 def test_a_replica_that_drifts_is_named(way: str, fault: str, tmp_path: Path) -> None:
     ended = trained(tmp_path, way, fault)
-    assert any(words in ended.told for words in FAULTS[way, fault].split("|")), ended.told
+    assert FAULTS[way, fault] in ended.told
 
 
 @pytest.mark.parametrize("way", HEALTHY)
