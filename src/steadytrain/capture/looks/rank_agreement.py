@@ -247,7 +247,7 @@ class RankAgreement(StepObserver):
 
 
 def _shared_how(stream: Stream) -> dict[str, float]:
-    """How the ranks share the model. Asked while the script trains: at its end it may have dropped model and optimizer."""
+    """How the ranks share the model. Asked while the script trains: at its end it may have dropped both."""
     return {
         "wrapped:all": float(stream.joint is not None),
         "parted:all": float(stream.joint is not None and stream.joint.group is not None),
