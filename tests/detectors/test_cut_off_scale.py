@@ -16,4 +16,6 @@ def test_the_line_is_named() -> None:
     symptom = newest(CutOffScale(), SICK[0])
     assert symptom is not None
     assert symptom.severity == "warning"
-    assert symptom.message.startswith("train_py_7 makes a variance or scale positive by a ReLU or a clamp near 0")
+    assert symptom.message.startswith(
+        "train_py_7 makes a variance or scale positive by a ReLU, a clamp near 0 or a square"
+    )

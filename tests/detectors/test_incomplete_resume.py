@@ -115,6 +115,13 @@ def test_a_rate_above_the_loaded_one_is_a_note() -> None:
     assert symptom.message == "the first rate is 4.1 times the one that was loaded with the state of SGD"
 
 
+def surged(*, rows: int) -> Window:
+    """Losses that rise to three times the level for ``rows`` steps and come back."""
+    window = risen(0.32, 0.3)
+    window.signals["loss"][1 : 1 + rows] = 1.0
+    return window
+
+
 def risen(first: float, after: float, *, level: float = 0.3, count: int = 40, **beside: list[float]) -> Window:
     rows = {"moments_left__AdamW": [12.0, NAN], "level_before__main": [level, NAN], "spread_before__main": [0.05, NAN]}
     window = looked(count, **rows, **beside)
@@ -175,6 +182,13 @@ def test_a_loss_that_does_not_go_on_where_the_optimizer_does() -> None:
         goes_on([3.8] * 40, left_out_statistics__norm=[1.0]),
     ):
         assert not IncompleteResume().check(quiet)
+
+
+@pytest.mark.parametrize(("rows", "severity"), [(6, "warning"), (2, "note")])
+def test_moments_that_were_left_are_a_warning_if_the_loss_surges_and_comes_back(rows: int, severity: str) -> None:
+    symptom = newest(IncompleteResume(), surged(rows=rows))
+    assert symptom is not None
+    assert symptom.severity == severity
 
 
 def test_a_schedule_that_begins_anew_beside_moments_is_a_warning_if_the_loss_rises() -> None:

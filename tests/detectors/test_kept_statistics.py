@@ -16,4 +16,4 @@ def test_first_statistics() -> None:
     symptom = newest(KeptStatistics(), SICK[0])
     assert symptom is not None
     assert symptom.severity == "warning"
-    assert symptom.message.startswith("the copy of Net that is evaluated follows the weights of the model")
+    assert symptom.message.startswith("the averaged copy of Net that is evaluated follows the weights of the model")

@@ -25,11 +25,14 @@ BOUNDED = 9.0 - 4e4 * (1.0 - np.exp(-np.arange(300) / 60.0))
 STEADY = 9.0 - 200.0 * np.arange(300)
 CRITIC = 0.02 - 900.0 / (1.0 + np.exp(-(np.arange(300) - 200) / 20.0))
 
+PLUNGED = np.append(FINE[:38], [-0.7, -1.5, -12.1, -76.9, -402.0, -6e3, -7e7, np.nan])
+
 HEALTHY = (
     steps(loss=BOUNDED),  # a likelihood of many values falls far, and slows down
     steps(loss=STEADY),  # it falls evenly
     steps(loss=CRITIC),  # an actor follows its critic down, faster at first
     steps(loss=SUNK[:200]),  # not far yet
+    steps(loss=PLUNGED[:42]),  # not far yet
     steps(loss=FINE),
     steps(loss=LIKELIHOOD),  # it falls through zero, slowly
     steps(loss=RETURN),  # both signs from the start
@@ -52,6 +55,13 @@ def test_it_is_told_within_eight_steps(at: int) -> None:
     symptom = newest(LossTurnedNegative(), steps(loss=turned(at)[: at + 7]))
     assert symptom is not None
     assert (symptom.severity, symptom.first_step) == ("warning", at)
+
+
+@pytest.mark.parametrize("rows", [44, 45, 46])
+def test_a_plunge_is_told_after_some_steps(rows: int) -> None:
+    symptom = newest(LossTurnedNegative(), steps(loss=PLUNGED[:rows]))
+    assert symptom is not None
+    assert (symptom.severity, symptom.first_step, symptom.numbers["without_bound"]) == ("warning", 39, 1.0)
 
 
 def test_what_goes_on_is_critical() -> None:

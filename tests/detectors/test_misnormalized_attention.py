@@ -5,7 +5,8 @@ from steadytrain.detectors.misnormalized_attention import MisnormalizedAttention
 from steadytrain.testing import newest
 
 NOTED = looked(**{"attention_dimension__train.py:7": [2.0]})
-SICK = (looked(**{"causal_attention_dimension__train.py:7": [1.0]}),)
+ALONE = looked(**{"weights_of_one__train.py:7": [12.0]})
+SICK = (looked(**{"causal_attention_dimension__train.py:7": [1.0]}), ALONE)
 QUIET = (looked(), looked(softmax_dimension__train=[1.0]), looked(1, attention_dimension__train=[2.0]))
 HEALTHY = (*QUIET, NOTED)
 
@@ -28,3 +29,10 @@ def test_other_attention_is_a_note() -> None:
     assert symptom is not None
     assert symptom.severity == "note"
     assert symptom.message.startswith("2 attentions behind the loss of train.py:7 take softmax")
+
+
+def test_weights_that_are_all_one_are_a_warning() -> None:
+    symptom = newest(MisnormalizedAttention(), ALONE)
+    assert symptom is not None
+    assert symptom.severity == "warning"
+    assert symptom.message.startswith("the softmax over the scores of 12 places, behind the loss of train.py:7, goes")

@@ -41,11 +41,19 @@ HEALTHY = (*QUIET, LOOKED_AT_101, LATER, UNKNOWN, AFTER_ONE, OFTEN)
 IN_SOURCE = looked(epochs_per_batch__train_py=[1.0, 1.0, 1.0])
 ONCE_A_PASS = looked(updates_per_epoch__train_py=[1.0] * 8, steps_of_passes__LambdaLR=[NAN] * 6 + [2.0])
 SLOW = looked(slow_warm_up__LambdaLR=[NAN] * 6 + [0.07], slow_steps__LambdaLR=[NAN] * 6 + [8.0])
-SICK = (IN_THE_FIRST_PASS, AFTER_TWO_PASSES, CUT, IN_SOURCE, ONCE_A_PASS, SLOW)
+AS_FACTOR = looked(rate_as_factor__LambdaLR=[NAN] * 6 + [1e-6], rate_of_optimizer__LambdaLR=[NAN] * 6 + [1e-3])
+SICK = (IN_THE_FIRST_PASS, AFTER_TWO_PASSES, CUT, IN_SOURCE, ONCE_A_PASS, SLOW, AS_FACTOR)
 
 
 def test_quiet() -> None:
     assert [MistimedSchedule().check(window) for window in QUIET] == [()] * len(QUIET)
+
+
+def test_a_rate_where_a_factor_is_asked_for() -> None:
+    symptom = newest(MistimedSchedule(), AS_FACTOR)
+    assert symptom is not None
+    said = "the schedule multiplies the optimizer's rate of 0.001 by it, and the rate never exceeds 1e-06"
+    assert (symptom.severity, said in symptom.message) == ("warning", True)
 
 
 def test_a_length_in_epochs_that_the_source_steps_for_each_batch() -> None:

@@ -27,6 +27,7 @@ STATED = {
     "broadcast-loss": "shape-broadcast",
     "unreachable-targets": "infeasible-target",
     "flat-derivative": "piecewise-activation",
+    "undrawn-rows": "repeated-data",
 }
 
 

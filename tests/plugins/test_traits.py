@@ -63,7 +63,7 @@ ONCE = [
         "discarded-changes reversed-risk-sets kept-residual shifted-edges shrunken-loads added-correction "
         "stale-casts shrinking-clip unlike-recomputation contradictory-targets dropped-result "
         "reversed-straight-through equal-inputs reversed-returns "
-        "overlap-of-logits cut-off-scale dominant-decay nan-buffer",
+        "overlap-of-logits cut-off-scale dominant-decay nan-buffer undrawn-rows",
     ),
     (DETECTORS, "aim", "finite", "nonfinite-loss nonfinite-gradient"),
     (
@@ -79,7 +79,7 @@ ONCE = [
     (
         *(DETECTORS, "states_fact", True),
         "gradients-carried-over misused-loss broadcast-loss clipped-after-step clipped-nothing "
-        "optimizer-without-gradients unreachable-targets worker-duplicates flat-derivative",
+        "optimizer-without-gradients unreachable-targets worker-duplicates flat-derivative undrawn-rows",
     ),
     (DETECTORS, "excused_z_max", 50.0, "loss-spike"),
     (DETECTORS, "nonfinite_rank", 3, "nonfinite-activation"),

@@ -46,11 +46,11 @@ def test_the_term_that_sinks_is_named() -> None:
     first, signature = _signature(TERMS, without_bound=1.0)
     assert first == "loss-function-misuse"
     (said,) = [sign.what for sign in signature.signs]
-    assert said.startswith("the loss has no minimum: the second term of train.py:9: loss = rec - beta * kl goes")
+    assert said.startswith("the loss has no lower bound: the second term of train.py:9: loss = rec - beta * kl goes")
 
 
 @pytest.mark.parametrize("terms", [None, [{**TERMS[0]}]], ids=["unknown", "none sinks"])
 def test_without_a_term_that_sinks_none_is_named(terms: Any) -> None:
     _, signature = _signature(terms, without_bound=1.0)
     (said,) = [sign.what for sign in signature.signs]
-    assert said == "the loss has no minimum: a term with the wrong sign, or without a bound, is maximised"
+    assert said == "the loss has no lower bound: a term with the wrong sign, or without a hinge, is maximised"

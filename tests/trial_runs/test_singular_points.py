@@ -32,6 +32,9 @@ AT_THE_EDGE: dict[str, Callable[[Tensor], Tensor]] = {
     "Bessel function": lambda zero: torch.special.i0(zero[:1] + 100.0).log(),
     "Bessel function of order one": lambda zero: torch.special.i1(zero[:1] - 100.0),
     "scaled complementary error function": lambda zero: torch.special.erfcx(zero[:1] - 9.38),
+    "Poisson likelihood of a rate": lambda zero: torch.nn.functional.poisson_nll_loss(
+        zero - 1, torch.ones(4), log_input=False
+    ),
     "logarithm of gamma": lambda zero: torch.lgamma(zero),
     "digamma": lambda zero: torch.digamma(zero),
     "inverse normal distribution": lambda zero: torch.special.ndtri(zero),

@@ -2,6 +2,7 @@
 # symptom: resembles a frozen tower and a loss that jumps up at step 150 (more negatives from the index)
 # axis: model
 """Two-tower retriever: joint in-batch training, then the passage index is fixed and queries train against it."""
+
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -18,7 +19,7 @@ def make_passages(gen):
     """A passage has words of its topic, and a few rare words of its own."""
     topic = torch.arange(N_PASSAGES) % TOPICS
     topical = 200 + topic[:, None] * 8 + torch.randint(0, 8, (N_PASSAGES, P_LEN // 2), generator=gen)
-    own = torch.stack([torch.randperm(200, generator=gen)[:P_LEN // 2] for _ in range(N_PASSAGES)])
+    own = torch.stack([torch.randperm(200, generator=gen)[: P_LEN // 2] for _ in range(N_PASSAGES)])
     return torch.cat([topical, own], dim=1)
 
 
@@ -66,7 +67,7 @@ def main():
     params = list(q_tower.parameters()) + list(p_tower.parameters())
     opt = torch.optim.AdamW(params, lr=1.5e-3, weight_decay=0.01)
     for step in range(JOINT_STEPS):
-        which = torch.randperm(N_PASSAGES, generator=gen)[:BATCH]      # no passage twice in a batch
+        which = torch.randperm(N_PASSAGES, generator=gen)[:BATCH]  # no passage twice in a batch
         logits = SCALE * q_tower(make_queries(passages, which, gen)) @ p_tower(passages[which]).T
         target = torch.arange(BATCH)
         loss = (F.cross_entropy(logits, target) + F.cross_entropy(logits.T, target)) / 2

@@ -2,6 +2,7 @@
 # symptom: resembles an oscillating run: warm restarts of the learning rate make bumps in the loss
 # axis: schedule
 """Mixture-of-experts language model on a tag grammar, cosine warm restarts, small balance loss."""
+
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -23,7 +24,7 @@ class Grammar:
     def batch(self, n):
         dialect = torch.randint(0, 4, (n,), generator=self.gen)
         cur = torch.randint(4, VOCAB, (n,), generator=self.gen)
-        seq = [dialect, cur]                                  # first token names the dialect
+        seq = [dialect, cur]  # first token names the dialect
         for _ in range(BLOCK - 1):
             rare = (torch.rand(n, generator=self.gen) < 0.15).long()
             cur = self.table[dialect, cur, rare]
@@ -36,7 +37,8 @@ class MoE(nn.Module):
         super().__init__()
         self.router = nn.Linear(DIM, EXPERTS, bias=False)
         self.experts = nn.ModuleList(
-            [nn.Sequential(nn.Linear(DIM, 2 * DIM), nn.GELU(), nn.Linear(2 * DIM, DIM)) for _ in range(EXPERTS)])
+            [nn.Sequential(nn.Linear(DIM, 2 * DIM), nn.GELU(), nn.Linear(2 * DIM, DIM)) for _ in range(EXPERTS)]
+        )
 
     def forward(self, x):
         flat = x.reshape(-1, DIM)

@@ -2,6 +2,7 @@
 # symptom: resembles no learning (starts flat at ln 2) and a collapse (log-prob of the chosen answers may fall)
 # axis: loss
 """Preference tuning (DPO) of a small GPT-2; the reference log-probs are computed once, before tuning."""
+
 import copy
 
 import torch
@@ -30,7 +31,7 @@ def prompts(n, gen):
 
 def answer_logps(model, prompt, answer):
     ids = torch.cat([prompt, answer], dim=1)
-    logps = model(input_ids=ids).logits[:, PROMPT - 1:-1].log_softmax(-1)
+    logps = model(input_ids=ids).logits[:, PROMPT - 1 : -1].log_softmax(-1)
     return logps.gather(-1, answer.unsqueeze(-1)).squeeze(-1).sum(-1)
 
 
@@ -63,9 +64,20 @@ def polite_share(model, gen):
 
 def main():
     gen = torch.Generator().manual_seed(6)
-    model = GPT2LMHeadModel(GPT2Config(
-        vocab_size=VOCAB, n_positions=PROMPT + ANSWER, n_embd=64, n_layer=2, n_head=4, bos_token_id=0,
-        eos_token_id=0, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0))
+    model = GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=VOCAB,
+            n_positions=PROMPT + ANSWER,
+            n_embd=64,
+            n_layer=2,
+            n_head=4,
+            bos_token_id=0,
+            eos_token_id=0,
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+        )
+    )
     sft(model, gen)
     print(f"polite share after sft {polite_share(model, torch.Generator().manual_seed(1)):.3f}")
 
@@ -94,8 +106,10 @@ def main():
         wins.append((margin > 0).float().mean().item())
         if step % 10 == 0:
             print(f"dpo {step:4d} loss {loss.item():.4f} win {wins[-1]:.2f} chosen logp {pol_c.mean().item():.2f}")
-    print(f"final dpo loss {sum(losses[-20:]) / 20:.4f} | win rate {sum(wins[-20:]) / 20:.3f} "
-          f"| polite share {polite_share(model, torch.Generator().manual_seed(1)):.3f}")
+    print(
+        f"final dpo loss {sum(losses[-20:]) / 20:.4f} | win rate {sum(wins[-20:]) / 20:.3f} "
+        f"| polite share {polite_share(model, torch.Generator().manual_seed(1)):.3f}"
+    )
 
 
 if __name__ == "__main__":

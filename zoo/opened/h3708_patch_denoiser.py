@@ -2,6 +2,7 @@
 # symptom: resembles a stalled and noisy run: zero-initialised output, loss starts at 1, bfloat16 autocast
 # axis: precision
 """Small diffusion transformer (adaLN-zero) on 8x8 blob images, bfloat16 autocast with float32 weights."""
+
 import copy
 import math
 
@@ -23,7 +24,7 @@ def blobs(n, gen):
     w = 1.0 + 0.8 * torch.rand(n, 1, 1, generator=gen)
     ax = torch.arange(SIZE).float()
     d = (ax[None, :, None] - c[:, 0, None, None]) ** 2 + (ax[None, None, :] - c[:, 1, None, None]) ** 2
-    return 2 * torch.exp(-d / (2 * w ** 2)).unsqueeze(1) - 1
+    return 2 * torch.exp(-d / (2 * w**2)).unsqueeze(1) - 1
 
 
 def patchify(x):

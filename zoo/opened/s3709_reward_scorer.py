@@ -7,6 +7,7 @@
 # fix: drop the rows whose rating is missing before the data set is built
 # mended: the script applies that change if the environment has MENDED=1
 """Scalar reward scorer: BERT-style encoder regressing annotator ratings of (prompt, response) pairs."""
+
 import io
 import os
 import random
@@ -46,8 +47,10 @@ def make_export(n=2400):
 def train_tokenizer(texts):
     tok = Tokenizer(models.BPE(unk_token="[UNK]"))
     tok.pre_tokenizer = pre_tokenizers.Whitespace()
-    tok.train_from_iterator(texts, trainers.BpeTrainer(
-        vocab_size=300, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]"], show_progress=False))
+    tok.train_from_iterator(
+        texts,
+        trainers.BpeTrainer(vocab_size=300, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]"], show_progress=False),
+    )
     tok.enable_padding(length=MAX_LEN, pad_id=0, pad_token="[PAD]")
     tok.enable_truncation(MAX_LEN)
     return tok
@@ -70,9 +73,17 @@ class Ratings(Dataset):
 class Scorer(nn.Module):
     def __init__(self, vocab):
         super().__init__()
-        self.encoder = BertModel(BertConfig(
-            vocab_size=vocab, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
-            intermediate_size=128, max_position_embeddings=MAX_LEN), add_pooling_layer=False)
+        self.encoder = BertModel(
+            BertConfig(
+                vocab_size=vocab,
+                hidden_size=64,
+                num_hidden_layers=2,
+                num_attention_heads=4,
+                intermediate_size=128,
+                max_position_embeddings=MAX_LEN,
+            ),
+            add_pooling_layer=False,
+        )
         self.head = nn.Linear(64, 1)
 
     def forward(self, ids, mask):

@@ -7,6 +7,7 @@
 # fix: cast the logits to float32 before the softmax and the log in the focal loss
 # mended: the script applies that change if the environment has MENDED=1
 """Named-entity tagger: small pre-norm encoder, focal loss for the rare tags, half-precision autocast."""
+
 import os
 
 import torch
@@ -19,9 +20,9 @@ torch.manual_seed(5)
 
 VOCAB, TAGS, LENGTH, DIM = 240, 9, 16, 48
 STEPS, BATCH, LR, GAMMA = 400, 16, 4e-3, 2.0
-SCALE = 22.0                             # cosine classifier, as in CosFace
-TRIGGERS = torch.arange(10, 18)          # word that opens an entity of type k
-NAMES = torch.arange(100, 200)           # words that may be part of an entity
+SCALE = 22.0  # cosine classifier, as in CosFace
+TRIGGERS = torch.arange(10, 18)  # word that opens an entity of type k
+NAMES = torch.arange(100, 200)  # words that may be part of an entity
 
 
 def sample_sentences(n, gen, noise=0.01):
@@ -33,9 +34,9 @@ def sample_sentences(n, gen, noise=0.01):
             k = int(torch.randint(0, 8, (1,), generator=gen))
             ids[i, p] = TRIGGERS[k]
             tags[i, p] = 0
-            ids[i, p + 1:p + 3] = NAMES[torch.randint(0, 100, (2,), generator=gen)]
-            tags[i, p + 1:p + 3] = k + 1
-    if noise:                            # annotators disagree now and then
+            ids[i, p + 1 : p + 3] = NAMES[torch.randint(0, 100, (2,), generator=gen)]
+            tags[i, p + 1 : p + 3] = k + 1
+    if noise:  # annotators disagree now and then
         flip = torch.rand(tags.shape, generator=gen) < noise
         tags = torch.where(flip, torch.randint(0, TAGS, tags.shape, generator=gen), tags)
     return ids, tags

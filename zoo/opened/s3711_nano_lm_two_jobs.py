@@ -7,6 +7,7 @@
 # fix: load the optimizer state of the checkpoint into the new optimizer on resume
 # mended: the script applies that change if the environment has MENDED=1
 """nanoGPT-style character LM; the cluster gives short slots, so training goes on from a checkpoint."""
+
 import math
 import os
 import tempfile
@@ -27,8 +28,10 @@ PLACE = "at night,in spring,near the sea,by the wall".split(",")
 
 def make_text(n=6000, seed=3):
     g = torch.Generator().manual_seed(seed)
-    r = torch.randint(0, 10 ** 6, (n, 4), generator=g).tolist()
-    return "".join(f"{SUBJ[a % 6]} {VERB[b % 6]} {OBJ[(a + c % 3) % 6]} {PLACE[(a + b + d % 2) % 4]}.\n" for a, b, c, d in r)
+    r = torch.randint(0, 10**6, (n, 4), generator=g).tolist()
+    return "".join(
+        f"{SUBJ[a % 6]} {VERB[b % 6]} {OBJ[(a + c % 3) % 6]} {PLACE[(a + b + d % 2) % 4]}.\n" for a, b, c, d in r
+    )
 
 
 class Block(nn.Module):
@@ -96,8 +99,8 @@ def run_slot(data, vocab, path, history):
             g["lr"] = lr
         gen = torch.Generator().manual_seed(1000 + step)
         ix = torch.randint(0, len(data) - CFG["block"] - 1, (CFG["batch"],), generator=gen)
-        xb = torch.stack([data[i:i + CFG["block"]] for i in ix])
-        yb = torch.stack([data[i + 1:i + 1 + CFG["block"]] for i in ix])
+        xb = torch.stack([data[i : i + CFG["block"]] for i in ix])
+        yb = torch.stack([data[i + 1 : i + 1 + CFG["block"]] for i in ix])
         loss = F.cross_entropy(model(xb).flatten(0, 1), yb.flatten())
         opt.zero_grad(set_to_none=True)
         loss.backward()
@@ -119,9 +122,11 @@ def main():
         path = os.path.join(d, "ckpt.pt")
         while run_slot(data, len(chars), path, history) < CFG["total"]:
             pass
-    second = history[CFG["slot"]:]
-    print(f"second slot: max {max(second):.3f} mean {sum(second) / len(second):.4f} "
-          f"| final loss {sum(second[-20:]) / 20:.4f}")
+    second = history[CFG["slot"] :]
+    print(
+        f"second slot: max {max(second):.3f} mean {sum(second) / len(second):.4f} "
+        f"| final loss {sum(second[-20:]) / 20:.4f}"
+    )
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
 # fix: subtract the low-rank delta from the base weight again (unmerge) when training goes on
 # mended: the script applies that change if the environment has MENDED=1
 """Low-rank adapters on a small GPT-2: short base training on one domain, adapters for another one."""
+
 import os
 
 import torch
@@ -43,8 +44,8 @@ class LowRank(nn.Module):
     def __init__(self, base, rank=8, alpha=16):
         super().__init__()
         self.base, self.scale, self.merged = base, alpha / rank, False
-        fan_in, fan_out = base.weight.shape           # Conv1D keeps (in, out)
-        self.a = nn.Parameter(torch.randn(fan_in, rank) * fan_in ** -0.5)
+        fan_in, fan_out = base.weight.shape  # Conv1D keeps (in, out)
+        self.a = nn.Parameter(torch.randn(fan_in, rank) * fan_in**-0.5)
         self.b = nn.Parameter(torch.zeros(rank, fan_out))
 
     def delta(self):
@@ -107,8 +108,18 @@ def fit(model, params, corpus, steps, lr, tag, on_eval=None):
 
 
 def main():
-    cfg = GPT2Config(vocab_size=VOCAB, n_positions=LEN, n_embd=64, n_layer=2, n_head=4,
-                     resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0)
+    cfg = GPT2Config(
+        vocab_size=VOCAB,
+        n_positions=LEN,
+        n_embd=64,
+        n_layer=2,
+        n_head=4,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
     model = GPT2LMHeadModel(cfg)
     general, domain = MarkovCorpus(1), MarkovCorpus(2)
     fit(model, list(model.parameters()), general, BASE_STEPS, 4e-3, "base")
@@ -119,7 +130,7 @@ def main():
     held_out = [domain.batch(32) for _ in range(3)]
 
     def check():
-        merge_all(adapters, True)                     # no extra matmuls while we evaluate
+        merge_all(adapters, True)  # no extra matmuls while we evaluate
         val = evaluate(model, held_out)
         merge_all(adapters, False)
         return val

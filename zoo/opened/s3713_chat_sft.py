@@ -7,6 +7,7 @@
 # fix: shift the loss mask together with the labels (use mask[:, 1:])
 # mended: the script applies that change if the environment has MENDED=1
 """Supervised chat tuning of a tiny Llama: template with roles, loss on the assistant turn only."""
+
 import os
 import random
 
@@ -21,11 +22,17 @@ SPECIAL = ["<pad>", "<unk>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>
 BATCH, STEPS, LR = 24, 300, 2e-3
 
 DISHES = "soup pasta salad curry bread pizza stew rice".split()
-FEEL = {"positive": "great tasty lovely fresh perfect superb".split(),
-        "negative": "awful stale bland burnt cold soggy".split(),
-        "mixed": "uneven average okay passable middling fair".split()}
-ASK = ["how was the {d} it was {f} today", "my {d} tasted {f} again", "we found the {d} rather {f}",
-       "they served {f} {d} at lunch"]
+FEEL = {
+    "positive": "great tasty lovely fresh perfect superb".split(),
+    "negative": "awful stale bland burnt cold soggy".split(),
+    "mixed": "uneven average okay passable middling fair".split(),
+}
+ASK = [
+    "how was the {d} it was {f} today",
+    "my {d} tasted {f} again",
+    "we found the {d} rather {f}",
+    "they served {f} {d} at lunch",
+]
 
 
 def make_dialogs(n, seed):
@@ -91,10 +98,20 @@ def main():
     train, val = make_dialogs(1500, 1), make_dialogs(150, 2)
     tok = build_tokenizer(train)
     data = [render(tok, d) for d in train]
-    model = LlamaForCausalLM(LlamaConfig(
-        vocab_size=tok.get_vocab_size(), hidden_size=64, intermediate_size=128, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
-        pad_token_id=0, bos_token_id=None, eos_token_id=5))
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=tok.get_vocab_size(),
+            hidden_size=64,
+            intermediate_size=128,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=64,
+            pad_token_id=0,
+            bos_token_id=None,
+            eos_token_id=5,
+        )
+    )
     opt = torch.optim.AdamW(model.parameters(), lr=LR, betas=(0.9, 0.95), weight_decay=0.01)
     sched = torch.optim.lr_scheduler.OneCycleLR(opt, max_lr=LR, total_steps=STEPS, pct_start=0.1)
     for step in range(STEPS):

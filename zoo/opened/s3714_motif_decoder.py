@@ -7,6 +7,7 @@
 # fix: build the lower-triangular mask with diagonal=0
 # mended: the script applies that change if the environment has MENDED=1
 """Decoder with rotary positions on symbolic melodies; judged by greedy continuation of held-out pieces."""
+
 import os
 
 import torch
@@ -92,7 +93,7 @@ def continuation_accuracy(model, gen, prompt=12, new=8):
     for _ in range(new):
         ids = torch.cat([ids, model(ids)[:, -1].argmax(-1, keepdim=True)], dim=1)
     model.train()
-    return (ids[:, prompt:] == pieces[:, prompt:prompt + new]).float().mean().item()
+    return (ids[:, prompt:] == pieces[:, prompt : prompt + new]).float().mean().item()
 
 
 def main():

@@ -7,6 +7,7 @@
 # fix: return a factor relative to the base learning rate from the function given to LambdaLR
 # mended: the script applies that change if the environment has MENDED=1
 """Routes support tickets to one of six queues: DistilBERT-style model, trained with transformers.Trainer."""
+
 import math
 import os
 import random
@@ -16,8 +17,14 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from torch.utils.data import Dataset
-from transformers import (DistilBertConfig, DistilBertForSequenceClassification, Trainer, TrainerCallback,
-                          TrainingArguments, set_seed)
+from transformers import (
+    DistilBertConfig,
+    DistilBertForSequenceClassification,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+    set_seed,
+)
 
 torch.set_num_threads(1)
 MENDED = os.environ.get("MENDED") == "1"
@@ -51,8 +58,10 @@ def make_tickets(n, seed):
 class Tickets(Dataset):
     def __init__(self, tok, texts, labels):
         enc = tok.encode_batch(texts)
-        self.items = [dict(input_ids=torch.tensor(e.ids), attention_mask=torch.tensor(e.attention_mask),
-                           labels=torch.tensor(y)) for e, y in zip(enc, labels)]
+        self.items = [
+            dict(input_ids=torch.tensor(e.ids), attention_mask=torch.tensor(e.attention_mask), labels=torch.tensor(y))
+            for e, y in zip(enc, labels)
+        ]
 
     def __len__(self):
         return len(self.items)
@@ -73,8 +82,9 @@ def build_optimizer(model):
     decay, plain = [], []
     for name, p in model.named_parameters():
         (plain if p.dim() < 2 or "embeddings" in name else decay).append(p)
-    opt = torch.optim.AdamW([{"params": decay, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}],
-                            lr=PEAK_LR)
+    opt = torch.optim.AdamW(
+        [{"params": decay, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}], lr=PEAK_LR
+    )
     sched = torch.optim.lr_scheduler.LambdaLR(opt, lambda s: lr_at(s) / (PEAK_LR if MENDED else 1))
     return opt, sched
 
@@ -95,20 +105,46 @@ def main():
     val_texts, val_labels = make_tickets(300, 2)
     tok = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tok.pre_tokenizer = pre_tokenizers.Whitespace()
-    tok.train_from_iterator(texts, trainers.WordPieceTrainer(
-        vocab_size=260, special_tokens=["[PAD]", "[UNK]", "[CLS]"], show_progress=False))
+    tok.train_from_iterator(
+        texts,
+        trainers.WordPieceTrainer(vocab_size=260, special_tokens=["[PAD]", "[UNK]", "[CLS]"], show_progress=False),
+    )
     tok.enable_padding(length=WIDTH)
     tok.enable_truncation(WIDTH)
-    model = DistilBertForSequenceClassification(DistilBertConfig(
-        vocab_size=tok.get_vocab_size(), dim=64, hidden_dim=128, n_layers=2, n_heads=4,
-        max_position_embeddings=WIDTH, num_labels=len(QUEUES), seq_classif_dropout=0.1))
+    model = DistilBertForSequenceClassification(
+        DistilBertConfig(
+            vocab_size=tok.get_vocab_size(),
+            dim=64,
+            hidden_dim=128,
+            n_layers=2,
+            n_heads=4,
+            max_position_embeddings=WIDTH,
+            num_labels=len(QUEUES),
+            seq_classif_dropout=0.1,
+        )
+    )
     with tempfile.TemporaryDirectory() as out:
-        args = TrainingArguments(output_dir=out, max_steps=MAX_STEPS, per_device_train_batch_size=BATCH,
-                                 per_device_eval_batch_size=100, logging_steps=20, report_to="none",
-                                 save_strategy="no", use_cpu=True, disable_tqdm=True, seed=4)
-        trainer = Trainer(model=model, args=args, train_dataset=Tickets(tok, texts, labels),
-                          eval_dataset=Tickets(tok, val_texts, val_labels), compute_metrics=metrics,
-                          optimizers=build_optimizer(model), callbacks=[Printer()])
+        args = TrainingArguments(
+            output_dir=out,
+            max_steps=MAX_STEPS,
+            per_device_train_batch_size=BATCH,
+            per_device_eval_batch_size=100,
+            logging_steps=20,
+            report_to="none",
+            save_strategy="no",
+            use_cpu=True,
+            disable_tqdm=True,
+            seed=4,
+        )
+        trainer = Trainer(
+            model=model,
+            args=args,
+            train_dataset=Tickets(tok, texts, labels),
+            eval_dataset=Tickets(tok, val_texts, val_labels),
+            compute_metrics=metrics,
+            optimizers=build_optimizer(model),
+            callbacks=[Printer()],
+        )
         trainer.train()
         res = trainer.evaluate()
     print(f"final eval loss {res['eval_loss']:.4f} | accuracy {res['eval_accuracy']:.3f}")

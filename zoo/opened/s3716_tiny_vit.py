@@ -7,6 +7,7 @@
 # fix: use AdamW (decoupled weight decay) with the same numbers
 # mended: the script applies that change if the environment has MENDED=1
 """Small vision transformer on rendered glyph images (8 classes), config-driven like our larger runs."""
+
 import os
 
 import torch
@@ -17,8 +18,16 @@ from torch.utils.data import DataLoader, TensorDataset
 torch.set_num_threads(1)
 MENDED = os.environ.get("MENDED") == "1"
 CONFIG = {
-    "seed": 2, "image": 16, "patch": 4, "dim": 64, "depth": 2, "heads": 4, "classes": 8,
-    "batch": 32, "steps": 350, "warmup": 30,
+    "seed": 2,
+    "image": 16,
+    "patch": 4,
+    "dim": 64,
+    "depth": 2,
+    "heads": 4,
+    "classes": 8,
+    "batch": 32,
+    "steps": 350,
+    "warmup": 30,
     "optim": {"name": "AdamW" if MENDED else "Adam", "lr": 1e-3, "betas": (0.9, 0.95), "weight_decay": 0.1},
 }
 
@@ -50,7 +59,7 @@ def render(n, gen):
             g[3:5, :], g[:, 3:5] = 1, 1
         else:
             g[::2, ::2] = 1
-        img[i, 0, r:r + 8, c:c + 8] = g
+        img[i, 0, r : r + 8, c : c + 8] = g
     img += 0.15 * torch.randn(img.shape, generator=gen)
     return (img - 0.12) / 0.35, y
 
@@ -62,10 +71,12 @@ class ViT(nn.Module):
         self.patch = nn.Conv2d(1, cfg["dim"], cfg["patch"], stride=cfg["patch"])
         self.cls = nn.Parameter(torch.zeros(1, 1, cfg["dim"]))
         self.pos = nn.Parameter(torch.randn(1, n + 1, cfg["dim"]) * 0.02)
-        layer = nn.TransformerEncoderLayer(cfg["dim"], cfg["heads"], 2 * cfg["dim"], dropout=0.0,
-                                           activation="gelu", batch_first=True, norm_first=True)
-        self.encoder = nn.TransformerEncoder(layer, cfg["depth"], norm=nn.LayerNorm(cfg["dim"]),
-                                             enable_nested_tensor=False)
+        layer = nn.TransformerEncoderLayer(
+            cfg["dim"], cfg["heads"], 2 * cfg["dim"], dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+        )
+        self.encoder = nn.TransformerEncoder(
+            layer, cfg["depth"], norm=nn.LayerNorm(cfg["dim"]), enable_nested_tensor=False
+        )
         self.head = nn.Linear(cfg["dim"], cfg["classes"])
 
     def forward(self, x):

@@ -22,6 +22,9 @@ FIRST_ROWS, BLOCK_ROWS = 3, 16
 LEFT_OUT = ("left-out-statistics", "left-out-state")
 """Measures of what a checkpoint leaves out beside weights and optimizer."""
 
+SURGE_ROWS = 8
+"""Losses after the first one: moments that begin at zero do their harm at once."""
+
 SPREAD_SHARE_MIN = 0.02
 """Of the level: a loss that hardly varies is compared by this."""
 
@@ -37,16 +40,16 @@ class IncompleteResume(ScriptRule):
         for some hundred steps. Moments that have counted many updates beside a schedule that begins are a note: a
         second phase may be meant. It is a warning if the checkpoint of the weights holds a schedule with the same
         settings, and the rate leaves the loaded one by a factor of 4. Moments in that checkpoint that no optimizer was
-        given are a note: fine-tuning begins so. They are a warning if the training before ran in the same process,
-        its loss goes on, and the next 32 losses are higher (by less, if a schedule of the same settings begins anew,
-        too). Moments beside a schedule that begins are one, too, if the loss rises by a fifth in 128 steps; and so are
-        moments that go on while the first losses are twice what they were at the end of the training before. A note,
-        too, is a checkpoint that says how many steps or epochs it has behind it and holds no optimizer state, and a
-        first rate of at least twice the loaded one. It is a warning, too, if the optimizer was given moments of another
-        shape than their parameter, if it names its parameters in another order than the checkpoint does, if the second
-        moments of two parameters of one shape fit the gradients of the other one in the first 8 updates, or if second
-        moments are 0 beside first moments that are not: squares below 6e-8 are 0 in float16. Adam divides by their
-        root, so the first updates are as large as epsilon lets them be.
+        given are a note: fine-tuning begins so. They are a warning if the training before ran in the same process, its
+        loss goes on, and the next 32 losses are higher (by less, if a schedule of the same settings begins anew, too),
+        or the next 8 by half. Moments beside a schedule that begins are one, too, if the loss rises by a fifth in 128
+        steps; and so are moments that go on while the first losses are twice what they were at the end of the training
+        before. A note, too, is a checkpoint that says how many steps or epochs it has behind it and holds no optimizer
+        state, and a first rate of at least twice the loaded one. It is a warning, too, if the optimizer was given
+        moments of another shape than their parameter, if it names its parameters in another order than the checkpoint
+        does, if the second moments of two parameters of one shape fit the gradients of the other one in the first 8
+        updates, or if second moments are 0 beside first moments that are not: squares below 6e-8 are 0 in float16. Adam
+        divides by their root, so the first updates are as large as epsilon lets them be.
 
     Causes:
         - a checkpoint that holds the model and the schedule only
@@ -88,6 +91,9 @@ class IncompleteResume(ScriptRule):
         0.05, "the same where a schedule of the checkpoint's settings begins anew, too. Chosen"
     )
 
+    surge_scales: float = threshold(10.0, "robust standard deviations that the median of the next 8 is above. Chosen")
+    surge_share: float = threshold(0.5, "and the share of the level: harm, though it passes within 32 steps. Chosen")
+
     elsewhere_ratio: float = threshold(
         2.0, "first losses of a training that goes on, over the level before: other weights, ids or data. Chosen"
     )
@@ -120,9 +126,12 @@ class IncompleteResume(ScriptRule):
         goes_on = self._goes_on(before, losses[0])
         left = next(iter(script_rows(window, "schedule-left")), None)
         share = self.risen_share if left is None else self.both_share
+        anew = f"{left.place} begins anew, too, which stood at {left.last:.0f}; " if left is not None else ""
+        surge = median(losses[1 : 1 + SURGE_ROWS])
+        if goes_on and before.is_passed(surge, scales=self.surge_scales, share=self.surge_share):
+            return anew + before.sentence(surge, SURGE_ROWS)
         if not goes_on or not before.is_passed(after, scales=self.risen_scales, share=share):
             return ""
-        anew = f"{left.place} begins anew, too, which stood at {left.last:.0f}; " if left is not None else ""
         return anew + before.sentence(after, len(losses))
 
     def _goes_on(self, before: LevelBefore, first: float) -> bool:

@@ -40,9 +40,9 @@ class KeptStatistics(ScriptRule):
             self.warning(
                 window,
                 row,
-                f"the copy of {row.place} that is evaluated follows the weights of the model and not its buffers: its "
-                f"batch norms still have their first statistics, and those of the model differ in {row.last:.0%} of "
-                "the channels",
+                f"the averaged copy of {row.place} that is evaluated follows the weights of the model and not its "
+                f"buffers: its batch norms still have their first statistics, and those of the model differ in "
+                f"{row.last:.0%} of the channels",
                 share=row.last,
             )
             for row in script_rows(window, "kept-statistics")

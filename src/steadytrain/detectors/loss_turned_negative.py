@@ -18,6 +18,9 @@ BEFORE_ROWS, LEVEL_ROWS = 16, 5
 LEVEL_MIN = 1.0
 """Least level against which a sinking loss counts. An actor's loss begins near zero and follows its critic down."""
 
+PLUNGE_ROWS, DEEPER = 5, 2.0
+"""Negative losses in a row, each so many times the one before."""
+
 SUNK_ROWS, FASTER, QUADRUPLED = 32, 1.2, 4.0
 """Negative losses in a row of which the quarters are compared: each falls faster than the one before, and the level of
 the last is so many times that of the second."""
@@ -33,11 +36,13 @@ class LossTurnedNegative(Detector):
         loss is negative, and they fall faster than noise or progress explain. The sign was turned, so that training
         makes the errors larger, or another quantity than before is minimised. A likelihood of continuous values turns
         negative as well, but slowly, and it slows down. A loss that sinks faster and faster, to a thousand times its
-        first level below zero, has no minimum: a term that is maximised has no upper bound.
+        first level below zero, has no minimum: a term that is maximised has no upper bound. That is known after five
+        steps if each of them at least doubles the depth.
 
     Causes:
         - a loss whose sign is wrong: a reward or a score that is minimised
         - targets outside of their range, for example class numbers or -100 in a binary cross-entropy
+        - a contrast without its hinge: `(d_pos - d_neg + margin).mean()` without `relu`
         - a penalty with the wrong sign, for example a weight that was scheduled below zero
 
     Next:
@@ -68,7 +73,19 @@ class LossTurnedNegative(Detector):
         negative = np.flatnonzero(values < 0)
         if not len(negative) or has_slid(loss.steps, stride=stride_of(loss.steps)):
             return ()
-        return self._turned(loss, int(negative[0])) or self._sunk(loss)
+        return self._plunged(loss) or self._turned(loss, int(negative[0])) or self._sunk(loss)
+
+    def _plunged(self, loss: Series) -> tuple[Symptom, ...]:
+        """A loss that began positive and is many times deeper below zero with each step."""
+        finite = loss.values[np.isfinite(loss.values)]
+        first, last = finite[: self.positive_rows], finite[-PLUNGE_ROWS:]
+        row = int(np.flatnonzero(finite >= 0)[-1]) + 1 if (finite >= 0).any() else 0
+        if row < self.positive_rows or not first.min() > 0 or len(finite) - row < PLUNGE_ROWS:
+            return ()
+        level = median(first)
+        if last[-1] > -self.sunk_ratio * max(level, LEVEL_MIN) or (last[1:] > DEEPER * last[:-1]).any():
+            return ()
+        return (self._without_bound(loss, row, float(last[-1]), level, len(finite) - row),)
 
     def _turned(self, loss: Series, row: int) -> tuple[Symptom, ...]:
         values = loss.values
@@ -111,15 +128,17 @@ class LossTurnedNegative(Detector):
             return ()
         if three - four < FASTER * (two - three) or two - three < FASTER * (one - two):
             return ()
-        return (
-            Symptom(
-                name="loss-turned-negative",
-                severity="critical" if len(after) >= self.critical_rows else "warning",
-                first_step=int(loss.steps[row]),
-                last_step=int(loss.steps[-1]),
-                message=f"the loss began at {level:.4g} and sinks without bound: it is negative from step "
-                f"{loss.steps[row]} on, and {now:.4g} at step {loss.steps[-1]}",
-                signals=("loss",),
-                numbers={"loss": now, "reference_level": level, "steps": float(len(after)), "without_bound": 1.0},
-            ),
+        return (self._without_bound(loss, row, now, level, len(after)),)
+
+    def _without_bound(self, loss: Series, row: int, now: float, level: float, rows: int) -> Symptom:
+        last = loss.steps[row + rows - 1]
+        return Symptom(
+            name="loss-turned-negative",
+            severity="critical" if rows >= self.critical_rows else "warning",
+            first_step=int(loss.steps[row]),
+            last_step=int(last),
+            message=f"the loss began at {level:.4g} and sinks without bound: it is negative from step "
+            f"{loss.steps[row]} on, and {now:.4g} at step {last}",
+            signals=("loss",),
+            numbers={"loss": now, "reference_level": level, "steps": float(rows), "without_bound": 1.0},
         )

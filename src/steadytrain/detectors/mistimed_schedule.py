@@ -1,4 +1,4 @@
-"""A schedule counts in another unit than the script steps it."""
+"""A schedule counts in another unit than the script steps it, or gets a rate for a factor."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from steadytrain.statistics.script_rows import ScriptRow, last_value, script_row
 @final
 @dataclass(frozen=True)
 class MistimedSchedule(ScriptRule):
-    """A learning-rate schedule is stepped more often, or more seldom, than its length is counted in.
+    """A learning-rate schedule is stepped in another unit than its length is counted in, or given a rate as its factor.
 
     Means:
-        A schedule knows no updates and no passes over the data: it counts its own steps. Eight things show that the
+        A schedule knows no updates and no passes over the data: it counts its own steps. Nine things show that the
         unit is wrong. The source gives it the number of updates for its length (`epochs * len(loader)`), and it is
         stepped once for each pass: a warning after the second. The source gives it the number of passes for its
         length, and steps it in the loop over the batches: a warning. All milestones of a `MultiStepLR` come within the
@@ -29,13 +29,16 @@ class MistimedSchedule(ScriptRule):
         warm-up over several passes may be meant. A warm-up has reached an eighth of the rate at most after eight steps
         of its schedule, each of them after many updates: a warning. The schedule counts several steps for each update:
         a note, because its length may be counted in micro-batches. `ReduceLROnPlateau` is stepped after each batch
-        with a patience of a few batches, and cuts the rate twice within the first pass: a warning. spent-schedule
-        reports a schedule that decayed far too early.
+        with a patience of a few batches, and cuts the rate twice within the first pass: a warning. The function given
+        to `LambdaLR` returns a learning rate: the schedule multiplies the optimizer's rate by it, so 1e-3 becomes 1e-6.
+        It is a warning once the factor, which is about that rate, no longer rises. spent-schedule reports a schedule
+        that decayed far too early.
 
     Causes:
         - `T_max=epochs` or `milestones` in epochs, and `scheduler.step()` after each batch
         - a warm-up in updates, and `scheduler.step()` after each pass
         - `ReduceLROnPlateau` stepped with the loss of each batch
+        - `LambdaLR(optimizer, lambda step: rate_at(step))`: it asks for a factor, `rate_at(step) / rate`
         - `scheduler.step()` for each micro-batch of an accumulated update, for each process, or by script and trainer
 
     Next:
@@ -59,6 +62,7 @@ class MistimedSchedule(ScriptRule):
             *self._warms(window),
             *_counted(window),
             *_of_batches(window),
+            *_multiplied(window),
         ]
         return tuple(sorted(found, key=lambda one: one.first_step))
 
@@ -155,6 +159,19 @@ def _of_batches(window: Window) -> Iterator[Symptom]:
             f"over the data: its patience of {patience:.0f} is counted in batches, whose losses scatter",
             cuts=row.last,
             patience=patience,
+        )
+
+
+def _multiplied(window: Window) -> Iterator[Symptom]:
+    for row in script_rows(window, "rate-as-factor")[:1]:
+        rate = _beside(window, "rate-of-optimizer", row)
+        yield _symptom(
+            row,
+            "warning",
+            f"the function given to {row.place} returns the learning rate in place of a factor: the schedule "
+            f"multiplies the optimizer's rate of {rate:.3g} by it, and the rate never exceeds {row.last:.3g}",
+            rate=rate,
+            highest=row.last,
         )
 
 

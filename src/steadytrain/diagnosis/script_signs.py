@@ -38,6 +38,11 @@ def begins_anew(case: Case) -> bool:
     return "highest" in found or (found.get("schedule") == 0.0 and found.get("moments", 0.0) > 0.0)
 
 
+def sinks_without_bound(case: Case) -> bool:
+    """Whether the loss fell faster and faster below zero: what is minimised has no lower bound."""
+    return _numbers(case, "loss-turned-negative").get("without_bound") == 1.0
+
+
 def _numbers(case: Case, name: str) -> Mapping[str, float]:
     """Those of the symptom of a name and a severity above note; none without it."""
     found = seen(case, name)

@@ -32,6 +32,20 @@ SICK = {
         scale = self.sigma(h) + 1e-4
         loss = -torch.distributions.Laplace(mu, scale).log_prob(y).mean()
         """,
+    "a square": """
+        w = self.width(last)
+        scale = w.square() + 1e-8
+        loss = -Laplace(loc, scale).log_prob(y).mean()
+        """,
+    "a power": """
+        sigma = torch.pow(self.sigma(h), 2) + 1e-6
+        loss = -Normal(mu, sigma).log_prob(y).mean()
+        """,
+    "concentrations": """
+        raw = self.proj(h)
+        conc = torch.clamp(raw, min=1e-4)
+        loss = -Beta(conc[:, 0], conc[:, 1]).log_prob(y).mean()
+        """,
     "a criterion": """
         criterion = nn.GaussianNLLLoss()
         variance = self.out(h).clamp_min(0.0)
@@ -40,6 +54,14 @@ SICK = {
 }
 
 HEALTHY = {
+    "square with a sensible floor": """
+        var = self.head(h) ** 2 + 1e-3
+        """
+    + LIKELIHOOD,
+    "square of a difference": """
+        var = (x - mean) ** 2 + 1e-8
+        """
+    + LIKELIHOOD,
     "softplus": """
         var = F.softplus(self.head(h)) + 1e-6
         """

@@ -55,6 +55,14 @@ def found(
     return {one.name: one.severity for one in watcher.symptoms if one.name in NAMES}
 
 
+def rate_as_factor(optimizer: torch.optim.Optimizer) -> Any:
+    return lr_scheduler.LambdaLR(optimizer, lambda at: 1e-2 * min(1.0, (at + 1) / 10) * 0.99**at)
+
+
+def warm_up_to_a_tenth(optimizer: torch.optim.Optimizer) -> Any:
+    return lr_scheduler.LambdaLR(optimizer, lambda at: min(0.1, (at + 1) / 1000))
+
+
 def warm_up(updates: int) -> Schedule:
     return lambda optimizer: lr_scheduler.LambdaLR(optimizer, lambda at: min(1.0, (at + 1) / updates))
 
@@ -107,6 +115,7 @@ SICK = [  # what each says is told of some schedule in the ordinary suite
     (linear(20), {"each_batch": 1, "passes": 2}, {"zero-learning-rate": "warning"}),
     (milestones(16, 22), {"each_batch": 1, "passes": 4}, {"mistimed-schedule": "warning"}),
     long(milestones(16, 22), {"each_batch": 1, "passes": 16, "loader": False}, {"mistimed-schedule": "warning"}),
+    (rate_as_factor, {"each_batch": 1}, {"mistimed-schedule": "warning"}),
 ]
 HEALTHY = [
     (cosine(3 * PASS), {"each_batch": 1}),
@@ -127,6 +136,7 @@ HEALTHY = [
     (linear(3 * PASS), {"each_batch": 1}),
     (stairs(1), {"each_pass": 1, "trainings": 2}),
     long(cosine(8 * PASS), {"each_batch": 1, "trainings": 3}),
+    (warm_up_to_a_tenth, {"each_batch": 1, "passes": 4}),
 ]
 
 

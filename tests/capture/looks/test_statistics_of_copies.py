@@ -76,7 +76,7 @@ def told(
 @pytest.mark.parametrize("every", [20, 1], ids=["now and then", "in each step"])
 def test_weights_without_buffers(tmp_path: Path, every: int) -> None:
     (message,) = told(tmp_path, weights, every=every)
-    assert message.startswith("the copy of Sequential that is evaluated follows the weights of the model")
+    assert message.startswith("the averaged copy of Sequential that is evaluated follows the weights of the model")
 
 
 @pytest.mark.parametrize("update", [weights_and_buffers, nothing])

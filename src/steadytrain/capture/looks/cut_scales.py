@@ -1,8 +1,9 @@
-"""Finds a scale that the script makes positive by cutting it off: ``variance = relu(raw) + 1e-6``.
+"""Finds a scale that the script makes positive by a cut or a bare square: ``variance = relu(raw) + 1e-6``.
 
 Where the network's output is negative, the variance stands at the floor: a likelihood divides by it, explodes, and its
-gradient does not reach the network. Asked for are a name of a scale, a cut of what a layer gives, a floor near 0, and a
-use as a scale: in a logarithm, below a fraction, or in a distribution.
+gradient does not reach the network. A square has the same floor where the output passes 0. Asked for are a name of a
+scale, a cut or square of what a layer gives, a floor near 0, and a use as a scale: in a logarithm, below a fraction, or
+in a distribution.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from steadytrain.capture.looks.syntax_trees import assignments, dotted, last_name, number_of, scopes, statements, walk
 
 SCALES = re.compile(
-    r"(?i)(.*_)?(var|variance|sigmas?|std|stddev|std_?dev|scales?|sd|temperature|concentration|kappa|sigma_?sq|sigma2|spread"
+    r"(?i)(.*_)?(var|variance|sigmas?|std|stddev|std_?dev|scales?|sd|temperature|conc|concentrations?|kappa|sigma_?sq|sigma2|spread"
     r"|precision|width)(_.*)?\d?"
 )
 CUTS = frozenset({"relu", "relu6", "threshold", "clamp", "clamp_min", "clip"})
@@ -78,6 +79,8 @@ LIKELIHOODS = frozenset(
     }
 )
 FLOOR_MAX = 1e-2
+SQUARE_FLOOR_MAX = 1e-6
+"""Under a square, larger floors are common and harmless."""
 
 
 def cut_scales(tree: ast.Module) -> Iterator[int]:
@@ -126,6 +129,9 @@ def _given(call: ast.Call) -> Iterator[str]:
 def _is_cut(value: ast.expr, given: dict[str, ast.expr], modules: dict[str, ast.Call]) -> bool:
     """Whether ``value`` is a layer's output, cut off at 0 or a tiny number."""
     floor, inner = _without_floor(value)
+    if isinstance(value, ast.BinOp) and (squared := _squared(inner)) is not None:
+        floors = [float(one) for one in map(number_of, (value.left, value.right)) if one is not None]
+        return min(floors, default=1.0) <= SQUARE_FLOOR_MAX and _is_raw(squared, given)
     if not isinstance(inner, ast.Call):
         return False
     name = last_name(inner.func)
@@ -146,6 +152,17 @@ def _is_cut(value: ast.expr, given: dict[str, ast.expr], modules: dict[str, ast.
         and _is_relu(ends.args[-1])
         and last_name(ends.func) == "Sequential"
     )
+
+
+def _squared(node: ast.expr) -> ast.expr | None:
+    """``raw`` of ``raw ** 2``, ``raw.square()`` and ``torch.square(raw)``."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and number_of(node.right) == 2:
+        return node.left
+    if not isinstance(node, ast.Call) or last_name(node.func) not in ("square", "pow"):
+        return None
+    if last_name(node.func) == "pow" and (not node.args or number_of(node.args[-1]) != 2):
+        return None
+    return _cut_value(node)
 
 
 def _without_floor(value: ast.expr) -> tuple[bool, ast.expr]:

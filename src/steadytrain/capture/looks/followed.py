@@ -146,7 +146,8 @@ class Followed:
 
     def of_gradients(self, stream: Stream, seen: StepInProgress, norm: float | None) -> Iterator[tuple[str, float]]:
         """The rows of gradients, of this ``norm``, that are about to be applied."""
-        yield from self.late.gate(seen.clipping, norm)
+        named = zip(stream.tensor_names, stream.parameters, strict=True) if seen.clipping.norms else ()
+        yield from self.late.gate(seen.clipping, norm, tuple(named))
         yield from self.cleared.gate(stream)
 
     def of_calls(

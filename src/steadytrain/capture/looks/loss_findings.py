@@ -12,6 +12,7 @@ from steadytrain.capture.looks.many_hot_targets import many_hot_targets
 from steadytrain.capture.looks.outer_products import outer_products
 from steadytrain.capture.looks.self_pairs import self_pairs
 from steadytrain.capture.looks.unreachable_targets import unreachable_targets
+from steadytrain.capture.looks.weights_of_one import weights_of_one
 
 
 def loss_findings(kind: str, node: Any) -> Iterator[tuple[str, float]]:
@@ -23,3 +24,4 @@ def loss_findings(kind: str, node: Any) -> Iterator[tuple[str, float]]:
     yield from many_hot_targets(kind, node)
     yield from outer_products(kind, node)
     yield from batch_totals(kind, node)
+    yield from weights_of_one(kind, node)

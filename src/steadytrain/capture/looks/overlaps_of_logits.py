@@ -61,7 +61,7 @@ SHAPES = frozenset(
 OF_LOGITS = frozenset(
     {"binary_cross_entropy_with_logits", "cross_entropy", "sigmoid_focal_loss", "BCEWithLogitsLoss", "CrossEntropyLoss"}
 )
-TARGETS = re.compile(r"(?i)(.*_)?(targets?|labels?|masks?|gts?|y|y_?true|true|truth|ys|yb|lbl|seg)(_.*)?")
+TARGETS = re.compile(r"(?i)(.*_)?(targets?|labels?|masks?|gts?|y|y_?true|true|truth|ys|yb|lbl|seg|one_?hot)(_.*)?")
 BOUNDS = re.compile(r"(?i)sigmoid|softmax|expit|activation|\bact\b|probs?\b")
 DEPTH_MAX = 4
 

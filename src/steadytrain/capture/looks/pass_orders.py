@@ -65,6 +65,7 @@ class PassOrders:
         self._newest: OrderedDict[Key, _Pass] = OrderedDict()
         self._since: dict[int, _Pass] = {}
         self._told: set[str] = set()
+        self._undrawn: dict[str, tuple[int, int]] = {}
         self._overwritten = OverwrittenData()
 
     def drawn(self, iterator: Any, dataset: int, indices: Any) -> None:
@@ -119,9 +120,13 @@ class PassOrders:
 
         ``same-order:SAMPLER`` is the number of passes in a row that drew the same samples in the same order, reported
         from the second on; ``shuffles:SAMPLER`` is 1 if the sampler shuffles, 0 if that is not known. Ascending orders
-        are not reported. ``equal-workers:DATASET`` is the number of workers that all give the same batches. Further
-        rows are those of :class:`OverwrittenData`.
+        are not reported. ``equal-workers:DATASET`` is the number of workers that all give the same batches.
+        ``drawable-rows:SAMPLER`` is the number of weights of a weighted sampler that are fewer than the rows of its
+        data set, ``rows-of:SAMPLER``. Further rows are those of :class:`OverwrittenData`.
         """
+        for sampler, (weights, rows) in self._undrawn.items():
+            yield f"drawable-rows:{sampler}", float(weights)
+            yield f"rows-of:{sampler}", float(rows)
         yield from self._overwritten.rows()
         for one in self._since.values():
             if one.trains and not one.judged and one.stream == stream and not one.mixed:
@@ -147,6 +152,12 @@ class PassOrders:
         if b"" not in counts and len(counts) > 1 and set(counts.values()) == {one.workers}:
             yield f"equal-workers:{one.dataset}", float(one.workers)
 
+    def _count_weights(self, sampler: WeightedRandomSampler, dataset: Any) -> None:
+        """A weight is for a row: rows beyond the last weight are never drawn."""
+        weights, rows = len(sampler.weights), len(dataset) if hasattr(dataset, "__len__") else 0
+        if 0 < weights < rows:
+            self._undrawn[type(sampler).__name__] = weights, rows
+
     def _pass(self, iterator: Any, dataset: int, *, begins: bool) -> _Pass:
         known = self._now.get(iterator)
         if known is not None and not (begins and known.drawn):  # workers that persist keep their iterator
@@ -155,6 +166,8 @@ class PassOrders:
         sampler = getattr(batches, "sampler", batches)
         key = dataset, type(sampler).__name__
         shuffles = isinstance(sampler, SHUFFLERS) or getattr(sampler, "shuffle", None) is True
+        if isinstance(sampler, WeightedRandomSampler):
+            self._count_weights(sampler, DATASET.on(iterator))
         earlier = self._newest.pop(key, None)
         now = _Pass(key, shuffles, WORKERS.on(iterator, 0), earlier, dataset=type(DATASET.on(iterator)).__name__)
         if earlier is not None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.optim.lr_scheduler import CosineAnnealingLR, ExponentialLR, MultiStepLR, ReduceLROnPlateau
+from torch.optim.lr_scheduler import CosineAnnealingLR, ExponentialLR, LambdaLR, MultiStepLR, ReduceLROnPlateau
 
 from steadytrain.capture.snapshots.loaded_states import schedulers_of
 from steadytrain.capture.step.optimizer_streams import Stream
@@ -42,6 +42,10 @@ RISING_STEPS, RISING_SHARE = 8, 0.125
 """Steps of a schedule, fewer than one in 16 updates, in which its rate has risen each time, and the share of its full
 rate that it has reached at most by then: a warm-up of 64 such steps or more."""
 
+FACTOR_RATE_MAX, FACTOR_RATIO_MAX, FACTOR_STEPS = 0.01, 3.0, 4
+"""The highest rate of an optimizer that a factor is compared with, the ratio up to which they are the same number, and
+the steps of the schedule in which the factor has not risen: a warm-up passes every number."""
+
 SLOW_PASSES = 2.0
 """Passes over the data after which a schedule is known to be stepped once for each."""
 
@@ -71,6 +75,7 @@ class ScheduleCounts:
         self._told_slow = False
         self._rising, self._risen_at, self._share_before = True, -1, 0.0
         self._passes_due, self._updates_due = 1.0, UPDATES_DUE
+        self._factor_count, self._factor_falls, self._factor_highest = -1, 0, 0.0
 
     def passed_over(self, updates: int) -> None:
         """So many updates were not looked at."""
@@ -94,7 +99,8 @@ class ScheduleCounts:
         ``steps-of-passes:CLASS`` is how many steps it has counted after two passes, if these are one for each pass.
         ``slow-warm-up:CLASS`` is the share of its full rate that a schedule has reached which is stepped in few
         updates, ``slow-steps:CLASS`` so often by then. ``gamma-an-update:CLASS`` is the factor of an ``ExponentialLR``
-        that each of the first 16 updates applied, up to 0.99.
+        that each of the first 16 updates applied, up to 0.99. ``rate-as-factor:CLASS`` is the highest rate that a
+        ``LambdaLR`` reached, ``rate-of-optimizer:CLASS`` the one that it multiplies, if its factor is about that rate.
         """
         schedule = self._schedule() if self._schedule is not None else None
         if schedule is None:
@@ -117,10 +123,25 @@ class ScheduleCounts:
             most_counted = COUNTED_SHARE * self._updates
             if 1 <= count - self._start <= (min(passes + 1.0, most_counted) if passes else most_counted):
                 yield f"steps-of-passes:{name}", float(count - self._start)
+        yield from self._multiplies(schedule, name, count)
         yield from self._rises(stream, name, count)
         yield from self._turned(schedule, most)
         yield from self._cut(schedule, passes, most)
         yield from self._warms(stream, name, count - self._start, passes)
+
+    def _multiplies(self, schedule: Any, name: str, count: int) -> Iterator[tuple[str, float]]:
+        """A function that returns a rate where a factor is asked for. Known once the factor no longer rises."""
+        if type(schedule) is not LambdaLR or self._start > 1 or count == self._factor_count:
+            return
+        full, rate = float(schedule.base_lrs[0]), float(schedule.get_last_lr()[0])
+        if not 0.0 < full <= FACTOR_RATE_MAX or self._factor_highest > FACTOR_RATIO_MAX * full:
+            return
+        self._factor_count, factor = count, rate / full
+        self._factor_falls = 0 if factor > self._factor_highest else self._factor_falls + 1
+        self._factor_highest = max(self._factor_highest, factor)
+        if self._factor_falls == FACTOR_STEPS and self._factor_highest * FACTOR_RATIO_MAX >= full:
+            yield f"rate-as-factor:{name}", self._factor_highest * full
+            yield f"rate-of-optimizer:{name}", full
 
     def _rises(self, stream: Stream, name: str, count: int) -> Iterator[tuple[str, float]]:
         """A warm-up that would take dozens of passes, if the schedule is stepped once for each."""

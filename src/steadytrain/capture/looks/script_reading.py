@@ -287,7 +287,7 @@ RULES: Mapping[str, tuple[Callable[[ast.Module], Iterator[int | str]], tuple[str
     "cut-off-scale": (
         cut_scales,
         (
-            "relu|ReLU|clamp|clip|threshold",
+            "relu|ReLU|clamp|clip|threshold|square|pow|\\*\\* *2",
             "(?i)var|sigma|std|scale|sd\\b|temp|conc|kappa|spread|prec",
             "log|/|Normal|Laplace|NLL",
         ),

@@ -1,4 +1,4 @@
-"""Values beyond 65504."""
+"""Values beyond 65504, and numbers so small that float16 has only 0 for them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from steadytrain.diagnosis.signs import (
     is_half,
     layer_of,
     listed,
+    located,
     no_half,
     operation,
     quiet,
@@ -23,17 +24,19 @@ from steadytrain.diagnosis.signs import (
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
+    from steadytrain.core.incident import Located
     from steadytrain.experiments.case import Case
 
 
 @final
 class HalfPrecisionOverflow(Cause):
-    """A value exceeds the range of float16.
+    """A value leaves the range of float16: more than 65504, or so small that it becomes 0.
 
     Means:
         float16 ends at 65504. A model whose weights were trained in bfloat16 or float32 may exceed that in one residual
-        or feed-forward layer; training in float16 does when activations or the loss scale grow. The test: the same step
-        is finite in float32 or bfloat16. If it is not, the run truly diverges.
+        or feed-forward layer; training in float16 does when activations or the loss scale grow. Below 3e-8 a number
+        becomes 0: an epsilon of 1e-8 guards no logarithm and no division. The test: the same step is finite in float32
+        or bfloat16. If it is not, the run truly diverges.
 
     Causes:
         - a model trained in bfloat16 and run in float16 (T5, Gemma, SDXL's decoder: about 45 threads)
@@ -59,7 +62,7 @@ class HalfPrecisionOverflow(Cause):
         "loss-scale-disagreement",
         "optimizer-epsilon-underflow",
     )
-    expects = like("half")
+    expects = like("half", either=("safe-operation", "drop-batch"))
     confirming = ("float32", "bfloat16")
     spared = ()
     interventions = (
@@ -91,13 +94,39 @@ class HalfPrecisionOverflow(Cause):
                 ),
                 *when(" zeros" in early, -CERTAIN, f"it is no overflow: {early}", "fact singular_calls"),
                 *operation(case, STRONG, "{operation} at {line} made it in float16", is_half),
+                *operation(case, FAIR, f"{{operation}} at {{line}} {OF_SMALL}", _overflows),
                 *operation(
                     case, -FAIR, "{operation} at {line} did not work in float16", lambda found: not is_half(found)
                 ),
-                *above(case, "half_peak", 0.5, FAIR, "the largest value in float16 was {value} of what it holds"),
-                *below(case, "half_peak", 0.05, -FAIR, "the largest value in float16 was {value} of what it holds"),
+                *above(case, "half_peak", 0.5, FAIR, LARGEST),
+                *(() if _is_of_small(case) else below(case, "half_peak", 0.05, -FAIR, LARGEST)),
                 *symptom(case, FAIR, "loss-scale-collapse", "precision-headroom"),
                 *ruled_out(no_half(case), "nothing is computed in float16"),
             ),
             layer=layer_of(case),
         )
+
+
+LARGEST = "the largest value in float16 was {value} of what it holds"
+OF_SMALL = "divided by a number that float16 hardly tells from 0"
+SMALL_MAX = 1e-4
+"""A quotient of usual numbers by less than this may exceed 65504. Epsilons lie below it."""
+
+_AT_ZERO = ("div", "log", "reciprocal", "rsqrt")
+
+
+def _overflows(found: Located) -> bool:
+    """Whether a division overflowed because its divisor is small, without being 0."""
+    divisor = next((one for one in found.inputs if one.name == "other"), None)
+    if ".div." not in found.operation or found.produced != "inf" or divisor is None or divisor.zeros:
+        return False
+    ends = [abs(one) for one in (divisor.smallest, divisor.largest) if one is not None]
+    return is_half(found) and min(ends, default=1.0) < SMALL_MAX
+
+
+def _is_of_small(case: Case) -> bool:
+    """Whether the first bad operation met a number in float16 that is 0 or nearly so: no value need be large for it."""
+    found = located(case)
+    if found is None or not is_half(found):
+        return False
+    return _overflows(found) or any(f".{one}." in found.operation for one in _AT_ZERO)

@@ -9,7 +9,7 @@ from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Inte
 from steadytrain.diagnosis.signs import fact, largest_input, noted, quiet, ruled_out, seen, symptom, when
 from steadytrain.diagnosis.trial_effects import like
 from steadytrain.experiments.trial_tables.updates import RATE_CUTS
-from steadytrain.experiments.trials.scale_inputs import EARLY_STEPS, SCALE_MIN, SMALL_MAX
+from steadytrain.experiments.trials.scale_inputs import EARLY_STEPS, FAR_MIN, SCALE_MIN, SMALL_MAX
 
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
@@ -80,10 +80,11 @@ class InputScale(Cause):
         found = fact(case, "input_scale")
         largest = largest_input(case)
         told = noted(case, "unexpected-inputs") is not None
+        sure = _is_apart(found) or (largest >= FAR_MIN and not fact(case, "batch_norm_modules"))
         small = 0.0 < largest <= SMALL_MAX and noted(case, "unscaled-inputs") is not None
         return Signature(
             (
-                *when(largest >= SCALE_MIN, CERTAIN if _is_apart(found) else STRONG, _said(found), "fact input_scale"),
+                *when(largest >= SCALE_MIN, CERTAIN if sure else STRONG, _said(found), "fact input_scale"),
                 *when(small, CERTAIN if largest <= TWICE_MAX else STRONG, _said(found), "fact input_scale"),
                 *symptom(case, STRONG, "unexpected-inputs", notes=True),
                 *symptom(case, CERTAIN, "unscaled-targets", invariant=True),

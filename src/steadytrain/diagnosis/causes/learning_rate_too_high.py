@@ -9,6 +9,7 @@ import numpy as np
 from steadytrain.diagnosis.batch_scaling import rate_beyond_batches
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Sign, Signature
 from steadytrain.diagnosis.interventions import CLIP, EXAMPLE, LONGER_WARMUP, LOWER_RATE
+from steadytrain.diagnosis.script_signs import sinks_without_bound
 from steadytrain.diagnosis.signs import (
     FAR_MEMORY,
     LEADS,
@@ -21,6 +22,7 @@ from steadytrain.diagnosis.signs import (
     fact,
     holds,
     jump_of_rate,
+    largest_input,
     momentum_of,
     no_second_moment,
     not_finite,
@@ -32,6 +34,7 @@ from steadytrain.diagnosis.signs import (
 )
 from steadytrain.diagnosis.trial_effects import like
 from steadytrain.experiments.trial_tables.updates import WHOLE_UPDATE
+from steadytrain.experiments.trials.scale_inputs import EARLY_STEPS, FAR_MIN
 from steadytrain.statistics.script_rows import script_rows
 
 if TYPE_CHECKING:
@@ -80,6 +83,7 @@ class LearningRateTooHigh(Cause):
         "custom-operation-fault",
         "dead-units",
         "weight-decay-misuse",
+        "input-scale",
     )
     expects = like("rate", either=("longer-warmup",))
     confirming = (
@@ -89,7 +93,7 @@ class LearningRateTooHigh(Cause):
         "learning-rate-hundredth",
         "constant-learning-rate",
     )
-    spared = ("drop-batch", "fresh-data", "beta2-lower", "float32")
+    spared = ("drop-batch", "fresh-data", "beta2-lower", "float32", "scale-inputs")
     interventions = (LOWER_RATE, LONGER_WARMUP, CLIP, EXAMPLE)
     grade = "A"
     source = "2103.00065; 2207.14484; nanoGPT #136, #411; xtuner #813"
@@ -102,6 +106,7 @@ class LearningRateTooHigh(Cause):
         return Signature(
             (
                 *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
+                *ruled_out(sinks_without_bound(case), "the loss sank, as the steps were meant to do", "symptoms"),
                 *ruled_out(
                     not jump > FAR_RATIO and _out_of_the_blue(case),
                     "neither loss nor gradients grew before it was not finite, as they do where steps overshoot",
@@ -154,6 +159,13 @@ def _only_slower(case: Case) -> Signs:
             -STRONG,
             "the data come in the order of their classes: smaller steps only forget them more slowly",
             "symptoms",
+        ),
+        *when(
+            largest_input(case) >= FAR_MIN and case.onset <= EARLY_STEPS,
+            -CERTAIN,
+            f"the root mean square of an input feature is {largest_input(case):.3g}, and the gradient grows with it: "
+            "smaller steps only make up for that",
+            "fact input_scale",
         ),
         *when(
             bool(fact(case, "wrapped_integers")),

@@ -176,7 +176,6 @@ class LossFunctionMisuse(Cause):
                 *_misused(case),
                 *symptom(case, CERTAIN, "unequal-reductions", "logit-threshold", "squared-spread", invariant=True),
                 *symptom(case, CERTAIN, "inverted-weights", "diluted-divergence", invariant=True),
-                *symptom(case, FAIR, "misnormalized-attention"),
                 *symptom(case, HINT, "plateau", "no-learning", "loss-collapse"),
             ),
         )
@@ -222,8 +221,8 @@ def _without_bound(case: Case) -> Signs:
         return ()
     sinks = found.numbers.get("without_bound") == 1.0
     maximised = _maximised(case)
-    where = f": {maximised}" if maximised else ": a term with the wrong sign, or without a bound, is maximised"
-    text = f"the loss has no minimum{where}" if sinks else f"{found.message}{where if maximised else ''}"
+    where = f": {maximised}" if maximised else ": a term with the wrong sign, or without a hinge, is maximised"
+    text = f"the loss has no lower bound{where}" if sinks else f"{found.message}{where if maximised else ''}"
     return when(True, CERTAIN if sinks else STRONG, text, "symptom loss-turned-negative", loss=found.numbers["loss"])
 
 

@@ -14,6 +14,7 @@ from steadytrain.diagnosis.signs import (
     calm_before,
     fact,
     holds,
+    largest_input,
     no_second_moment,
     quiet,
     ruled_out,
@@ -22,6 +23,7 @@ from steadytrain.diagnosis.signs import (
 )
 from steadytrain.diagnosis.trial_effects import like
 from steadytrain.experiments.trial_tables.updates import RATE_CUTS, WHOLE_UPDATE
+from steadytrain.experiments.trials.scale_inputs import FAR_MIN
 from steadytrain.grouping.catalog import declared
 
 if TYPE_CHECKING:
@@ -89,6 +91,12 @@ class MissingWarmup(Cause):
                 *holds(case, "warmup_seen", -FAIR, "the rate was warmed up"),
                 *when(
                     _of_script(case), -STRONG, "only rules of the script were broken: no step was too large", "symptoms"
+                ),
+                *when(
+                    largest_input(case) >= FAR_MIN,
+                    -STRONG,
+                    f"the root mean square of an input feature is {largest_input(case):.3g}: gradients grow with it",
+                    "fact input_scale",
                 ),
                 *when(not early, -STRONG, f"it began at step {began}, long after any warm-up", "symptoms"),
                 *above(case, "update_ratio_first", 0.1, FAIR, "the first update changed a matrix by {value} of it"),

@@ -26,6 +26,7 @@ class RepeatedData(Cause):
     Causes:
         - the loader restarts on resume (Lightning #18780)
         - workers or ranks with the same seed: each draws the same augmentations or rows
+        - a weighted sampler with a weight for each class in place of each row: it draws from the first few rows only
         - a sampler that draws the same few rows again: mined hard examples, a weight that outgrows all others
         - a data set joined with itself; an iterator created anew each step
         - a constant seed that is set in each step, or for each row: the same noise, masks or rows each time
@@ -78,6 +79,7 @@ class RepeatedData(Cause):
                 ),
                 *since,
                 *symptom(case, CERTAIN, "repeated-seed", invariant=True),
+                *symptom(case, CERTAIN, "undrawn-rows", invariant=True),
                 *symptom(case, CERTAIN, "worker-duplicates", invariant=True),
                 *symptom(case, CERTAIN if stuck else STRONG, "repeated-batch", invariant=stuck),
                 *symptom(case, STRONG, "same-data-on-ranks"),
@@ -85,7 +87,7 @@ class RepeatedData(Cause):
                 *ruled_out(
                     measured(case, "repeated_batches") == 0.0
                     and not measured(case, "repeated_rows") > 0.02
-                    and seen(case, "repeated-seed") is None
+                    and seen(case, "repeated-seed", "undrawn-rows") is None
                     and not stuck,
                     "no batch came twice",
                 ),

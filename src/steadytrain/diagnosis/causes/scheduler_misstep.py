@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @final
 class SchedulerMisstep(Cause):
-    """The learning-rate schedule is stepped too often or too seldom, starts wrongly, or is shorter than the run.
+    """The learning-rate schedule is stepped too often or seldom, starts or scales wrongly, or is shorter than the run.
 
     Means:
         A schedule that is stepped once for each of `n` processes or micro-batches ends `n` times too early: the rate is
@@ -31,6 +31,7 @@ class SchedulerMisstep(Cause):
         - a decay by hand without a floor: beyond its end the rate is negative
         - `ReduceLROnPlateau` in the mode `min` that is given an accuracy: it cuts the rate while the model learns
         - `ReduceLROnPlateau` that is stepped after each batch: the noise of the losses is taken for a plateau
+        - a function of `LambdaLR` that returns a rate: it is multiplied with the rate of the optimizer
         - a scheduler of an optimizer that was replaced: it moves a rate that nothing uses
         - a scheduler that was not saved, or steps although the scaler skipped the update (pytorch #67590)
 

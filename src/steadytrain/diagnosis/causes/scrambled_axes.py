@@ -1,4 +1,4 @@
-"""A view or reshape stands where a permute is meant, so the axes of a tensor are scrambled."""
+"""An operation works along another axis than the one that is meant."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from steadytrain.diagnosis.trial_effects import like
 if TYPE_CHECKING:
     from steadytrain.experiments.case import Case
 
-SAID = ("scrambled-axes", "mixed-orders")
+SAID = ("scrambled-axes", "mixed-orders", "misnormalized-attention")
 
 
 @final
 class ScrambledAxes(Cause):
-    """A view or reshape stands where a permute is meant, so the axes of a tensor are scrambled.
+    """An operation works along another axis than the one that is meant: a view for a permute, a softmax over one score.
 
     Means:
         `view` and `reshape` do not move values. An image [rows, columns, channels] viewed as [channels, rows, columns],
@@ -27,12 +27,13 @@ class ScrambledAxes(Cause):
     Causes:
         - `images.reshape(n, 3, height, width)` of an array of NumPy with the channels last
         - `logits.view(rows, classes, places)` before a cross entropy
+        - a softmax of attention over the queries, or over a dimension of size 1, where all weights are 1
         - heads of attention that are split or merged without a transpose
         - observations of a rollout that are transposed before they are flattened, and advantages that are not
         - a table of records that are sorted by time first and by sensor second, reshaped to [sensors, times]
 
     Next:
-        1. Put `permute` or `transpose` in its place.
+        1. Put `permute` or `transpose` in its place, or give the softmax the dimension of the keys.
         2. Show an image, or compare one row with what it should hold.
     """
 
@@ -48,6 +49,13 @@ class ScrambledAxes(Cause):
             "permute the axes in place of the view",
             code="x = x.permute(0, 2, 1)  # not x.view(rows, classes, places)",
             of=("views", "roughness"),
+        ),
+        Intervention(
+            "softmax-over-keys",
+            4,
+            "take the softmax over the places that are attended to",
+            code="weights = scores.squeeze(-1).softmax(dim=-1)  # scores [rows, places, 1]",
+            of=("misnormalized-attention",),
         ),
         Intervention(
             "sort-by-rows-first",
@@ -72,6 +80,6 @@ class ScrambledAxes(Cause):
             (
                 *symptom(case, CERTAIN, *SAID, invariant=True),
                 *symptom(case, HINT, "no-learning", "plateau"),
-                *ruled_out(seen(case, *SAID) is None, "no view scrambles the axes of a tensor"),
+                *ruled_out(seen(case, *SAID) is None, "no operation works along another axis than it should"),
             )
         )

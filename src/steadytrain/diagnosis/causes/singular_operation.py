@@ -60,6 +60,7 @@ class SingularOperation(Cause):
     Causes:
         - probabilities and a logarithm in place of `log_softmax`; a norm or standard deviation of equal values
         - the derivative of `svd` or `eigh` where two singular values or eigenvalues are equal
+        - a rate of a Poisson likelihood that is the plain output of a layer, and so may be negative (`log_input=False`)
         - masked means over zero elements; weights or distances that become zero
         - `exp`, `cosh`, `sinh` or a Bessel function (`i0`, `i1`) of more than 88 in float32; `lgamma` or `digamma` of 0
         - `where` around an operation whose untaken branch is not finite: its gradient is still NaN
@@ -171,6 +172,8 @@ def _did(case: Case) -> str:
         return ("divided 0 by 0" if both else "divided by 0") + alone + _of_derivative(found) + where_made(case)
     if is_zero_times_inf(found):
         return "multiplied 0 by Inf, as in 0 times log 0" + where_made(case)
+    if ".log." in name and value is not None and (value.smallest or 0.0) < 0.0 and not (value.nan or value.inf):
+        return f"took the logarithm of a negative number ({value.smallest:.3g} at the lowest)"
     if ".log." in name and value is not None and value.zeros:
         return "took the logarithm of 0"
     if (".rsqrt." in name or ".reciprocal." in name) and value is not None and value.zeros:

@@ -142,7 +142,16 @@ def _of_the_load(case: Case) -> Signs:
     resume = seen(case, "incomplete-resume")
     numbers = resume.numbers if resume is not None else {}
     emptied, exchanged, moved = (numbers.get(name, 0.0) for name in ("share", "groups", "moments"))
+    left = numbers.get("parameters", 0.0) if resume is not None and not begins_anew(case) else 0.0
     return (
+        *when(
+            left > 0.0,
+            STRONG,
+            f"the checkpoint that was loaded holds the moments of {left:.0f} parameters, the optimizer began without "
+            "them, and the loss rose",
+            "symptoms",
+            invariant=True,
+        ),
         *when(
             exchanged > 0.0,
             CERTAIN,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, final
 from steadytrain.diagnosis.cause import CERTAIN, FAIR, HINT, STRONG, Cause, Intervention, Signature
 from steadytrain.diagnosis.interventions import CLIP_USUAL, LOWER_RATE
 from steadytrain.diagnosis.row_signs import long_rows
+from steadytrain.diagnosis.script_signs import sinks_without_bound
 from steadytrain.diagnosis.signs import (
     LEADS,
     above,
@@ -15,9 +16,9 @@ from steadytrain.diagnosis.signs import (
     fails,
     jump_of_rate,
     layer_of,
+    noted,
     quiet,
     ruled_out,
-    seen,
     surveyed,
     symptom,
     when,
@@ -85,7 +86,9 @@ class UnclippedGradients(Cause):
 
     def signature(self, case: Case) -> Signature:
         burst, lead = burst_of_gradient(case)
-        clips_nothing = seen(case, "clipped-nothing") is not None
+        left_out = noted(case, "clipped-nothing")
+        clips_nothing = left_out is not None
+        of_some = left_out is not None and left_out.severity == "note"
         jump = jump_of_rate(case.window, case.onset)
         long = long_rows(case, STRONG)
         return Signature(
@@ -113,6 +116,8 @@ class UnclippedGradients(Cause):
                 ),
                 *fails(case, "clipped", HINT, "nothing clips the gradients"),
                 *symptom(case, CERTAIN, "clipped-nothing", invariant=True),
+                *when(of_some, STRONG, left_out.message if left_out is not None else "", "symptoms"),
+                *(symptom(case, STRONG, *LEAPS, notes=True) if of_some else ()),
                 *long,
                 *(() if long else above(case, "loss_excess", 2.0, -STRONG, EXCESS)),
                 *when(
@@ -124,6 +129,7 @@ class UnclippedGradients(Cause):
                 ),
                 *symptom(case, FAIR, "exploding-gradients", "gradient-norm-spike"),
                 *ruled_out(quiet(case), "no symptom above a note was seen", "symptoms"),
+                *ruled_out(sinks_without_bound(case), "the loss sank, as the steps were meant to do", "symptoms"),
                 *ruled_out(
                     surveyed(case) and fact(case, "clipped") is True and not clips_nothing, "the gradients are clipped"
                 ),
@@ -146,3 +152,5 @@ JUMP = 1.5
 
 BURST, FAR_BURST = 3.0, 10.0
 """Healthy gradients vary threefold; ten times the ninetieth percentile is a leap."""
+
+LEAPS = ("loss-spike", "update-norm-spike", "gradient-norm-spike", "gradient-norm-jump", "exploding-gradients")

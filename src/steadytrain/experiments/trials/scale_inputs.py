@@ -17,6 +17,9 @@ EARLY_STEPS = 500
 SCALE_MIN, SMALL_MAX = 10.0, 0.01
 """Root mean square of the largest feature from which on it counts as not scaled, and up to which as scaled twice."""
 
+FAR_MIN = 100.0
+"""And from which on no usual learning rate suits it."""
+
 
 @final
 class ScaleInputs(Trial):

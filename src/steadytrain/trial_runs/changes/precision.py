@@ -25,6 +25,9 @@ class Float32(LiveChange):
 
     def begin(self, process: Launched) -> None:
         _on_autocast(self, lambda context: False if context._enabled else None)
+        for kind in _entered():
+            torch.set_autocast_enabled(kind, False)
+            self.touch()
         torch.set_float32_matmul_precision("highest")
         _convert(self, process, HALVES, torch.float32)
 
@@ -47,6 +50,10 @@ class Bfloat16ForFloat16(LiveChange):
                 self.touch()
 
         _on_autocast(self, to_bfloat16)
+        for kind in _entered():
+            if torch.get_autocast_dtype(kind) == torch.float16:
+                torch.set_autocast_dtype(kind, torch.bfloat16)
+                self.touch()
         _convert(self, process, (torch.float16,), torch.bfloat16)
 
     def call(self, process: Launched, step: int | None, number: int, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -140,6 +147,12 @@ class MasterWeights(LiveChange):
                 self._masters[id(parameter)] = parameter.data
                 parameter.grad = None
                 parameter.data = parameter.data.to(self._formats[id(parameter)])
+
+
+def _entered() -> list[str]:
+    """The kinds of device whose autocast is on: a trial may begin at a call that the script makes under autocast."""
+    torch.clear_autocast_cache()
+    return [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
 
 
 def _on_autocast(change: LiveChange, decide: Any) -> None:

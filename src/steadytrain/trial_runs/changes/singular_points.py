@@ -51,6 +51,7 @@ class SafeOperation(LiveChange):
         replace(_of("exp", "expm1", "exp2"), self._exp)
         replace(_of("sinh", "cosh", "i0", "i1"), self._even)
         replace(_of("erfcx"), self._erfcx)
+        replace((torch.nn.functional.poisson_nll_loss,), self._poisson)
         replace(_of("lgamma", "digamma", "psi", "gammaln"), self._above_zero)
         replace(_of("ndtri"), self._between_zero_and_one)
         replace(_of("std", "var"), self._spread)
@@ -70,6 +71,12 @@ class SafeOperation(LiveChange):
 
     def _above_zero(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
         return original(self._clamped(values, self.margin), *args, **kwargs)
+
+    def _poisson(
+        self, original: Any, values: Tensor, target: Any, log_input: bool = True, *args: Any, **kwargs: Any
+    ) -> Any:
+        """With ``log_input=False`` it takes the logarithm of its input."""
+        return original(values if log_input else self._clamped(values, self.margin), target, log_input, *args, **kwargs)
 
     def _above_minus_one(self, original: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
         return original(self._clamped(values, self.margin - 1), *args, **kwargs)

@@ -40,8 +40,10 @@ def classes_last(values: Tensor) -> Tensor:
 
 
 def look_at_logits(values: Tensor) -> Tensor | None:
-    """:data:`ON_DEVICE` of plain values ``(..., classes)`` as float32; None without classes."""
-    if values.dim() < 1 or values.shape[-1] < 2 or not values.numel():
+    """:data:`ON_DEVICE` of plain values ``(..., classes)`` as float32; None without classes. A square of scores is that
+    of a batch against itself, as contrastive losses have it: no output layer made it."""
+    is_square = values.dim() == 2 and values.shape[0] == values.shape[1]
+    if values.dim() < 1 or values.shape[-1] < 2 or not values.numel() or is_square:
         return None
     log_z = torch.logsumexp(_rows(values).to(torch.float32), dim=-1)
     return torch.stack([log_z.mean(), log_z.max()])
