@@ -258,6 +258,23 @@ def test_zero_over_zero_beside_an_inf_is_a_singular_operation_of_inputs_that_wer
     assert told.endswith("made it from inputs that were not finite")
 
 
+def test_the_logarithm_of_a_negative_number_is_called_so() -> None:
+    (said,) = singular(
+        found("aten.log.default", "nan", OperandRange("self", (64,), "torch.float32", "cpu", -0.23, 6.6))
+    )
+    assert said.endswith("took the logarithm of a negative number (-0.23 at the lowest)")
+
+
+@pytest.mark.parametrize(("read", "whose"), [("as target", "the targets of the batch"), ("as input", "the batch")])
+def test_targets_that_hold_it_are_called_so(read: str, whose: str) -> None:
+    why = (
+        f"a tensor from before the re-run held NaN: float32 [16], first read by aten.mse_loss.default {read} at a.py:9"
+    )
+    case = finite_case(finding=Finding(None, why), facts={"batch_nonfinite": HELD})
+    first = causes()["nonfinite-input"].signature(case).signs[0].what
+    assert first.startswith(f"{whose} held NaN or Inf")
+
+
 def test_an_operation_of_finite_inputs_speaks_against_the_data() -> None:
     finite = OperandRange("self", (8,), "torch.float32", "cpu", -1.0, 1.0)
     case = replace(found("aten.log.default", "nan", finite), facts={"batch_nonfinite": HELD})

@@ -27,7 +27,7 @@ ENTRIES_SHOWN_MAX = 4
 
 @final
 class NonfiniteInput(Cause):
-    """The batch itself holds NaN or Inf.
+    """The batch itself holds NaN or Inf, in its inputs or its targets.
 
     Means:
         The loader's output is not finite before any operation uses it, so no setting of the run helps. One such row is
@@ -91,6 +91,9 @@ class NonfiniteInput(Cause):
         )
 
 
+HELD = "the batch held NaN or Inf before the model touched it"
+
+
 def _held_before(case: Case) -> Signs:
     """A broken rule if the data held it, and no operation of the script made it before it called the model."""
     held = fact(case, "batch_nonfinite")
@@ -99,7 +102,9 @@ def _held_before(case: Case) -> Signs:
     made = made_by_script(case)
     rows = "; ".join(map(bad_rows, held[:ENTRIES_SHOWN_MAX]))
     more = f" and {len(held) - ENTRIES_SHOWN_MAX} more" if len(held) > ENTRIES_SHOWN_MAX else ""
-    what = f"the batch held NaN or Inf before the model touched it{f' ({made})' if made else ''}: {rows}{more}"
+    whose = "targets" if " as target" in _why(case) else ""
+    held_it = f"the {whose} of the batch held NaN or Inf" if whose else HELD
+    what = f"{held_it}{f' ({made})' if made else ''}: {rows}{more}"
     return when(True, CERTAIN, what, "fact batch_nonfinite", invariant=True, batch_nonfinite=float(len(held)))
 
 
