@@ -163,6 +163,7 @@ SICK: dict[str, tuple[dict[str, Any], str]] = {
     "bootstrap-past-end": ({}, "unused-episode-end"),
     "reversed-returns": ({}, "reversed-returns"),
     "cut-off-scale": ({}, "cut-off-scale"),
+    "evaluation-side-effect": ({}, "evaluation-setback"),
     "uniform-noise": ({}, "uniform-noise"),
     "reversed-straight-through": ({}, "reversed-straight-through"),
     "scrambled-axes": ({}, "scrambled-axes"),

@@ -28,6 +28,9 @@ APART_UPDATES = 4
 ROWS_COMPARED = 3
 """First calls of a burst that have to be the same: two episodes of a policy may begin alike."""
 
+EVALUATED_APART = 8
+"""Updates between two evaluations: what calls a model without gradients more often samples from it."""
+
 CALLS_MIN = 2
 SAMPLES_MIN = 3
 
@@ -56,6 +59,7 @@ class Evaluations:
         self._rows, self._weights = EvaluatedRows(), EvaluatedWeights()
         self._seen: dict[bytes, int] = {}
         self._bursts = self._updates = self._evaluated = 0
+        self._aside = self._evaluated_at = self._begun = 0
 
     def called(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """The script calls a model with gradients."""
@@ -74,6 +78,7 @@ class Evaluations:
         self._rows.called_aside(module, args, kwargs)
         self._weights.called_aside(module)
         now = self._now
+        self._aside += module in self._trained
         if not module.training and not now.knows_modes and self._bursts < BURSTS_MAX:
             now.knows_modes = any(module is part for model in self._trained for part in model.modules())
         if self._bursts >= BURSTS_MAX or len(now.rows) >= CALLS_MAX or module not in self._trained:
@@ -90,13 +95,15 @@ class Evaluations:
             now.model = type(module).__name__
             now.rows.append(_digest(args, kwargs))
 
-    def rows(self) -> Iterator[tuple[str, float]]:
+    def rows(self, begun: int) -> Iterator[tuple[str, float]]:
         """The rows of the burst before an update: the calls of each evaluation in which such a part was at work.
 
         ``evaluated-in-training:MODEL (PARTS)`` says that the model was in training mode,
-        ``evaluated-with:MODEL (CALL)`` that a functional dropout drew.
+        ``evaluated-with:MODEL (CALL)`` that a functional dropout drew. ``evaluated:within`` is the number of calls of
+        an evaluation, ``evaluated:between`` of one between two passes over the data, of which ``begun`` have begun.
         """
         self._updates += 1
+        yield from self._before(begun)
         self._weights.updated()
         yield from self._weights.left_in()
         yield from self._rows.updated()
@@ -116,6 +123,15 @@ class Evaluations:
         first = self._seen.setdefault(b"".join(now.rows[:ROWS_COMPARED]), self._updates)
         if all(now.rows) and self._updates - first >= APART_UPDATES:
             yield f"evaluated-in-training:{now.model} ({now.active})", float(len(now.rows))
+
+    def _before(self, begun: int) -> Iterator[tuple[str, float]]:
+        """The evaluation right before this update, if there was one."""
+        place, self._begun = "between" if begun != self._begun else "within", begun
+        calls, self._aside = self._aside, 0
+        if calls:
+            if self._updates - self._evaluated_at >= EVALUATED_APART:
+                yield f"evaluated:{place}", float(calls)
+            self._evaluated_at = self._updates
 
     def at_the_end(self) -> Iterator[tuple[str, float]]:
         """The rows of the evaluations after the last update, when the script ends."""

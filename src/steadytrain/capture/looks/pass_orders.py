@@ -65,6 +65,9 @@ class PassOrders:
         self._newest: OrderedDict[Key, _Pass] = OrderedDict()
         self._since: dict[int, _Pass] = {}
         self._told: set[str] = set()
+        self.begun = 0
+        """The passes over data that have begun."""
+
         self._undrawn: dict[str, tuple[int, int]] = {}
         self._overwritten = OverwrittenData()
 
@@ -168,6 +171,7 @@ class PassOrders:
         shuffles = isinstance(sampler, SHUFFLERS) or getattr(sampler, "shuffle", None) is True
         if isinstance(sampler, WeightedRandomSampler):
             self._count_weights(sampler, DATASET.on(iterator))
+        self.begun += 1
         earlier = self._newest.pop(key, None)
         now = _Pass(key, shuffles, WORKERS.on(iterator, 0), earlier, dataset=type(DATASET.on(iterator)).__name__)
         if earlier is not None:
