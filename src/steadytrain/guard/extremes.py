@@ -15,6 +15,7 @@ from steadytrain.capture.step.gate import Measurement
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.model import Series
 from steadytrain.guard.recurring import TRIAL_RATIO, Recurring
+from steadytrain.guard.repeats import Repeats
 
 WINDOW, STEPS_MIN, STEPS_FULL = 128, 8, 32
 """With fewer than ``STEPS_FULL`` steps, what is extreme has to be further away, by the square of what is missing."""
@@ -71,7 +72,7 @@ class Extremes:
         self.is_known = False
         """Whether a roll-back has shown that the data of the row are extreme, and not the state."""
 
-        self.recurring = Recurring()
+        self.recurring, self.repeats = Recurring(), Repeats()
         self.norm = self.norm_on_trial = math.inf
         """The gradient norm of the newest extreme step, and what it is clipped at if its update is made on trial."""
 
@@ -118,6 +119,7 @@ class Extremes:
         losses = np.append(self._known[1], self._usual(window.applied("loss")))
         usual = norms[-WINDOW:][~far_out(norms[-WINDOW:], losses[-WINDOW:])]
         largest = float(usual.max(initial=0.0))
+        self.repeats.look(stream, step, loss)
         if not self.recurring.is_alike(loss, norm, largest) and not is_extreme(norms, norm, losses, loss):
             self.is_known = False
             return None

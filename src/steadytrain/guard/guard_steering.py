@@ -52,7 +52,7 @@ class GuardSteering(Steering):
         self._ladder = Ladder(policy)
         self._copies = StateCopies()
         self._extremes = Extremes(policy.budget.skips_in_a_row)
-        self._troubles = Troubles(policy)
+        self._troubles = Troubles(policy, self._extremes.repeats)
         self._waiting: Trouble | None = None
         self._trial: Trial | None = None
         self._seen: set[int] = set()

@@ -11,10 +11,11 @@ from typing import Any
 from steadytrain.capture.looks.misplaced_moments import emptied_share
 from steadytrain.capture.step.optimizer_streams import Stream
 from steadytrain.core.model import Symptom
-from steadytrain.guard.corroboration import goes_on, is_of_the_data, left_its_course, levels_at, onset_of
+from steadytrain.guard.corroboration import OF_LOSS, goes_on, is_of_the_data, left_its_course, levels_at, onset_of
 from steadytrain.guard.extremes import HINDSIGHT_STEPS, extreme_at_first
 from steadytrain.guard.policy import AT_GATE, EXTREME, Policy
 from steadytrain.guard.recurring import Recurring
+from steadytrain.guard.repeats import Repeats
 from steadytrain.guard.setting_jumps import SettingJumps
 from steadytrain.guard.state_copies import StateCopies
 from steadytrain.guard.stretches import Stretch, Stretches
@@ -54,10 +55,11 @@ class Trouble:
 
 
 class Troubles:
-    """Judges for ``policy``. ``accepts``: other data are being learned, so that finite values are only recorded."""
+    """Judges for ``policy``. ``repeats``: batches that recur. ``accepts``: other data are being learned, so that finite
+    values are only recorded."""
 
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
+    def __init__(self, policy: Policy, repeats: Repeats) -> None:
+        self._policy, self._repeats = policy, repeats
         self._jumps: defaultdict[str, SettingJumps] = defaultdict(SettingJumps)
         self._stretches: defaultdict[str, Stretches] = defaultdict(Stretches)
         self.accepts = False
@@ -79,6 +81,8 @@ class Troubles:
         if min(stream.step, symptom.last_step) <= self.acted_at + SETTLE_STEPS:
             return False
         if symptom.first_step <= self.passed_over or not goes_on(symptom, stream):
+            return False
+        if symptom.name in (*OF_LOSS, "exploding-gradients") and self._repeats.explain(symptom, stream):
             return False
         if copies.is_overwritten(symptom.first_step):
             return True
