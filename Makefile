@@ -180,6 +180,7 @@ bench-ui: $(READY)
 bench-ranks: $(READY)
 	$(VENV)/bin/python benchmarks/ranks.py $(if $(ONLY),--only $(ONLY))
 	$(VENV)/bin/python benchmarks/ranks.py --cost
+	$(VENV)/bin/python benchmarks/ranks.py --growth
 
 bench-guard: $(READY)
 	$(VENV)/bin/python benchmarks/guard_against.py $(if $(ONLY),--only $(ONLY))

@@ -3,6 +3,7 @@
     python benchmarks/ranks.py                 # every script of benchmarks/ranks_unseen
     python benchmarks/ranks.py --only s04      # those whose name holds this
     python benchmarks/ranks.py --cost          # the CPU time of a step, bare and watched, with 2 and 4 processes
+    python benchmarks/ranks.py --growth        # what deciding together costs, up to 10,000 ranks
 
 A broken training counts as found if a symptom above a note, or the message that stops it, matches the expression in its
 header. A healthy one counts as quiet if it has no symptom above a note on any rank.
@@ -20,6 +21,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from steadytrain.capture.step.rank_tree import rounds
 from steadytrain.core.model import Symptom
 from steadytrain.storage.run_folder import open_run
 
@@ -51,11 +53,45 @@ dist.destroy_process_group()
 """
 
 
+ONE_COLLECTIVE = """
+import time
+import torch
+import torch.distributed as dist
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+value = torch.zeros(1)
+for _ in range(50):
+    dist.all_reduce(value, dist.ReduceOp.MAX)
+began = time.perf_counter()
+for _ in range(CALLS):
+    dist.all_reduce(value, dist.ReduceOp.MAX)
+if dist.get_rank() == 0:
+    import sys
+    print("took", (time.perf_counter() - began) / CALLS, file=sys.stderr)
+dist.destroy_process_group()
+"""
+CALLS = 1000
+VALUE_BYTES = 8
+"""One int64 a step: how bad the worst gradient of any rank is."""
+
+COMPARED_MAX = 64
+"""Ranks whose records are compared; of more, none are."""
+
+ROW_BYTES = 12
+"""A digest of a tensor: two halves and a group, as float32."""
+
+SIZES = (2, 4, 8, 64, 512, 4096, 10_000)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="only scripts whose name holds this")
     parser.add_argument("--cost", action="store_true", help="measure the cost instead")
+    parser.add_argument("--growth", action="store_true", help="extrapolate the collective of a step to many ranks")
     arguments = parser.parse_args()
+    if arguments.growth:
+        print(growth())
+        return
     if arguments.cost:
         for ranks in (2, 4):
             print(cost(ranks), flush=True)
@@ -104,6 +140,38 @@ def launch(folder: str, ranks: str, *words: str) -> str:
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LAUNCH_S_MAX, check=False
     )
     return ended.stderr
+
+
+def growth() -> str:
+    """What a rank sends and waits for in a step, by the number of ranks: the tree that is used, whose groups are rings,
+    with the time of a message as measured here. Waiting for slower ranks is not in it: the backward's own collective
+    has just made them wait."""
+    took = {ranks: collective_s(ranks) for ranks in (2, 4)}
+    round_s = max(took[ranks] / rounds(ranks) for ranks in took)
+    measured = ", ".join(f"{1e6 * one:.0f} us with {ranks}" for ranks, one in took.items())
+    lines = [
+        f"one all_reduce of {VALUE_BYTES} bytes, gloo on this machine: {measured} processes; "
+        f"{1e6 * round_s:.0f} us a message",
+        "",
+        "| ranks | messages in a row | in one ring | bytes a rank sends at most | time of a step | "
+        "first rank reads for a digest of 1,000 tensors |",
+        "|---|---|---|---|---|---|",
+    ]
+    for ranks in SIZES:
+        read = ranks * 1000 * ROW_BYTES if ranks <= COMPARED_MAX else 0
+        reads = f"{read / 1024:.0f} KiB" if read else "nothing: not compared"
+        lines.append(
+            f"| {ranks:,} | {rounds(ranks):,} | {2 * (ranks - 1):,} | {rounds(ranks) * VALUE_BYTES:,} | "
+            f"{1e3 * round_s * rounds(ranks):.2f} ms | {reads} |"
+        )
+    return "\n".join(lines)
+
+
+def collective_s(ranks: int) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "train.py").write_text(ONE_COLLECTIVE.replace("CALLS", str(CALLS)), encoding="utf-8")
+        said = launch(folder, str(ranks), "train.py")
+    return next(float(line.split()[1]) for line in said.splitlines() if line.startswith("took "))
 
 
 def cost(ranks: int) -> str:

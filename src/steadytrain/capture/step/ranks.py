@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeGuard
 import torch
 from torch import Tensor, nn
 
+from steadytrain.capture.step.rank_tree import way_of
 from steadytrain.core.torch_private import JOIN
 from steadytrain.storage.rank_endings import rank_end
 from steadytrain.storage.ranks_of_run import launched_rank, launched_ranks, rank_folder, speaks_here
@@ -149,7 +150,7 @@ def first_bad_rank(badness: int, joint: JointSteps) -> BadRank | None:
     """The first rank with the greatest ``badness`` of those that step together; None if no rank has anything bad.
 
     Reduced gradients are bad on all ranks, but a loss is bad only where the fault is. One collective of at most
-    ``AGREE_S_MAX`` seconds.
+    ``AGREE_S_MAX`` seconds; of more than 16 ranks, one up and one down for each level of a tree.
 
     The collective runs in a process group of our own: where ranks do different things (one leaves an update out), it
     cannot be taken for a collective of the script. A rank that waited in vain asks no more, and says so once.
@@ -184,17 +185,23 @@ _lost: dict[tuple[int, ...], str] = {}
 
 
 def _greatest(own: int, ranks: tuple[int, ...]) -> int:
-    """The greatest value of all ranks."""
-    limit = timedelta(seconds=AGREE_S_MAX)
-    if ranks not in _groups:
-        _groups[ranks] = torch.distributed.new_group(
-            list(ranks), timeout=limit, backend="gloo", use_local_synchronization=True
-        )
+    """The greatest value of all ranks: found group by group up the tree, and handed down the same way."""
     value = torch.tensor([own], dtype=torch.int64, device="cpu")
-    work = torch.distributed.all_reduce(value, torch.distributed.ReduceOp.MAX, group=_groups[ranks], async_op=True)
+    for members in way_of(rank(), ranks):
+        _reduce(value, members)
+    return int(value.item())
+
+
+def _reduce(value: Tensor, members: tuple[int, ...]) -> None:
+    """The greatest value of the ``members``, in place."""
+    limit = timedelta(seconds=AGREE_S_MAX)
+    if members not in _groups:
+        _groups[members] = torch.distributed.new_group(
+            list(members), timeout=limit, backend="gloo", use_local_synchronization=True
+        )
+    work = torch.distributed.all_reduce(value, torch.distributed.ReduceOp.MAX, group=_groups[members], async_op=True)
     if work is not None:
         work.wait(limit)
-    return int(value.item())
 
 
 def ranks_of(group: ProcessGroup | None) -> tuple[int, ...]:
