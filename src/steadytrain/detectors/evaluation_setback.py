@@ -33,8 +33,9 @@ class EvaluationSetback(Detector):
         six later ones, and that with all other places of the run. It is higher after nearly every evaluation, far
         beyond what batches differ by. Weights, statistics, a hidden state or the optimizer are not what they were
         before it. Where each evaluation stands between two passes over the data, or the learning rate rises there,
-        the loss may rise without a fault: the first is a note, the second is not reported. Data that get harder after
-        each evaluation by plan look the same.
+        the loss may rise without a fault: the first is a note, the second is not reported. Calls in training mode are
+        no evaluation here: a policy collects its data so. Data that get harder after each evaluation by plan look the
+        same.
 
     Causes:
         - adapters that are merged into the weights and not taken out, or averaged weights that are not swapped back
@@ -60,7 +61,7 @@ class EvaluationSetback(Detector):
     def check(self, window: Window) -> tuple[Symptom, ...]:
         rows = script_rows(window, "evaluated")
         loss = window.applied("loss")
-        if not rows:
+        if not rows or window.facts.get("loss_may_rise"):
             return ()
         at = np.unique(np.concatenate([row.steps for row in rows]))
         within = sum(len(row.steps) for row in rows if row.place == "within")

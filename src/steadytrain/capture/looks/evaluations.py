@@ -78,7 +78,7 @@ class Evaluations:
         self._rows.called_aside(module, args, kwargs)
         self._weights.called_aside(module)
         now = self._now
-        self._aside += module in self._trained
+        self._aside += not module.training and module in self._trained
         if not module.training and not now.knows_modes and self._bursts < BURSTS_MAX:
             now.knows_modes = any(module is part for model in self._trained for part in model.modules())
         if self._bursts >= BURSTS_MAX or len(now.rows) >= CALLS_MAX or module not in self._trained:
@@ -100,7 +100,8 @@ class Evaluations:
 
         ``evaluated-in-training:MODEL (PARTS)`` says that the model was in training mode,
         ``evaluated-with:MODEL (CALL)`` that a functional dropout drew. ``evaluated:within`` is the number of calls of
-        an evaluation, ``evaluated:between`` of one between two passes over the data, of which ``begun`` have begun.
+        an evaluation in evaluation mode, ``evaluated:between`` of one between two passes over the data, of which
+        ``begun`` have begun.
         """
         self._updates += 1
         yield from self._before(begun)
