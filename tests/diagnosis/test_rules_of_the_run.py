@@ -11,7 +11,7 @@ from steadytrain.diagnosis.conclusion import Circumstances, conclude, in_words
 from steadytrain.diagnosis.fix_order import fitting
 from steadytrain.diagnosis.proof import Control
 from steadytrain.diagnosis.suspects import suspects_of
-from steadytrain.experiments.specs import Verdict
+from steadytrain.experiments.specs import Effect, Verdict
 from steadytrain.grouping.catalog import detector_name, detectors
 from trial_cases import finite_case
 
@@ -79,3 +79,17 @@ def test_shapes_that_a_survey_saw_choose_the_fix() -> None:
         (sign, *_) = cause.signature(case).signs
         assert sign.numbers.keys() == {"broadcast", key}
         assert [one.of for one in fitting(cause.interventions, cause.signature(case), ())] == [(key,)]
+
+
+@pytest.mark.parametrize(
+    ("tenth", "expected"), [("persists", "possible"), ("removed", "likely"), ("not-run", "likely")]
+)
+def test_a_cause_of_which_two_cures_failed_is_at_most_possible(tenth: Effect, expected: str) -> None:
+    """Unless a rule is broken: the size of the first update is none."""
+    seen = Symptom("no-learning", "warning", 2, 90, "no-learning was seen")
+    facts = {"update_ratio_first_median": 1.7, "betas": [0.9, 0.999]}
+    case = finite_case(symptom=seen, symptoms=(seen,), facts=facts)
+    known = Circumstances(in_words(seen), Control(True, True, True, "the loss ends at 8"), False, (), "run", spent=True)
+    verdicts = [Verdict("learning-rate-third", "persists"), Verdict("learning-rate-tenth", tenth)]
+    found = {one.cause: one.status for one in conclude(suspects_of(case), verdicts, known).diagnoses}
+    assert found["learning-rate-too-high"] == expected

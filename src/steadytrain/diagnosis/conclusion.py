@@ -7,7 +7,8 @@
 | possible | at least 0.05, and a positive sign or a cure |
 | refuted | plausible before the trials, contradicted since |
 
-A note did no lasting harm, so a cause of it is at most possible, unless a rule is broken.
+A note did no lasting harm, so a cause of it is at most possible, unless a rule is broken. So is a cause of which two
+cures or more failed.
 
 If two causes are each cured by their own change, and either change is enough, they acted together: an ordinary hard
 batch met a vulnerable state. The answer says so, and confirms neither.
@@ -40,9 +41,12 @@ from steadytrain.diagnosis.fix_order import Hints, OfScript, fitting, remedies
 from steadytrain.diagnosis.proof import Control, Proof, proof
 from steadytrain.diagnosis.weighing import Suspect, plain, weigh
 from steadytrain.experiments.contrast import Contrast
-from steadytrain.experiments.specs import UNCHANGED, Verdict
+from steadytrain.experiments.specs import UNCHANGED, Effect, Verdict
 
 CONFIRMED_MIN, LIKELY_MIN, POSSIBLE_MIN = 0.8, 0.5, 0.05
+CURES_MIN = 2
+"""Cures of a cause that fail before only a broken rule makes it likely."""
+
 SHOWN_MAX = 8
 """Maximum number of causes in an answer."""
 
@@ -175,7 +179,7 @@ class _Judged:
         """
         signature = self.suspect.signature
         # What was only seen to change at the onset may be a coincidence.
-        coincides = bool(self.suspect.cause.evidence) and self._uncured
+        coincides = (bool(self.suspect.cause.evidence) and self._uncured) or self._refuted
         certain = not coincides and any(sign.weight >= CERTAIN for sign in signature.signs)
         return signature.broken_invariant is not None or certain or (self._cured and not self._uncured)
 
@@ -187,8 +191,19 @@ class _Judged:
     def _uncured(self) -> bool:
         """Whether the cure itself failed. This is decisive, because another trial may remove the symptom, too (other
         data instead of a bad batch)."""
-        cures = [one.effect for one in self.verdicts if one.trial in self.suspect.cause.confirming]
+        cures = self._cures
         return bool(cures) and all(plain(effect) == "persists" for effect in cures)
+
+    @property
+    def _refuted(self) -> bool:
+        """Whether several cures failed, and none of those that ran helped."""
+        ran = [effect for effect in self._cures if effect != "not-run"]
+        return len(ran) >= CURES_MIN and all(plain(effect) == "persists" for effect in ran)
+
+    @property
+    def _cures(self) -> list[Effect]:
+        """The effects of the trials that would prove the cause."""
+        return [one.effect for one in self.verdicts if one.trial in self.suspect.cause.confirming]
 
     @property
     def _explains(self) -> bool:
