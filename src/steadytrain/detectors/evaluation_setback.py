@@ -26,22 +26,22 @@ RATE_RATIO = 1.2
 @final
 @dataclass(frozen=True)
 class EvaluationSetback(Detector):
-    """The training loss rises after each evaluation, and comes back: the evaluation changes something of the training.
+    """The training loss rises after each evaluation, and comes back: the evaluation may change the training.
 
     Means:
         The mean of the first two losses after each evaluation is compared with the level of the six before it and of
         six later ones, and that with all other places of the run. It is higher after nearly every evaluation, far
-        beyond what batches differ by. Weights, statistics, a hidden state or the optimizer are not what they were
-        before it. Where each evaluation stands between two passes over the data, or the learning rate rises there,
-        the loss may rise without a fault: the first is a note, the second is not reported. Calls in training mode are
-        no evaluation here: a policy collects its data so. Data that get harder after each evaluation by plan look the
-        same.
+        beyond what batches differ by. Weights, statistics, a hidden state or the optimizer may not be what they were
+        before it. It is a note, because plans look the same: harder data after each evaluation, a pass that begins
+        with its longest rows, a hidden state that begins anew. Calls in training mode are no evaluation here: a
+        policy collects its data so. A learning rate that rises there explains it, and it is not reported. Weights
+        that are evaluated and then trained are replaced-weights.
 
     Causes:
         - adapters that are merged into the weights and not taken out, or averaged weights that are not swapped back
         - weights that are rounded, pruned or cast for an export in place
         - a model that stays in another mode, an optimizer that is made anew, a hidden state that is overwritten
-        - no fault: harder data by plan
+        - no fault: harder data by plan, the longest rows first, a hidden state that begins anew
 
     Next:
         1. Compare the weights, buffers and the state of the optimizer right before and right after one evaluation.
@@ -84,11 +84,11 @@ class EvaluationSetback(Detector):
         return (
             Symptom(
                 name="evaluation-setback",
-                severity="note" if where else "warning",
+                severity="note",
                 first_step=int(steps[0]),
                 last_step=int(steps[-1]),
                 message=f"the loss rises after {int((risen > 0).sum())} of {len(risen)} evaluations{where}, by "
-                f"{height:.3g} from {level:.3g}: something of the training is not put back after them",
+                f"{height:.3g} from {level:.3g}: by plan, or is something of the training not put back?",
                 signals=("loss", "script.value"),
                 numbers={"evaluations": float(len(risen)), "height": height, "level": level},
             ),

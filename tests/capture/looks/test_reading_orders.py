@@ -69,6 +69,17 @@ APART = {
     """,
 }
 TOGETHER = {
+    "names of the classes": """
+        labels = np.array(self.labels)
+        classes = np.unique(labels)
+        for one, count in zip(classes, counts):
+            picked.append(images[np.where(labels == one)[0][:count]])
+    """,
+    "names of the classes, by a set": """
+        classes = sorted(set(labels))
+        for one, count in zip(classes, counts):
+            picked.append(images[labels == one][:count])
+    """,
     "one order": """
         X, y = load()
         p = torch.randperm(len(X))

@@ -16,7 +16,10 @@ from typing import TypeGuard
 from steadytrain.capture.looks.syntax_trees import Scope, last_name, names_read, scopes, statements, walk
 
 SORTS = frozenset({"sort", "reverse"})
-REORDERS = frozenset({"sorted", "permutation", "permuted", "unique", "set"})
+DISTINCT = frozenset({"unique", "set"})
+"""What they give in another variable are the values that occur, as the names of the classes, and no longer rows."""
+
+REORDERS = frozenset({"sorted", "permutation", "permuted"}) | DISTINCT
 MOVES = SORTS | REORDERS | {"shuffle"}
 DRAWS_ORDER = re.compile(r"randperm|permutation|argsort|permuted")
 SEEDED = re.compile(r"manual_seed|seed|default_rng|RandomState|Random")
@@ -130,6 +133,11 @@ def _assigned(node: ast.Assign, known: _Known) -> None:
             known.rows.pop(name, None)
             continue
         base = _base(value)
+        if name not in read and any(
+            isinstance(one, ast.Call) and last_name(one.func) in DISTINCT for one in walk(value)
+        ):
+            known.rows.pop(name, None)
+            continue
         if isinstance(value, ast.Call) and last_name(value.func) in known.shuffling and value.args:
             base = _base(value.args[0])
         from_rows = [before[one] for one in _rows_read(value) if one in before]

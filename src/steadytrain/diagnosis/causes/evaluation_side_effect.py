@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from steadytrain.diagnosis.cause import CERTAIN, HINT, Cause, Intervention, Signature
-from steadytrain.diagnosis.signs import ruled_out, seen, symptom
+from steadytrain.diagnosis.signs import noted, ruled_out, symptom
 from steadytrain.diagnosis.trial_effects import like
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ class EvaluationSideEffect(Cause):
     def signature(self, case: Case) -> Signature:
         return Signature(
             (
-                *symptom(case, CERTAIN, "evaluation-setback", invariant=True),
+                *symptom(case, CERTAIN, "evaluation-setback", notes=True),
                 *symptom(case, HINT, "loss-spike", "update-norm-spike", "lost-progress"),
-                *ruled_out(seen(case, "evaluation-setback") is None, "the loss does not rise after evaluations"),
+                *ruled_out(noted(case, "evaluation-setback") is None, "the loss does not rise after evaluations"),
             )
         )
