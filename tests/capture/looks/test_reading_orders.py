@@ -70,15 +70,18 @@ APART = {
 }
 TOGETHER = {
     "names of the classes": """
-        labels = np.array(self.labels)
-        classes = np.unique(labels)
-        for one, count in zip(classes, counts):
-            picked.append(images[np.where(labels == one)[0][:count]])
+        def pick(self, counts):
+            labels = np.array(self.labels, dtype=np.int64)
+            classes = np.unique(labels)
+            for one, count in zip(classes, counts):
+                picked.append(self.data[np.where(labels == one)[0][:count]])
     """,
     "names of the classes, by a set": """
-        classes = sorted(set(labels))
-        for one, count in zip(classes, counts):
-            picked.append(images[labels == one][:count])
+        def pick(self, counts):
+            labels = list(self.labels)
+            classes = sorted(set(labels))
+            for one, count in zip(classes, counts):
+                picked.append(self.data[labels == one][:count])
     """,
     "one order": """
         X, y = load()
