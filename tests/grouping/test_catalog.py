@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 ALL = catalog.log_detectors()
 ALWAYS_NOTES = {
     *("summed-gradients", "constant-targets", "replaced-weights", "swapped-channels"),
-    *("moving-frozen-norms", "shared-time", "unexpected-inputs", "diluted-divergence"),
+    *("moving-frozen-norms", "shared-time", "unexpected-inputs", "diluted-divergence", "evaluation-setback"),
 }
 """Detectors of what may be meant, whatever else is known of the run."""
 

@@ -2,7 +2,7 @@
 # symptom: the loss falls well for some steps, then it is NaN at once and stays NaN to the end
 # axis: data
 # cause: some rows have no rating, pandas reads them as NaN and the NaN targets go into the MSE loss
-# says: (rating|target|label|score|row)s?\b.{0,40}(nan|missing|empty)|(nan|missing|empty)\W+(rat|tar|lab|sco|row)
+# says: (?i)(rating|target|label|score|row)s?\b.{0,40}(nan|missing|empty)|(nan|missing|empty)\W+(rat|tar|lab|sco|row)
 # onset_step: 26
 # fix: drop the rows whose rating is missing before the data set is built
 # mended: the script applies that change if the environment has MENDED=1

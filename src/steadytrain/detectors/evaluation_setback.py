@@ -90,7 +90,7 @@ class EvaluationSetback(Detector):
                 message=f"the loss rises after {int((risen > 0).sum())} of {len(risen)} evaluations{where}, by "
                 f"{height:.3g} from {level:.3g}: by plan, or is something of the training not put back?",
                 signals=("loss", "script.value"),
-                numbers={"evaluations": float(len(risen)), "height": height, "level": level},
+                numbers={"evaluations": float(len(risen)), "height": float(height), "level": float(level)},
             ),
         )
 

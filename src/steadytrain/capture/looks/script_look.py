@@ -285,11 +285,8 @@ class ScriptLook(StepObserver):
         rows |= apart(one.counts.rows, stream, least, most) if one.counts is not None else {}
         rows |= apart(self._loads.lost.rows) | apart(self._loads.replaced.rows, stream) | apart(self._loads.scaled.rows)
         rows |= apart(self._norms.rows, stream) if not is_sharded(stream.parameters) else {}
-        rows |= (
-            apart(self._evaluations.rows, self._orders.begun)
-            | apart(self._orders.rows, stream.name)
-            | apart(self._redraws.rows)
-        )
+        rows |= apart(self._evaluations.rows, self._orders.begun) | apart(self._redraws.rows)
+        rows |= apart(self._orders.rows, stream.name)
         if one.cut is None:
             rows |= self._once(one, stream) | apart(self._source.rows, rows)
         else:
