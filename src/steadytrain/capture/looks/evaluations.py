@@ -18,6 +18,7 @@ from torch import nn
 from steadytrain.capture.looks.evaluated_rows import EvaluatedRows
 from steadytrain.capture.looks.evaluated_weights import EvaluatedWeights
 from steadytrain.capture.looks.evaluation_mode import active_in
+from steadytrain.capture.looks.pass_orders import PassOrders
 from steadytrain.capture.looks.row_keys import row_keys
 from steadytrain.capture.looks.unconditional_dropout import unconditional_dropout
 
@@ -51,7 +52,8 @@ class _Burst:
 class Evaluations:
     """Serves all streams of a run until it has seen ``BURSTS_MAX`` bursts."""
 
-    def __init__(self) -> None:
+    def __init__(self, orders: PassOrders) -> None:
+        self._orders = orders
         self._trained: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._dropouts: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
         self._plain: weakref.WeakSet[nn.Module] = weakref.WeakSet()
@@ -95,16 +97,15 @@ class Evaluations:
             now.model = type(module).__name__
             now.rows.append(_digest(args, kwargs))
 
-    def rows(self, begun: int) -> Iterator[tuple[str, float]]:
+    def rows(self) -> Iterator[tuple[str, float]]:
         """The rows of the burst before an update: the calls of each evaluation in which such a part was at work.
 
-        ``evaluated-in-training:MODEL (PARTS)`` says that the model was in training mode,
-        ``evaluated-with:MODEL (CALL)`` that a functional dropout drew. ``evaluated:within`` is the number of calls of
-        an evaluation in evaluation mode, ``evaluated:between`` of one between two passes over the data, of which
-        ``begun`` have begun.
+        ``evaluated-in-training:MODEL (PARTS)`` says that the model was in training mode, ``evaluated-with:MODEL
+        (CALL)`` that a functional dropout drew. ``evaluated:within`` is the number of calls of an evaluation in
+        evaluation mode, ``evaluated:between`` of one between two passes over the data.
         """
         self._updates += 1
-        yield from self._before(begun)
+        yield from self._before(self._orders.begun)
         self._weights.updated()
         yield from self._weights.left_in()
         yield from self._rows.updated()

@@ -86,7 +86,7 @@ class ScriptLook(StepObserver):
         self._passes = Passes()
         self._begun = self._passes.bounds
         self._targets = self._new_targets()
-        self._evaluations, self._norms, self._source = Evaluations(), LoadedNorms(), SourceReading()
+        self._evaluations, self._norms, self._source = Evaluations(self._orders), LoadedNorms(), SourceReading()
         self._stopped, self._redraws = StoppedUpdates(), RecomputedDraws()
         self._works, self._apart = True, Apart(run.guard.report)
 
@@ -285,8 +285,7 @@ class ScriptLook(StepObserver):
         rows |= apart(one.counts.rows, stream, least, most) if one.counts is not None else {}
         rows |= apart(self._loads.lost.rows) | apart(self._loads.replaced.rows, stream) | apart(self._loads.scaled.rows)
         rows |= apart(self._norms.rows, stream) if not is_sharded(stream.parameters) else {}
-        rows |= apart(self._evaluations.rows, self._orders.begun) | apart(self._redraws.rows)
-        rows |= apart(self._orders.rows, stream.name)
+        rows |= apart(self._evaluations.rows) | apart(self._orders.rows, stream.name) | apart(self._redraws.rows)
         if one.cut is None:
             rows |= self._once(one, stream) | apart(self._source.rows, rows)
         else:
