@@ -1,4 +1,4 @@
-# The level at a harbour is told from the last hours by a plain recurrent network (ReLU, started at the identity), RMSprop without
+# The level at a harbour is predicted from the last hours by a plain recurrent network (ReLU, started at the identity), RMSprop without
 # clipping. From step 120 on, about every forty steps, one station sends its hours in millimetres: a series a thousand times too large in
 # the batch, and through 24 repeated products the gradient's norm explodes. The right answer is to skip or clip these updates.
 import argparse

@@ -60,14 +60,14 @@ class EvaluationSetback(Detector):
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
         rows = script_rows(window, "evaluated")
-        loss = window.applied("loss")
         if not rows or window.facts.get("loss_may_rise"):
             return ()
+        loss = window.applied("loss")
         at = np.unique(np.concatenate([row.steps for row in rows]))
         within = sum(len(row.steps) for row in rows if row.place == "within")
         is_ratio = bool((loss.values > 0).all())
         contrasts, places, levels = _contrasts(loss.steps, np.log(loss.values) if is_ratio else loss.values)
-        here = np.isin(places, at) & ~self._rate_rose(window, places)
+        here = np.isin(places, at) & ~_rate_rose(window, places)
         elsewhere = ~np.isin(places, np.concatenate([at + shift for shift in range(-AFTER_STEPS, BEFORE_STEPS)]))
         if here.sum() < self.evaluations_min or elsewhere.sum() < 4 * self.evaluations_min:
             return ()
@@ -94,12 +94,13 @@ class EvaluationSetback(Detector):
             ),
         )
 
-    def _rate_rose(self, window: Window, places: IntArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        rates = window.applied("learning_rate")
-        if len(rates) < 2:
-            return np.zeros(len(places), np.bool_)
-        rose = rates.steps[1:][rates.values[1:] > RATE_RATIO * rates.values[:-1]]
-        return np.isin(places, rose)
+
+def _rate_rose(window: Window, places: IntArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    rates = window.applied("learning_rate")
+    if len(rates) < 2:
+        return np.zeros(len(places), np.bool_)
+    rose = rates.steps[1:][rates.values[1:] > RATE_RATIO * rates.values[:-1]]
+    return np.isin(places, rose)
 
 
 def _contrasts(steps: IntArray, values: FloatArray) -> tuple[FloatArray, IntArray, FloatArray]:

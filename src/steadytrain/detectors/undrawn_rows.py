@@ -8,7 +8,7 @@ from typing import ClassVar, final
 from steadytrain.core.model import Symptom, Window
 from steadytrain.core.plugins import threshold
 from steadytrain.detectors import ScriptRule
-from steadytrain.statistics.script_rows import last_value, script_rows
+from steadytrain.statistics.script_rows import ScriptRow, last_value, script_rows
 
 
 @final
@@ -36,21 +36,13 @@ class UndrawnRows(ScriptRule):
     few_share: float = threshold(0.1, "of the rows. Chosen")
 
     def check(self, window: Window) -> tuple[Symptom, ...]:
-        found = []
-        for row in script_rows(window, "drawable-rows")[:1]:
-            rows = last_value(window, "rows-of", row.place) or 0.0
-            few = row.last <= self.few_rows or row.last <= self.few_share * rows
-            found.append(
-                Symptom(
-                    name="undrawn-rows",
-                    severity="warning" if few else "note",
-                    first_step=int(row.steps[0]),
-                    last_step=int(window.steps[-1]),
-                    message=f"{row.place} has {row.last:.0f} weights for {rows:.0f} rows: only the first "
-                    f"{row.last:.0f} rows of the data set are ever drawn. It takes a "
-                    "weight for each row, not for each class",
-                    signals=("script.value",),
-                    numbers={"weights": row.last, "rows": rows},
-                )
-            )
-        return tuple(found)
+        return tuple(self._of_sampler(window, row) for row in script_rows(window, "drawable-rows")[:1])
+
+    def _of_sampler(self, window: Window, row: ScriptRow) -> Symptom:
+        rows = last_value(window, "rows-of", row.place) or 0.0
+        few = row.last <= self.few_rows or row.last <= self.few_share * rows
+        said = (
+            f"{row.place} has {row.last:.0f} weights for {rows:.0f} rows: only the first {row.last:.0f} rows of the "
+            "data set are ever drawn. It takes a weight for each row, not for each class"
+        )
+        return (self.warning if few else self.note)(window, row, said, weights=row.last, rows=rows)

@@ -19,7 +19,7 @@ def way_of(rank: int, ranks: tuple[int, ...]) -> list[tuple[int, ...]]:
     up: list[tuple[int, ...]] = []
     level, root = ranks, False
     while len(level) > 1:
-        size = MEMBERS_MAX if len(level) > FLAT_MAX else len(level)
+        size = _group_size(len(level))
         first = level.index(rank) // size * size
         members = level[first : first + size]
         if len(members) > 1:
@@ -36,7 +36,11 @@ def rounds(count: int) -> int:
     but the root are gone through twice."""
     sizes = []
     while count > 1:
-        size = MEMBERS_MAX if count > FLAT_MAX else count
-        sizes.append(size)
-        count = -(-count // size)
+        sizes.append(_group_size(count))
+        count = -(-count // sizes[-1])
     return sum(2 * (size - 1) * (1 if at == len(sizes) - 1 else 2) for at, size in enumerate(sizes))
+
+
+def _group_size(count: int) -> int:
+    """Ranks of a group on a level of ``count``."""
+    return MEMBERS_MAX if count > FLAT_MAX else count
